@@ -10,7 +10,7 @@ from perdure.codecs.media import Media, unknown_part
 from perdure.session.messages import MediaPart, Part, TextPart, ToolResultPart, UnknownPart
 
 KnownPart = Callable[[Fields, Media], Part | None]
-"""What a part that is no plain text means; None for one of an unknown type."""
+"""Converts a part other than plain text; None for an unknown type."""
 
 
 def parts_of(content: object, media: Media, known: KnownPart) -> tuple[Part, ...] | None:

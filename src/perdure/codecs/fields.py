@@ -8,49 +8,49 @@ from typing import Any, cast
 from perdure.codecs.times import time_of
 
 Fields = dict[str, Any]
-"""A JSON object as it was read. Its values are looked at through this module only."""
+"""A JSON object as read. Access its values only through this module."""
 
 _EXACT = 2**53
 _NUMBERS = (int, float)
 
 
 def fields_of(value: object) -> Fields | None:
-    """`value` if it is a JSON object."""
+    """Return `value` if it is a JSON object."""
     return cast("Fields", value) if isinstance(value, dict) else None
 
 
 def object_in(fields: Fields, key: str) -> Fields | None:
-    """The JSON object at `key`."""
-    value = fields.get(key)  # as all here: asked of every line, so hardly anything is called
+    """Return the JSON object at `key`."""
+    value = fields.get(key)  # called for every line, so the functions here avoid further calls
     return cast("Fields", value) if isinstance(value, dict) else None
 
 
 def list_in(fields: Fields, key: str) -> list[object] | None:
-    """The JSON array at `key`."""
+    """Return the JSON array at `key`."""
     value = fields.get(key)
     return cast("list[object]", value) if isinstance(value, list) else None
 
 
 def text_in(fields: Fields, key: str) -> str | None:
-    """The string at `key`."""
+    """Return the string at `key`."""
     value = fields.get(key)
     return value if isinstance(value, str) else None
 
 
 def name_in(fields: Fields, key: str) -> str | None:
-    """The string at `key`, if it is not empty."""
+    """Return the string at `key`, if it is not empty."""
     value = fields.get(key)
     return value if isinstance(value, str) and value else None
 
 
 def flag_in(fields: Fields, key: str, *, default: bool = False) -> bool:
-    """The boolean at `key`."""
+    """Return the boolean at `key`."""
     value = fields.get(key)
     return value if isinstance(value, bool) else default
 
 
 def number_in(fields: Fields, key: str) -> float | None:
-    """The number at `key`."""
+    """Return the number at `key`."""
     value = fields.get(key)
     return (
         value if isinstance(value, _NUMBERS) and value is not True and value is not False else None
@@ -58,7 +58,7 @@ def number_in(fields: Fields, key: str) -> float | None:
 
 
 def count_in(fields: Fields, key: str) -> int:
-    """The number at `key` as a count: whole and not negative, 0 where there is none."""
+    """Return the number at `key` as a count: whole and not negative, 0 if missing."""
     value = fields.get(key)
     if type(value) is int and 0 <= value < _EXACT:  # nearly always: every usage has several
         return value
@@ -67,7 +67,7 @@ def count_in(fields: Fields, key: str) -> int:
 
 
 def counts_in(fields: Fields, keys: Iterable[str]) -> list[int]:
-    """The numbers at `keys` as counts."""
+    """Return the numbers at `keys` as counts."""
     counts: list[int] = []
     for key in keys:
         value = fields.get(key)
@@ -79,12 +79,12 @@ def counts_in(fields: Fields, keys: Iterable[str]) -> list[int]:
 
 
 def texts_in(fields: Fields, key: str) -> tuple[str, ...]:
-    """The strings of the array at `key`."""
+    """Return the strings of the array at `key`."""
     return tuple(item for item in list_in(fields, key) or () if isinstance(item, str))
 
 
 def time_in(fields: Fields, key: str) -> int | None:
-    """The time at `key`, an ISO 8601 text or a number of milliseconds, as Unix milliseconds.
+    """Return the time at `key`, an ISO 8601 text or milliseconds, as Unix milliseconds.
 
     Shape: a text without an offset is taken as UTC.
     """
@@ -96,7 +96,7 @@ def time_in(fields: Fields, key: str) -> int | None:
 
 
 def seconds_in(fields: Fields, key: str) -> int | None:
-    """The time at `key`, a number of seconds, as Unix milliseconds."""
+    """Return the time at `key`, a number of seconds, as Unix milliseconds."""
     number = number_in(fields, key)
     return round(number * 1000) if number is not None and _is_exact(number * 1000) else None
 

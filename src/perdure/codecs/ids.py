@@ -15,22 +15,22 @@ _TOOL_RESULT = b'"tool_result"'  # each result of a message becomes a record of 
 
 
 def record_digest(entry: str, ordinal: int = 0, attempt: int = 0) -> bytes:
-    """What tells the record `ordinal` made of `entry` from all others; `attempt`s give others."""
+    """Return the digest of record `ordinal` of `entry`; each of its `attempt`s has another."""
     return hashlib.sha256(f"{entry} {ordinal} {attempt}".encode()).digest()
 
 
 def written_id(entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
-    """The id of the record `ordinal` made of `entry`; other `attempt`s give others."""
+    """Return the id of record `ordinal` of `entry`; other `attempt`s give other ids."""
     return record_digest(entry, ordinal, attempt).hex()[:_DIGITS]
 
 
 def record_id(index: int) -> str:
-    """What stands for the id of the record of that number, the header's being 0."""
+    """Return the placeholder id of the record with that index; the header has index 0."""
     return f"#{index}"
 
 
 def message_id(entry: str, ordinal: int = 0) -> str:
-    """The id, a UUID of version 4, of the message in the record `ordinal` made of `entry`."""
+    """Return the id, a UUID of version 4, of the message in record `ordinal` of `entry`."""
     digits = record_digest(entry, ordinal).hex()
     variant = "89ab"[int(digits[16], 16) % 4]
     last = f"4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
@@ -38,7 +38,7 @@ def message_id(entry: str, ordinal: int = 0) -> str:
 
 
 def written_ids(entries: Iterable[Entry]) -> dict[str, EntryId]:
-    """Id in a file -> entry, for finding one's own entries again in a file that was exported."""
+    """Map ids in a file to entries, to recognize own entries in an exported file."""
     return {
         written_id(entry.id, ordinal): entry.id
         for entry in entries

@@ -1,7 +1,7 @@
-"""A file of JSON lines: where each line stands, and what it says, however badly it is written.
+"""Files of JSON lines: split them and read each line, even an invalid one.
 
-Invariant: the bytes between two LFs are one line, whatever else is in them (CR, U+2028 and U+0085
-are data), so that the lines of a file, joined by LF, are the file. Nothing here knows a format.
+Invariant: the bytes between two LFs are one line, whatever else they contain (CR, U+2028 and U+0085
+are data). So the lines of a file, joined by LF, are the file. Nothing here knows a format.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Any, cast
 import msgspec
 
 LEVELS = 250
-"""So deep may a line be nested, whoever reads it, and wherever.
-
-Of the interpreter's 1,000 levels a writer in Python takes two or three for each of these, and
-starts where its caller stands.
+"""Maximum nesting of a line that any reader accepts.
+Of the interpreter's 1,000 levels, a writer in Python uses two or three per level, and starts at the
+depth of its caller.
 """
 
 TOO_DEEP = "it is nested too deeply"
@@ -30,7 +29,7 @@ MENDED = (
 _decode = msgspec.json.Decoder().decode
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""What some programs begin a file with; it says nothing but that it is UTF-8."""
+"""Some programs start a file with it; it only states that the file is UTF-8."""
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -46,12 +45,12 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_blank(self) -> bool:
-        """It holds nothing but white space."""
+        """Whether it contains only white space."""
         return not self.content or self.content.isspace()
 
 
 class ReadLine(msgspec.Struct, frozen=True, gc=False):
-    """What a line says, and what was wrong with it. `value` counts only if it `is_json`."""
+    """The value of a line, and its problem. `value` is valid only if `is_json`."""
 
     value: object
     is_json: bool = True
@@ -59,7 +58,7 @@ class ReadLine(msgspec.Struct, frozen=True, gc=False):
 
 
 def lines_of(content: bytes) -> Iterator[Line]:
-    """The lines of a file. An LF at its end ends the last line and begins no other."""
+    """Yield the lines of a file. An LF at its end ends the last line and starts no other."""
     offset, number = 0, 0
     while offset < len(content):
         found = content.find(b"\n", offset)
@@ -70,11 +69,11 @@ def lines_of(content: bytes) -> Iterator[Line]:
 
 
 def read_line(content: bytes) -> ReadLine:
-    """What the JSON text `content` says.
+    """Parse the JSON text `content`.
 
-    Shape: what msgspec refuses and Python's reader accepts is mended until it can be written
-    again: U+FFFD for half a surrogate pair or an invalid byte, the number's own text for what is
-    no finite number. `problem` then says so; without `is_json` it says why there is no value.
+    Shape: text that msgspec rejects but Python's reader accepts is repaired so that it can be
+    written again: U+FFFD for half a surrogate pair or an invalid byte, the number's text for a
+    number that is not finite. `problem` describes the repair, or without `is_json` the failure.
     """
     try:
         value = _decode_bounded(content)
@@ -86,7 +85,7 @@ def read_line(content: bytes) -> ReadLine:
 
 
 def plain_fields(content: bytes) -> dict[str, Any] | None:
-    """What the JSON object `content` says; None where `read_line` has to look closer."""
+    """Return the JSON object `content`; None if it needs the repairs of `read_line`."""
     try:
         value = _decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

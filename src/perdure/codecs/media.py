@@ -1,6 +1,6 @@
-"""Parts that every foreign format has: media as base64, and parts nobody here knows.
+"""Parts common to all foreign formats: media as base64, and unknown parts.
 
-Media are taken out of the source, named by their hash and kept once. No part holds a provider's
+Media are extracted from the source, named by their hash and stored once. No part has a provider's
 signature.
 """
 
@@ -28,7 +28,7 @@ _LEFT_OUT = "[media, left to the import original]"
 
 
 class Media:
-    """The media of a source so far; without `is_kept` their contents are not looked at twice."""
+    """The media of a source so far; without `is_kept` contents are not stored."""
 
     def __init__(self, *, is_kept: bool = True) -> None:
         self._contents: dict[str, bytes] = {}
@@ -36,16 +36,16 @@ class Media:
 
     @property
     def blobs(self) -> tuple[bytes, ...]:
-        """Each content once, in the order they came."""
+        """Each content once, in order of appearance."""
         return tuple(self._contents.values())
 
     def take(self) -> tuple[bytes, ...]:
-        """The media that came since they were taken last."""
+        """Return and remove the media added since the last call."""
         taken, self._contents = self.blobs, {}
         return taken
 
     def part(self, data: str | None, mime_type: str | None) -> MediaPart | None:
-        """The part for base64 `data`; None when it is no base64."""
+        """Return the part for base64 `data`; None if it is not base64."""
         if data is None:
             return None
         try:
@@ -63,7 +63,7 @@ class Media:
         )
 
     def from_address(self, address: str | None, mime_type: str | None = None) -> MediaPart | None:
-        """The part for a ``data:`` address, or for base64 that stands alone; None for others."""
+        """Return the part for a ``data:`` address, or for plain base64; None for others."""
         found = None if address is None else _DATA_ADDRESS.match(address)
         if address is None or found is None:
             return self.part(address or None, mime_type)
@@ -71,9 +71,9 @@ class Media:
 
 
 def unknown_part(item: object) -> UnknownPart:
-    """`item` as a part of an unknown type, without signatures at its top.
+    """Return `item` as a part of an unknown type, without top-level signatures.
 
-    Media that it holds as bytes, which no log takes, are left to the import original.
+    Media bytes in it, which no log accepts, stay only in the import original.
     """
     fields = fields_of(item)
     if fields is not None:

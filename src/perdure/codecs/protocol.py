@@ -1,8 +1,8 @@
 """The contract of a codec: entries to the records of one tool's files, and records to entries.
 
-A codec writes the records that its tool would have written for an entry. Where the tool has no
-such record, a ``custom`` one carries the body: the tools keep those and never show them to a model.
-A codec knows neither files nor stores; its callers decide where a record stands.
+A codec writes the records that its tool would have written for an entry. If the tool has no such
+record, a ``custom`` one carries the body: the tools keep those and never show them to a model. A
+codec knows neither files nor stores; its callers place the records.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a record says. `about`, and the values of `references`, are ids of records.
+    """The content of a record. `about`, and the values of `references`, are ids of records.
 
-    `references` are fields of the body that name an entry; the body has None there. `meta` is what
-    the record says of its message. `unknown` and `malformed` tell why only the record is kept.
+    `references` are fields of the body that name an entry; the body has None there. `meta` is the
+    record's metadata of its message. `unknown` and `malformed` give the reason if only the record
+    is kept.
     """
 
     body: Message | TreeBody | SideBody
@@ -43,11 +44,11 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class WriteContext(msgspec.Struct, frozen=True):
-    """What records are made with.
+    """The context for making records.
 
-    `own` is the id of the entry's first record. `first` gives the first record of another entry,
-    `last` the one that its children hang on, `blob` the content of a handle, `model` the model in
-    force at an entry; None where there is none. `undone` are compactions that were taken back,
+    `own` is the id of the entry's first record. `first` returns the first record of another entry,
+    `last` the parent record for its children, `blob` the content of a handle, `model` the model in
+    effect at an entry; None if there is none. `undone` are compactions that were undone,
     `kept_over` those that a later one keeps.
     """
 
@@ -68,20 +69,19 @@ class Codec(msgspec.Struct, frozen=True):
     """One tool's way to write a session.
 
     `name`: the name of the format, in addresses and exports.
-    `is_escaped`: the tool ends lines at `LINE_ENDS` too, so that they are escaped.
-    `has_leaf_record`: the tool has a record that moves the leaf; else it goes on from the last one.
+    `is_escaped`: the tool ends lines at `LINE_ENDS` too, so they are escaped.
+    `has_leaf_record`: the tool has a record that moves the leaf; else it continues from the last.
     `oldest_version`: the tool rewrites files of older versions, so nothing is appended to them.
-    `most_header_bytes`: the tool passes over files whose first line is longer.
-
+    `most_header_bytes`: the tool skips files whose first line is longer.
     `file_name`: the name of the file of a session, by its time and id.
     `header`: the first record, by id, time, working directory and the file of the parent.
-    `records`: the records for an entry, each to follow the one before; one at least.
+    `records`: the records for an entry, each to follow the one before; at least one.
     `title`: the record that names the session.
     `custom`: a record outside every context, by its type and data.
     `placed`: a record with its id, parent and time, in the tool's own order.
-    `line`: a record as a line without its end, its numbers spelled as the tool does.
-    `time_of`: the time a record gives, in Unix milliseconds.
-    `said`: what a record means; the contents of its media go to `Media`.
+    `line`: a record as a line without its end, with the tool's spelling of numbers.
+    `time_of`: the time of a record, in Unix milliseconds.
+    `said`: the content of a record; its media go to `Media`.
     """
 
     name: str
@@ -114,7 +114,7 @@ def carried_fields(entry: Entry, *, is_escaped: bool) -> Fields:
 
 
 def stands_as_json(body: bytes, *, is_escaped: bool) -> bool:
-    """Whether `body` can stand in a line as the JSON it is and be read back byte for byte."""
+    """Return whether `body` can be part of a line as JSON and be read back byte for byte."""
     try:
         text = body.decode()
         if "\n" in text or (is_escaped and any(character in text for character in LINE_ENDS)):
@@ -146,7 +146,7 @@ def carried_body(line: bytes) -> bytes:
 
 
 def custom_body(format: str, custom_type: str, data: object) -> Custom | ImportedRecord:
-    """Return what a ``custom`` record means: one of ours is beside the tree unless it says so."""
+    """Return the body of a ``custom`` record; perdure's own are side entries unless marked."""
     lane = (fields_of(data) or {}).get("lane")
     if custom_type.startswith(OURS) and lane != "tree":
         return ImportedRecord(format, custom_type)
@@ -157,7 +157,7 @@ def custom_body(format: str, custom_type: str, data: object) -> Custom | Importe
 
 
 def base64_of(part: MediaPart, writing: WriteContext) -> str | None:
-    """Return the content of `part`; None when it is not kept here."""
+    """Return the content of `part`; None if it is not stored here."""
     content = writing.blob(part.handle)
     return None if content is None else b64encode(content).decode()
 
@@ -191,7 +191,7 @@ def unknown_record(format: str, fields: Fields, envelope: Collection[str]) -> Sa
 
 
 def unreadable_message(format: str, message: object, role: str | None, *, is_known: bool) -> Said:
-    """Return a message without a role or content, or of an unknown role, kept as state."""
+    """Return a message without a role or content, or of an unknown role, as a state entry."""
     body = Custom(f"{format}:message", message)
     if role is None or is_known:
         return Said(body, malformed="its message has no role or no content")

@@ -1,4 +1,4 @@
-"""What pi and Operator have alike, and what is ours in files of either."""
+"""Keys that pi and Operator share, and perdure's keys in files of either."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 from perdure.session.notes import SessionInfoChanged
 
 ROOT = "root"
-"""What a branch summary names when it grows from before the root."""
+"""The reference of a branch summary that starts before the root."""
 
 NO_MODEL = "unknown"
 """Provider, or model, where none is known."""
 
 OURS = "perdure."
-"""What the type of a ``custom`` record of ours begins with; a kind of entry follows, or ``key``."""
+"""Prefix of the type of perdure's ``custom`` records; a kind of entry follows, or ``key``."""
 
 
 def dollars(usage: Usage) -> float:
-    """What `usage` cost, as both write it; 0 also where nobody knows."""
+    """Return the cost of `usage`, as both write it; 0 also if it is unknown."""
     return (usage.cost_microcents or 0) / MICROCENTS_PER_DOLLAR
 
 
 def microcents_in(cost: Fields) -> int | None:
-    """What the ``cost`` of a record says; None for 0, which both write where nobody knows."""
+    """Return the cost in the ``cost`` of a record; None for 0, which both write if unknown."""
     total = number_in(cost, "total")
     if total is None or not 0 < total < 10**7:
         return None
@@ -57,7 +57,7 @@ def provider_and_model(name: str | None) -> tuple[str, str]:
 
 
 def title_in(fields: Fields) -> SessionInfoChanged:
-    """What a ``session_info`` record says: a title, or that there is none any more."""
+    """Return the title in a ``session_info`` record, or its removal."""
     name = trim_title(text_in(fields, "name"))
     return SessionInfoChanged(title=name) if name else SessionInfoChanged()
 

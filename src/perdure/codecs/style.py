@@ -16,14 +16,14 @@ from perdure.codecs.lines import LEVELS, is_too_deep
 from perdure.session.codec import encode
 
 LINE_ENDS = ("\x85", "\u2028", "\u2029")
-"""Where readers that follow Unicode end a line, besides LF."""
+"""Line ends besides LF for readers that follow Unicode."""
 
 
 class Style(msgspec.Struct, frozen=True):
     """How floats are written.
 
     Shape: decimal notation for 10^`smallest` ≤ |x| < 10^`largest`, else exponents with a sign and
-    no padding; whole ones end in `whole`. `zero` and `minus_zero` are written as they stand.
+    no padding; whole numbers end in `whole`. `zero` and `minus_zero` are written literally.
     """
 
     smallest: int
@@ -34,9 +34,9 @@ class Style(msgspec.Struct, frozen=True):
 
 
 def to_line(value: object, style: Style) -> bytes:
-    """`value` (plain data, `msgspec.Raw` included) as one line of JSON.
+    """Return `value` (plain data, `msgspec.Raw` included) as one line of JSON.
 
-    Shape: what is nested too deeply for Python to walk keeps msgspec's spelling of numbers.
+    Shape: a value nested too deeply for Python keeps msgspec's spelling of numbers.
     """
     try:
         value = _to_plain(value, style)
@@ -46,9 +46,9 @@ def to_line(value: object, style: Style) -> bytes:
 
 
 def shallow(line: bytes) -> dict[str, object] | None:
-    """What the JSON object `line` says, with what is nested deeper than `LEVELS` as text.
+    """Return the JSON object `line`, with values nested deeper than `LEVELS` as text.
 
-    Shape: None where nothing is, so that the line can stay as it is.
+    Shape: None if there are none, so that the line can stay unchanged.
     """
     if line.count(b"[") + line.count(b"{") <= LEVELS:
         return None
@@ -65,7 +65,7 @@ def shallow(line: bytes) -> dict[str, object] | None:
 
 
 def _containers_in(holder: object) -> Iterator[tuple[object, object]]:
-    """The objects and arrays right in `holder`, with their keys or positions."""
+    """Yield the objects and arrays directly in `holder`, with their keys or positions."""
     held: Iterable[tuple[object, object]] = (
         cast("dict[object, object]", holder).items()
         if isinstance(holder, dict)
@@ -88,12 +88,12 @@ def _to_plain(value: object, style: Style) -> object:
 
 
 def spelling(number: float, style: Style) -> str:
-    """How the finite `number` is written in `style`."""
+    """Return the finite `number` as text in `style`."""
     sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
     if number == 0:
         return style.minus_zero if sign else style.zero
     text = "".join(map(str, digits))
-    point = len(text) + int(exponent)  # where the point stands, counted from the first digit
+    point = len(text) + int(exponent)  # position of the decimal point, from the first digit
     return ("-" if sign else "") + _placed_point(text, point, style)
 
 

@@ -9,7 +9,7 @@ _DAY_MS = 86_400_000
 
 
 def iso_time(at: int) -> str:
-    """`at` as ISO 8601 in UTC with milliseconds. Times outside the years 1 to 9999 become 1970."""
+    """Return `at` as ISO 8601 in UTC with milliseconds; 1970 for years outside 1 to 9999."""
     try:
         moment = _EPOCH + timedelta(milliseconds=at)
     except OverflowError:
@@ -18,7 +18,7 @@ def iso_time(at: int) -> str:
 
 
 def time_of(text: str) -> int | None:
-    """The time of an ISO 8601 text; one without an offset is taken as UTC."""
+    """Return the time of an ISO 8601 text; one without an offset is taken as UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -30,7 +30,7 @@ def time_of(text: str) -> int | None:
 
 
 def local_name(at: int, session: str, form: str) -> str:
-    """``<local time>_<session>.jsonl``."""
+    """Return ``<local time>_<session>.jsonl``."""
     try:
         moment = (_EPOCH + timedelta(milliseconds=at)).astimezone()
     except OverflowError:

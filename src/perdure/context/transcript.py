@@ -1,4 +1,4 @@
-"""Messages as text for a reader who does not take part in the conversation."""
+"""Messages as text for a reader outside the conversation."""
 
 from __future__ import annotations
 

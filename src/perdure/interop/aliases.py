@@ -1,10 +1,10 @@
-"""What a session sees, what others call it, and which items of a source it has already.
+"""Match the items of a source with the entries of a session.
 
-Of every entry no more than its id, its place in a file and a digest is kept, so that a session
-need not be in memory. What was read from the version of the file that a source begins with is
-matched by its place; opaque entries, which have no room for one, by their bytes alone, since their
-line may be readable by now. The rest (of versions before the file was rewritten, or written here
-and exported) is matched by id, and where it had none, by what was said when.
+Only the id, the place in the file and a digest of each entry are kept, so the session need not fit
+into memory. Entries read from the version that a source begins with are matched by their place.
+Opaque entries have no place and are matched by their bytes, since their line may be readable now.
+All others (from versions before the file was rewritten, or written here and exported) are matched
+by id, or without an id by content and time.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Signature = tuple[str, int, bytes]
 
 
 class Traces:
-    """What is remembered of entries, taken in the order of their log.
+    """Facts remembered of entries, taken in the order of their log.
 
-    `parts` are the seqs of the parts of the version of the file that a source begins with.
-    `mover` is the last entry that moved the leaf; `is_mover_imported` says that an import wrote
-    it. `with_usage` are the messages that carry usage, `streams` those that the entries are of.
-    With `has_written_ids` the ids are kept that the entries have in files of pi.
+    `parts` are the seqs of the parts of the version that a source begins with. `mover` is the last
+    entry that moved the leaf; `is_mover_imported`: an import wrote it. `with_usage` are the
+    messages with usage, `streams` those of the entries. `has_written_ids` also keeps the ids of the
+    entries in files of pi.
     """
 
     def __init__(self, parts: Collection[int] = (), *, has_written_ids: bool = False) -> None:
@@ -69,7 +69,7 @@ class Traces:
         self._imported: dict[EntryId, bytes] = {}
 
     def take(self, entry: Entry) -> None:
-        """Remember `entry`."""
+        """Record the facts of `entry`."""
         self.streams[entry.stream] = None
         if self._has_written_ids:
             self.written_ids.update(written_ids((entry,)))
@@ -98,7 +98,7 @@ class Traces:
                 self._imported[entry.id] = hashlib.sha256(body).digest()
 
     def find_known(self, items: Sequence[Item], ids: Mapping[str, EntryId]) -> dict[int, EntryId]:
-        """Item -> the entry it is already in the session as, but for what only its body tells.
+        """Return item -> its entry in the session, except matches that need its body.
 
         `ids` are foreign ids.
         """
@@ -118,9 +118,9 @@ class Traces:
     def said_by(
         self, items: Iterable[tuple[int, Item]], known: Mapping[int, EntryId]
     ) -> Iterator[tuple[int, EntryId]]:
-        """Of `items`, whose bodies are there, those that an entry says the same at the same time.
+        """Yield those of `items`, with bodies, that an entry matches by content and time.
 
-        Shape: position and entry; each entry once, in order. `known` are others by now.
+        Shape: position and entry; each entry once, in order. `known` maps the other items.
         """
         waiting: dict[Signature, list[EntryId]] = {}
         taken = set(known.values())
@@ -165,7 +165,7 @@ class Traces:
 
     @property
     def has_said(self) -> bool:
-        """Whether there are entries that only what they say can tell."""
+        """Whether there are entries that can be matched only by content."""
         return bool(self._said)
 
 
@@ -186,14 +186,14 @@ def _opaque_digest(items: Sequence[Item], position: int, item: Item) -> bytes:
 
 
 def _digest(item: Item, known: Mapping[int, EntryId]) -> bytes | None:
-    """Of what `item` says, with references to `known` items; None where it refers to others."""
+    """Return the digest of the content of `item`; None if it references unknown items."""
     if any(position not in known for position in (item.references or {}).values()):
         return None
     return hashlib.sha256(body_without_source(item, known)).digest()
 
 
 def _signed_text(kind: str, body: bytes) -> bytes:
-    """What of a body takes part in a signature: only messages, whose bodies name no entries."""
+    """Return the part of a body that is hashed: only messages, whose bodies name no entries."""
     return hashlib.sha256(body).digest() if kind == MESSAGE else b""
 
 
@@ -203,7 +203,7 @@ def known_items(
     ids: Mapping[str, EntryId],
     parts: Collection[int],
 ) -> dict[int, EntryId]:
-    """Item -> the entry of `entries` that it is there as; the items have their bodies."""
+    """Map items to their entries among `entries`; the items have their bodies."""
     traces = Traces(parts)
     for entry in entries:
         traces.take(entry)
@@ -212,7 +212,7 @@ def known_items(
 
 
 async def traces_of(store: SessionStore, header: StreamHeader, traces: Traces) -> Traces:
-    """`traces`, once they took what the session of `header` sees: shared entries, then its log.
+    """Add what the session of `header` sees to `traces`: shared entries, then its log.
 
     Raises: SessionNotFound.
     """
@@ -226,7 +226,7 @@ async def traces_of(store: SessionStore, header: StreamHeader, traces: Traces) -
 
 
 async def own_entries(store: SessionStore, stream: StreamId) -> AsyncIterator[Entry]:
-    """The log of `stream`, a page at a time.
+    """Yield the log of `stream`, a page at a time.
 
     Raises: SessionNotFound.
     """
@@ -238,7 +238,7 @@ async def own_entries(store: SessionStore, stream: StreamId) -> AsyncIterator[En
 
 
 async def foreign_ids(store: SessionStore, streams: Iterable[StreamId]) -> dict[str, EntryId]:
-    """Foreign id -> entry, for all of `streams`; later ones count."""
+    """Map foreign ids to entries of all `streams`; later ones win."""
     ids: dict[str, EntryId] = {}
     for stream in streams:
         ids.update(await store.aliases(stream))

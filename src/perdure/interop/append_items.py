@@ -1,10 +1,10 @@
-"""A source into a session, a stretch in each commit.
+"""Append a source to a session, one stretch per commit.
 
-Each commit holds a piece of the file as a blob, the ``import_source`` that names it, and the
-entries of that stretch. All but the last say that more was to follow, so the session is
-``importing`` until the last one is there. Whoever imports the file again after a crash finds the
-pieces that are there, and adds the rest: what is known is told by its place. Every commit names
-the head it expects, so nothing is ever added twice, not by two imports at a time either.
+Each commit has a piece of the file as a blob, its ``import_source`` entry, and the entries of that
+stretch. All but the last are marked as incomplete, so the session is ``importing`` until the last
+one. After a crash, a new import of the file finds the stored pieces by their places and adds the
+rest. Every commit states the head it expects, so nothing is added twice, even by two concurrent
+imports.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _FRESH, _ELSEWHERE = -1, -2
 
 
 class Base(msgspec.Struct, frozen=True):
-    """What of a source is in a session already, whose head and leaf are known.
+    """What a session already has of a source.
 
-    Shape: `known` is item -> entry. `begin` is where in the file the new part begins; `parts` are
-    offset and seq of the pieces before it. `with_usage` are messages that carry usage.
-    `has_own_leaf`: perdure moved the leaf away, so it stays where it is.
+    Shape: `known` is item -> entry. `begin` is the offset of the new part in the file; `parts` are
+    offset and seq of the pieces before it. `with_usage` are messages with usage. `has_own_leaf`:
+    perdure moved the leaf, so it stays.
     """
 
     stream: StreamId
@@ -54,7 +54,7 @@ class Base(msgspec.Struct, frozen=True):
 
 
 class Added(msgspec.Struct):
-    """What was added so far."""
+    """Counts of the additions so far."""
 
     entries: int = 0
     messages: int = 0
@@ -63,7 +63,7 @@ class Added(msgspec.Struct):
 
 
 class ItemAppend:
-    """Adds what is new in `source`, called `name`, to a session that stands at `base`."""
+    """Adds the new items of `source`, called `name`, to a session in the state `base`."""
 
     def __init__(self, source: Source, name: str, base: Base, added: Added) -> None:
         self._source = source
@@ -83,11 +83,12 @@ class ItemAppend:
     async def run(
         self, store: SessionStore, at: int, piece_bytes: int, create: StreamHeader | None = None
     ) -> None:
-        """Commit all of it.
+        """Commit all items.
 
-        Durable: each stretch when it is there, all of it on return.
-        Raises: FormatError when the source changed meanwhile; HeadConflict when somebody else
-        wrote to the session; what else ``SessionStore.commit`` raises.
+        Durable: each stretch after its commit, all of it on return.
+        Raises: FormatError if the source changed meanwhile; HeadConflict if another writer changed
+        the
+        session; what else ``SessionStore.commit`` raises.
         """
         stretches = self._source.stretches(self._base.begin, piece_bytes)
         loop = asyncio.get_running_loop()
@@ -105,7 +106,7 @@ class ItemAppend:
                 create = None
 
     def has_only_known(self) -> bool:
-        """All that was added to the file are entries of the session's own, from an export."""
+        """Whether all additions to the file are entries of the session's own, from an export."""
         items, known = self._source.parsed.items, self._base.known
         if len(known) < len(items):
             return False
@@ -116,7 +117,7 @@ class ItemAppend:
     # -- one commit
 
     def _step(self, stretch: Stretch, at: int, create: StreamHeader | None) -> _Step | None:
-        """What is to be committed of `stretch`; None when nothing of it is new."""
+        """Return the commit of `stretch`; None if nothing in it is new."""
         fresh = list(self._fresh(stretch.items))
         piece = self._source.content.read(self._end, stretch.end - self._end)
         pieces: tuple[bytes, ...] = ()
@@ -150,7 +151,7 @@ class ItemAppend:
         return _Step(Commit(writes=(write,), at=at, blobs=blobs), len(fresh), messages)
 
     def _fresh(self, items: list[Item]) -> Iterator[tuple[int, Item]]:
-        """The items that are not in the session yet, with their positions."""
+        """Yield the items that are not in the session yet, with their positions."""
         for item in items:
             position = self._position
             self._position += 1
@@ -205,7 +206,7 @@ class ItemAppend:
             self._leaf = None if target is None else self._places[target]
 
     def _moving(self, *, is_last: bool) -> list[NewEntry]:
-        """The entry that moves the leaf to where it belongs, if it is elsewhere."""
+        """Return the entry that moves the leaf to its place, if it is elsewhere."""
         wanted = self._base.leaf
         if not self._base.has_own_leaf:
             leaf = self._source.parsed.leaf
@@ -241,7 +242,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class _Places:
-    """Which entry each item of a source is, or will be: eight bytes an item."""
+    """The entry of each item of a source, present or future: eight bytes per item."""
 
     def __init__(self, base: Base, count: int) -> None:
         self._stream = base.stream
@@ -266,7 +267,7 @@ class _Places:
         return self._others[position] if seq == _ELSEWHERE else entry_id(self._stream, seq)
 
     def reference(self, position: int | None, first: int) -> Ref | None:
-        """The item at `position`, as an entry that is in the session, or comes in the same write.
+        """Return the entry of the item at `position`, in the session or in the same write.
 
         `first` is the seq of the write's first entry.
         """

@@ -1,7 +1,7 @@
-"""Many files into a store: several at a time, each in its own commit, none stopping the others.
+"""Import many files: several at a time, each in its own commit; failures are isolated.
 
-Files are read and parsed while the commits of others are being written, so that a store can put
-those together. How many bytes of them are in memory at once is bounded by `BYTES_AT_ONCE`.
+Files are read and parsed while others are committed, so that a store can group commits. The bytes
+in memory at once are limited by `BYTES_AT_ONCE`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILES_AT_ONCE = 8
 BYTES_AT_ONCE = 16 * 1024 * 1024
 
 Told = Callable[[Path, int], None]
-"""Told how many bytes of a file were read so far, from any thread."""
+"""Called with the number of bytes read of a file so far, from any thread."""
 
 
 async def import_files(
@@ -51,11 +51,11 @@ async def import_files(
 
 Result = TypeVar("Result")
 Job = tuple[int, Callable[[], Coroutine[None, None, Result]]]
-"""How many bytes it will hold in memory, and what to do."""
+"""The number of bytes it will need in memory, and the work."""
 
 
 async def in_order(jobs: Iterable[Job[Result]]) -> AsyncIterator[Result]:
-    """Do several of `jobs` at a time; their results, in order."""
+    """Run several of `jobs` at a time; yield their results in order."""
     waiting: deque[tuple[int, asyncio.Task[Result]]] = deque()
     under_way = 0
     try:
@@ -75,12 +75,12 @@ async def in_order(jobs: Iterable[Job[Result]]) -> AsyncIterator[Result]:
 
 
 def held_bytes(size: int) -> int:
-    """How much of a file of `size` bytes is in memory while it is imported."""
+    """Return how much of a file of `size` bytes is in memory during its import."""
     return min(size, BOUNDS.whole_bytes + BOUNDS.piece_bytes)
 
 
 def size_of(path: Path) -> int:
-    """Bytes of the file at `path`; 0 when it cannot be looked at."""
+    """Return the size of the file at `path`; 0 if it cannot be read."""
     try:
         return path.stat().st_size
     except OSError:

@@ -1,8 +1,8 @@
-"""A session of a store as a bundle that stands for itself, forks included.
+"""A session of a store as a self-contained bundle, forks included.
 
-A fork shares entries with its origin. In the bundle they are its own: first what it shares, in the
-order of the origin's log, then its own log; all numbered anew, all references following. A fork
-of a path takes along that path and its labels only, and no import original.
+A fork shares entries with its origin. In the bundle they are its own: first the shared ones, in the
+order of the origin's log, then its own log; all renumbered with their references. A fork of a path
+includes that path and its labels only, and no import original.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INHERITED = (*ENTRY_NOTES, ImportSource.kind)
 
 
 async def bundle_of(store: SessionStore, stream: StreamId) -> Bundle:
-    """The session `stream` as it is now.
+    """Return the current session `stream`.
 
     Raises: SessionNotFound.
     """
@@ -83,7 +83,7 @@ async def _of_fork(
 
 
 async def _origins(store: SessionStore, fork: ForkPoint | None) -> list[StreamState]:
-    """The streams a fork shares entries with, the oldest first."""
+    """Return the streams a fork shares entries with, the oldest first."""
     found: list[StreamState] = []
     while fork is not None:
         found.append(await store.state(fork.stream))
@@ -94,7 +94,7 @@ async def _origins(store: SessionStore, fork: ForkPoint | None) -> list[StreamSt
 def _header(
     header: StreamHeader, origins: Sequence[StreamState], shared: Sequence[Entry]
 ) -> StreamHeader:
-    """`header` without its fork, with the title and directory that the fork inherited."""
+    """Return `header` without its fork, with the inherited title and directory."""
     title, cwd = None, None
     for origin in origins:
         title, cwd = origin.header.title or title, origin.header.cwd or cwd
@@ -114,7 +114,7 @@ def _header(
 
 
 def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[Entry]:
-    """What of `shared` a fork takes along: the tree, and the notes about it."""
+    """Return the shared entries that a fork includes: the tree, and the notes about it."""
     tree = {entry.id for entry in shared if entry.lane == "tree"}
     kinds = {ImportSource.kind} if has_originals else set[str]()
     kept = [
@@ -132,7 +132,7 @@ def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[
 def _renumber(
     header: StreamHeader, shared: Sequence[Entry], leaf: EntryId | None, own: Sequence[Entry]
 ) -> tuple[tuple[Entry, ...], dict[EntryId, EntryId]]:
-    """`shared` and `own` as one log, with a ``leaf`` between where the fork needs it."""
+    """Return `shared` and `own` as one log, with a ``leaf`` between if the fork needs one."""
     last = next((entry.id for entry in reversed(shared) if entry.lane == "tree"), None)
     old = [*shared, *([] if leaf == last else [_leaf(header, leaf)]), *own]
     ids = {entry.id: entry_id(header.id, seq) for seq, entry in enumerate(old)}
@@ -151,7 +151,7 @@ def _leaf(header: StreamHeader, leaf: EntryId | None) -> Entry:
 
 
 def _with_part(entry: Entry, ids: Mapping[EntryId, EntryId]) -> bytes:
-    """The body of `entry`, its place in an import original following the original."""
+    """Return the body of `entry` with its reference to the renumbered import original."""
     source = source_of(entry.body)
     if source is None:
         return entry.body

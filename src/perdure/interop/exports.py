@@ -1,8 +1,8 @@
-"""Sessions of a store as files: perdure's own format, which holds everything, and others.
+"""Export sessions of a store as files: perdure's own complete format, and others.
 
-A whole session that nobody asked to change is written from the store, so that an unchanged import
-gives its own bytes. A branch alone, another leaf, or a session without its secrets is made as a
-value first, and that is written: nothing of the original gets past it.
+A whole, unchanged session is written from the store, so an unchanged import gives its own bytes. A
+single branch, another leaf, or a redacted session is first built as a value and then written:
+nothing of the original bypasses it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ from perdure.stores.session_store import SessionStore
 
 
 class ExportSelection(msgspec.Struct, frozen=True):
-    """What of a session is exported, and what is replaced in it.
+    """What to export of a session, and what to replace in it.
 
-    `leaf` alone gives the branch that ends there. With `has_all_branches` everything is exported,
-    and the conversation stands at `leaf`, if there is one; without either, everything is, but for
-    Markdown and workflows, which give the branch the session stands on. `dialect` is that of a
-    workflow.
+    `leaf` alone selects the branch that ends there. With `has_all_branches` everything is exported,
+    with the conversation at `leaf`, if given. Without either, everything is exported; Markdown and
+    workflows then have the current branch. `dialect` is that of a workflow.
     """
 
     leaf: EntryId | None = None
@@ -60,13 +59,13 @@ async def export_session(
     format: ExportFormat = "perdure",
     selection: ExportSelection = _EVERYTHING,
 ) -> Exported:
-    """The session `stream` as a file in `format`.
+    """Return the session `stream` as a file in `format`.
 
     Shape: the same session gives the same bytes. An unchanged import of a pi or Operator file gives
-    the bytes of that file, unless something is to be replaced in it.
-    Entries that were erased are left empty, or out, and `Exported.warnings` says how many.
-    Raises: SessionNotFound; Erased when the session was erased; EntryNotFound when the leaf is no
-    entry of the conversation.
+    the bytes of that file, unless something is redacted. Erased entries are empty or omitted;
+    `Exported.warnings` counts them.
+    Raises: SessionNotFound; Erased if the session was erased; EntryNotFound if the leaf is no entry
+    of the conversation.
     """
     if (await store.state(stream)).info.status == "erased":
         raise Erased(stream)
@@ -108,9 +107,9 @@ async def _export(
 async def note_export(
     store: SessionStore, stream: StreamId, path: str, selection: ExportSelection, at: int
 ) -> None:
-    """Keep in the log of `stream` that it was written to `path` as a workflow.
+    """Record in the log of `stream` that it was exported to `path` as a workflow.
 
-    Durable: when this returns. Units: `at` is Unix milliseconds.
+    Durable: on return. Units: `at` is Unix milliseconds.
     """
     noted = new_side(SessionExported(path, workflow.FORMAT, selection.dialect))
     await store.commit(Commit(writes=(Write(stream=stream, entries=(noted,)),), at=at))
@@ -119,7 +118,7 @@ async def note_export(
 async def _in_bundle(
     store: SessionStore, stream: StreamId, bundle: Bundle, leaf: EntryId
 ) -> EntryId:
-    """The id in `bundle` of the entry `leaf`, which a fork may share with its origin.
+    """Return the id in `bundle` of the entry `leaf`, which a fork may share with its origin.
 
     Raises: EntryNotFound.
     """
@@ -158,7 +157,7 @@ def _write_format(
 
 
 def _operator_base(bundle: Bundle) -> SourceFile | None:
-    """The Operator file that the session in `bundle` was read from, if it was from one."""
+    """Return the Operator file that the session in `bundle` was read from, if any."""
     described = fields_of((bundle.header.metadata or {}).get(IMPORT)) or {}
     if described.get("format") != operator.FORMAT:
         return None
@@ -168,7 +167,7 @@ def _operator_base(bundle: Bundle) -> SourceFile | None:
 
 
 def _doubts(clean: Redacted) -> list[str]:
-    """What redaction could not look into."""
+    """Return what redaction could not inspect."""
     found: list[str] = []
     if clean.unseen:
         found.append(f"{clean.unseen} media were not redacted: they may show the replaced values")

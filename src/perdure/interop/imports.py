@@ -1,11 +1,11 @@
-"""Files of other programs, and of perdure itself, into a store.
+"""Import files of other programs, and of perdure itself, into a store.
 
 A source becomes one session: its bytes as blobs, ``import_source`` entries that name them, and
-entries for all its lines; in one commit if it is small, else in several (``interop.adding``), with
-the session ``importing`` until the last one is there. The same file again adds nothing; a file that
-grew, or whose import was cut off, adds what is new, below the parents it names, and leaves the
-session's leaf where perdure moved it. A file that does not begin with what was imported before
-becomes a session of its own.
+entries for all its lines. A small source is one commit, a larger one several
+(``interop.append_items``), with the session ``importing`` until the last one. The same file again
+adds nothing. A file that grew, or whose import was cut off, adds what is new below the parents it
+names, and leaves the leaf where perdure moved it. A file that does not begin with the earlier
+import becomes a separate session.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _TITLES = ", ".join(format.title for format in FORMATS.values())
 _NO_SESSION = f"not a recognized session file (supported: perdure, {_TITLES})"
 _ATTEMPTS = 10  # each failed one means that another import, or a turn, got its commit in between
 _WRITTEN_HERE = (pi_words.FORMAT, operator_words.FORMAT)
-"""Formats in which sessions of ours are written, with ids made of ours."""
+"""Formats in which perdure's sessions are written, with ids derived from perdure's."""
 
 
 async def import_source(  # noqa: PLR0913 - each says how it is imported, most have a default
@@ -72,15 +72,16 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
 ) -> ImportReport:
     """Read `source`, a file or its content, into `store`.
 
-    `name` is what it is called in the log, by default the file's name. `subject` says whom a new
-    session is about; one that is here already keeps its own. `progress` is told bytes read and
-    bytes in all, from another thread. `bounds` say how much of it is in memory at once. A session
-    that was erased stays erased; with `again` the file becomes a new session, with another id.
-    Durable: all of it on return. A small source is one commit. Of a larger one what is there after
-    a crash is marked as ``importing``, and the same import goes on from it; but one of perdure's
-    own looks as it did at an earlier moment. With turns in it, it is created by another commit.
-    Raises: FormatError when it cannot be read or is in no known format; TurnOpen when its session
-    is in the middle of a turn; what ``SessionStore.commit`` raises.
+    `name` is its name in the log, by default the file's name. `subject` is the person that a new
+    session is about; an existing session keeps its own. `progress` is called with the bytes read
+    and in total, from another thread. `bounds` limit the memory. An erased session stays erased;
+    with `again` the file becomes a new session, with another id.
+    Durable: all of it on return. A small source is one commit. After a crash, a larger one is
+    marked
+    as ``importing``, and the same import continues it; but a file of perdure's own then looks as at
+    an earlier moment. If it has turns, a separate commit creates it.
+    Raises: FormatError if it cannot be read or has no known format; TurnOpen if its session has an
+    open turn; what ``SessionStore.commit`` raises.
     """
     with _open_source(source, name) as content:
         known = await asyncio.to_thread(_format_of, content, format)
@@ -128,9 +129,9 @@ def _open_source(source: bytes | str | Path | Content, name: str | None) -> Gene
 def source_of_format(
     content: Content, format: str, progress: Progress | None = None, bounds: Bounds = BOUNDS
 ) -> Source:
-    """`content`, read as a file of `format`.
+    """Read `content` as a file of `format`.
 
-    Raises: FormatError when reading it takes too much; LimitExceeded.
+    Raises: FormatError if reading it takes too much; LimitExceeded.
     """
     try:
         source = FORMATS[format]
@@ -189,7 +190,7 @@ class _Work(msgspec.Struct, frozen=True):
 
     @property
     def attempts(self) -> int:
-        """Each piece may meet somebody else's commit."""
+        """The number of attempts: each piece may collide with another commit."""
         return _ATTEMPTS + self.source.content.length // self.piece_bytes
 
 
@@ -198,7 +199,7 @@ async def _import_read(store: SessionStore, work: _Work, clock: Clock) -> Import
         try:
             return await _import_once(store, work, clock)
         except (SessionExists, HeadConflict):
-            continue  # somebody wrote in between: look again
+            continue  # another writer committed in between: look again
     return await _import_once(store, work, clock)
 
 
@@ -225,7 +226,7 @@ async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> Import
 
 
 def _is_of(header: StreamHeader, parsed: ParsedSource) -> bool:
-    """Whether the session with `header` was made of a source of this format and session."""
+    """Return whether the session with `header` was made of a source of this format and session."""
     described = fields_of((header.metadata or {}).get(IMPORT)) or {}
     return (
         header.fork is None
@@ -279,7 +280,7 @@ async def _create(
 
 
 def _why_other(erased: StreamId | None, other: StreamId | None, stream: StreamId) -> str | None:
-    """Say why the session became `stream`; None if that is the file's own id."""
+    """Return why the session became `stream`; None if that is the file's own id."""
     if erased is not None:
         return f"session {erased} was erased; this file became session {stream}"
     if other is None:
@@ -291,7 +292,7 @@ def _why_other(erased: StreamId | None, other: StreamId | None, stream: StreamId
 
 
 def _parent_of(parsed: ParsedSource) -> StreamId | None:
-    """The session that `parsed` was begun from, under the id it has when it is imported."""
+    """Return the session that `parsed` was started from, under its id after an import."""
     parent = parsed.header.parent
     return None if parent is None else next(session_ids(parsed.format, parent, b""))
 
@@ -345,9 +346,9 @@ def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
 async def _relation(
     store: SessionStore, content: Content, originals: list[Original]
 ) -> FileRelation:
-    """How `content` stands to what was imported: to the newest version, unless it is an old one.
+    """Return the relation of `content` to the newest imported version, or to an old one.
 
-    Shape: GROWN also when nothing is missing but the end of an import that was cut off.
+    Shape: GROWN also if only the end of an interrupted import is missing.
     """
     relation = FileRelation.OTHER
     for original in originals:
@@ -372,9 +373,9 @@ async def _is_beginning(store: SessionStore, content: Content, original: Origina
 async def _base(
     store: SessionStore, work: _Work, state: StreamState, grown: Original | None
 ) -> Base | None:
-    """What of the file the session at `state` holds; None when it is another session's.
+    """Return what the session at `state` has of the file; None if it belongs to another session.
 
-    `grown` is the version of the file that the one at hand goes on from.
+    `grown` is the version of the file that the present one extends.
     """
     parsed, stream = work.parse, state.header.id
     traces = await traces_of(
@@ -429,10 +430,10 @@ def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> Impor
 
 
 def _may_advance(traces: Traces, parsed: ParsedSource, known: Mapping[int, EntryId]) -> bool:
-    """Whether the leaf may follow the file: nothing of perdure's own moved it away from there.
+    """Return whether the leaf may follow the file: perdure itself has not moved it away.
 
-    It stands where an import put it, or at an entry of our own that was exported and that the file
-    went on from.
+    The leaf is where an import put it, or at an own entry that was exported and that the file
+    continues.
     """
     if traces.mover is None or traces.is_mover_imported:
         return True

@@ -1,10 +1,10 @@
-"""Histories that others are writing, kept in a store while they grow.
+"""Follow session files of other programs, and import them while they grow.
 
-Looks at folders again and again: at size and time of each file, and into those that changed. A
-line that is half written is left for the next look, until its file has been quiet for a while. A
-file that takes long to read is read less often, so that following costs a small share of a core. A
-file that is gone leaves its session as it is. The clock is an argument; nothing here waits for
-the operating system to tell.
+Scans folders again and again: size and time of each file, and the content of changed ones. A
+half-written line waits for the next scan, until its file has been unchanged for a while. A file
+that takes long to read is read less often, so that following costs a small share of a core. If a
+file is removed, its session stays. The clock is an argument; nothing here waits for notifications
+of the operating system.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from perdure.session.clock import Clock, RandomSource
 from perdure.stores.session_store import SessionStore
 
 SUFFIX = ".jsonl"
-"""What files of a folder may be histories; what they are is told by their content."""
+"""Suffix of files that may be sessions; their format is detected from the content."""
 
 SOONEST_S = 0.25
 LATEST_S = 4.0
 QUIET_MS = 5_000
-"""How long a file must not have changed for its last line to count as it is."""
+"""How long a file must be unchanged before its last line is read without a line end."""
 SHARE = 0.05
-"""How much of the time may go into reading one file again and again."""
+"""Maximum share of the time spent on reading one file again and again."""
 RETRY_S = 2.0
 
 FileId = tuple[int, int]
 """Device and number of a file: the same under every name."""
 
 State = tuple[FileId, int, int]
-"""Which file it is, its size in bytes and when it changed, in nanoseconds."""
+"""Identity of a file, its size in bytes, and the time of its last change in nanoseconds."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What happened to a file: its session grew, it could not be read, or it is gone."""
+    """A change of a file: its session grew, it could not be read, or it was removed."""
 
     path: Path
     what: Literal["imported", "failed", "gone"]
@@ -62,10 +62,10 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class _Seen(msgspec.Struct):
-    """What is known of a file.
+    """Known facts of a file.
 
-    `state` is how it was when it was read, None when it must be read again. `length` is how much
-    of it was read; not before `due_s` (steady) is it read again.
+    `state` is its state at the last read, None if it must be read again. `length` is how much of it
+    was read. It is not read again before `due_s` (steady clock).
     """
 
     file: FileId
@@ -106,7 +106,7 @@ class FolderFollower:
         self._seen: dict[Path, _Seen] = {}
 
     async def changes(self) -> AsyncIterator[Change]:
-        """What changes, without end, beginning with what is there and not yet in the store."""
+        """Yield changes without end, first those of files not yet in the store."""
         pause_s = SOONEST_S
         while True:
             began_s, has_changed = self._clock.steady_s(), False
@@ -118,7 +118,7 @@ class FolderFollower:
             await self._clock.sleep(pause_s if has_changed else max(pause_s, took_s / SHARE))
 
     async def look(self) -> AsyncIterator[Change]:
-        """What has changed since the last look."""
+        """Yield the changes since the last scan."""
         found = await asyncio.to_thread(self._find_files)
         for gone in self._gone_files(found):
             yield gone
@@ -127,7 +127,7 @@ class FolderFollower:
                 yield change
 
     def _gone_files(self, found: Mapping[Path, State]) -> Iterator[Change]:
-        """The files that are no longer there; those with a new name are known by that one."""
+        """Yield removed files; renamed files are known by their new name."""
         lost = {path: seen for path, seen in self._seen.items() if path not in found}
         renamed = {seen.file: path for path, seen in lost.items()}
         for path, (file, _, _) in found.items():
@@ -140,21 +140,21 @@ class FolderFollower:
                 yield Change(path, "gone")
 
     def _jobs(self, found: Mapping[Path, State]) -> Iterator[Job[Change | None]]:
-        """The files to be read."""
+        """Yield the files to read."""
         for path, state in found.items():
             seen = self._seen.setdefault(path, _Seen(state[0]))
             if state != seen.state and self._clock.steady_s() >= seen.due_s:
                 yield held_bytes(state[1]), partial(self._read, path, state, seen)
 
     def _find_files(self) -> dict[Path, State]:
-        """The files there are, by path; one that has several names counts once."""
+        """Return the existing files by path; a file with several names counts once."""
         states: dict[Path, State] = {}
         known = set(self._open)
         for path in self._paths():
             try:
                 status = path.stat()
             except OSError:
-                continue  # gone since the folder was listed
+                continue  # removed since the folder was listed
             file = (status.st_dev, status.st_ino)
             if file not in known:
                 known.add(file)
@@ -174,7 +174,9 @@ class FolderFollower:
         try:
             content = await asyncio.to_thread(FileContent, path)
         except FormatError:
-            seen.due_s = began_s + RETRY_S  # gone, or somebody else's for now: it will show
+            seen.due_s = (
+                began_s + RETRY_S
+            )  # removed, or locked by another process: the next scan shows
             return None
         with content:
             change = await self._look_into(path, state, seen, content)
@@ -218,9 +220,9 @@ class FolderFollower:
         return Change(path, "imported", report) if has_new else None
 
     def _report_failure(self, path: Path, error: PerdureError, seen: _Seen) -> Change | None:
-        """Say so once; what may pass by itself is tried again."""
+        """Report the failure once; a temporary one is retried."""
         if isinstance(error, FormatError) and seen.state is None:
-            return None  # it is being written: its next line may tell what it is
+            return None  # it is being written: its next line may identify it
         if not isinstance(error, FormatError):
             seen.state = None
             seen.due_s = self._clock.steady_s() + RETRY_S
@@ -231,9 +233,9 @@ class FolderFollower:
 def histories_in(
     folder: Path, on_closed: Callable[[OSError], object] | None = None
 ) -> Iterator[Path]:
-    """The files below `folder` that may be histories, in order; `folder` itself if it is a file.
+    """Yield possible session files below `folder`, in order; `folder` itself if it is a file.
 
-    `on_closed` is told of folders that cannot be read.
+    `on_closed` is called for folders that cannot be read.
     """
     if folder.is_file():
         yield folder

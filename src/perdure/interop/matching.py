@@ -1,7 +1,7 @@
-"""Which session a source belongs to: the ids it may have, first the one it brings along.
+"""The session ids of a source: possible ids in order, first its own.
 
-The ids of a source are computed from it alone, so that its session is found again whatever other
-sessions there are.
+They are computed from the source alone, so that its session is found again whatever other sessions
+exist.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _LONGEST_BASE = 120  # leaves room for the number within the 128 characters of a
 
 
 def session_ids(format: str, foreign: str | None, first_line: bytes) -> Iterator[StreamId]:
-    """The ids under which a source of `format` may be, or become, a session; without end.
+    """Yield without end the ids under which a source of `format` may be, or become, a session.
 
-    `foreign` is the id the source gives its session, `first_line` tells sources without one apart.
-    Shape: the foreign id itself where it can be one, else one made of the digest of either; then
-    the same with ``.2``, ``.3`` and so on, for when it belongs to something else.
+    `foreign` is the session id in the source; `first_line` distinguishes sources without one.
+    Shape: the foreign id itself if it is valid, else one made of the digest of either; then the
+    same with ``.2``, ``.3`` and so on, in case it belongs to something else.
     """
     base = _valid(foreign) or f"{format}-{_digest(foreign, first_line)}"
     yield StreamId(base)

@@ -1,8 +1,8 @@
-"""A session as a pi file: the original lines as they were, then what perdure added, in version 3.
+"""Export a session as a pi file: the original lines, then perdure's additions, in version 3.
 
-An import that nothing was added to gives the bytes it was read from. A session from elsewhere, or a
-fork, is written anew, with the records of its pi origin where it has one. What pi cannot hold is
-counted in the warnings: the turn ledger, the inbox, compactions that were taken back.
+An unchanged import gives the bytes it was read from. A session of another origin, or a fork, is
+written from scratch, with the records of its pi origin if it has one. The warnings count what pi
+cannot express: the turn ledger, the inbox, undone compactions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NOTES = (*ENTRY_NOTES, SessionInfoChanged.kind, ImportSource.kind)
 
 
 class _Session(msgspec.Struct, frozen=True):
-    """What is exported."""
+    """The session to export."""
 
     state: StreamState
     own: Sequence[Entry]
@@ -64,7 +64,7 @@ class _Session(msgspec.Struct, frozen=True):
 
 
 async def export_pi(store: SessionStore, stream: StreamId) -> Exported:
-    """The session `stream` as a pi file.
+    """Return the session `stream` as a pi file.
 
     Raises: SessionNotFound.
     """
@@ -74,9 +74,9 @@ async def export_pi(store: SessionStore, stream: StreamId) -> Exported:
 
 
 def pi_of(bundle: Bundle) -> Exported:
-    """The session in `bundle` as a pi file.
+    """Return the session in `bundle` as a pi file.
 
-    Shape: written anew where the bundle holds no import original.
+    Shape: written from scratch if the bundle has no import original.
     """
     standing = standing_of(bundle)
     state = StreamState(
@@ -116,9 +116,9 @@ async def _session(store: SessionStore, stream: StreamId) -> _Session:
 
 
 class _Base(msgspec.Struct, frozen=True):
-    """What a file begins with: the bytes, the entries they hold with their ids, and their leaf.
+    """The start of a file: its bytes, the ids of the entries in them, and their leaf.
 
-    `outdated` are entries made of a line that was half-written then, and says something else now.
+    `outdated` are entries of a line that was half-written then and has changed since.
     """
 
     content: bytes
@@ -129,7 +129,7 @@ class _Base(msgspec.Struct, frozen=True):
 
 
 def _original(session: _Session) -> _Base | None:
-    """The pi file the session was read from."""
+    """Return the pi file the session was read from."""
     if not _is_of_pi(session.state.header):
         return None
     originals = originals_of(n for n in session.notes if n.kind == ImportSource.kind)
@@ -157,7 +157,7 @@ def _original(session: _Session) -> _Base | None:
 
 
 def _is_of(entry: Entry, parts: Collection[int]) -> bool:
-    """Whether `entry` was read from a line of the file that is kept in `parts`."""
+    """Return whether `entry` was read from a line of the file stored in `parts`."""
     source = source_of(entry.body)
     return source is not None and bool(source.length) and source.part in parts
 
@@ -165,7 +165,7 @@ def _is_of(entry: Entry, parts: Collection[int]) -> bool:
 def _passed_by(
     session: _Session, held: Collection[EntryId], outdated: Collection[EntryId]
 ) -> set[EntryId]:
-    """Those of `outdated` that what is to be written hangs on, so that they have to be, too."""
+    """Return those of `outdated` that must be written, since new entries are below them."""
     parents = {entry.id: entry.parent_id for entry in session.tree}
     starts = [parents[entry] for entry in parents if entry not in held]
     passed: set[EntryId] = set()
@@ -189,7 +189,7 @@ def _new_file(session: _Session) -> _Base:
 
 
 def _pi_parts(notes: Sequence[Entry]) -> dict[EntryId, ImportSource]:
-    """The parts of pi files among `notes`."""
+    """Return the parts of pi files among `notes`."""
     parts = ((note.id, readable(note)) for note in notes if note.kind == ImportSource.kind)
     return {
         id: part for id, part in parts if isinstance(part, ImportSource) and part.format == FORMAT
@@ -223,7 +223,7 @@ class _Writer:
         self._times = {entry.id: entry.at for entry in (*session.notes, *session.own)}
 
     def content(self) -> bytes:
-        """The file."""
+        """Return the file."""
         lines = [line for entry in self._fresh for line in self._lines(entry)]
         lines += self._closing()
         base = self._base.content
@@ -242,7 +242,7 @@ class _Writer:
         return base + b"".join(line + b"\n" for line in lines)
 
     def _file_ids(self) -> dict[EntryId, str]:
-        """The id of every entry in the file: what it came with, or one of ours that is free."""
+        """Return the id of every entry in the file: its original one, or a free one of perdure."""
         foreign = {entry: alias for alias, entry in self._session.aliases.items()}
         ids = dict(self._base.ids)
         taken = {*ids.values(), *self._base.unidentified.values()}
@@ -270,7 +270,7 @@ class _Writer:
         return self._records.of_entry(entry, body, own, written_id)
 
     def _original_line(self, entry: Entry) -> bytes | None:
-        """The record of a pi file that `entry` was read from, if it was from one."""
+        """Return the record of a pi file that `entry` was read from, if any."""
         source = source_of(entry.body)
         if source is None:
             return None
@@ -281,7 +281,7 @@ class _Writer:
         return self._session.blobs[part.blob][begin : begin + source.length]
 
     def _rewrite_line(self, line: bytes, body: Body, own: str, parent: str | None) -> bytes:
-        """The record `line` with its references as they are in this file."""
+        """Return the record `line` with its references adapted to this file."""
         changes: dict[str, object] = {"id": own, "parentId": parent}
         if isinstance(body, Compaction) and body.retained is None:
             kept = None if body.first_kept is None else self._ids.get(body.first_kept)
@@ -291,7 +291,7 @@ class _Writer:
             changes["fromId"] = origin or ROOT
         return migration.replace_keys(line, changes, "firstKeptEntryIndex")
 
-    # -- what stands at the end: labels, the title, the leaf
+    # -- the end: labels, the title, the leaf
 
     def _closing(self) -> list[bytes]:
         leaf = self._session.state.leaf
@@ -317,7 +317,7 @@ class _Writer:
         return self._times.get(note, self._session.state.header.created_at)
 
     def _labels(self) -> list[tuple[EntryId, Fields]]:
-        """A record for every label that the file does not say yet, or says otherwise."""
+        """Return a record for every new or changed label."""
         notes = [note for note in self._session.notes if note.kind == Label.kind]
         said = labels_of(note for note in notes if self._is_held(note))
         now = labels_of(notes)
@@ -388,7 +388,7 @@ class _Writer:
         return records.is_image(part) and part.handle in self._media
 
     def warnings(self) -> list[str]:
-        """What the file does not hold; to be asked after `content`."""
+        """Return what the file lacks; call it after `content`."""
         session, base = self._session, self._base
         held = base.ids.keys() | base.outdated
         self._lost.add(HALF, len(base.outdated))

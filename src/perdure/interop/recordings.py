@@ -78,7 +78,7 @@ async def _native(store: SessionStore, stream: StreamId) -> Recorded | None:
 
 
 async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Recorded | None:
-    """`stream` if it was made of the file; None when it is something else."""
+    """Return `stream` if it was made of the file; otherwise None."""
     parsed = source.parsed
     state = await store.state(stream)
     header = state.header

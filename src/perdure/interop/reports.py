@@ -1,4 +1,4 @@
-"""What an import or an export tells about what it did."""
+"""The reports of imports and exports."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Format = Literal["perdure", "pi", "claude-code", "operator", "codex", "opencode"
 """The formats of session files that can be imported."""
 
 FormatName = Literal["auto", Format]
-"""What a file to import is; ``auto`` detects it from the content."""
+"""The format of a file to import; ``auto`` detects it from the content."""
 
 ExportFormat = Literal["perdure", "pi", "operator", "workflow", "markdown", "html"]
 
 Redaction = Literal["secrets", "paths"]
-"""What an export can replace."""
+"""Kinds of values that an export can replace."""
 
 Dialect = Literal["perdure", "relavium"]
 """The form of a workflow."""
 
 
 class ImportReport(msgspec.Struct, frozen=True):
-    """What an import did.
+    """The result of an import.
 
-    Shape: `entries` and `messages` count what was added this time: 0 where the file held nothing
-    new. `malformed` are the numbers of the new lines that could not be read, or not fully;
-    `skipped` is how many they are. `is_new` says that the session did not exist before, `is_erased`
-    that it was erased and stays so.
+    Shape: `entries` and `messages` count what was added this time: 0 if the file had nothing new.
+    `malformed` are the numbers of the new lines that could not be read completely; `skipped` is
+    their number. `is_new`: the session did not exist before. `is_erased`: it was erased and stays
+    so.
     """
 
     session: StreamId
@@ -48,7 +48,7 @@ class ImportReport(msgspec.Struct, frozen=True):
 
 
 class FileOutcome(msgspec.Struct, frozen=True):
-    """What became of one file: a report, or why there is none."""
+    """The result for one file: a report, or the error."""
 
     path: Path
     report: ImportReport | None = None
@@ -56,7 +56,7 @@ class FileOutcome(msgspec.Struct, frozen=True):
 
 
 class ImportedFiles(msgspec.Struct, frozen=True):
-    """What an import of several files did. Shape: one outcome a file, in the order of reading."""
+    """The result of an import of several files. Shape: one outcome per file, in reading order."""
 
     files: tuple[FileOutcome, ...]
 
@@ -67,32 +67,32 @@ class ImportedFiles(msgspec.Struct, frozen=True):
 
     @property
     def errors(self) -> tuple[PerdureError, ...]:
-        """Why files were not imported."""
+        """The errors of files that were not imported."""
         return tuple(each.error for each in self.files if each.error is not None)
 
     @property
     def is_ok(self) -> bool:
-        """Every file was imported, and there was one."""
+        """Whether every file was imported, and there was one."""
         return bool(self.files) and not self.errors
 
     @property
     def sessions(self) -> tuple[StreamId, ...]:
-        """The sessions that the files are, each once."""
+        """The sessions of the files, each once."""
         return tuple(dict.fromkeys(report.session for report in self.reports))
 
     @property
     def entries(self) -> int:
-        """How many entries were added."""
+        """The number of entries added."""
         return sum(report.entries for report in self.reports)
 
     @property
     def messages(self) -> int:
-        """How many messages were added."""
+        """The number of messages added."""
         return sum(report.messages for report in self.reports)
 
     @property
     def skipped_count(self) -> int:
-        """How many new lines could not be read, or not fully."""
+        """The number of new lines that could not be read completely."""
         return sum(report.skipped for report in self.reports)
 
     @property
@@ -102,7 +102,7 @@ class ImportedFiles(msgspec.Struct, frozen=True):
 
 
 class ExportedFile(msgspec.Struct, frozen=True):
-    """What became of one session of an export: its file, or why there is none.
+    """The result for one session of an export: its file, or the error.
 
     Shape: `warnings` and `redacted` as in `Exported`. Units: bytes.
     """
@@ -122,7 +122,7 @@ def still_erased(session: StreamId, format: str) -> ImportReport:
 
 
 def about(report: ImportReport, subject: str | None, header: StreamHeader) -> ImportReport:
-    """`report`, saying so when the session of `header` is about somebody else than `subject`."""
+    """Return `report` with a warning if `header` has a subject other than `subject`."""
     if subject in (None, header.subject):
         return report
     whom = header.subject or "nobody"

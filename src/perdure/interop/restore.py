@@ -1,8 +1,8 @@
-"""A session of perdure's own, from a file back into a store.
+"""Import a session of perdure's own format into a store.
 
-The session keeps its id where that is free, so its entries are the same to the last byte. A file
-that holds less than the session here adds nothing; one that holds more adds the rest. What an
-import that was cut off left behind is such a session: the beginning of a log is a log.
+The session keeps its id if that is free, so its entries are identical to the last byte. A file with
+less than the session here adds nothing; one with more adds the rest. An interrupted import leaves
+such a session: the beginning of a log is a log.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ async def restore(
     piece_bytes: int,
     again: bool = False,
 ) -> ImportReport:
-    """Bring the session of `log` into `store`; `subject`, if any, says whom it is about there.
+    """Import the session of `log` into `store`; `subject`, if given, is its subject there.
 
-    If it was erased, nothing is brought, unless `again`: then it gets another id.
-
-    Units: `piece_bytes` of the file, about, become one commit.
-    Durable: all of it on return. Where the session holds turns it is created by a commit of its
-    own, since they need its lease. After a crash in between, the same import goes on.
-    Raises: LeaseHeld when another import of it is under way; FormatError when there is something to
-    append that is no log, or the file was changed meanwhile; what ``SessionStore.commit`` raises.
+    If it was erased, nothing is imported, unless `again`: then it gets another id.
+    Units: about `piece_bytes` of the file become one commit.
+    Durable: all of it on return. A session with turns is created by a separate commit, since they
+    need its lease. After a crash in between, the same import continues.
+    Raises: LeaseHeld if another import of it is running; FormatError if there is something to
+    append
+    that is no log, or the file was changed meanwhile; what ``SessionStore.commit`` raises.
     """
     subject = log.header.subject if subject is None else subject
     restoring = _SessionRestore(
         store, log, subject, clock=clock, random=random, size=piece_bytes, again=again
     )
-    # Each piece may meet somebody else's commit.
+    # Each piece may collide with another commit.
     for _ in range(_ATTEMPTS + log.length // piece_bytes - 1):
         try:
             return await restoring.run()
@@ -120,7 +120,7 @@ class _SessionRestore:
         raise AssertionError("session_ids never ends")
 
     async def _in_common(self, state: StreamState, header: StreamHeader) -> int:
-        """How many entries at their beginning are the same; -1 for another session altogether."""
+        """Return how many entries at the start are equal; -1 for another session altogether."""
         stream, log = header.id, self._log
         if state.header.fork is not None:
             here = await bundle_of(self._store, stream)

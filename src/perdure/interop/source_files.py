@@ -1,7 +1,7 @@
-"""The import originals of a session: which files it was read from, and what of a file is new.
+"""The import originals of a session: the files it was read from, and the new part of a file.
 
-An original is a file as it was, kept in one or more parts; a part that begins at offset 0
-begins a new version of the file (one that was rewritten), another continues the version before.
+An original is a file as it was, stored in one or more parts. A part at offset 0 begins a new
+version of the file (one that was rewritten); other parts continue the version before.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ class Original(msgspec.Struct, frozen=True):
 
     @property
     def places(self) -> tuple[tuple[int, int], ...]:
-        """Where in the file each part begins, and its seq."""
+        """The offset in the file and the seq of each part."""
         return tuple((part.source.offset, part.entry.seq) for part in self.parts)
 
     @property
     def is_cut_off(self) -> bool:
-        """More of the file was to follow, but never came."""
+        """Whether the end of the file is missing."""
         return self.parts[-1].source.has_more
 
     @property
     def byte_length(self) -> int:
-        """How long the file was."""
+        """The length of the file."""
         last = self.parts[-1].source
         return last.offset + last.length
 
 
 class FileRelation(Enum):
-    """How a file stands to an original."""
+    """The relation of a file to an original."""
 
     SAME = "same"
     OLDER = "older"
@@ -61,7 +61,7 @@ class FileRelation(Enum):
 
 
 def originals_of(notes: Iterable[Entry]) -> list[Original]:
-    """The versions kept by the ``import_source`` entries among `notes`, oldest first."""
+    """Return the versions stored by the ``import_source`` entries among `notes`, oldest first."""
     versions: list[list[OriginalPart]] = []
     for entry in notes:
         source = readable(entry)
@@ -74,7 +74,7 @@ def originals_of(notes: Iterable[Entry]) -> list[Original]:
 
 
 def content_of(originals: Sequence[Original], blobs: Mapping[str, bytes]) -> bytes | None:
-    """The newest of `originals`; None where there is none, or `blobs` lack a part of it."""
+    """Return the newest of `originals`; None if there is none, or `blobs` lack a part of it."""
     names = [part.source.blob for part in originals[-1].parts] if originals else []
     if not names or any(name not in blobs for name in names):
         return None
@@ -82,9 +82,9 @@ def content_of(originals: Sequence[Original], blobs: Mapping[str, bytes]) -> byt
 
 
 def relation_of(content: Content, original: Original) -> FileRelation:
-    """How the file `content` stands to `original`, without looking at what is kept of it.
+    """Return the relation of the file `content` to `original`, without reading the stored parts.
 
-    Shape: OLDER only says that it could be; what is kept of the part it ends in tells.
+    Shape: OLDER only means that it is possible; the stored part in which it ends decides.
     """
     for part in original.parts:
         begin, end = part.source.offset, part.source.offset + part.source.length

@@ -1,7 +1,7 @@
-"""The providers perdure knows by name: where each is, whose key opens it, which extra brings it.
+"""The known providers: address, key, and the extra that installs each; and model names.
 
-And how models are named, wherever one is chosen. Loads no provider's library. Who speaks the
-protocol of one of them under another address is reached by that provider's ``*_BASE_URL``.
+Loads no provider's library. A server that speaks the protocol of a provider at another address is
+reached by that provider's ``*_BASE_URL``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Provider(msgspec.Struct, frozen=True):
     key_name: str = ""
 
     def address(self, environment: Mapping[str, str]) -> str:
-        """Where `environment` says it is, or else its own address."""
+        """Return the address from `environment`, or the default."""
         for name in self.url_variables:
             url = environment.get(name, "").strip()
             if url:
@@ -56,7 +56,7 @@ class Provider(msgspec.Struct, frozen=True):
 
     @property
     def remedy(self) -> str:
-        """What makes it available to those who have not set it up."""
+        """How to set it up."""
         install = f"pip install 'perdure[{self.extra}]'"
         elsewhere = f"{self.url_variables[0]} for another server that speaks its protocol"
         if self.needs_key:
@@ -65,7 +65,7 @@ class Provider(msgspec.Struct, frozen=True):
 
 
 def _own_server(name: str, title: str, port: int, prefix: str) -> Provider:
-    """A server on one's own machine that speaks OpenAI's chat completions."""
+    """Return a local server that speaks OpenAI's chat completions."""
     return Provider(
         name,
         title,
@@ -153,7 +153,7 @@ ECHO = "scripted:echo"
 
 
 def model_missing(what: str) -> WrongArgument:
-    """The error for `what`, which needs a model and names none; it lists the choices."""
+    """Return the error for `what`, which needs a model and names none; it lists the choices."""
     choices = ", ".join(f"{name}:NAME" for name in PROVIDERS)
     return WrongArgument(
         f"{what} needs a model, model='provider:name': one of {choices}, or {ECHO}, which works "
@@ -164,7 +164,7 @@ def model_missing(what: str) -> WrongArgument:
 
 
 def require_model_name(text: str, argument: str = "model") -> None:
-    """Refuse `text`, given as `argument`, where it names no provider or no model of it.
+    """Reject `text`, given as `argument`, unless it names a provider and one of its models.
 
     Raises: WrongArgument, which says what to write.
     """

@@ -1,7 +1,7 @@
-"""What the offline model ``scripted:echo`` answers: honest, deterministic, useful for trying out.
+"""The offline model ``scripted:echo``: deterministic answers for trying things out.
 
 It says that it is no language model. It calls the tools it is told to call, reports their results,
-and writes a summary with the usual sections when a compaction asks for one. Pure.
+and writes a summary with the usual sections when a compaction requests one. Pure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SUMMARY_LINES = 8
 
 
 def echo(request: ModelRequest) -> Reply:
-    """The echo model's reply to `request`."""
+    """Return the echo model's reply to `request`."""
     situation = situation_of(request)
     if situation.asks_summary:
         return Reply(steps=(Say(summary_of(request.messages[-1].text)),))
@@ -44,10 +44,10 @@ def echo(request: ModelRequest) -> Reply:
 
 
 def summary_of(text: str) -> str:
-    """A summary of the transcript in `text`, by picking lines; the same text gives the same one.
+    """Return a summary of the transcript in `text`, made of selected lines. Deterministic.
 
-    Shape: the sections every summary has. `text` is a compaction's request: the transcript between
-    ``<conversation>`` tags and the summary before it, if any, in ``<previous-summary>``.
+    Shape: the sections of every summary. `text` is a compaction's request: the transcript between
+    ``<conversation>`` tags and the previous summary, if any, in ``<previous-summary>``.
     """
     lines = [line.strip() for line in _between("conversation", text).splitlines() if line.strip()]
     before = _between("previous-summary", text).strip()
@@ -95,7 +95,7 @@ def _report(situation: Situation) -> str:
 
 
 def _commands(text: str) -> tuple[ScriptedCall, ...]:
-    """The calls asked for in `text`: each begins a line and goes on to the next, or to the end."""
+    """Return the calls requested in `text`: each begins a line and ends before the next one."""
     found = list(_COMMAND.finditer(text))
     ends = [*(match.start() for match in found[1:]), len(text)][: len(found)]
     return tuple(
@@ -110,7 +110,7 @@ def _between(tag: str, text: str) -> str:
 
 
 def _sample(lines: Sequence[str]) -> Sequence[str]:
-    """At most `_SUMMARY_LINES` of `lines`, evenly spread."""
+    """Return at most `_SUMMARY_LINES` of `lines`, evenly spread."""
     if len(lines) <= _SUMMARY_LINES:
         return lines
     return [lines[index * len(lines) // _SUMMARY_LINES] for index in range(_SUMMARY_LINES)]

@@ -1,9 +1,8 @@
-"""Where a provider's key is found: in the environment, else in the operating system's keyring.
+"""Find a provider's key in the environment, else in the operating system's keyring.
 
-There its service is ``perdure`` and its user the provider's name.
-
-The invariant: a key has no text form. Whoever needs it asks for `value`, and only to send it;
-everything else that is printed, logged or raised can show where it came from and no more.
+In the keyring its service is ``perdure`` and its user the provider's name. Invariant: a key has no
+text form. Code calls `value` only to send it; everything printed, logged or raised shows at most
+where it came from.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ class ApiKey:
 def find_key(
     provider: Provider, environment: Mapping[str, str], lookup: Lookup = in_keyring
 ) -> ApiKey | None:
-    """The key of `provider`, or None. The environment is asked first, and enough when it answers.
+    """Return the key of `provider`, or None. Asks the keyring only if the environment has none.
 
-    Blanks around a key, as a file leaves them, are no part of it.
+    Removes blanks around a key, as files leave them.
     """
     for name in provider.key_variables:
         value = environment.get(name, "").strip()

@@ -1,8 +1,7 @@
-"""What calls of models cost: prices of one's own, and whose price counts where several are known.
+"""The cost of model calls: own prices, and the precedence of several price sources.
 
 All money is whole micro-cents (1e-8 US dollars), so sums are exact. A model without a price has no
-cost, which is said as None and never as 0. Nothing here asks anybody: `Pricing` clients answer from
-a list that comes with them.
+cost: None, never 0. Nothing here calls out: `Pricing` clients use the price list they come with.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 _TOKENS = 1_000_000
 
 Cost = Callable[[str, Usage], int | None]
-"""What `usage` of a model (``provider:name``) costs in micro-cents; None when nobody knows."""
+"""Returns the cost of `usage` of a model (``provider:name``) in micro-cents; None if unknown."""
 
 
 @takes_declared
 def dollars(amount: str | float | Decimal) -> int:
-    """`amount` US dollars in micro-cents; text and Decimals are exact.
+    """Return `amount` US dollars in micro-cents; text and Decimals are exact.
 
-    Raises: WrongArgument when it is negative or no amount.
+    Raises: WrongArgument if it is negative or no amount.
     """
     try:
         exact = Decimal(str(amount)) * MICROCENTS_PER_DOLLAR
@@ -60,7 +59,7 @@ class Price(msgspec.Struct, frozen=True):
         check_fields(self)
 
     def cost_microcents(self, usage: Usage) -> int:
-        """What `usage` costs, rounded to the nearest micro-cent."""
+        """Return the cost of `usage`, rounded to the nearest micro-cent."""
         read = self.input if self.cache_read is None else self.cache_read
         written = self.input if self.cache_write is None else self.cache_write
         total = (
@@ -77,15 +76,15 @@ class Pricing(Protocol):
     """A model client that knows what its models cost."""
 
     def cost_microcents(self, model: str, usage: Usage) -> int | None:
-        """What `usage` of `model` costs; None when nobody knows. Never calls out."""
+        """Return the cost of `usage` of `model`; None if unknown. Never calls out."""
         ...
 
 
 class CostCalculator:
-    """A `Cost`: prices of one's own first, then what a call reported, then the client's list.
+    """A `Cost`: own prices first, then the cost that a call reported, then the client's list.
 
     `prices` are by ``provider:name``, or ``provider:*`` for every other model of a provider.
-    Raises: WrongArgument for a name that no model has.
+    Raises: WrongArgument for an invalid model name.
     """
 
     def __init__(self, prices: Mapping[str, Price], client: object) -> None:
@@ -104,12 +103,12 @@ class CostCalculator:
 
 
 def unpriced(model: str, usage: Usage) -> int | None:
-    """A `Cost` that knows no price but the one a call reported."""
+    """A `Cost` that knows only the cost a call reported."""
     return usage.cost_microcents
 
 
 def in_dollars(microcents: int) -> str:
-    """An amount as people read it: ``$1.50``, ``$0.000123``."""
+    """Return an amount for display: ``$1.50``, ``$0.000123``."""
     whole, rest = divmod(microcents, MICROCENTS_PER_DOLLAR)
     digits = f"{rest:08d}".rstrip("0").ljust(2, "0")
     return f"${whole:,}.{digits}"

@@ -20,7 +20,7 @@ ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max
 
 
 class ToolDeclaration(msgspec.Struct, frozen=True):
-    """A tool as the model is told of it. `parameters` is a JSON Schema of type object."""
+    """A tool as declared to the model. `parameters` is a JSON Schema of type object."""
 
     name: str
     description: str
@@ -28,7 +28,7 @@ class ToolDeclaration(msgspec.Struct, frozen=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """What is known of a model. Units: tokens; None where unknown."""
+    """Known facts of a model. Units: tokens; None if unknown."""
 
     model: str
     context_window: int | None = None
@@ -39,8 +39,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """One call of a model (``provider:name``).
 
     Shape: `messages` are valid for every provider (``context.validity``): user and assistant
-    alternate, every tool call is answered; thousands of them are another sequence than a tuple.
-    `media` maps the handles in them to their bytes.
+    alternate, and every tool call is answered. For thousands of messages the sequence is not a
+    tuple. `media` maps the handles in them to their bytes.
     Units: seconds. `first_byte_timeout_s` limits the wait for the first byte of the answer, headers
     included, `stream_idle_timeout_s` the wait for each next one; None: the client's default.
     """
@@ -70,7 +70,7 @@ class ThinkingDelta(msgspec.Struct, frozen=True):
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True):
-    """The start or more of a tool call's arguments; calls of one answer differ by `index`.
+    """The start or continuation of a tool call's arguments; calls of one answer differ by `index`.
 
     Shape: `id` and `name` come with the first delta of a call; `json` pieces join to its arguments.
     """
@@ -89,9 +89,9 @@ class StreamEnd(msgspec.Struct, frozen=True):
 
 
 class UsageUpdate(msgspec.Struct, frozen=True):
-    """What the provider has counted so far; says nothing, and a later count replaces it.
+    """The provider's token count so far; it contains no text, and a later count replaces it.
 
-    So that the usage of an answer that never comes to its end is known as well.
+    It gives the usage of an answer that never ends, too.
     """
 
     usage: Usage
@@ -104,11 +104,11 @@ class ModelClient(Protocol):
     """Calls models. One client may serve many models and many calls at once."""
 
     def info(self, model: str) -> ModelInfo:
-        """What is known of `model`; never fails, never calls out."""
+        """Return the facts about `model`; never fails, never calls out."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Call the model; nothing is sent before the first item is asked for.
+        """Call the model; nothing is sent before the first item is requested.
 
         Cancelling the task, or closing the iterator, ends the call at once.
         Raises: ModelError (ModelUnavailable, RateLimited, ContextOverflow, ModelRefused,

@@ -1,4 +1,4 @@
-"""When a failed model call is tried again, and after how long. Pure: chance is an argument."""
+"""When to retry a failed model call, and after how long. Pure: randomness is an argument."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from perdure.session.argument_checks import check_fields
 class RetryPolicy(msgspec.Struct, frozen=True):
     """How often a model is called for one answer, and how the waits between grow.
 
-    Units: `first_wait_s` and `cap_s` seconds. `max_attempts` counts the first call too; `jitter` is
-    the share by which a wait may be shorter or longer, so that many processes do not come back at
-    the same moment. Waits are multiplied by `factor`, or with `growth` "linear" grow by the first.
+    Units: `first_wait_s` and `cap_s` seconds. `max_attempts` includes the first call. `jitter` is
+    the
+    fraction by which a wait may be shorter or longer, so that processes do not retry at the same
+    moment. Waits are multiplied by `factor`, or with `growth` "linear" grow by the first.
     """
 
     max_attempts: Annotated[int, Meta(ge=1)] = 3
@@ -33,11 +34,10 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 def next_wait(
     policy: RetryPolicy, attempt: int, error: ModelError, random01: float
 ) -> float | None:
-    """Seconds to wait after `error` ended attempt `attempt` (from 1); None: give up.
+    """Return the seconds to wait after `error` ended attempt `attempt` (from 1); None: give up.
 
-    A wait is never shorter than the provider asked for. When it asked for more than the policy's
-    cap, trying earlier would only be refused again: give up and say so. `random01` is a random
-    number from 0 to 1.
+    A wait is never shorter than the provider requested. If it requested more than the policy's cap,
+    an earlier retry would fail again, so this gives up. `random01` is a random number from 0 to 1.
     """
     if not error.retryable or attempt >= policy.max_attempts:
         return None

@@ -1,7 +1,7 @@
-"""One client for all models: ``provider:name`` picks the client that serves it.
+"""One client for all models: ``provider:name`` selects the client that serves it.
 
-Clients may be given ready-made, or as factories that are called when their provider is first used,
-so that a provider's library is loaded only by those who use it.
+Clients may be given as objects, or as factories that are called at the first use of their provider,
+so that a provider's library is loaded only when needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Factory = Callable[[], ModelClient]
 """Makes a client, or raises ConfigError saying what is missing (a package, a key)."""
 
 REMEDIES: Mapping[str, str] = {name: provider.remedy for name, provider in PROVIDERS.items()}
-"""Provider -> what makes it available, for those who have not set it up."""
+"""Provider -> how to set it up."""
 
 
 @runtime_checkable
@@ -29,7 +29,7 @@ class Closable(Protocol):
     """A client that holds connections."""
 
     async def aclose(self) -> None:
-        """Let go of them."""
+        """Close them."""
         ...
 
 
@@ -59,14 +59,13 @@ class ModelRouter:
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """The providers there are, in the order of the alphabet."""
+        """The names of the providers, sorted."""
         return tuple(sorted({*self._clients, *self._factories}))
 
     def provider_of(self, model: str) -> str:
-        """The provider of `model`, of which nothing is loaded and no key looked for.
+        """Return the provider of `model`; loads nothing and needs no key.
 
-        Raises: ConfigError when `model` names no provider or an unknown one; it says which there
-        are.
+        Raises: ConfigError if `model` names no provider or an unknown one; it lists the known ones.
         """
         provider, colon, name = model.partition(":")
         if not colon or not provider or not name:
@@ -82,9 +81,9 @@ class ModelRouter:
         return provider
 
     def client_for(self, model: str) -> ModelClient:
-        """The client that serves `model`.
+        """Return the client that serves `model`.
 
-        Raises: as `provider_of`; ConfigError when its provider is not set up.
+        Raises: as `provider_of`; ConfigError if its provider is not set up.
         """
         provider = self.provider_of(model)
         client = self._clients.get(provider)
@@ -119,11 +118,12 @@ class ModelRouter:
             return self.client_for(request.model).stream(request)
         except ConfigError as error:
             # In a turn this is one more way for a model to be unusable: an imported session may
-            # name a provider that nobody has set up here.
+            # In a turn, a model can be unusable in this way, too: an imported session may name a
+            # provider that is not set up here.
             return _failing(ModelRefused(request.model, str(error)))
 
     def cost_microcents(self, model: str, usage: Usage) -> int | None:
-        """What `usage` of `model` costs by the list of its client; None when nobody knows."""
+        """Return the cost of `usage` of `model` by the list of its client; None if unknown."""
         try:
             client = self.client_for(model)
         except ConfigError:
@@ -131,7 +131,7 @@ class ModelRouter:
         return client.cost_microcents(model, usage) if isinstance(client, Pricing) else None
 
     async def renew(self, provider: str) -> None:
-        """Make the client of `provider` anew at its next call, so that a changed key counts."""
+        """Create a new client of `provider` at its next call, so that a changed key applies."""
         if provider not in self._factories:
             return
         client = self._clients.pop(provider, None)

@@ -36,7 +36,7 @@ class Think(msgspec.Struct, frozen=True):
 
 
 class ScriptedCall(msgspec.Struct, frozen=True):
-    """A tool call. `json` is sent as it stands, valid or not; without `id` it gets one."""
+    """A tool call. `json` is sent literally, valid or not; without `id` it gets one."""
 
     name: str
     json: str = "{}"
@@ -58,7 +58,7 @@ class Wait(msgspec.Struct, frozen=True):
 class Fail(msgspec.Struct, frozen=True):
     """The call ends with an error, the first `times` times the same request is made; None: always.
 
-    The times are counted by the model's process: one that is started anew begins at zero.
+    The model's process counts the times: a restarted process begins at zero.
     """
 
     code: ErrorCode
@@ -122,7 +122,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model ``scripted:<name>`` answers.
+    """The answers of the model ``scripted:<name>``.
 
     A request gets the first of `rules` whose condition holds; else, unless it asks for a summary,
     the member of `sequence` whose position is the number of assistant messages in the request.
@@ -136,9 +136,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """What conditions look at.
+    """The input of conditions.
 
-    Shape: `results` are the tool results the request ends with, empty after words of the user's;
+    Shape: `results` are the tool results at the end of the request, empty after user text;
     `result_tools` names their tools.
     """
 
@@ -152,7 +152,7 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 def situation_of(request: ModelRequest, answers: int | None = None) -> Situation:
-    """What `request`, which holds so many `answers`, looks like to a condition."""
+    """Return the situation of `request`, which has that many `answers`."""
     messages = _newest_turn(request.messages)
     newest_user = _last_index(messages, "user")
     in_turn = messages[newest_user + 1 :]
@@ -178,9 +178,9 @@ def asks_summary(request: ModelRequest) -> bool:
 
 
 def uncut(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """`messages` without the parts of answers that were cut off, and what was asked after them.
+    """Return `messages` without cut-off parts of answers and the requests to continue them.
 
-    An answer that was gone on with then stands once, by its last part.
+    A continued answer then appears once, by its last part.
     """
     asked = {place for place, message in enumerate(messages) if asks_to_go_on(message)}
     left_out = asked | {place - 1 for place in asked}
@@ -188,7 +188,7 @@ def uncut(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def said_already(messages: Sequence[Message]) -> str:
-    """The text of the answer that the request with `messages` asks to be gone on with; else ""."""
+    """Return the text of the answer that the request asks to continue; else ""."""
     parts: list[str] = []
     last = len(messages) - 1
     while last > 0 and asks_to_go_on(messages[last]):
@@ -198,7 +198,7 @@ def said_already(messages: Sequence[Message]) -> str:
 
 
 def rest_of(reply: Reply, said: str) -> Reply:
-    """What of `reply` comes after the text `said`; all of it where it begins otherwise."""
+    """Return the rest of `reply` after the text `said`; all of it if it begins differently."""
     if not said:
         return reply
     text = "".join(step.text for step in reply.steps if isinstance(step, Say))
@@ -220,7 +220,7 @@ def asks_to_go_on(message: Message) -> bool:
 
 
 def _newest_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The end of what `uncut` makes of `messages`, from the newest words of the user's."""
+    """Return the end of the `uncut` messages, from the newest user text."""
     for place in range(len(messages) - 1, -1, -1):
         if messages[place].role == "user":
             end = uncut(messages[place:])
@@ -230,7 +230,7 @@ def _newest_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def reply_to(scenario: Scenario, situation: Situation) -> Reply | None:
-    """The reply of `scenario` in `situation`; None when it has none."""
+    """Return the reply of `scenario` in `situation`; None if it has none."""
     for rule in scenario.rules:
         if holds(rule.when or When(), situation):
             return rule
@@ -268,7 +268,7 @@ def _answers(messages: Sequence[Message]) -> int:
 
 
 def _last_index(messages: Sequence[Message], role: str) -> int:
-    """Where the newest message of `role` is; -1 when there is none."""
+    """Return the index of the newest message of `role`; -1 if there is none."""
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role == role:
             return index
@@ -276,7 +276,7 @@ def _last_index(messages: Sequence[Message], role: str) -> int:
 
 
 def _newest_text(message: Message) -> str:
-    """The last text part: what stands before it in a user message was added by the context."""
+    """Return the last text part: the context added the parts before it in a user message."""
     texts = [part.text for part in message.parts if isinstance(part, TextPart)]
     return texts[-1] if texts else ""
 

@@ -50,7 +50,7 @@ _ERROR_CODES = get_args(ErrorCode)
 
 
 def read_scenario(text: str, *, name: str) -> Scenario:
-    """The scenario in `text`; `name` is the model's name where the file gives none.
+    """Parse the scenario in `text`; `name` is the model's name if the file gives none.
 
     Raises: ConfigError with every fault and its line.
     """
@@ -66,9 +66,9 @@ def read_scenario(text: str, *, name: str) -> Scenario:
 
 
 def load_scenario(path: Path) -> Scenario:
-    """The scenario in the file `path`, named for it unless it names itself.
+    """Read the scenario in the file `path`, named after the file unless it has a name.
 
-    Raises: ConfigError when it cannot be read, or with every fault and its line.
+    Raises: ConfigError if it cannot be read, or with every fault and its line.
     """
     try:
         text = read_named_text(path)
@@ -81,7 +81,7 @@ def load_scenario(path: Path) -> Scenario:
 
 
 class _Pace(msgspec.Struct, frozen=True):
-    """How a reply is cut into deltas."""
+    """How a reply is split into deltas."""
 
     chunk_chars: int = DEFAULT_CHUNK_CHARS
     chunk_delay_s: float = 0.0
@@ -149,7 +149,7 @@ class _ScenarioReader:
         )
 
     def _steps(self, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[Step, ...]:
-        """The steps in full, or those that the short keys stand for, in the order of those keys."""
+        """Return the full steps, or those of the short keys, in the order of the keys."""
         delay = ()
         if "delay_ms" in fields:
             delay = (Wait(self.nodes.number(fields["delay_ms"]) / 1000),)

@@ -236,18 +236,18 @@ class Heard:
 
     @property
     def answers(self) -> int:
-        """How many answers they hold, but for those that were cut off and gone on with."""
+        """Number of answers, without cut-off parts that were continued."""
         return self._answers_before + (self._last is not None and self._last.role == "assistant")
 
     @property
     def name(self) -> str:
-        """Short name of what they say: the same in every process, another for another history."""
+        """A short name of the messages: the same in every process, and specific to the history."""
         said = self._said.copy()
         said.update(b"]")
         return said.hexdigest()
 
     def and_then(self, more: Sequence[Message]) -> Heard:
-        """These, and `more` after them."""
+        """Return these, followed by `more`."""
         if not more:
             return self
         longer = Heard()
@@ -268,7 +268,7 @@ class Heard:
 
 
 def _with_digests(message: Message) -> Message:
-    """Return `message` with digests in place of long texts: encoding it takes no copy of them."""
+    """Return `message` with digests in place of long texts: encoding it copies none of them."""
     if all(len(getattr(part, "text", "")) < _LARGE_BYTES for part in message.parts):
         return message
     return msgspec.structs.replace(message, parts=tuple(map(_with_digest, message.parts)))
@@ -293,13 +293,13 @@ class MessageCounter:
         self._requests: dict[int, _Beginning] = {}
 
     def count_messages(self, messages: Sequence[Message]) -> Heard:
-        """`messages`, counted."""
+        """Return `messages`, counted."""
         if len(messages) < _LEAST_REMEMBERED:
             return Heard().and_then(messages)
         known, upto, heard = self._requests.pop(id(messages[0]), _NOTHING)
         if not _begin_with(messages, known, upto):
             known, upto, heard = _NOTHING
-        # What stands at the end of one request is put together anew for the next.
+        # The end of a request is rebuilt for the next one.
         lasting = len(messages) - min(_MOST_ANEW + len(messages) // 500, _LEAST_REMEMBERED)
         if lasting > upto:
             upto, heard = lasting, heard.and_then(messages[upto:lasting])
@@ -310,7 +310,7 @@ class MessageCounter:
 
 
 _Beginning = tuple[Sequence[Message], int, Heard]
-"""The messages of a request, and the first so many of them, counted."""
+"""The messages of a request, and the counts of its first ones."""
 
 _NOTHING: _Beginning = (), 0, Heard()
 
@@ -323,13 +323,13 @@ def _begin_with(messages: Sequence[Message], known: Sequence[Message], upto: int
         try:
             if known <= messages:
                 return True
-        except TypeError:  # two of them differ, and no message is less than another
+        except TypeError:  # they differ, and messages cannot be ordered
             pass
     return tuple(messages[:upto]) == tuple(known[:upto])
 
 
 def estimated_tokens(request: ModelRequest, heard: Heard | None = None) -> int:
-    """About how many tokens `request`, whose messages are `heard`, is: its bytes over four."""
+    """Return the approximate tokens of `request` with the messages `heard`: its bytes over four."""
     heard = Heard().and_then(request.messages) if heard is None else heard
     total = len((request.system or "").encode())
     total += sum(len(msgspec.json.encode(tool)) for tool in request.tools)

@@ -1,7 +1,7 @@
-"""Scripted models out of files: ``scripted:trip.yaml`` acts the scenario in ``trip.yaml``.
+"""Scripted models in files: ``scripted:trip.yaml`` plays the scenario in ``trip.yaml``.
 
-A file is read when one of its models is first asked for, and again when it has changed. Every other
-name is that of a scenario that comes with the program.
+A file is read at the first use of one of its models, and again after a change. All other names are
+built-in scenarios.
 """
 
 from __future__ import annotations
@@ -68,5 +68,5 @@ class FiledScripts:
 
 
 def _loaded(file: Path) -> Scenario:
-    # By name: only those who name a file load a YAML library.
+    # Imported lazily: only file scenarios need a YAML library.
     return cast("Scenario", importlib.import_module(_SCENARIO_YAML).load_scenario(file))

@@ -1,10 +1,10 @@
-"""Deltas of one answer put together into one assistant message. Pure.
+"""Join the deltas of one answer to one assistant message. Pure.
 
-The parts stand in the order in which they began; deltas of calls that arrive interleaved are told
-apart by their index. Whatever a model sends, the message can be written to the log: text is valid
-Unicode, arguments are a JSON object, ids of calls are distinct. Arguments that were no JSON object
-are kept as the one argument `INVALID_JSON`, so that the call is answered with an error the model
-can read (see `invalid_json`) and the history stays valid.
+The parts are in the order of their beginnings; interleaved deltas of calls are distinguished by
+their index. Whatever a model sends, the message can be written to the log: text is valid Unicode,
+arguments are a JSON object, ids of calls are distinct. Arguments that are no JSON object are stored
+as the one argument `INVALID_JSON`, so that the call is answered with an error for the model (see
+`invalid_json`) and the history stays valid.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ INVALID_JSON = "__invalid_json__"
 """The only argument of a call whose arguments were no JSON object; its value is what they were."""
 
 MOST_TOKENS = 2**40
-"""More is no count of one answer but a mistake, and is not counted."""
+"""Larger counts for one answer are mistakes and are ignored."""
 
 _object = msgspec.json.Decoder(dict[str, object])
 
 
 def invalid_json(call: ToolCallPart) -> str | None:
-    """What the model sent as the arguments of `call` if that was no JSON object, else None."""
+    """Return what the model sent as arguments of `call` if that was no JSON object."""
     text = call.args.get(INVALID_JSON)
     return text if isinstance(text, str) and len(call.args) == 1 else None
 
 
 def call_ids(messages: Iterable[Message]) -> frozenset[str]:
-    """The ids of all tool calls in `messages`."""
+    """Return the ids of all tool calls in `messages`."""
     return frozenset(call.id for message in messages for call in message.tool_calls)
 
 
 def answer_of(deltas: Iterable[Delta], model: str, taken_ids: Container[str] = ()) -> Message:
-    """The message that `deltas` make.
+    """Return the message made of `deltas`.
 
-    Raises: as `AnswerBuilder.finished`.
+    Raises: as `AnswerBuilder.build`.
     """
     builder = AnswerBuilder(model, taken_ids)
     for delta in deltas:
@@ -65,7 +65,7 @@ def answer_of(deltas: Iterable[Delta], model: str, taken_ids: Container[str] = (
 
 
 def repair_unicode(text: str) -> str:
-    """`text` as valid Unicode: halves of surrogate pairs joined where they meet, else replaced.
+    """Return `text` as valid Unicode: adjacent surrogate halves joined, single ones replaced.
 
     Providers split an emoji's JSON escape over two chunks; each half alone cannot be encoded.
     """
@@ -77,7 +77,7 @@ def repair_unicode(text: str) -> str:
 
 
 def _countable(usage: Usage | None) -> Usage | None:
-    """`usage` if every number of it can be one; a sum that it went into would else be none."""
+    """Return `usage` if every number of it is plausible; a wrong one would spoil sums."""
     if usage is None:
         return None
     cost = usage.cost_microcents
@@ -109,7 +109,7 @@ _CallMaker = Callable[[_Call], ToolCallPart | None]
 
 
 def _joined(pieces: list[str]) -> str:
-    """The text of `pieces`, which are kept as one from then on: asking again is cheap."""
+    """Return the joined `pieces`, and replace them by it: the next call is cheap."""
     pieces[:] = ["".join(pieces)]
     return repair_unicode(pieces[0])
 
@@ -122,7 +122,7 @@ def _words_part(words: _Words) -> TextPart | ThinkingPart | None:
 
 
 def _arguments(text: str) -> dict[str, object] | None:
-    """The object that `text` is; None when it is none. Nothing at all means: no arguments."""
+    """Parse `text` as a JSON object; None if it is none. Empty text means no arguments."""
     if text.strip() in ("", "null"):
         return {}
     try:
@@ -134,10 +134,10 @@ def _arguments(text: str) -> dict[str, object] | None:
 class AnswerBuilder:
     """Collects the deltas of one answer of `model`.
 
-    `taken_ids` are the ids of the calls that the request holds already. Some servers number calls
-    anew in every answer; a call whose id is taken gets a suffix (``call_0-2``), because ids must be
-    unique within a branch. `counted` is the usage the provider has reported so far, `has_begun`
-    says that some of the answer has come, be it only the start of a tool call.
+    `taken_ids` are the ids of the calls in the request. Some servers restart the ids of calls in
+    every answer; a call whose id is taken gets a suffix (``call_0-2``), because ids must be unique
+    within a branch. `counted` is the usage the provider has reported so far. `has_begun`: some of
+    the answer has arrived, even if only the start of a tool call.
     """
 
     def __init__(self, model: str, taken_ids: Container[str] = ()) -> None:
@@ -151,7 +151,7 @@ class AnswerBuilder:
         self.has_begun = False
 
     def add(self, delta: Delta) -> None:
-        """Take the next delta.
+        """Add the next delta.
 
         Raises: ValueError after the end of the stream.
         """
@@ -171,21 +171,22 @@ class AnswerBuilder:
             self._add_words(delta)
 
     def partial(self) -> Message:
-        """What has arrived so far, as a message without stop reason.
+        """Return what has arrived so far, as a message without stop reason.
 
-        Shape: it holds those calls only whose arguments are complete.
+        Shape: it contains only calls whose arguments are complete.
         """
         return Message("assistant", self._made(self._complete_call), model=self._model)
 
     def build(self) -> Message:
-        """The whole answer.
+        """Return the whole answer.
 
         Shape: an answer that the model or the provider cut short (any stop reason but ``stop`` and
-        ``tool_calls``) holds those calls only whose arguments are complete. The stop reason is
-        ``tool_calls`` when a clean answer holds calls, whatever the provider said; that of an
-        answer that claims calls and holds none stays what the provider said.
-        Raises: ModelUnavailable when the stream broke off before its end; MalformedResponse when a
-        call has no name.
+        ``tool_calls``) contains only calls with complete arguments. The stop reason of a clean
+        answer with calls is ``tool_calls``, whatever the provider said. An answer that claims calls
+        but has none keeps the provider's stop reason.
+        Raises: ModelUnavailable if the stream broke off before its end; MalformedResponse if a call
+        has
+        no name.
         """
         if self._end is None:
             raise ModelUnavailable(self._model, "the answer broke off before its end")
@@ -239,7 +240,7 @@ class AnswerBuilder:
 
     def _complete_call(self, call: _Call) -> ToolCallPart | None:
         text = _joined(call.pieces)
-        # The cheap look at the end first: a partial is asked for many times while a call grows.
+        # First the cheap check of the end: a partial is requested often while a call grows.
         if not (call.id and call.name and text.rstrip().endswith("}")):
             return None
         args = _arguments(text)

@@ -1,4 +1,4 @@
-"""What the records of an Operator file of version 3 mean."""
+"""Decode the records of an Operator file of version 3."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ usage_of = partial(usage_in, tokens=TOKENS)
 """Reported usage; None where nothing was counted."""
 
 SUMMARY_ROLES = frozenset({"branch_summary", "compaction_summary"})
-"""Roles that Operator makes up for a context and keeps in no file of its own."""
+"""Roles that Operator generates for a context and stores in no file of its own."""
 
 _ROLES: dict[str | None, Role] = {
     "user": "user",
@@ -49,7 +49,7 @@ _ROLES: dict[str | None, Role] = {
 
 
 def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
-    """The message in `fields`; None when it has no role that is known, or no content."""
+    """Return the message in `fields`; None if it has no known role, or no content."""
     parts = content_of(fields, media)
     if parts is None:
         return None
@@ -63,7 +63,7 @@ def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
 
 
 def content_of(fields: Fields, media: Media) -> tuple[Part, ...] | None:
-    """The parts of a message (``contents``) or of an extension's message (``content``)."""
+    """Return the parts of a message (``contents``) or of an extension's message (``content``)."""
     for key in ("contents", "content"):
         found = fields.get(key)
         if isinstance(found, list):
@@ -77,7 +77,7 @@ def content_of(fields: Fields, media: Media) -> tuple[Part, ...] | None:
 
 
 def meta_of(fields: Fields) -> Fields | None:
-    """What the record of a message says of it: attachments, reactions, what it replies to."""
+    """Return the metadata of a message in a record: attachments, reactions, `reply_to`."""
     meta = object_in(fields, "meta")
     if not meta:
         return None
@@ -120,7 +120,7 @@ def _thinking(fields: Fields, _media: Media) -> tuple[Part, ...]:
 
 
 def _images(fields: Fields, media: Media) -> tuple[Part, ...] | None:
-    """One part holds several images: base64, or the addresses of images kept elsewhere."""
+    """Return the images of one part: base64, or addresses of images stored elsewhere."""
     images = list_in(fields, "images")
     return None if images is None else tuple(_image(each, media) for each in images)
 

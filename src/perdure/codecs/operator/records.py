@@ -1,9 +1,9 @@
 """Entries as records of an Operator file of version 3.
 
-Shape of a record: its ``type`` and the fields of its own, in Operator's order; `placed` puts
-``id``, ``timestamp`` and ``parent_id`` before them. Operator has times in seconds, one message for
-a batch of tool results, and names in snake case. Fields without a value are left out, as its own
-writer does; a root therefore has no ``parent_id``.
+Shape of a record: its ``type`` and its own fields, in Operator's order; `placed` puts ``id``,
+``timestamp`` and ``parent_id`` before them. Operator uses times in seconds, one message for a batch
+of tool results, and names in snake case. Like Operator's own writer, it omits fields without a
+value, so a root has no ``parent_id``.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _records(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
             return [_message_record(body, entry, 0, writing)]
         case Compaction():
             return _compaction(entry, body, writing)
-        case BranchSummary() if body.summary.strip():  # an empty one would be told to a model
+        case BranchSummary() if body.summary.strip():  # Operator would send an empty one to a model
             return [_branch_summary(body, writing)]
         case CustomMessage(in_context=True):
             displayed, details = body.is_displayed, body.details
@@ -96,7 +96,7 @@ def _records(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
 
 
 def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
-    """The record of what is no message and holds none."""
+    """Return the record of an entry without a message."""
     match body:
         case ModelChange():
             provider, model = provider_and_model(body.model)
@@ -119,7 +119,7 @@ def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
 
 
 def _message_record(message: Message, entry: Entry, ordinal: int, writing: WriteContext) -> Fields:
-    """The record of a message; `ordinal` tells those made of one entry apart."""
+    """Return the record of a message; `ordinal` distinguishes those of one entry."""
     if message.role == CONTEXT:
         return _shown_fields(OURS + CONTEXT, message.parts, writing, is_displayed=False)
     make = _result_block if message.role == "tool" else _block
@@ -143,7 +143,7 @@ def _message_record(message: Message, entry: Entry, ordinal: int, writing: Write
 
 
 def _usage(usage: Usage) -> Fields:
-    """Usage as Operator's; the cost of a call is known as a whole only."""
+    """Return usage in Operator's form; only the total cost of a call is known."""
     counts = {name: getattr(usage, name) for name in TOKENS}
     return {**counts, "cost": {**dict.fromkeys(_COSTS, 0.0), "total": dollars(usage)}}
 
@@ -164,7 +164,7 @@ def _block(part: Part, writing: WriteContext) -> list[Fields]:
 
 
 def _result_block(part: Part, writing: WriteContext) -> list[Fields]:
-    """A tool message holds results only; whatever else is in one of ours is shown as text."""
+    """Return a part as a block of a tool message, which has only results; others become text."""
     if not isinstance(part, ToolResultPart):
         return _spoken(part, writing)
     result: Fields = {
@@ -253,7 +253,7 @@ def _shown_fields(
 
 
 def _details(body: Compaction | BranchSummary) -> Fields:
-    """The files that a summary tells of; nothing where there are none."""
+    """Return the files that a summary lists; empty if there are none."""
     if not body.read_files and not body.modified_files:
         return {}
     files = {"read_files": list(body.read_files), "modified_files": list(body.modified_files)}
@@ -261,7 +261,7 @@ def _details(body: Compaction | BranchSummary) -> Fields:
 
 
 def _compaction(entry: Entry, body: Compaction, writing: WriteContext) -> list[Fields]:
-    """A compaction; before it, what it kept verbatim, as messages for it to begin at."""
+    """Return a compaction, preceded by the messages it kept verbatim, where it begins."""
     retained = () if entry.id in writing.kept_over else body.retained or ()
     records = [_message_record(each, entry, n, writing) for n, each in enumerate(retained)]
     kept = None

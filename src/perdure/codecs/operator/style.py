@@ -1,7 +1,7 @@
-"""JSON as Operator writes it: compact, keys in order, text raw, numbers in a spelling of its own.
+"""JSON as Operator writes it: compact, keys in order, raw text, its own spelling of numbers.
 
-U+0085, U+2028 and U+2029 are escaped: Operator reads a file by Unicode's idea of a line, and would
-take a record with one of them for two broken ones.
+U+0085, U+2028 and U+2029 are escaped: Operator splits lines by Unicode's rules, and would read a
+record with one of them as two broken ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ESCAPES = {each.encode(): f"\\u{ord(each):04x}".encode() for each in LINE_ENDS}
 
 
 def to_line(value: object) -> bytes:
-    """`value` (plain data) as one line of JSON."""
+    """Return `value` (plain data) as one line of JSON."""
     line = style.to_line(value, STYLE)
     if not line.isascii():
         for character, escape in _ESCAPES.items():

@@ -13,10 +13,10 @@ HEADERS = (HEADER, "session_header")
 """Types of a header line: what Operator writes, and what its documentation says."""
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-"""What tokens are counted by, as in `Usage`."""
+"""Keys of the token counts, as in `Usage`."""
 
 META = ("reply_to", "channel_message_id", "attachments", "reactions")
-"""What a gateway says of a message."""
+"""Keys of a gateway's metadata of a message."""
 
 NAME = "perdure.name"
 """Key in the metadata of a tool's result: the tool, which Operator's results do not name."""

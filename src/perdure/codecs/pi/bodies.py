@@ -1,4 +1,4 @@
-"""What the records of a pi file mean, of version 1, 2 and 3 and of newer pi."""
+"""Decode the records of a pi file, of version 1, 2 and 3 and of newer pi."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """pi's session files as a `Codec`.
 
-pi has no record for a move of the leaf: it goes on from whatever record is last. So what we append
-beside the conversation hangs on the leaf, and pi finds the way back from there.
+pi has no record that moves the leaf: it continues from the last record. So side records of perdure
+have the leaf as parent, and pi finds the branch from there.
 """
 
 from __future__ import annotations

@@ -38,14 +38,14 @@ UNREADABLE_MEDIA = "[an image that could not be read]"
 
 
 def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
-    """The message in `fields`; None when its role is not among `ROLES`, or it has no content."""
+    """Return the message in `fields`; None if its role is not in `ROLES`, or it has no content."""
     role = fields.get("role")
     read = _READERS.get(role) if isinstance(role, str) else None
     return None if read is None else read(fields, media)
 
 
 def custom_message_of(fields: Fields, media: Media) -> CustomMessage | None:
-    """A message an extension wrote, from a ``custom_message`` entry or a message of that role."""
+    """Return an extension's message, from a ``custom_message`` entry or a message of that role."""
     parts = content_of(fields, media)
     if parts is None:
         return None
@@ -58,7 +58,7 @@ def custom_message_of(fields: Fields, media: Media) -> CustomMessage | None:
 
 
 def retained_of(items: Iterable[object], media: Media) -> tuple[Message, ...]:
-    """The messages a compaction kept verbatim, those outside the context left out."""
+    """Return the messages a compaction kept verbatim, except those outside the context."""
     kept: list[Message] = []
     for item in items:
         fields = fields_of(item)
@@ -71,7 +71,7 @@ def retained_of(items: Iterable[object], media: Media) -> tuple[Message, ...]:
 
 
 def nested_usage(message: Fields) -> Fields | None:
-    """What the models took that a tool called by itself, as its result tells it (newer pi)."""
+    """Return the model usage of a tool's own calls, as its result reports it (newer pi)."""
     if message.get("role") != "toolResult":
         return None
     usage = object_in(message, "usage")
@@ -112,7 +112,7 @@ def _tool_result(fields: Fields, media: Media) -> Message | None:
 
 
 def content_of(fields: Fields, media: Media) -> tuple[Part, ...] | None:
-    """The parts of the message `fields`; None when it has no content."""
+    """Return the parts of the message `fields`; None if it has no content."""
     return parts_of(fields.get("content"), media, _known_part)
 
 

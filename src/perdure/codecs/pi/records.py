@@ -90,7 +90,7 @@ def _records(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
 
 
 def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
-    """The record of what is no message and holds none."""
+    """Return the record of an entry without a message."""
     match body:
         case ModelChange():
             provider, name = provider_and_model(body.model)
@@ -108,7 +108,7 @@ def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
 
 
 def _messages(message: Message, entry: Entry, writing: WriteContext) -> list[Fields]:
-    """The messages of pi for `message`: one for each result of a tool."""
+    """Return the messages of pi for `message`: one per tool result."""
     if message.role == "assistant":
         name = message.model or writing.model(entry.id)
         return [answer(message, entry.at, name, writing)]
@@ -238,7 +238,7 @@ def label(target: str, text: str | None) -> Fields:
 def _shown_fields(
     custom_type: str, parts: Iterable[Part], writing: WriteContext, *, is_displayed: bool
 ) -> Fields:
-    """A message that pi has no role for; the context of pi's own models has it, too."""
+    """Return a message for a role that pi lacks; the context of pi's own models includes it."""
     return {
         "type": "custom_message",
         "customType": custom_type,
@@ -248,7 +248,7 @@ def _shown_fields(
 
 
 def _summary(body: Compaction | BranchSummary) -> Fields:
-    """What a summary tells of files and usage, where it does."""
+    """Return the files and usage that a summary reports, if any."""
     fields: Fields = {}
     if body.read_files or body.modified_files:
         files = {"readFiles": list(body.read_files), "modifiedFiles": list(body.modified_files)}

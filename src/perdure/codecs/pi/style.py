@@ -10,5 +10,5 @@ STYLE = Style(smallest=-6, largest=21, whole="", zero="0", minus_zero="0")
 
 
 def to_line(value: object) -> bytes:
-    """`value` (plain data, `msgspec.Raw` included) as one line of JSON."""
+    """Return `value` (plain data, `msgspec.Raw` included) as one line of JSON."""
     return style.to_line(value, STYLE)

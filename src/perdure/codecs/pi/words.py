@@ -15,10 +15,10 @@ LEAF_MARKER = "perdure.leaf"
 """Custom type of the record that moves the leaf to its parent."""
 
 MOST_HEADER_BYTES = 512
-"""What pi reads of a file to find out whether it is a session."""
+"""Number of bytes that pi reads of a file to check whether it is a session."""
 
 TOKENS = ("input", "output", "cacheRead", "cacheWrite")
-"""What tokens are counted by, in the order of `Usage`."""
+"""Keys of the token counts, in the order of `Usage`."""
 
 STOP_REASONS: Mapping[str | None, StopReason] = {
     "stop": "stop",

@@ -63,7 +63,7 @@ async def export_flow(store: SessionStore, flow: StreamId) -> Exported:
 async def _record(
     store: SessionStore, state: FlowState, log: Iterable[tuple[Entry, object]]
 ) -> RecordFiles:
-    """The files of the record folder, and what was handed over but is not in it any more.
+    """Return the files of the record folder, and handed-over files that it no longer has.
 
     The folder of a received flow is not read before its user has named it.
     """
@@ -85,7 +85,7 @@ async def _record(
 
 
 def _handed_over(log: Iterable[tuple[Entry, object]]) -> Iterator[tuple[str, str]]:
-    """The path of each file that the store keeps, and the hash of what it last held."""
+    """Yield the path of each file in the store, and the hash of its last content."""
     for _, body in log:
         match body:
             case FlowImported():
@@ -101,7 +101,7 @@ def _handed_over(log: Iterable[tuple[Entry, object]]) -> Iterator[tuple[str, str
 async def _logs(
     store: LogReader, flow: StreamId, state: FlowState, log: list[tuple[Entry, object]]
 ) -> dict[str, bytes]:
-    """The state, and the transcripts and feeds of its roles and selectors."""
+    """Return the state, and the transcripts and feeds of its roles and selectors."""
     run = msgspec.to_builtins(state.run)
     # A node that is to begin is running in A-Society's state.
     run["runningNodes"] = [
@@ -124,7 +124,7 @@ async def _logs(
 
 
 async def _remaining_entries(store: LogReader, session: StreamId) -> list[tuple[Entry, object]]:
-    """What is left of `session`: nothing if it was erased, or removed whole."""
+    """Return the rest of `session`: nothing if it was erased, or removed whole."""
     try:
         return decode_entries(await store.entries(session))
     except SessionNotFound:
@@ -132,7 +132,7 @@ async def _remaining_entries(store: LogReader, session: StreamId) -> list[tuple[
 
 
 def decode_entries(entries: list[Entry]) -> list[tuple[Entry, object]]:
-    """Each entry with its body; what was erased is left out."""
+    """Return each entry with its body, without erased ones."""
     return [(entry, body_of(entry)) for entry in entries if not entry.is_erased]
 
 

@@ -1,7 +1,7 @@
-"""A-Society's folder of a flow as values: read, checked, and what messages in it are here.
+"""A-Society's folder of a flow: read and checked, with its messages converted.
 
-``flow.json`` beside ``roles/<instance>/transcript.json`` and ``feed.json``. Only the version of the
-state that perdure writes can be opened; folders of others are still found. Writes nothing.
+It has ``flow.json`` beside ``roles/<instance>/transcript.json`` and ``feed.json``. Only the version
+of the state that perdure writes can be opened; folders of others are still found. Writes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FLOW = "flow.json"
 TRANSCRIPT = "transcript.json"
 FEED = "feed.json"
 STATE = [".a-society", "state"]
-"""Where a workspace keeps the folders of its flows, by project."""
+"""Where a workspace stores the folders of its flows, by project."""
 
 SELECTORS = "selectors"
 """A folder of what selectors said; it is written only, as no other program has any."""
@@ -53,7 +53,7 @@ _DEFAULTS: Mapping[str, object] = {
 
 
 class RoleFiles(msgspec.Struct, frozen=True):
-    """What a folder says of a role instance, as it was read."""
+    """The data of a role instance in a folder, as read."""
 
     role: str
     session: Data
@@ -75,9 +75,9 @@ class FlowFolder(msgspec.Struct, frozen=True):
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """The folders that an import may read: nothing of the flow's own data adds to them.
+    """The folders that an import may read: nothing in the flow's own data extends them.
 
-    `given` is the folder that the user named, in which the flow's lies. `workspace` is the flow's
+    `given` is the folder that the user named, which contains the flow's. `workspace` is the flow's
     workspace, if the user named it.
     """
 
@@ -97,7 +97,7 @@ class Readable(msgspec.Struct, frozen=True):
 
 
 def flow_folders(folder: Path) -> tuple[Path, ...]:
-    """The folders of flows in `folder`: of a flow, a project, a state or a workspace."""
+    """Return the folders of flows in `folder`: of a flow, a project, a state or a workspace."""
     state = folder.joinpath(*STATE)
     is_inside = Path(os.path.realpath(state)).is_relative_to(os.path.realpath(folder))
     below = _flow_folders(state) if is_inside and state.is_dir() else ()
@@ -115,7 +115,7 @@ def _flow_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def _folders(folder: Path, looked_at: list[int]) -> list[Path]:
-    """The folders in `folder` by name, without links; `looked_at` counts what was in it.
+    """Return the folders in `folder` by name, without links; `looked_at` counts what was in it.
 
     Raises: LimitExceeded.
     """
@@ -133,7 +133,7 @@ def _folders(folder: Path, looked_at: list[int]) -> list[Path]:
 
 
 def flow_id_in(folder: Path) -> str:
-    """What the flow in `folder` is called, also where it cannot be opened."""
+    """Return the name of the flow in `folder`, even if it cannot be opened."""
     try:
         return str(_object(folder / FLOW, folder).get("flowId") or folder.name)
     except (FormatError, LimitExceeded):
@@ -141,9 +141,9 @@ def flow_id_in(folder: Path) -> str:
 
 
 def read_folder(folder: Path, readable: Readable | None = None) -> FlowFolder:
-    """The flow in `folder`. Without `readable` nothing outside of it is read.
+    """Read the flow in `folder`. Without `readable`, read nothing outside of it.
 
-    Raises: FormatError when it is of another version, or is not what it should be.
+    Raises: FormatError if it has another version or is malformed.
     """
     readable = readable or Readable(folder)
     run = _run(folder / FLOW)
@@ -157,10 +157,10 @@ def read_folder(folder: Path, readable: Readable | None = None) -> FlowFolder:
 
 
 def record_folders(folder: Path, run: Data, readable: Readable) -> Iterator[Path]:
-    """Where the record of the flow in `folder` may be: beside its state, or in its workspace.
+    """Yield the possible record folders of the flow in `folder`: by its state, or in its workspace.
 
-    A folder that names a workspace it does not lie in was moved or received: what it names is not
-    read. Its workspace is then the one in whose state folder it lies, if that may be read.
+    A folder that names a workspace it is not in was moved or received: the named one is not read.
+    Its workspace is then the one whose state folder contains it, if that may be read.
     """
     whole = Path(os.path.realpath(folder))
     if Path(os.path.realpath(folder / RECORD)).is_relative_to(whole):
@@ -198,7 +198,7 @@ def _run(path: Path) -> Data:
 
 
 def _consent(found: object) -> Data:
-    """The consent, without what is malformed: nobody is given more than was granted."""
+    """Return the consent without malformed parts, so that nothing beyond the grants is allowed."""
     given = _data(found)
     mode = given.get("mode")
     return {
@@ -209,7 +209,7 @@ def _consent(found: object) -> Data:
 
 
 def _denied_where_asked(found: object) -> object:
-    """Who waits, with nobody's consent waited for: whoever asked there does not ask here."""
+    """Return the waits without consent questions, which do not apply here."""
     if not isinstance(found, dict):
         return found
     waiting = cast("Data", found)
@@ -249,7 +249,7 @@ def _feed(path: Path, root: Path) -> tuple[Data, ...]:
 
 
 def messages_of(history: Iterable[Mapping[str, Any]], path: Path | str = "") -> Iterator[Message]:
-    """The messages of a transcript as perdure's own.
+    """Convert the messages of a transcript.
 
     Raises: FormatError for one of an unknown form.
     """
@@ -295,12 +295,12 @@ def _object(path: Path, root: Path) -> Data:
 
 
 def _data(value: object) -> Data:
-    """`value` where it is an object; what is none says nothing."""
+    """Return `value` if it is an object, else an empty one."""
     return cast("Data", value) if isinstance(value, dict) else {}
 
 
 def _json(path: Path, root: Path) -> Any:
-    """The JSON file at `path`, which no link may lead out of the flow's folder `root`."""
+    """Read the JSON file at `path`; no link may lead out of the flow's folder `root`."""
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise FormatError(str(path), "a link leads out of the flow's folder; copy the file into it")
     try:

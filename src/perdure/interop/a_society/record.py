@@ -58,7 +58,7 @@ def read_record(folder: Path, names: Iterable[str] | None = None) -> RecordFiles
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """The paths of all files below `folder`, relative to it; of a dot folder its own path only."""
+    """Yield the relative paths of all files below `folder`; of a dot folder only its own path."""
     seen = 0
     for place, folders, names in os.walk(folder):
         seen += len(folders) + len(names)

@@ -1,6 +1,6 @@
-"""A bundle as a whole: where its conversation stands, what it is called, and parts cut out of it.
+"""Operations on a whole bundle: its final state, its name, and cutting out a branch.
 
-Pure. Every export that is no plain copy (a branch alone, another leaf) is a bundle first.
+Pure. Every export that is no plain copy (a single branch, another leaf) is a bundle first.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _ABOUT_SESSION = (
 
 
 class FinalState(msgspec.Struct, frozen=True):
-    """Where a session stands after all of its entries.
+    """The state of a session after all of its entries.
 
-    Shape: `labels` and `undone` speak of entries of the bundle. `system_prompt` is what its agent
-    was told last.
+    Shape: `labels` and `undone` refer to entries of the bundle. `system_prompt` is the last one of
+    its agent.
     """
 
     leaf: EntryId | None
@@ -50,7 +50,7 @@ class FinalState(msgspec.Struct, frozen=True):
 
 
 def leaf_of(entries: Iterable[Entry]) -> EntryId | None:
-    """Where a conversation goes on from after `entries`, a whole log."""
+    """Return the leaf of a conversation after `entries`, a whole log."""
     leaf: EntryId | None = None
     for entry in entries:
         if entry.lane == "tree":
@@ -61,7 +61,7 @@ def leaf_of(entries: Iterable[Entry]) -> EntryId | None:
 
 
 def standing_of(bundle: Bundle) -> FinalState:
-    """Where the session in `bundle` stands."""
+    """Return the final state of the session in `bundle`."""
     title, cwd, prompt = trim_title(bundle.header.title), bundle.header.cwd, None
     for entry in bundle.entries:
         if entry.kind not in _ABOUT_SESSION:
@@ -87,13 +87,13 @@ def standing_of(bundle: Bundle) -> FinalState:
 
 
 def branch_of(bundle: Bundle, leaf: EntryId | None) -> list[Entry]:
-    """The entries root -> `leaf` in `bundle`."""
+    """Return the entries from the root to `leaf` in `bundle`."""
     by_id = {entry.id: entry for entry in bundle.entries if entry.lane == "tree"}
     return branch_to(leaf, by_id)
 
 
 def moved_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
-    """`bundle`, its conversation standing at `leaf`."""
+    """Return `bundle` with its conversation at `leaf`."""
     if leaf_of(bundle.entries) == leaf:
         return bundle
     new = new_side(LeafMoved(leaf))
@@ -104,7 +104,7 @@ def moved_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
 
 
 def models_in_force(tree: Iterable[Entry]) -> dict[EntryId, str]:
-    """Entry -> the model its branch was changed to last, where it was."""
+    """Map each entry to the model last selected on its branch, if any."""
     found: dict[EntryId, str] = {}
     for entry in tree:
         change = readable(entry) if entry.kind == ModelChange.kind else None
@@ -116,9 +116,9 @@ def models_in_force(tree: Iterable[Entry]) -> dict[EntryId, str]:
 
 
 def cut_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
-    """The branch to `leaf` alone, as a fork of that path has it: its labels, no turn ledger.
+    """Return only the branch to `leaf`, like a fork of that path: its labels, no turn ledger.
 
-    Shape: the entries are numbered anew. Nothing of an import original is left.
+    Shape: the entries are renumbered. Import originals are removed.
     """
     tree = branch_of(bundle, leaf)
     kept = _in_log_order(bundle, {entry.id for entry in tree})

@@ -49,11 +49,11 @@ _PACKED = (
     ),
     ((b"\xff\xfe", b"\xfe\xff"), "it is UTF-16, and sessions are UTF-8; convert it"),
 )
-"""How a file begins that may hold a session once something was done to it, and what that is."""
+"""First bytes of packed files that may contain a session, and how to unpack them."""
 
 
 def packed_as(content: Content) -> str | None:
-    """What is to be done to `content` before anything in it can tell; None when nothing helps."""
+    """Return how to unpack `content` so that its format can be detected; None if unknown."""
     start = content.read(0, 8)
     return next((advice for starts, advice in _PACKED if start.startswith(starts)), None)
 

@@ -1,8 +1,8 @@
-"""What a source was read as, before a store gives anything a place, and how it is given one.
+"""Items: the parsed content of a source, before they become entries of a stream.
 
-An `Item` refers to other items by their position; `bound` turns items into entries of a stream
-that begins at a known seq. Invariant: every line of a source is in an item, a header, or the list
-of blank or malformed lines (`ParsedSource.unaccounted`).
+An `Item` references other items by position; `bind_items` turns items into entries of a stream from
+a known seq on. Invariant: every line of a source is in an item, a header, or the list of blank or
+malformed lines (`ParsedSource.unaccounted_lines`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ IMPORT = "import"
 """Key in a session's metadata under which its source is described."""
 
 REDACTED = "redacted"
-"""Key of a header's metadata that says what was replaced; type of what stands for an original."""
+"""Key of a header's metadata that lists replacements; type of the note that replaces an
+original."""
 
 ItemBody = Message | TreeBody | SideBody | bytes
 """Bytes are the body of an ``opaque`` entry."""
 
 
 class Item(msgspec.Struct, gc=False):
-    """An entry to be, as read from the line `number` at `offset` (bytes) of its source.
+    """A future entry, read from the line `number` at `offset` (bytes) of its source.
 
     `parent` and `about` are positions of items. `references` are fields of the body that name an
-    entry, by the position of its item. Items of one line differ by `ordinal`. `group` marks items
-    that are parts of one answer, of which only one carries its usage. `meta` is what the source
-    says of a message beside what was said.
+    entry, by the position of its item. Items of one line differ by `ordinal`. `group` marks the
+    parts of one answer, of which only one has its usage. `meta` is the source's metadata of a
+    message.
     """
 
     body: ItemBody
@@ -84,11 +85,11 @@ class Malformed(NamedTuple):
 
 
 class SourceHeader(msgspec.Struct, frozen=True):
-    """What a source says of its session. `session` is its foreign id, `metadata` plain data.
+    """Facts about the session of a source. `session` is its foreign id, `metadata` plain data.
 
-    `parent` is the foreign id of the session it was begun from; `is_subagent` says that a call
-    made there began it. `is_saved_whole`: its program writes the whole file anew at each save, so
-    the bytes of an older version are not the beginning of a newer one.
+    `parent` is the foreign id of the session it was started from; `is_subagent`: a call made there
+    started it. `is_saved_whole`: its program rewrites the whole file at each save, so an older
+    version is no prefix of a newer one.
     """
 
     session: str | None = None
@@ -101,11 +102,11 @@ class SourceHeader(msgspec.Struct, frozen=True):
 
 
 class ParsedSource(msgspec.Struct, frozen=True):
-    """A source as it was read.
+    """A parsed source.
 
-    Shape: `items` are in an order in which every item comes after those it refers to. `leaf` is the
-    position of the item the conversation goes on from. `blobs` are the media the items refer to.
-    `malformed` lines that still gave an item (so that its children keep their place) are in both.
+    Shape: every one of `items` comes after those it references. `leaf` is the position of the item
+    that the conversation continues from. `blobs` are the media the items reference. `malformed`
+    lines that still gave an item (so that its children keep their place) are in both.
     """
 
     format: str
@@ -120,7 +121,7 @@ class ParsedSource(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
     def unaccounted_lines(self) -> list[int]:
-        """Numbers of the lines that nothing was made of and nothing was said about; none, ever."""
+        """Numbers of the lines that are neither used nor reported; always empty."""
         known = {item.number for item in self.items}
         known.update(line.number for line in self.malformed)
         known.update(self.header_lines, self.blank_lines)
@@ -140,7 +141,7 @@ def bind_items(
     part: int,
     known: Mapping[int, EntryId] | None = None,
 ) -> Bound:
-    """The entries for those `items` that are not yet `known`, to stand right after seq `part`.
+    """Return the entries for those `items` that are not yet `known`, placed right after seq `part`.
 
     `part` is the seq of their ``import_source``, the first entry of the same write.
     """
@@ -197,12 +198,12 @@ class Ids(Protocol):
     """The ids of the entries that items are."""
 
     def __getitem__(self, position: int, /) -> EntryId:
-        """The id of the item at `position`."""
+        """Return the id of the item at `position`."""
         ...
 
 
 def body_without_source(item: Item, ids: Ids) -> bytes:
-    """The body of an item but for its place in the source; `ids` are those of all items."""
+    """Return the body of an item without its place in the source; `ids` are those of all items."""
     body = item.body
     if isinstance(body, bytes):
         return body
@@ -216,12 +217,12 @@ _SOURCE_FIELD = b'"source":'
 
 
 def with_source(body: bytes, source: SourcePlace) -> bytes:
-    """The JSON object `body` with the field ``source`` as its last."""
+    """Return the JSON object `body` with ``source`` as its last field."""
     return with_field(body, _SOURCE_FIELD, source)
 
 
 def without_source(body: bytes) -> bytes:
-    """What `with_source` was given; `body` itself where there is no ``source`` at its end."""
+    """Undo `with_source`; return `body` itself if it has no ``source`` at its end."""
     if source_of(body) is None:
         return body
     start = body.rindex(_SOURCE_FIELD)
@@ -236,7 +237,7 @@ _has_source = msgspec.json.Decoder(_HasSource)
 
 
 def source_of(body: bytes) -> SourcePlace | None:
-    """Where the entry with `body` stands in its import original; None if it was not imported."""
+    """Return the place of the entry with `body` in its import original; None if not imported."""
     if _SOURCE_FIELD not in body:
         return None
     try:

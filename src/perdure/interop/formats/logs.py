@@ -1,8 +1,8 @@
-"""A file of perdure's own as the log it holds: looked at once, then read entry by entry.
+"""A file in perdure's own format as a log: checked once, then read entry by entry.
 
-Invariant: of each line its place and a digest are in memory, of what the lines say no more than is
-asked for. The first look finds whatever a store would refuse, to be told before anything is
-written. Stores themselves are not known here, only their rules.
+Invariant: only the place and a digest of each line are in memory, and the content of a line only
+while it is needed. The first pass finds everything that a store would reject, before anything is
+written. This module knows the rules of stores, but no store.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class LogStretch(msgspec.Struct, frozen=True):
 
 
 class LogFile:
-    """The log in `content`, whose every line was found to be sound.
+    """The log in `content`; every line was found to be valid.
 
-    Shape: entries are given under the ids of the stream that is asked for, their own or another.
-    Raises: FormatError when it is not sound, or, later, when it was changed meanwhile.
+    Shape: entries are returned under the ids of the requested stream, their own or another.
+    Raises: FormatError if it is not valid, or if it was changed since the check.
     """
 
     def __init__(self, content: Content) -> None:
@@ -70,7 +70,7 @@ class LogFile:
         self._refusal = rules.refusal
 
     def check(self) -> None:
-        """Raises: FormatError when no store would take it."""
+        """Raises: FormatError if stores would reject it."""
         if self._refusal is not None:
             raise FormatError(self._content.name, f"it is not a log: {self._refusal}")
 
@@ -90,12 +90,12 @@ class LogFile:
                 self._aliases[place] = alias
 
     def __len__(self) -> int:
-        """How many entries there are."""
+        """Return the number of entries."""
         return len(self._offsets)
 
     @property
     def length(self) -> int:
-        """How long the file is. Units: bytes."""
+        """The length of the file. Units: bytes."""
         return self._content.length
 
     def has_turns(self, first: int) -> bool:
@@ -107,11 +107,11 @@ class LogFile:
         return self._last_authority >= first
 
     def alias(self, seq: int) -> str | None:
-        """The foreign id of an entry, if it has one."""
+        """Return the foreign id of an entry, if it has one."""
         return self._aliases.get(seq)
 
     def entry(self, seq: int, stream: StreamId) -> Entry:
-        """The entry `seq`, as one of `stream`."""
+        """Return the entry `seq`, as one of `stream`."""
         line = self._content.read(self._offsets[seq], self._lengths[seq])
         if hash(line) != self._digests[seq]:
             raise FormatError(self._content.name, _CHANGED)
@@ -150,7 +150,7 @@ class LogFile:
         return content
 
     def some(self, first: int, piece_bytes: int) -> int:
-        """How many entries from seq `first` on are about `piece_bytes`; at least one."""
+        """Return how many entries from seq `first` on have about `piece_bytes`; at least one."""
         size = count = 0
         while first + count < len(self) and (not count or size < piece_bytes):
             size += self._lengths[first + count]
@@ -158,7 +158,7 @@ class LogFile:
         return count
 
     def in_common(self, entries: Sequence[Entry], first: int, stream: StreamId) -> int:
-        """How many of `entries`, at their beginning, are those from seq `first` on."""
+        """Return how many of `entries`, from their start, equal those from seq `first` on."""
         for number, entry in enumerate(entries):
             seq = first + number
             if seq >= len(self) or entry != self.entry(seq, stream):
@@ -167,7 +167,7 @@ class LogFile:
 
 
 def as_new(entry: Entry, first: int, alias: str | None) -> NewEntry:
-    """`entry`, to be appended in a write whose first entry has the seq `first`."""
+    """Return `entry` for appending in a write whose first entry has the seq `first`."""
     is_tree = entry.lane == "tree"
     return NewEntry(
         kind=entry.kind,
@@ -182,13 +182,13 @@ def as_new(entry: Entry, first: int, alias: str | None) -> NewEntry:
 
 
 def _ref(target: EntryId | None, entry: Entry, first: int) -> Ref | None:
-    """`target` as a sibling where it is among the entries appended along with `entry`."""
+    """Return `target`, as a sibling if it is among the entries appended along with `entry`."""
     seq = None if target is None else _place_in(entry.stream, target)
     return target if seq is None or seq < first else Sibling(seq - first)
 
 
 def _place_in(stream: StreamId, entry: str) -> int | None:
-    """The seq of `entry`, if it is one of `stream`."""
+    """Return the seq of `entry`, if it belongs to `stream`."""
     try:
         of, seq = entry_place(entry)
     except ValueError:
@@ -216,7 +216,7 @@ class _Rules:
             self.apply()
 
     def apply(self) -> None:
-        """Hold against the rules what was taken, if nothing was refused yet."""
+        """Check the collected entries against the rules, unless one was rejected already."""
         if self.refusal is None:
             try:
                 self._apply()

@@ -1,6 +1,6 @@
-"""What a format cannot hold of a session, counted while it is written, and told in words.
+"""Counts what a format cannot express of a session, and describes it in words.
 
-Pure. Losses that every format of another program has are found here; others by its writer.
+Pure. Losses common to all foreign formats are found here; others by their writers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PLACE = ("format", "session")
 
 
 class Losses:
-    """What was lost so far."""
+    """The losses so far."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -93,13 +93,13 @@ class Losses:
         self.add("foreign id of an entry", lost)
 
     def add_records(self, entries: Iterable[Entry]) -> None:
-        """Count the records of the source beside the conversation among `entries`."""
+        """Count the source records outside of the conversation among `entries`."""
         bodies = (entry.body for entry in entries if entry.kind == ImportedRecord.kind)
         found = sum(_LEFT_OF_A_FILE not in body for body in bodies)
         self.add("record outside the conversation", found)
 
     def add_header(self, header: StreamHeader) -> None:
-        """Count what `header` says and a file that is written anew does not."""
+        """Count the fields of `header` that a newly written file lacks."""
         if header.parent is not None:
             self.add("origin of the session")
         if header.origin == "subagent":
@@ -120,7 +120,7 @@ class Losses:
         )
 
     def texts(self) -> list[str]:
-        """All of it, in words."""
+        """Return all losses in words."""
         texts = [
             f"not exported: {what} ({count})"
             for what, count in sorted(self._counts.items())

@@ -1,9 +1,9 @@
-"""A transcript as Markdown, for reading as it is and for every renderer of CommonMark.
+"""A transcript as Markdown, readable as text and with every renderer of CommonMark.
 
-Whatever was said stays where it was said: no text can end its message, begin another one, or be
-taken for HTML. No renderer loads an image or runs a link that a text holds, and control characters
-are made visible. The person's words are quoted, the model's stand free with their headings lowered,
-what tools got and gave is fenced and folded.
+No text can leave its place: it cannot end its message, start another one, or be read as HTML. No
+renderer loads an image or runs a link from a text, and control characters are made visible. User
+text is quoted, model text is plain with lowered headings, tool input and output is fenced and
+folded.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _TICKS = re.compile(r"`+")
 _LINK = re.compile(r"\](?=[(:])|!(?=\[)")
-"""What ends the text of a link, or begins an image."""
+"""Matches the end of a link's text, or the start of an image."""
 _DESTINATION = re.compile(r"\s*(?:<([^>]*)|([^\s]*))")
 _DESTINATION_CHARS = 512
 _BLANK = re.compile(r"\\(?=[!-/:-@\[-`{-~])|[\x00-\x20\x7f-\x9f]")
 _SCHEME = re.compile(r"([^/?#:]*):")
 _SCHEMES = frozenset({"http", "https", "mailto"})
-"""Where a link may lead, besides files beside the document; others could run something."""
+"""Allowed schemes of links, besides local files; others could run something."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&])")
 _LOWER_BY = 2
 _DEEPEST_HEADING = 6
 
 
 def render_markdown(transcript: Transcript, *, has_all_branches: bool = False) -> bytes:
-    """`transcript` as Markdown: the branch it stands on, with `has_all_branches` the others too.
+    """Return `transcript` as Markdown: its current branch, with `has_all_branches` the others too.
 
     Shape: the same transcript gives the same bytes; it ends with one line feed.
     """
@@ -79,7 +79,7 @@ def render_markdown(transcript: Transcript, *, has_all_branches: bool = False) -
 
 
 def losses_of(transcript: Transcript) -> list[str]:
-    """What Markdown cannot hold of `transcript`."""
+    """Return what Markdown cannot express of `transcript`."""
     pieces = [piece for line in transcript.lines for piece in line.pieces]
     media = sum(isinstance(piece, Medium) for piece in pieces)
     media += sum(len(piece.media) for piece in pieces if isinstance(piece, Result))
@@ -219,19 +219,19 @@ def _medium(medium: Medium) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` on one line, every mark of Markdown in it escaped."""
+    """Return `text` on one line with all Markdown escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
 def fence(text: str, language: str) -> str:
-    """`text` as a code block whose fence is longer than any in it."""
+    """Return `text` as a code block whose fence is longer than any in it."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def fold_block(title: str, inside: str) -> str:
-    """`inside` below a line to unfold it by, where the renderer can fold."""
+    """Return `inside` as a foldable block, if the renderer supports it."""
     shown = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return (
         f"<details>\n<summary>{' '.join(shown.split())}</summary>\n\n{inside.strip()}\n\n</details>"
@@ -239,9 +239,9 @@ def fold_block(title: str, inside: str) -> str:
 
 
 def quote(text: str) -> str:
-    """`text`, made `inert`, as a block quote: nothing in it can reach beyond its end.
+    """Return `text`, made `inert`, as a block quote that nothing in it can leave.
 
-    Tabs at the beginnings of its lines become spaces: behind a ``>`` they would be narrower.
+    Tabs at the start of its lines become spaces: after a ``>`` they would be narrower.
     """
     lines = (
         _LEADING_SPACE.sub(lambda found: found[0].expandtabs(4), line)
@@ -251,10 +251,10 @@ def quote(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """`text` as Markdown that closes what it opens, holds no HTML and no heading of our levels.
+    """Return `text` as Markdown with all constructs closed, without HTML and our heading levels.
 
-    Only where no renderer can see it otherwise is something taken for code and left as it is: a
-    fence at the beginning of a line, a span that ends on its own line.
+    Text is kept as code only if every renderer reads it as code: a fence at the start of a line, or
+    a span that ends on its own line.
     """
     lines = _LINE_END.split(text)
     out: list[str] = []
@@ -278,10 +278,10 @@ def inert(text: str) -> str:
 
 
 def _code_length(lines: Sequence[str], at: int) -> int:
-    """How many lines the fenced code that begins at `at` has; 0 where none begins.
+    """Return the number of lines of the fenced code at `at`; 0 if there is none.
 
-    One at the margin goes on to its end, or the text's. An indented one may be part of a list or
-    not: it counts only if it ends at the same place either way.
+    Code at the margin extends to its end, or that of the text. Indented code may belong to a list:
+    it counts only if it ends at the same place either way.
     """
     opened = _FENCE.match(lines[at])
     if opened is None or "`" in lines[at][opened.end() :]:
@@ -299,7 +299,7 @@ def _code_length(lines: Sequence[str], at: int) -> int:
 
 
 def _close_fence(code: Sequence[str]) -> list[str]:
-    """Fenced `code` with its end, which the text may be missing."""
+    """Return fenced `code` with its end, which the text may lack."""
     opened = _FENCE.match(code[0])
     assert opened is not None
     closed = _FENCE.match(code[-1]) if len(code) > 1 else None
@@ -323,7 +323,7 @@ def _is_ambiguous(line: str) -> bool:
 
 
 def _code_spans(line: str) -> list[tuple[int, int]]:
-    """Where code in backticks begins and ends: as many close it as opened it."""
+    """Return start and end of code spans: opened and closed by equally many backticks."""
     runs = [found.span() for found in _TICKS.finditer(line)]
     later: dict[int, list[int]] = {}  # length -> runs of that length, the last one first
     for number in range(len(runs) - 1, -1, -1):
@@ -357,9 +357,9 @@ def _inert_line(line: str, *, has_spans: bool) -> str:
 
 
 def _inert_text(text: str, rest: str = "") -> str:
-    """`text` of a line, which `rest` follows, without tags, images, and links that are not safe.
+    """Return `text` of a line, followed by `rest`, without tags, images and unsafe links.
 
-    Marks become character references, which no renderer takes for marks, whatever precedes them.
+    Marks become character references, which no renderer reads as marks in any position.
     """
 
     def _mark(found: re.Match[str]) -> str:
@@ -373,7 +373,7 @@ def _inert_text(text: str, rest: str = "") -> str:
 
 
 def _is_safe_destination(text: str) -> bool:
-    """Whether `text`, which begins with where a link leads, names a page or a file beside it."""
+    """Return whether `text`, which starts with a link destination, names a page or a local file."""
     found = _DESTINATION.match(text)
     written = (found[1] or found[2] or "") if found is not None else ""
     leads_to = _BLANK.sub("", html.unescape(written))

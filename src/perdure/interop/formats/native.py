@@ -1,9 +1,9 @@
-"""perdure's own export: one session as a file that needs nothing else, and back.
+"""perdure's own export format: one session as a self-contained file, written and read.
 
 A file is JSON lines: a header, the entries in order (``codec.line_of``), the foreign ids, the blobs
-they refer to, and an end line that tells a whole file from a cut one. The session stands for
-itself: a fork's shared entries are written as its own. The same session always gives the same
-bytes, before and after an import. ``docs/log-format.md`` is the normative text.
+they reference, and an end line that detects cut files. The session is self-contained: a fork's
+shared entries are written as its own. The same session always gives the same bytes, before and
+after an import. ``docs/log-format.md`` is the normative text.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _closing = msgspec.json.Decoder(_Aliases | _Blob | _End)
 
 
 def write_bundle(bundle: Bundle) -> bytes:
-    """The file for `bundle`."""
+    """Return the file for `bundle`."""
     return b"".join(line + b"\n" for line in _lines(bundle))
 
 
@@ -99,13 +99,13 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 NativeRecord = Entry | Named | Kept
-"""What a line of a file says, but for its first and its last."""
+"""The content of a line of a file, except its first and its last."""
 
 
 def parse(content: bytes, name: str) -> Bundle:
-    """The session in the file `content`, called `name` in errors, all of it in memory.
+    """Parse the session in the file `content`, called `name` in errors, all of it in memory.
 
-    Raises: as `opened` does.
+    Raises: as `open_file`.
     """
     header, records = open_file(Held(content, name))
     entries: list[Entry] = []
@@ -123,10 +123,10 @@ def parse(content: bytes, name: str) -> Bundle:
 
 
 def open_file(content: Content) -> tuple[StreamHeader, Iterator[tuple[Line, NativeRecord]]]:
-    """The header of the file `content`, and what its lines say, read while they are asked for.
+    """Return the header of the file `content`, and an iterator that reads its other lines.
 
-    Raises: FormatError when a line is damaged or missing, or a newer perdure wrote it: whoever asks
-    for all lines knows that the file is whole.
+    Raises: FormatError if a line is damaged or missing, or a newer perdure wrote it. A complete
+    iteration proves that the file is complete.
     """
     lines = lines_in(content)
     header = _read_header(next(lines, Line(1, 0, b"")), content.name)
@@ -165,7 +165,7 @@ def _records(
 
 
 class _Reader:
-    """Reads the lines after the header; what it keeps of them is how many there were."""
+    """Reads the lines after the header, and counts them."""
 
     def __init__(self, header: StreamHeader) -> None:
         self._stream = header.id
@@ -174,7 +174,7 @@ class _Reader:
         self.is_ended = False
 
     def read(self, line: bytes) -> NativeRecord | None:
-        """What `line` says; None for the end line."""
+        """Return the content of `line`; None for the end line."""
         if not line.startswith(b'{"type":'):
             return self._entry(entry_of_line(line))
         closing = _closing.decode(line)
@@ -193,7 +193,7 @@ class _Reader:
             raise ValueError(f"entry {entry.id} where {expected} should be")
         if not (-_LARGEST <= entry.at <= _LARGEST and 0 < entry.v <= _LARGEST):
             raise ValueError(f"entry {entry.id} has a number that no log can hold")
-        with suppress(UnsupportedVersion):  # of a newer perdure: kept as it is
+        with suppress(UnsupportedVersion):  # of a newer perdure: kept unchanged
             body_of(entry)
         self._entries += 1
         return entry
@@ -206,16 +206,16 @@ class _Reader:
 
 
 def blob_of_line(line: bytes) -> bytes:
-    """The content in a line that was read before."""
+    """Return the content of a line that was checked before."""
     record = _closing.decode(line)
     assert isinstance(record, _Blob)
     return b64decode(record.base64)
 
 
 def blob_names(entries: Sequence[Entry]) -> list[str]:
-    """The names of blobs that the bodies of `entries` hold, each once, in order.
+    """Return the names of blobs in the bodies of `entries`, each once, in order.
 
-    Shape: what merely looks like a name is among them.
+    Shape: includes texts that merely look like a name.
     """
     found = (name for entry in entries for name in _BLOB_NAME.findall(entry.body))
     return [name.decode() for name in dict.fromkeys(found)]
@@ -247,7 +247,7 @@ _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def move_entry(
     entry: Entry, stream: StreamId, seq: int, ids: Mapping[EntryId, EntryId], body: bytes = b""
 ) -> Entry:
-    """`entry` as the entry `seq` of `stream`, where others have the new `ids`.
+    """Return `entry` as the entry `seq` of `stream`; other entries have the new `ids`.
 
     `body` replaces its own, if given.
     """

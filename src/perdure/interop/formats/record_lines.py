@@ -55,10 +55,10 @@ def changed_labels(
     said: Mapping[EntryId, str],
     last: Mapping[EntryId, str],
 ) -> Iterator[tuple[Entry, str, str | None]]:
-    """Yield note, record and text of each label that a file does not say yet, or says otherwise.
+    """Yield note, record and text of each label that is new in the file or changed.
 
     `newest` has the newest note about each entry, `now` the labels, `said` those of the file, and
-    `last` the record that stands for each entry.
+    `last` the record of each entry.
     """
     for target, note in newest.items():
         if now.get(target) != said.get(target) and target in last:

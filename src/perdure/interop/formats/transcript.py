@@ -1,4 +1,4 @@
-"""A session as people read it: the tree as numbered lines, parts as plain text, results timed.
+"""A session for display: the tree as numbered lines, parts as plain text, timed results.
 
 Pure, and free of any format's syntax: Markdown and HTML are both made of it. `encode` of a
 `Transcript` is the data of the HTML page, so names and defaults here are what its script reads.
@@ -62,7 +62,7 @@ _TOLD = frozenset(
         ToolFinished,
     )
 )
-"""The side entries that a transcript tells, or that are about a file and not the session."""
+"""Side entries that a transcript shows, or that are about a file and not the session."""
 
 
 class Said(msgspec.Struct, frozen=True, tag="text"):
@@ -79,7 +79,7 @@ class Thought(msgspec.Struct, frozen=True, omit_defaults=True, tag="thinking"):
 
 
 class Medium(msgspec.Struct, frozen=True, omit_defaults=True, tag="media"):
-    """An image or other bytes; `data` is their base64 where they were kept."""
+    """An image or other bytes; `data` is their base64 if they are stored."""
 
     mime_type: str
     byte_length: int
@@ -97,7 +97,7 @@ class Called(msgspec.Struct, frozen=True, tag="call"):
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True, tag="result"):
-    """What a tool gave back. `outcome` and `duration_ms` are perdure's own record of the run."""
+    """The result of a tool. `outcome` and `duration_ms` are perdure's own record of the run."""
 
     call_id: str
     text: str
@@ -146,9 +146,9 @@ class TranscriptLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What there is to say about the whole session; sums are over all branches.
+    """Facts about the whole session; sums are over all branches.
 
-    `redacted` counts the distinct values replaced, by what they were.
+    `redacted` counts the distinct values replaced, by kind.
     """
 
     id: str
@@ -165,14 +165,14 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Transcript(msgspec.Struct, frozen=True):
-    """A session for people. `leaf` is the number of the entry the conversation stands at."""
+    """A session for display. `leaf` is the number of the entry at the end of the current branch."""
 
     facts: Facts
     lines: tuple[TranscriptLine, ...]
     leaf: int | None
 
     def branch(self, leaf: int | None) -> list[TranscriptLine]:
-        """The lines root -> `leaf`."""
+        """Return the lines from the root to `leaf`."""
         path: list[TranscriptLine] = []
         while leaf is not None:
             path.append(self.lines[leaf])
@@ -180,13 +180,13 @@ class Transcript(msgspec.Struct, frozen=True):
         return path[::-1]
 
     def leaves(self) -> list[int]:
-        """The numbers of the lines that nothing grows from."""
+        """Return the numbers of the lines without children."""
         parents = {line.parent for line in self.lines}
         return [line.number for line in self.lines if line.number not in parents]
 
 
 def transcript_of(bundle: Bundle, redacted: Mapping[str, int] | None = None) -> Transcript:
-    """The session in `bundle`, of which `redacted` was replaced."""
+    """Return the session in `bundle`; `redacted` are the counts of its replacements."""
     standing = standing_of(bundle)
     lines = tuple(_Lines(bundle, standing).lines())
     numbers = {line.id: line.number for line in lines}
@@ -198,7 +198,7 @@ def transcript_of(bundle: Bundle, redacted: Mapping[str, int] | None = None) -> 
 
 
 def losses_of(bundle: Bundle, *, is_branch: bool) -> list[str]:
-    """What a transcript of `bundle` leaves out; with `is_branch` other branches as well."""
+    """Return what a transcript of `bundle` omits; with `is_branch` other branches as well."""
     left = Counter(e.kind for e in bundle.entries if e.lane == "side" and e.kind not in _TOLD)
     lost = Losses()
     lost.add_header(bundle.header)
@@ -257,7 +257,7 @@ def _first_words(lines: Iterable[TranscriptLine]) -> str | None:
 
 
 def brief(text: str, width: int = _BRIEF_CHARS) -> str:
-    """The beginning of `text` on one line of at most `width` characters."""
+    """Return the beginning of `text` on one line of at most `width` characters."""
     line = " ".join(text[: 4 * width].split())
     return line if len(line) <= width else line[: width - 1].rstrip() + "…"
 
@@ -271,7 +271,7 @@ class _Lines:
         self._runs = _runs(bundle.entries)
 
     def lines(self) -> Iterable[TranscriptLine]:
-        """A line for each tree entry."""
+        """Yield a line for each tree entry."""
         for number, entry in enumerate(self._tree):
             above = None if entry.parent_id is None else self._numbers.get(entry.parent_id)
             line = TranscriptLine(

@@ -1,1 +1,1 @@
-"""Sessions without what nobody else may see: secrets, and paths that name a person."""
+"""Redaction: sessions without secrets, and without paths that identify a person."""

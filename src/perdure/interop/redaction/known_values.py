@@ -24,7 +24,7 @@ class KnownValues:
                 by_length.setdefault(len(value), set()).add(value)
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Start and end of each place where a value stands, in the order of the starts."""
+        """Yield start and end of each occurrence of a value, in the order of the starts."""
         if not self._by_head:
             return
         head, by_head = self._head, self._by_head

@@ -1,6 +1,6 @@
-"""Paths that tell whose machine it was: home directories, working directories, user names.
+"""Paths that identify a user: home directories, working directories, user names.
 
-Pure. A path keeps what lies below: ``[home-1]/src/table.py`` still says which file was meant.
+Pure. The rest of a path stays: ``[home-1]/src/table.py`` still names the file.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ SHORTEST_NAME = 3
 
 
 def homes(text: str) -> Iterator[Find]:
-    """The home directories named in `text`."""
+    """Yield the home directories in `text`."""
     if not _may_have_home(text):
         return
     for found in _home.finditer(text):
@@ -101,7 +101,7 @@ def homes(text: str) -> Iterator[Find]:
 
 
 def users(text: str) -> Iterator[str]:
-    """The people's names among the home directories in `text`."""
+    """Yield the user names in home directories of `text`."""
     if not _may_have_home(text):
         return
     for found in _home.finditer(text):
@@ -117,7 +117,7 @@ def _may_have_home(text: str) -> bool:
 
 
 def is_person(name: str) -> bool:
-    """Whether `name` tells somebody, so that it is replaced wherever it stands as a word."""
+    """Return whether `name` identifies a person, so that it is replaced wherever it is a word."""
     return len(name) >= SHORTEST_NAME and name.lower() not in _NOBODY and not name.isdigit()
 
 
@@ -127,7 +127,7 @@ def is_telling(folder: str) -> bool:
 
 
 def folder_pattern(folders: Iterable[str]) -> re.Pattern[str] | None:
-    """Finds any of `folders` where a path begins; the longest first."""
+    """Return a pattern for any of `folders` at the start of a path; the longest first."""
     known = sorted({folder.rstrip("/\\") for folder in folders}, key=len, reverse=True)
     if not known:
         return None
@@ -136,7 +136,7 @@ def folder_pattern(folders: Iterable[str]) -> re.Pattern[str] | None:
 
 
 def people(names: KnownValues, text: str) -> Iterator[Find]:
-    """Each of `names`, which are in small letters, where it is a word of its own in `text`."""
+    """Yield each of the lower-case `names` that is a separate word in `text`."""
     small = "".join(map(_small, text)) if len(text.lower()) != len(text) else text.lower()
     for start, end in names.spans(small):
         if _begins.match(text, start) and not _WORD.match(text, end):
@@ -144,6 +144,6 @@ def people(names: KnownValues, text: str) -> Iterator[Find]:
 
 
 def _small(character: str) -> str:
-    """`character` as a small letter, where that is one."""
+    """Return `character` in lower case, if that is one character."""
     small = character.lower()
     return small if len(small) == 1 else character

@@ -24,9 +24,9 @@ _LEAST = 6
 
 
 class Redactor:
-    """Replaces what it has learnt, of the sorts asked for, and counts it.
+    """Replaces the learned values of the requested kinds, and counts them.
 
-    `folders` are working directories. Texts that are in `kept` as a whole stay as they are.
+    `folders` are working directories. Texts that are in `kept` as a whole stay unchanged.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Redactor:
         self._people = KnownValues((), paths.SHORTEST_NAME)
 
     def learn(self, text: str) -> None:
-        """See `text` before anything is replaced."""
+        """Collect the values in `text`, before anything is replaced."""
         if "secrets" in self._sorts:
             for find in self._finds(text):
                 self.learn_secret(text[find.start : find.end], find.kind)
@@ -58,12 +58,12 @@ class Redactor:
                 self._users.setdefault(name.lower())
 
     def learn_secret(self, value: str, kind: str) -> None:
-        """`value` is known to be a secret."""
+        """Add `value`, a known secret."""
         if "secrets" in self._sorts:
             self._secrets.setdefault(value, kind)
 
     def settle(self) -> None:
-        """Everything was seen; from now on `replaced` gives what is asked."""
+        """End the collection; from now on `replace` works."""
         known = (value for value in self._secrets if shapes.is_unmistakable(value))
         self._everywhere = KnownValues(known, _LEAST)
         if "paths" in self._sorts:
@@ -71,7 +71,7 @@ class Redactor:
             self._people = KnownValues(self._users, paths.SHORTEST_NAME)
 
     def replace(self, text: str) -> str:
-        """`text` with a placeholder for each value; `text` itself where there is none."""
+        """Return `text` with a placeholder for each value; `text` itself if there is none."""
         found = _without_overlap(self._find(text))
         if not found:
             return text
@@ -83,7 +83,7 @@ class Redactor:
         return "".join((*pieces, text[at:]))
 
     def secret(self, value: str, kind: str = "secret") -> str:
-        """The placeholder of a value that is a secret as a whole."""
+        """Return the placeholder of a value that is a secret as a whole."""
         return self._placeholder(value, Find(0, len(value), self._secrets.get(value, kind)))
 
     def is_for(self, sort: Redaction) -> bool:
@@ -96,12 +96,12 @@ class Redactor:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many different values of each kind were replaced."""
+        """Return the number of distinct replaced values by kind."""
         return dict(sorted(self._numbers.items()))
 
     @property
     def places(self) -> int:
-        """At how many places something was replaced."""
+        """The number of replacements."""
         return self._replaced.total()
 
     def _find(self, text: str) -> list[Find]:
@@ -121,7 +121,7 @@ class Redactor:
         ]
 
     def _finds(self, text: str) -> tuple[Find, ...]:
-        """The secrets in `text`; looked for once, though there are two passes."""
+        """Return the secrets in `text`; cached, since there are two passes."""
         if text not in self._seen:
             self._seen[text] = tuple(shapes.finds(text))
         return self._seen[text]
@@ -148,9 +148,9 @@ def _matches(shape: re.Pattern[str] | None, text: str, kind: str) -> Iterable[Fi
 
 
 def _without_overlap(found: Iterable[Find]) -> list[Find]:
-    """`found` in order; of those that overlap the first, and of those that begin alike the longest.
+    """Return `found` in order; of overlapping ones the first, at the same start the longest.
 
-    What a dropped one covers beyond the kept one is joined to it: nothing found stays behind.
+    The rest of a dropped one is joined to the kept one, so that everything found is replaced.
     """
     joined: list[Find] = []
     for find in sorted(found, key=lambda each: (each.start, -each.end)):

@@ -1,8 +1,8 @@
-"""A whole session without secrets, or without telling paths: header, entries, names, files.
+"""Redact a whole session of secrets or identifying paths: header, entries, names, files.
 
-Pure. Every string of every body is looked at, field names included; so are the title, the working
-directory and the metadata. The import originals are left out: nothing made of the result can be the
-file that was imported.
+Pure. Inspects every string of every body, field names included; also the title, the working
+directory and the metadata. Import originals are removed: the imported file cannot be rebuilt from
+the result.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _decoder = msgspec.json.Decoder()
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """The words that bodies are made of: names of fields and of choices. They say nothing."""
+    """Return the fixed words of bodies: names of fields and of choices. They are never secrets."""
     words: set[str] = set(BODIES)
     types = [Message, *BODIES.values()]
     _, components = msgspec.json.schema_components(types, schema_hook=lambda _: {"title": "any"})
@@ -55,11 +55,11 @@ def _vocabulary() -> frozenset[str]:
 
 
 class Redacted(msgspec.Struct, frozen=True):
-    """A session after replacing.
+    """A session after redaction.
 
-    Shape: `counts` has the number of different values by kind, `places` how often they stood
-    somewhere. `unseen` counts the media that could not be looked into, `dropped` the text files
-    that held something to replace and are left out.
+    Shape: `counts` is the number of distinct values by kind, `places` the number of replacements.
+    `unseen` counts the media that could not be inspected, `dropped` the text files that were
+    removed because they contained something to replace.
     """
 
     bundle: Bundle
@@ -70,9 +70,9 @@ class Redacted(msgspec.Struct, frozen=True):
 
 
 def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
-    """`bundle` with placeholders for everything of `sorts`.
+    """Return `bundle` with placeholders for everything of `sorts`.
 
-    Shape: ids, order and tree are as they were; import originals are replaced by a note.
+    Shape: ids, order and tree stay; import originals are replaced by a note.
     """
     wanted = set(sorts)
     chosen: tuple[Redaction, ...] = tuple(sort for sort in REDACTIONS if sort in wanted)
@@ -128,7 +128,7 @@ def _originals(bundle: Bundle) -> set[str]:
 
 
 def _folders(bundle: Bundle) -> Iterator[str]:
-    """The working directories that the session names as such."""
+    """Yield the working directories that the session names."""
     if bundle.header.cwd:
         yield bundle.header.cwd
     for entry in bundle.entries:
@@ -160,7 +160,7 @@ def _learn(redactor: Redactor, value: object) -> None:
 
 
 def _replace(redactor: Redactor, value: Any, name: str = "") -> Any:
-    """`value` with everything replaced; the very same object where nothing was."""
+    """Return `value` with everything replaced; the same object if nothing was."""
     if isinstance(value, str):
         if is_secret_name(name) and is_secret_value(value) and redactor.is_for("secrets"):
             return redactor.secret(value)
@@ -186,7 +186,7 @@ def _redacted_entry(redactor: Redactor, entry: Entry, value: _Value) -> Entry:
 
 
 def _note(entry: Entry, value: _Value) -> Entry:
-    """What stands in the place of an import original."""
+    """Return the note that replaces an import original."""
     fields = cast("dict[str, object]", value.plain) if isinstance(value.plain, dict) else {}
     new = new_side(ImportedRecord(str(fields.get("format", "")), REDACTED))
     return msgspec.structs.replace(entry, kind=new.kind, v=new.v, body=new.body)
@@ -203,7 +203,7 @@ def _header(redactor: Redactor, header: StreamHeader, chosen: Sequence[Redaction
 
 
 def _text(blob: bytes) -> str | None:
-    """`blob` as text, if it is one."""
+    """Return `blob` as text, if it is one."""
     try:
         return None if b"\0" in blob else blob.decode()
     except UnicodeDecodeError:

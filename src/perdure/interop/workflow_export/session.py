@@ -1,8 +1,7 @@
 """A session as a workflow: pure, so the same session gives the same document.
 
 Each completed turn of the branch is an agent node, in a line from ``input`` to ``output``. The
-transcript is kept whole in the metadata. What no session has (conditions, loops) is for the author
-to add.
+metadata contains the whole transcript. Sessions have no conditions or loops: the author adds them.
 """
 
 from __future__ import annotations
@@ -59,19 +58,19 @@ class SessionWorkflow(msgspec.Struct, frozen=True):
 
 
 def file_name(session: StreamId, dialect: Dialect) -> str:
-    """What the file of `session` is called where nobody names it."""
+    """Return the default file name for `session`."""
     return f"{session}.{_ENDINGS[dialect]}"
 
 
 def render_workflow(bundle: Bundle, leaf: EntryId | None, dialect: Dialect) -> Exported:
-    """The branch to `leaf` of the session in `bundle` as a file."""
+    """Return the branch to `leaf` of the session in `bundle` as a file."""
     made = workflow_of(bundle, leaf, dialect)
     content = serialize(made.workflow).encode()
     return Exported(bundle.header.id, FORMAT, content, tuple(_remarks(made)))
 
 
 def workflow_of(bundle: Bundle, leaf: EntryId | None, dialect: Dialect) -> SessionWorkflow:
-    """The branch to `leaf` of the session in `bundle` as a workflow."""
+    """Return the branch to `leaf` of the session in `bundle` as a workflow."""
     standing = standing_of(bundle)
     branch = branch_of(bundle, leaf)
     transcript = transcript_of(branch, bundle.header.id, standing.undone)

@@ -31,7 +31,7 @@ _LETTERS = """
 _INITIALS = "g kk n d tt r m b pp s ss . j jj ch k t p h"
 _VOWELS = "a ae ya yae eo e yeo ye o wa wae oe yo u wo we wi yu eu ui i"
 _FINALS = ". k kk ks n nj nh t l lk lm lb ls lt lp lh m p ps t t ng t t k t p h"
-"""How the parts of a Korean syllable are said, in the order in which Unicode numbers them."""
+"""Romanization of the final consonants of Korean syllables, in Unicode's order."""
 
 
 def _sounds(text: str) -> list[str]:
@@ -44,12 +44,12 @@ _FIRST_SYLLABLE, _LAST_SYLLABLE = "가", "힣"
 
 
 def ascii_slug(title: str) -> str:
-    """`title` as the seed has it: everything that is not ASCII is a gap."""
+    """Return `title` as the seed does it: all non-ASCII characters are gaps."""
     return _join(title.lower())
 
 
 def readable_slug(title: str) -> str:
-    """`title` said in ASCII letters."""
+    """Return `title` romanized to ASCII letters."""
     lowered = unicodedata.normalize("NFC", title).lower()
     return _join("".join(_to_ascii(letter) for letter in lowered))
 
@@ -59,7 +59,7 @@ def _join(text: str) -> str:
 
 
 def _to_ascii(letter: str) -> str:
-    """`letter` in ASCII; a blank for what no word is made of."""
+    """Return `letter` in ASCII; a blank for what is not part of a word."""
     if letter.isascii():
         return letter
     if letter in _TABLE:
@@ -78,7 +78,7 @@ def _to_ascii(letter: str) -> str:
 
 
 def _syllable(number: int) -> str:
-    """The Korean syllable `number`, letter by letter."""
+    """Return the Korean syllable `number`, letter by letter."""
     initials, vowels, finals = _SYLLABLE
     rest, final = divmod(number, len(finals))
     initial, vowel = divmod(rest, len(vowels))
@@ -86,9 +86,9 @@ def _syllable(number: int) -> str:
 
 
 def _by_name(letter: str) -> str:
-    """How Unicode calls `letter` (``HIRAGANA LETTER KA``: ka); its number where that says nothing.
+    """Return the romanization in Unicode's name (``HIRAGANA LETTER KA``: ka), or else the number.
 
-    A letter that is a word by itself stands alone.
+    A letter that is a word by itself gets spaces around it.
     """
     found = _NAMED.fullmatch(unicodedata.name(letter, ""))
     if found is None:

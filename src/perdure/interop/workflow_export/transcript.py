@@ -1,7 +1,7 @@
-"""A branch as the messages of an agent session: numbered from 0, in path order, nothing left out.
+"""A branch as messages of an agent session: numbered from 0, in path order, complete.
 
-What nobody said (summaries, messages of extensions) is a ``system`` message. No signature of a
-provider and no inline media can be in it, because the log has none.
+Text without a speaker (summaries, messages of extensions) is a ``system`` message. There are no
+provider signatures and no inline media, because the log has none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from perdure.session.messages import (
 )
 
 MAX_DEPTH = 30
-"""How deep arguments of a tool are written as data; what is deeper is written as its JSON."""
+"""Maximum nesting of tool arguments written as data; deeper values are written as JSON text."""
 
 _ROLES = {"user": "user", "assistant": "assistant", "tool": "tool"}
 
@@ -42,10 +42,10 @@ class JsonTranscript(msgspec.Struct, frozen=True):
 def transcript_of(
     branch: Sequence[Entry], session: StreamId, undone: frozenset[EntryId] = frozenset()
 ) -> JsonTranscript:
-    """The messages of `branch` (tree entries root -> leaf); compactions in `undone` hide nothing.
+    """Return the messages of `branch` (root to leaf); compactions in `undone` hide nothing.
 
     Shape: the fields of the agent session specification. A compaction is a ``system`` message that
-    says up to which number it hides.
+    states the last number it hides.
     """
     numbers: dict[EntryId, int] = {}
     messages: list[Mapping[str, object]] = []
@@ -132,7 +132,7 @@ def _result(part: ToolResultPart) -> dict[str, object]:
 
 
 def _depth(value: object) -> int:
-    """How deep lists and objects lie in one another."""
+    """Return the nesting depth of lists and objects."""
     deepest = 0
     waiting: list[tuple[object, int]] = [(value, 1)]
     while waiting:

@@ -1,1 +1,1 @@
-"""Models of real providers, each behind `ModelClient`. Loaded by name, only by who uses one."""
+"""Models of real providers, each behind `ModelClient`. Each module is imported on first use."""

@@ -1,9 +1,9 @@
-"""Anthropic's messages API. Loaded by name: its SDK takes two seconds.
+"""Anthropic's messages API. Imported lazily: its SDK takes two seconds.
 
-Models of the older kind think within a budget of tokens; the API then wants the reasoning of the
-open tool round back and refuses what leaves it out. Where it is not remembered any more (the
-process is another one), such a request is sent without thinking. Newer models decide themselves how
-much they think and take either.
+Older models think within a budget of tokens; the API then requires the reasoning of the open tool
+round back and rejects requests without it. If it is no longer in memory (in another process), the
+request is sent without thinking. Newer models decide themselves how much they think and accept
+both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LEAST_BUDGET_TOKENS = 1024
 """The smallest budget the API takes."""
 
 LEAST_ANSWER_TOKENS = 1024
-"""What a budget must leave of an answer's limit, which counts the thinking too."""
+"""Tokens of an answer's limit that a budget must leave; the limit includes thinking."""
 
 _BUDGET_TOKENS: Mapping[ThinkingLevel, int] = {
     "minimal": LEAST_BUDGET_TOKENS,
@@ -127,7 +127,7 @@ def _refuses_sampling(profile: ModelProfile) -> bool:
 
 
 def _budget_tokens(request: ModelRequest) -> int | None:
-    """The budget for thinking; None: none, or less than the API takes."""
+    """Return the budget for thinking; None: none, or less than the API accepts."""
     budget = _BUDGET_TOKENS.get(request.thinking_level)
     if budget is not None and request.max_output_tokens is not None:
         budget = min(budget, request.max_output_tokens - LEAST_ANSWER_TOKENS)

@@ -1,6 +1,6 @@
-"""Limits on the answers of providers: their size, the silence before and in them, no compression.
+"""Limits on the answers of providers: size, silence before and during them, no compression.
 
-What is compressed has no end that could be seen on the wire; so it is not asked for, and refused.
+The size of compressed data cannot be limited on the wire, so it is not requested, and rejected.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from perdure.errors import LimitExceeded
 
 
 class CompressedAnswer(httpx2.DecodingError):
-    """A provider's answer is compressed although that was not asked for."""
+    """A provider's answer is compressed although that was not requested."""
 
 
 async def ask_uncompressed(request: httpx2.Request) -> None:
-    """Say in `request` that its answer must not be compressed."""
+    """Request an uncompressed answer in the headers of `request`."""
     request.headers["accept-encoding"] = "identity"
 
 
 async def bound_answer(response: httpx2.Response) -> None:
-    """Refuse `response` if it is compressed, and stop reading it at the limit."""
+    """Reject `response` if it is compressed, and stop reading it at the limit."""
     coding = response.headers.get("content-encoding", "identity").strip().lower()
     if coding != "identity":
         await response.aclose()
@@ -57,7 +57,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 class Patience:
-    """How long one call waits for bytes, and whether the first one has come.
+    """How long one call waits for bytes, and whether the first one has arrived.
 
     Units: seconds.
     """
@@ -77,12 +77,12 @@ class Patience:
             _patience_of_call.reset(token)
 
     def read_limit_s(self, *, is_answered: bool) -> float:
-        """The limit on the next read, from now on with or without an answer."""
+        """Return the limit of the next read, and record whether the answer has begun."""
         self._is_answered = is_answered
         return self._stream_idle_s if is_answered else self._first_byte_s
 
     def timeout_message(self, address: str) -> str:
-        """Say that the limit in force was reached at `address`."""
+        """Return the message for a timeout at `address` under the current limit."""
         if self._is_answered:
             limit = f"{self._stream_idle_s:g} s (stream_idle_timeout_s)"
             return f"{address} sent no further byte for {limit}"

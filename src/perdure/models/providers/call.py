@@ -1,8 +1,8 @@
-"""What calling a model has in common, whatever the wire format: one call, from request to end.
+"""The common part of model calls, for all wire formats: one call, from request to end.
 
-The library makes the request, reads the stream and knows the models' quirks; perdure decides what
-failures mean and when to call again, so the SDKs' own retries are off. The modules of the wire
-formats say which SDK, which settings, which media.
+The library makes the request, reads the stream and knows the models' quirks. perdure classifies
+failures and decides on retries, so the SDKs' own retries are off. The modules of the wire formats
+define SDK, settings and media types.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ SOCKET_TIMEOUT_S = 600.0
 
 FIRST_BYTE_TIMEOUT_S = 60.0
 FIRST_BYTE_THINKING_TIMEOUT_S = 600.0
-"""Where a request names no limit; models that reason may be silent for minutes before."""
+"""Default if a request has no limit; reasoning models may be silent for minutes at first."""
 
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -81,8 +81,8 @@ _rehearsed: set[type[WireClient]] = set()
 class WireClient(ABC):
     """A `ModelClient` for the models ``<provider>:<name>`` at one `address`.
 
-    `secrets` are kept out of all error texts. `context_window` is for servers whose models the
-    library's list does not know.
+    `secrets` are removed from all error texts. `context_window` is for servers whose models the
+    library's list does not include.
     """
 
     rehearsal: ClassVar[Sequence[Event]]
@@ -119,7 +119,7 @@ class WireClient(ABC):
             rehearse(self._twin, model, self.rehearsal)
 
     def _twin(self, transport: httpx2.AsyncBaseTransport) -> WireClient:
-        """A client of the same kind whose requests go to `transport`."""
+        """Return a client of the same kind whose requests go to `transport`."""
         make: Any = type(self)  # all kinds take these
         client: WireClient = make(base_url=ADDRESS, api_key="none", transport=transport)
         return client
@@ -153,14 +153,14 @@ class WireClient(ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
 
     @abstractmethod
     def _new_model(self, name: str) -> Model[Any]:
-        """The library's model of that name."""
+        """Return the library's model of that name."""
 
     def _settings(self, request: ModelRequest) -> ModelSettings:
-        """What the library is told about `request` besides its messages and tools."""
+        """Return the library settings for `request`, except messages and tools."""
         return wire_settings(request)
 
     def _opened(self, request: ModelRequest) -> AbstractAsyncContextManager[StreamedResponse]:
@@ -183,11 +183,11 @@ class WireClient(ABC):
         return Patience(first_byte_s, limits().model_silence_s if idle_s is None else idle_s)
 
     def cost_microcents(self, model: str, usage: Usage) -> int | None:
-        """What `usage` of `model` costs at this address; None when nobody knows."""
+        """Return the cost of `usage` of `model` at this address; None if unknown."""
         return cost_of(usage, model.partition(":")[2] or model, self._address)
 
     def _counted(self, response: StreamedResponse) -> Usage | None:
-        """What the provider has said about its usage before the answer is whole."""
+        """Return the provider's usage report so far, before the answer is complete."""
         usage = response.usage
         return usage_of(usage, cost_microcents(usage, response.model_name, self._address))
 
@@ -219,8 +219,8 @@ async def _deltas(mapper: EventMapper, response: StreamedResponse) -> AsyncGener
             for delta in mapper.deltas_of(event):
                 yield delta
     except ModelAPIError:
-        # Some servers hang up without a farewell. Once the reason for the end has come, the answer
-        # is whole, and only its usage may be missing: that is not worth asking again.
+        # Some servers close the connection without an end event. After the stop reason the answer
+        # is complete, and only its usage may be missing: that does not justify a retry.
         if not _is_ended(response):
             raise
     refusal: object = (response.provider_details or {}).get("refusal")
@@ -229,9 +229,9 @@ async def _deltas(mapper: EventMapper, response: StreamedResponse) -> AsyncGener
 
 
 class EventMapper:
-    """Turns the events of one answer into deltas.
+    """Converts the events of one answer to deltas.
 
-    `has_begun` says that something came.
+    `has_begun`: some output has arrived.
     """
 
     def __init__(self) -> None:
@@ -239,7 +239,7 @@ class EventMapper:
         self._halves: dict[int, str] = {}
 
     def deltas_of(self, event: ModelResponseStreamEvent) -> Iterator[Delta]:
-        """The deltas that `event` stands for; most events give one, some none."""
+        """Yield the deltas of `event`; most events give one, some none."""
         self.has_begun = True
         if isinstance(event, PartStartEvent):
             yield from self._started(event.index, event.part)
@@ -265,7 +265,7 @@ class EventMapper:
     def _words(
         self, index: int, text: str, make: type[TextDelta] | type[ThinkingDelta]
     ) -> Iterator[Delta]:
-        """A delta of `text`; half a surrogate pair at its end waits for the other half."""
+        """Yield a delta of `text`; half a surrogate pair at its end waits for the other half."""
         text = self._halves.pop(index, "") + text
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._halves[index] = text[-1]
@@ -275,7 +275,7 @@ class EventMapper:
 
 
 def usage_of(usage: RequestUsage, cost_microcents: int | None) -> Usage | None:
-    """`usage` in classes that do not overlap; None when the provider reported none."""
+    """Return `usage` in disjoint counts; None if the provider reported none."""
     if usage.unmeasured_requests or not usage.total_tokens:
         return None
     cached = usage.cache_read_tokens + usage.cache_write_tokens
@@ -293,10 +293,10 @@ def _json(args: str | Mapping[str, object] | None) -> str:
 
 
 def cost_microcents(usage: RequestUsage, model_name: str, base_url: str) -> int | None:
-    """What `usage` costs at the service behind `base_url`; None when nobody knows.
+    """Return the cost of `usage` at the service behind `base_url`; None if unknown.
 
-    Only the address says whose prices apply: a server of one's own may serve a model by the name
-    that a paid one has elsewhere.
+    Only the address determines the prices: a private server may serve a model under the name of a
+    paid one.
     Units: 1e-8 US dollars.
     """
     try:
@@ -307,7 +307,7 @@ def cost_microcents(usage: RequestUsage, model_name: str, base_url: str) -> int 
 
 
 def cost_of(usage: Usage, model_name: str, base_url: str) -> int | None:
-    """As `cost_microcents`, for a usage of ours: the list wants cached tokens counted as input too.
+    """Like `cost_microcents`, for perdure's usage: the list counts cached tokens as input, too.
 
     Units: 1e-8 US dollars.
     """

@@ -1,7 +1,7 @@
-"""What a provider's failure is to perdure: one `ModelError` for every exception a call can raise.
+"""Classify a provider's failure: one `ModelError` for every exception that a call can raise.
 
-The status decides, then the provider's words; a failure that nobody understands is taken for a
-malformed answer. No text of an error carries a key.
+The status decides, then the provider's text; an unknown failure counts as a malformed answer. No
+error text contains a key.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from perdure.errors import (
 OVERFLOW_PHRASES = tuple(
     re.compile(phrase, re.IGNORECASE)
     for phrase in (
-        r"context_length_exceeded",  # OpenAI and many who speak its protocol, as a code
+        r"context_length_exceeded",  # OpenAI and many compatible servers, as a code
         r"model_context_window_exceeded",  # z.ai
         r"request_too_large",  # Anthropic, over its limit of bytes
         r"exceeds? the (?:model'?s )?(?:maximum )?context (?:window|length|size)",  # OpenAI
@@ -59,13 +59,13 @@ OVERFLOW_PHRASES = tuple(
         r"range of input length should be",  # Alibaba
     )
 )
-"""How providers say that a request does not fit the model's window."""
+"""Phrases by which providers report that a request exceeds the model's window."""
 
 _COUNT = r"(?<![\d,])(\d[\d,]{0,20})"
-"""A number of tokens. It is bounded, as is what stands between two, so that time is linear."""
+"""A number of tokens. Its length, and that of the text between two, is bounded for linear time."""
 
 _USED_AND_LIMIT = tuple(
-    # Each: the order in which the two numbers stand in the sentence.
+    # Each with the order of the two numbers in the sentence.
     (re.compile(sentence, re.IGNORECASE), order)
     for sentence, order in (
         (rf"(?:maximum|limit)\D{{0,40}}?{_COUNT} tokens?\D.{{0,200}}?{_COUNT} tokens", "lu"),
@@ -74,7 +74,7 @@ _USED_AND_LIMIT = tuple(
     )
 )
 _BAD_REQUEST = re.compile(r"invalid_|unsupported_|image_|empty_image")
-"""How the codes begin by which a stream says that the request itself is wrong."""
+"""Prefixes of error codes in a stream for an invalid request."""
 
 _CREDENTIALS = (401, 402, 403)
 """Statuses that are about the key or its account, not about the request."""
@@ -85,7 +85,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _TRANSPORTS = ("httpx", "httpx2", "httpcore2", "anyio")
 _NO_END = "without a `finish_reason`"
 _SAID_CHARS = 4_000
-"""How much of a provider's words is looked at: a proxy may answer with a whole page."""
+"""Maximum characters of a provider's text that are examined: a proxy may return a whole page."""
 
 
 def model_error(
@@ -97,11 +97,11 @@ def model_error(
     has_begun: bool = True,
     silence: str | None = None,
 ) -> ModelError:
-    """`error`, raised while `model` was called at `address`, as the error perdure decides by.
+    """Convert `error`, raised while `model` was called at `address`, to a `ModelError`.
 
-    `has_begun` says that part of an answer had come: then one without an end was cut off, else what
-    came was no answer at all. `silence` says which limit a read that timed out has reached.
-    `secrets` are kept out of all texts.
+    `has_begun`: part of an answer had arrived; then a missing end means that it was cut off,
+    otherwise that there was no answer at all. `silence` names the limit that a read timed out at.
+    `secrets` are removed from all texts.
     """
     if isinstance(error, ModelError):
         return error
@@ -123,7 +123,7 @@ def model_error(
 
 
 def unfinished_stream_error(model: str, *, has_begun: bool) -> ModelError:
-    """The error for a stream without an end: it was cut off, or nothing of it was an answer."""
+    """Return the error for a stream without an end: a cut answer, or no answer at all."""
     if has_begun:
         return ModelUnavailable(model, "the answer broke off before its end")
     return MalformedResponse(model, "what it sent is no stream of chunks; is the URL right?")
@@ -135,7 +135,7 @@ def is_overflow(text: str) -> bool:
 
 
 def used_and_limit(text: str) -> tuple[int | None, int | None]:
-    """The tokens used and allowed that `text` names, None where it names none."""
+    """Return the tokens used and allowed according to `text`; None for a missing one."""
     for pattern, order in _USED_AND_LIMIT:
         found = pattern.search(text)
         if found:
@@ -145,7 +145,7 @@ def used_and_limit(text: str) -> tuple[int | None, int | None]:
 
 
 def _is_unended(error: Exception, *, has_begun: bool) -> bool:
-    """Whether the stream held no end, or nothing at all."""
+    """Return whether the stream had no end, or nothing at all."""
     if isinstance(error, UnexpectedModelBehavior):
         return not has_begun
     return isinstance(error, ModelAPIError) and _NO_END in str(error)
@@ -169,7 +169,7 @@ def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> M
 
 
 def _of_api_error(error: ModelAPIError, model: str, secrets: Collection[str]) -> ModelError:
-    """An error without a status: one sent inside a stream, or a body that is no answer."""
+    """Return the error for one without a status: sent in a stream, or a body that is no answer."""
     said = _provider_message(error) or str(error)
     reason = redact_text(said, secrets)
     if isinstance(error.__cause__, ValueError):  # of a decoder: each library has its own
@@ -199,7 +199,7 @@ def _overflow(model: str, reason: str, said: str) -> ContextOverflow:
 
 
 def _provider_message(error: ModelAPIError) -> str:
-    """What the provider said, from the body it sent, in its own words."""
+    """Return the provider's own message, from the body it sent."""
     body = error.body
     if isinstance(body, dict):
         fields = cast("dict[str, object]", body)
@@ -217,14 +217,14 @@ def _retry_after_s(error: ModelAPIError, said: str) -> float | None:
         return error.retry_after
     headers = error.headers if isinstance(error, ModelHTTPError) else None
     told = _DECIMAL.fullmatch((headers or {}).get("retry-after", "").strip())
-    if told is not None:  # not what the standard says, and what some send
+    if told is not None:  # not in the standard, but some servers send it
         return float(told[0])
     found = _TRY_AGAIN.search(said)
     return float(found[1]) * _SECONDS[found[2].lower()] if found else None
 
 
 def _connection_text(error: Exception, address: str, silence: str | None) -> str:
-    """What the connection said: libraries wrap it in words like "Connection error."."""
+    """Return the connection's own message; libraries wrap it as "Connection error."."""
     if silence is not None and any(type(each).__name__ == "ReadTimeout" for each in _chain(error)):
         return silence
     if isinstance(error, ModelTimeoutError | ModelRequestTimeout):
@@ -235,7 +235,7 @@ def _connection_text(error: Exception, address: str, silence: str | None) -> str
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """`error`, then its cause, and the cause of that."""
+    """Yield `error`, its cause, and so on."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
@@ -246,7 +246,7 @@ REDACTED = "[redacted]"
 MAX_CHARS = 400
 
 _KEY_SHAPES = (
-    # Provider keys, whole or partly starred out as their own error messages quote them.
+    # Provider keys, complete or partly masked as in the providers' own error messages.
     re.compile(r"\b(?:sk|pk|rk|gsk|xai|ghp|hf)[-_][A-Za-z0-9_*.-]{6,}"),
     re.compile(r"\bAIza[A-Za-z0-9_*-]{8,}"),
     re.compile(r"(?i)\b(?:bearer|basic)\s+[A-Za-z0-9+/=._~*-]{6,}"),
@@ -259,7 +259,7 @@ _KEY_SHAPES = (
 
 
 def redact_text(text: str, secrets: Collection[str] = ()) -> str:
-    """`text` as one line of at most `MAX_CHARS`, without `secrets` and what looks like a key."""
+    """Return `text` as one line of at most `MAX_CHARS`, without `secrets` and probable keys."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, REDACTED)

@@ -43,10 +43,10 @@ _KNOWN_SERVERS: Mapping[str, Callable[..., Provider[AsyncOpenAI]]] = {
 class OpenAICompatible(WireClient):
     """A `ModelClient` for the models ``<provider>:<name>`` of one server.
 
-    `base_url` None is OpenAI itself, which needs `api_key`; other servers may do without one.
+    `base_url` None is OpenAI itself, which needs `api_key`; other servers may not need one.
     Units: `connect_timeout_s` and `stream_idle_timeout_s` seconds; the latter is for requests that
     name none, None: `limits.model_silence_s`.
-    Raises: ConfigError when the key is missing.
+    Raises: ConfigError if the key is missing.
     """
 
     rehearsal = CHAT
@@ -76,7 +76,7 @@ class OpenAICompatible(WireClient):
             self._provider: Provider[AsyncOpenAI] = OpenAIProvider(openai_client=self._sdk)
         else:
             self._provider = _provider(provider, self._sdk)
-            # The older name of the setting is the one that all of them know.
+            # All servers know the older name of the setting.
             self._profile["openai_chat_supports_max_completion_tokens"] = False
 
     async def aclose(self) -> None:
@@ -99,9 +99,9 @@ def openai_sdk(
     connect_timeout_s: float,
     transport: httpx2.AsyncBaseTransport | None = None,
 ) -> AsyncOpenAI:
-    """A client of OpenAI's library for `url` that never calls twice.
+    """Return a client of OpenAI's library for `url` without retries.
 
-    Raises: ConfigError when `url` is OpenAI's own and there is no key.
+    Raises: ConfigError if `url` is OpenAI's own and there is no key.
     """
     if not api_key and is_openai(url):
         raise ConfigError(
@@ -120,7 +120,7 @@ def openai_sdk(
 
 
 def without_sampling(settings: ModelSettings, profile: ModelProfile) -> ModelSettings:
-    """`settings` without the temperature where the model reasons, which refuses one."""
+    """Return `settings` without temperature for reasoning models, which reject one."""
     can_stop = profile.get("openai_supports_reasoning_effort_none", False)
     is_reasoning = settings.get("thinking") is not False or not can_stop
     if profile.get("openai_supports_reasoning", False) and is_reasoning:

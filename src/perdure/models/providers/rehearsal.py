@@ -1,8 +1,7 @@
-"""A first call that reaches nobody, made in a thread, for what providers' libraries build at one.
+"""Warm up providers' libraries in a thread, with a call that reaches no server.
 
-They import modules at the first request, and at the first answer build validators of the types it
-may have: some tenths of a second, in which the event loop would stand still. A rehearsal sends one
-request to an answer in memory.
+Libraries import modules at the first request and build validators at the first answer: some tenths
+of a second, which would block the event loop. A rehearsal sends one request to an answer in memory.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ class ClosableClient(ModelClient, Protocol):
     """A client that can be closed."""
 
     async def aclose(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         ...
 
 
@@ -127,7 +126,7 @@ def rehearse(
 ) -> None:
     """Have a client made by `make` call `model` and read `events` as the answer.
 
-    Not for the thread of an event loop. That a rehearsal fails makes no difference to the call.
+    Not for the thread of an event loop. A failed rehearsal does not affect the call.
     """
     content = "".join(map(_written, events))
     headers = {"content-type": "text/event-stream"}

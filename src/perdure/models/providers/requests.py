@@ -38,9 +38,9 @@ PDF = "application/pdf"
 def wire_messages(
     request: ModelRequest, media_types: Collection[str], rounds: RoundMemory
 ) -> list[ModelMessage]:
-    """The messages of `request` for a wire format that carries media of `media_types`.
+    """Return the messages of `request` for a wire format that supports media of `media_types`.
 
-    Reasoning is left out, but for that of the tool rounds under way which `rounds` remembers.
+    Omits reasoning, except that of the open tool rounds in `rounds`.
     """
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
     under_way = len(request.messages) - len(open_rounds(request.messages))
@@ -62,7 +62,7 @@ def wire_messages(
 
 
 def wire_parameters(request: ModelRequest) -> ModelRequestParameters:
-    """The tools and the system prompt of `request`."""
+    """Return the tools and the system prompt of `request`."""
     system = [InstructionPart(content=request.system)] if request.system else []
     tools = [
         ToolDefinition(
@@ -78,7 +78,7 @@ def wire_parameters(request: ModelRequest) -> ModelRequestParameters:
 
 
 def wire_settings(request: ModelRequest) -> ModelSettings:
-    """The settings of `request`, those that it leaves open left out."""
+    """Return the settings of `request`, without the unset ones."""
     level = request.thinking_level
     settings = ModelSettings(thinking=False if level == "off" else level)
     if request.max_output_tokens is not None:
@@ -89,14 +89,14 @@ def wire_settings(request: ModelRequest) -> ModelSettings:
 
 
 class _Media:
-    """The bytes of a request, and which of them can be sent as they are."""
+    """The media of a request, and which of them can be sent unchanged."""
 
     def __init__(self, held: Mapping[str, bytes], sendable: Collection[str]) -> None:
         self._held = held
         self._sendable = sendable
 
     def content(self, part: ours.MediaPart) -> str | BinaryContent:
-        """What stands for `part` in the request."""
+        """Return the form of `part` in the request."""
         data = self._held.get(part.handle)
         name = part.name or "attachment"
         if data is None:
@@ -131,7 +131,7 @@ def _request_parts(
 def _result_parts(
     message: ours.Message, names: Mapping[str, str], media: _Media
 ) -> list[ModelRequestPart]:
-    """The results, then what they show: only some formats take images from a tool."""
+    """Return the results, then their media: only some formats accept images from a tool."""
     results = [part for part in message.parts if isinstance(part, ours.ToolResultPart)]
     parts: list[ModelRequestPart] = [
         ToolReturnPart(

@@ -1,8 +1,8 @@
-"""Answers that asked for tools, kept in memory as they came while their turn may still go on.
+"""Answers with tool calls, kept in memory unchanged while their turn may continue.
 
-Providers sign or encrypt the reasoning before a tool call and want it back, unchanged, with the
-tool's result. The log holds no signature (``docs/log-format.md``), so they live here only: after a
-restart the round's reasoning is left out of the next request.
+Providers sign or encrypt the reasoning before a tool call and require it back, unchanged, with the
+tool's result. The log stores no signatures (``docs/log-format.md``), so they exist only here: after
+a restart the next request omits the round's reasoning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perdure.models.stream import repair_unicode
 from perdure.session.messages import Message
 
 KEPT_ANSWERS = 512
-"""How many answers are kept: more than the rounds that one process has under way at a time."""
+"""Number of answers kept: more than the concurrent rounds of one process."""
 
 _IN_TAGS = "content"
 """The id of reasoning that came between tags in the text, which is no field to send it back in."""
@@ -39,7 +39,7 @@ class RoundMemory:
         self._answers: OrderedDict[_Key, ModelResponse] = OrderedDict()
 
     def keep(self, model: str, answer: ModelResponse) -> None:
-        """Remember `answer` of `model`; one without calls ends its turn and is not kept."""
+        """Remember `answer` of `model`, unless it has no calls: then it ends its turn."""
         parts = [kept for part in answer.parts if (kept := _replayable_part(part)) is not None]
         ids = tuple(part.tool_call_id for part in parts if isinstance(part, ToolCallPart))
         if not ids:
@@ -49,7 +49,7 @@ class RoundMemory:
             self._answers.popitem(last=False)
 
     def recall(self, message: Message) -> ModelResponse | None:
-        """The answer that became `message`, with the arguments of `message`; None: unknown."""
+        """Return the answer that became `message`, with the arguments of `message`, if known."""
         ids = tuple(call.id for call in message.tool_calls)
         answer = self._answers.get((message.model or "", ids))
         if answer is None:
@@ -66,9 +66,9 @@ class RoundMemory:
 
 
 def open_rounds(messages: Sequence[Message]) -> Sequence[Message]:
-    """The newest of `messages`: those of the turn that is under way.
+    """Return the newest of `messages`: those of the current turn.
 
-    A person's message right after a tool's result steers the turn and does not end it.
+    A user message right after a tool's result steers the turn and does not end it.
     """
     for index in range(len(messages) - 1, -1, -1):
         is_first = index == 0 or messages[index - 1].role != "tool"

@@ -1,9 +1,9 @@
-"""Which entries are parts of one answer, and where an answer with its tool results ends.
+"""Group the parts of one answer, and find the end of an answer with its tool results.
 
-Claude Code writes each block of an answer as a line of its own and hangs a tool's result on the
-block that called it. With two calls at once, the second call and the first result are then
-siblings, and the branch to the next answer passes by a result. So what hangs on a part of an
-answer is hung on the newest part instead: the blocks, then the results, in the order written.
+Claude Code writes each block of an answer as a separate line, and makes the calling block the
+parent of a tool's result. With two parallel calls, the second call and the first result are then
+siblings, and the branch to the next answer omits a result. So the parent of such a record becomes
+the newest part of the answer: the blocks, then the results, in the order written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Answers:
         self._replaced: dict[int, int] = {}
 
     def end_at(self, node: int | None) -> int | None:
-        """Where to hang what hangs on `node`."""
+        """Return the new parent for children of `node`."""
         if node is None:
             return None
         answer = self._answer_of.get(node)
@@ -32,7 +32,7 @@ class Answers:
     def add_block(
         self, item: int, hung_on: int | None, answer_id: str | None, calls: Iterable[str]
     ) -> None:
-        """Take `item` as a block of the answer `answer_id`, making the tool calls `calls`."""
+        """Add `item` as a block of the answer `answer_id` with the tool calls `calls`."""
         answer = self._answer_at(hung_on)
         if answer is None or answer_id is None or self._ids[answer] != answer_id:
             answer = len(self._ids)
@@ -43,13 +43,13 @@ class Answers:
         self._join(item, answer)
 
     def add_results(self, item: int, hung_on: int | None, calls: Iterable[str]) -> None:
-        """Take `item` as the results of `calls`."""
+        """Add `item` as the results of `calls`."""
         answer = self._answer_at(hung_on)
         if answer is not None and not self._calls[answer].isdisjoint(calls):
             self._join(item, answer)
 
     def replace(self, node: int, item: int) -> None:
-        """Hang on `item` from now on what would hang on `node`."""
+        """Use `item` from now on as the parent for children of `node`."""
         self._replaced[node] = item
 
     def _answer_at(self, node: int | None) -> int | None:

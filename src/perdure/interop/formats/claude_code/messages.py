@@ -1,8 +1,8 @@
 """Claude Code's messages as perdure's: content blocks, tool results, media, usage, stop reasons.
 
-A line holds one content block of an answer (older versions: all of them), or what the person or a
-tool said. Left to the import original alone: signatures and encrypted reasoning, and the tool
-results in the form Claude Code shows them (``toolUseResult``).
+A line has one content block of an answer (older versions: all of them), or user text, or a tool's
+result. Only the import original keeps signatures and encrypted reasoning, and the tool results in
+the form Claude Code displays (``toolUseResult``).
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _STOP_REASONS: dict[str | None, StopReason] = {
 
 
 def content_of(message: Fields, media: Media) -> tuple[Part, ...] | None:
-    """The parts of `message`; None when it has no content."""
+    """Return the parts of `message`; None if it has no content."""
     return parts_of(message.get("content"), media, _known_part)
 
 
 def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Message:
-    """The answer (or the block of one) in a record of type ``assistant``.
+    """Return the answer (or the block of one) in a record of type ``assistant``.
 
-    Its usage is that of the whole answer. A block is written when it is complete, mostly before
-    the stop reason is known: what it holds then says how it ended.
+    Its usage is that of the whole answer. A block is written when it is complete, mostly before the
+    stop reason is known; then its content determines the stop reason.
     """
     has_failed = flag_in(record, "isApiErrorMessage")
     model = _model(message)
@@ -73,12 +73,12 @@ def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Me
 
 
 def said_by_person(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """The parts of a ``user`` record that are no tool results."""
+    """Return the parts of a ``user`` record that are no tool results."""
     return tuple([part for part in parts if not isinstance(part, ToolResultPart)])
 
 
 def said_by_tools(parts: tuple[Part, ...]) -> tuple[ToolResultPart, ...]:
-    """The tool results of a ``user`` record."""
+    """Return the tool results of a ``user`` record."""
     return tuple([part for part in parts if isinstance(part, ToolResultPart)])
 
 

@@ -1,10 +1,10 @@
-"""Claude Code transcripts, read.
+"""Read Claude Code transcripts.
 
 A transcript is a tree by ``uuid`` and ``parentUuid``. Records of the conversation become entries of
-the tree; side chains are branches of their own, off the leaf. Everything else (progress, snapshots,
-queue operations) becomes an ``imported_record`` beside the tree, and what hung below it hangs below
-its nearest ancestor. A file in which hardly a record names its parent (one written by hand) is read
-as one chain.
+the tree; side chains are separate branches, off the leaf. Everything else (progress, snapshots,
+queue operations) becomes an ``imported_record`` beside the tree, and its children get its nearest
+ancestor as parent. If nearly no record names its parent (in a file written by hand), the file is
+read as one chain.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ _MESSAGE_TYPES = frozenset({"user", "assistant", "system", "attachment", "progre
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """The Claude Code transcript in `content`, whatever state it is in."""
+    """Parse the Claude Code transcript in `content`, even if it is damaged."""
     return parsed_whole(content, FORMAT, Reader, progress)
 
 
 class _About:
-    """What the records say of the session itself."""
+    """Facts that the records state about the session itself."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, None] = {}
@@ -97,7 +97,7 @@ class _About:
         self._missing = list(_METADATA)
 
     def take(self, fields: Fields, at: int | None) -> None:
-        """Note what `fields` says first."""
+        """Record the facts that `fields` states first."""
         session = name_in(fields, "sessionId")
         if session is not None and session not in self.sessions:
             self.sessions[session] = None
@@ -111,7 +111,7 @@ class _About:
                 self._missing = [each for each in self._missing if each != key]
 
     def header(self) -> SourceHeader:
-        """The session: the first one named. A file of an agent's side chain is one of its own."""
+        """Return the first session named. A file of an agent's side chain is a separate session."""
         session = next(iter(self.sessions), None)
         agent = self.metadata.get("agent")
         header = SourceHeader(session, self.created_at, self.cwd, self.metadata)
@@ -122,7 +122,7 @@ class _About:
 
 
 def agent_session(session: str, agent: str) -> str:
-    """What the session of an agent is called that was started in `session`."""
+    """Return the name of an agent's session that was started in `session`."""
     return f"{session}:agent-{agent}"
 
 
@@ -159,7 +159,7 @@ class Reader:
         self._link(record)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
-        """Take what most lines are, words below a record before them; False for others."""
+        """Fast path: add a text record below an earlier one; False for others."""
         own, parent = fields.get("uuid"), fields.get("parentUuid")
         if type(own) is not str or not own or type(parent) is not str or not parent:
             return False
@@ -216,12 +216,12 @@ class Reader:
 
     @property
     def instead(self) -> Make | None:
-        """The same, as one chain, where hardly a record names its parent."""
+        """Return a reader for one chain, if nearly no record names its parent."""
         is_unlinked = self.roots > max(1, self.linker.links)
         return partial(Reader, is_chain=True) if is_unlinked and not self._is_chain else None
 
     def finish(self) -> ParsedSource:
-        """Everything that was read."""
+        """Return the parsed source."""
         if self._is_chain:
             text = "most records name no parent; they are read as one chain"
             self.draft.warn("chain", text)
@@ -234,7 +234,7 @@ class Reader:
         return self.draft.finish(header, side if main is None else main)
 
     def _name_session(self) -> None:
-        """Let the strongest of the titles be the session's; all of that strength, the last wins."""
+        """Set the session's title to the strongest of the titles; among equals the last wins."""
         named = [
             (item, list(TITLES).index(kind))
             for item, (kind, leaf) in self.titles.items()
@@ -258,7 +258,7 @@ class Reader:
         return node
 
     def _follow(self, fields: Fields, number: int, node: int, hung_on: int | None) -> None:
-        """The line `number` became the item `node`: what is read next goes on from there."""
+        """Continue from the item `node`, made of the line `number`."""
         is_side = fields.get("isSidechain") is True
         self._leaves[is_side].follow_line(number, node)
         if not is_side:
@@ -267,7 +267,7 @@ class Reader:
             self.roots += 1
 
     def add_message(self, record: Record, hung_on: int | None) -> tuple[Part, ...] | int:
-        """The parts of a record's message; where it has none, the item kept instead of it."""
+        """Return the parts of a record's message; without one, the item stored instead."""
         message = object_in(record.fields, "message")
         parts = None if message is None else content_of(message, self.draft.media)
         if parts is not None:
@@ -277,7 +277,7 @@ class Reader:
         return self.draft.add(record, body, hung_on)
 
 
-# -- records; each function returns what the record's children hang on
+# -- records; each function returns the parent for the record's children
 
 
 def _opaque(reader: Reader, record: Record, hung_on: int | None) -> int:
@@ -314,7 +314,7 @@ def _assistant(reader: Reader, record: Record, hung_on: int | None) -> int:
 
 
 def _answer(reader: Reader, item: Item, fields: Fields, parts: tuple[Part, ...]) -> int:
-    """Fill `item` with the answer that `fields` say, and take it."""
+    """Fill `item` with the answer in `fields`, and add it."""
     message = object_in(fields, "message") or {}
     answer = assistant_of(fields, message, parts)
     answer_id = name_in(message, "id") or name_in(fields, "requestId")
@@ -330,7 +330,7 @@ def _answer(reader: Reader, item: Item, fields: Fields, parts: tuple[Part, ...])
 
 
 def _count_usage_once(reader: Reader, item: int, answer_id: str) -> None:
-    """Every block reports the usage of the whole answer; only the newest keeps it."""
+    """Keep the usage only at the newest block: every block reports that of the whole answer."""
     former = reader.usage_at.get(answer_id)
     if former is not None:
         reader.draft.items.set_usage(former, None)
@@ -356,7 +356,7 @@ def _user(reader: Reader, record: Record, hung_on: int | None) -> int:
 
 
 def _started_agent(fields: Fields) -> Fields | None:
-    """Which session holds what the agent did whose result this is, if it has one of its own."""
+    """Return the separate session of the agent whose result this is, if it has one."""
     session = name_in(fields, "sessionId")
     agent = name_in(object_in(fields, "toolUseResult") or {}, "agentId")
     if session is None or agent is None:
@@ -383,7 +383,7 @@ def _compaction(
     )
     item = reader.draft.add(record, body, hung_on, {"first_kept": first})
     last = _own_item(reader, name_in(kept, "tailUuid"))
-    if last is not None:  # the conversation goes on from the last message kept
+    if last is not None:  # the conversation continues from the last message kept
         reader.answers.replace(last, item)
     return item
 
@@ -395,7 +395,7 @@ def _own_item(reader: Reader, foreign_id: str | None) -> int | None:
 
 
 def _attachment(reader: Reader, record: Record, hung_on: int | None) -> int | None:
-    """What the person typed while the model was at work stands in no other record."""
+    """Add what the person typed while the model was working: no other record has it."""
     attached = object_in(record.fields, "attachment") or {}
     parts: tuple[Part, ...] | None = None
     if text_in(attached, "type") == "queued_command":

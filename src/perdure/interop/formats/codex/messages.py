@@ -1,7 +1,7 @@
-"""Codex's response items as perdure's messages: words, reasoning, calls, results, usage.
+"""Codex's response items as perdure's messages: text, reasoning, calls, results, usage.
 
-An item is a message, a piece of reasoning, a call or a result; each becomes an entry of its own.
-Left to the import original alone: encrypted reasoning, and snapshots of the workspace.
+An item is a message, a piece of reasoning, a call or a result; each becomes a separate entry. Only
+the import original keeps encrypted reasoning and snapshots of the workspace.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ INJECTED = (
     "<subagent_notification>",
     "<skill>",
 )
-"""How the messages of role user begin that Codex writes itself."""
+"""Prefixes of user messages that Codex writes itself."""
 
 _MESSAGE = "message"
 _ALREADY_READ = 1_000_000  # characters of a result within which an exit code is looked for
 
 
 def body_of(item: Fields, media: Media, model: str | None) -> Body | None:
-    """The response item `item`; None when it says nothing that is known to a conversation."""
+    """Convert the response item `item`; None if it has no known content."""
     kind = text_in(item, "type") or ""
     if kind == _MESSAGE:  # as nearly always
         return _message(item, media, model)
@@ -69,7 +69,7 @@ def body_of(item: Fields, media: Media, model: str | None) -> Body | None:
 
 
 def retained_of(items: Iterable[object], summary: str, media: Media) -> tuple[Message, ...]:
-    """The history that replaced what was before a compaction, without the summary in it."""
+    """Return the history that replaced earlier messages at a compaction, without the summary."""
     kept: list[Message] = []
     for item in items:
         fields = fields_of(item)
@@ -82,7 +82,7 @@ def retained_of(items: Iterable[object], summary: str, media: Media) -> tuple[Me
 
 
 def usage_of(info: Fields) -> Usage | None:
-    """The usage of the last model call. Cached tokens are among the input tokens there."""
+    """Return the usage of the last model call. Codex counts cached tokens as input tokens."""
     last = object_in(info, "last_token_usage")
     if last is None:
         return None
@@ -157,7 +157,7 @@ def _function_call(item: Fields, _media: Media) -> Message | None:
 
 
 def _arguments(written: object) -> Fields:
-    """Arguments are JSON inside a string; what is no JSON object there is kept as it is."""
+    """Parse arguments, which are JSON inside a string; other text is kept unchanged."""
     if isinstance(written, str):
         found = fields_of(read_line(written.encode("utf-8", "replace")).value)
         return {"arguments": written} if found is None and written else found or {}
@@ -217,7 +217,7 @@ def _tool_search_output(item: Fields, _media: Media) -> Message | None:
 
 
 def _image(item: Fields, media: Media) -> CustomMessage | None:
-    """An image that the provider made: to look at, not sent again."""
+    """Return an image that the provider made: for display, not sent again."""
     found = media.from_address(name_in(item, "result"))
     if found is None:
         return None

@@ -1,8 +1,8 @@
-"""Codex rollouts, read: lines in an envelope of `type` and `payload`, and bare lines before that.
+"""Read Codex rollouts: lines in an envelope of `type` and `payload`, and older bare lines.
 
-A rollout is one chain: what is said hangs on what was said before, and a rollback moves the leaf
-to before the turns it takes back. Response items are the conversation; events repeat it for a
-screen and become ``imported_record`` s, but for the usage, names and rollbacks only they tell of.
+A rollout is one chain: each item follows the previous one, and a rollback moves the leaf to before
+the undone turns. Response items are the conversation. Events repeat it for display and become
+``imported_record`` s, except for the usage, names and rollbacks that only they contain.
 Source: openai/codex, ``codex-rs/protocol/src/protocol.rs`` and ``models.rs``.
 """
 
@@ -62,7 +62,7 @@ _CONTENT = frozenset({"input_text", "output_text", "input_image"})
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """The Codex rollout in `content`, whatever state it is in."""
+    """Parse the Codex rollout in `content`, even if it is damaged."""
     return parsed_whole(content, FORMAT, Reader, progress)
 
 
@@ -75,10 +75,10 @@ class Reader:
         self.model: str | None = None
         self.provider = PROVIDER
         self.effort: str | None = None
-        self.told: Fields | None = None  # the totals that the newest report of usage gave
+        self.told: Fields | None = None  # the totals of the newest usage report
         self.unpaid: int | None = None  # the newest item of the model's without usage
         self.cwd: str | None = None
-        self.turns: list[int | None] = []  # what each of the person's messages hangs on
+        self.turns: list[int | None] = []  # the parent of each user message
         self.linker = self.instead = None  # everything is one chain
         self._header: Fields | None = None
         self._at: int | None = None
@@ -103,7 +103,7 @@ class Reader:
             _LINES[kind](self, record)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
-        """Take what most lines are, a message in its envelope; False for others."""
+        """Fast path: add a message in its envelope; False for others."""
         payload = object_in(fields, "payload")
         if payload is None or fields.get("type") != "response_item":
             return False
@@ -133,11 +133,11 @@ class Reader:
         return self.leaf
 
     def note(self, record: Record, kind: str) -> None:
-        """Keep `record` beside the conversation."""
+        """Store `record` as a side entry."""
         self.draft.add(record, ImportedRecord(FORMAT, kind), self.leaf)
 
     def finish(self) -> ParsedSource:
-        """Everything that was read."""
+        """Return the parsed source."""
         header = self._header
         if header is None:
             return self.draft.headless(self.leaf, self.cwd)
@@ -154,7 +154,7 @@ class Reader:
 
 
 def _unwrap_line(fields: Fields) -> tuple[str | None, Fields]:
-    """The type of a line and what it says; a bare line of the first versions likewise."""
+    """Return the type and content of a line, also of a bare line of the first versions."""
     kind = name_in(fields, "type")
     if kind in ENVELOPES:
         payload = object_in(fields, "payload")
@@ -167,7 +167,7 @@ def _unwrap_line(fields: Fields) -> tuple[str | None, Fields]:
 
 
 def _spawning(header: Fields) -> str | None:
-    """The session that started this one as its agent."""
+    """Return the session that started this one as its agent."""
     source = object_in(object_in(header, "source") or {}, "subagent") or {}
     return name_in(object_in(source, "thread_spawn") or {}, "parent_thread_id")
 
@@ -190,7 +190,7 @@ def _unknown(reader: Reader, record: Record) -> None:
 
 
 def _turn_context(reader: Reader, record: Record) -> None:
-    """The model and its effort, where they are others than before."""
+    """Record a change of the model or its effort."""
     model = model_name(reader.provider, name_in(record.fields, "model"))
     effort = name_in(record.fields, "effort")
     changes: list[ItemBody] = []
@@ -236,7 +236,7 @@ def _add_said(reader: Reader, record: Record, body: Message | CustomMessage) -> 
 
 
 def _note_said(reader: Reader, before: int | None, own: int, body: Message | CustomMessage) -> None:
-    """Keep what later lines ask of the message `body`, the item `own` on `before`."""
+    """Remember facts for later lines about the message `body`, the item `own` on `before`."""
     if isinstance(body, Message) and body.role == "assistant":
         reader.unpaid = own
     elif isinstance(body, Message) and body.role == "user":
@@ -254,7 +254,7 @@ def _event(reader: Reader, record: Record) -> None:
         reader.note(record, f"event_msg:{kind}")
 
 
-# -- events that tell what no response item does; each says whether it made an item
+# -- events with content that no response item has; each returns whether it made an item
 
 
 def _token_count(reader: Reader, record: Record) -> bool:

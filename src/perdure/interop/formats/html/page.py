@@ -1,9 +1,8 @@
-"""A transcript as one HTML file that loads nothing: its script, its style and its data are in it.
+"""A transcript as one HTML file that loads nothing: script, style and data are embedded.
 
-Whatever a transcript holds is data: it stands in the file as JSON without a single ``<`` and gets
-into the page as text nodes, or as what a sanitizer leaves of its Markdown. A policy in the page
-forbids every other script, style, image, frame, form and connection, and any making of markup out
-of strings by anything but that sanitizer.
+All content of a transcript is data: JSON in the file without a single ``<``, shown as text nodes or
+as Markdown that a sanitizer cleaned. A policy in the page forbids every other script, style, image,
+frame, form and connection, and any conversion of strings to markup except by that sanitizer.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _UNSAFE = re.compile(f"[{''.join(_ESCAPES)}]")
 
 
 def render_page(transcript: Transcript) -> bytes:
-    """The page of `transcript`; the same transcript always gives the same bytes."""
+    """Return the page of `transcript`; the same transcript always gives the same bytes."""
     script, style = _script(), _asset("page.css")
     texts = {
         "policy": html.escape(_policy(script, style)),
@@ -49,9 +48,9 @@ def render_page(transcript: Transcript) -> bytes:
 
 
 def embed_json(transcript: Transcript) -> str:
-    """`transcript` as JSON that can stand inside a ``script`` element, whatever it holds.
+    """Return `transcript` as JSON that is safe inside a ``script`` element.
 
-    Shape: no ``<``, ``>`` or ``&``; they only ever occur inside strings, where they are escaped.
+    Shape: no ``<``, ``>`` or ``&``; they only occur inside strings, where they are escaped.
     """
     return _UNSAFE.sub(lambda found: _ESCAPES[found[0]], encode(transcript).decode())
 
@@ -77,14 +76,14 @@ def _digest(text: str) -> str:
 
 @cache
 def _script() -> str:
-    """The page's script: the libraries, then its files as one function that leaves no name."""
+    """Return the page's script: the libraries, then its files as one function without globals."""
     vendored = "".join(f"{_without_map(_asset(name))};\n" for name in _VENDOR)
     parts = "\n".join(_asset(name) for name in _SCRIPTS)
     return f'{vendored}(() => {{\n"use strict";\n{parts}}})();\n'
 
 
 def _without_map(script: str) -> str:
-    """`script` without its last comment, the address of a map that is not in the page."""
+    """Return `script` without its last comment, the address of a map that the page lacks."""
     return script.partition("//# sourceMappingURL=")[0].rstrip()
 
 

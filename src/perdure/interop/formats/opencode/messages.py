@@ -53,7 +53,7 @@ _STOP_REASONS: dict[str | None, StopReason] = {
 
 
 def said_by_person(parts: Iterable[object], media: Media) -> Message | CustomMessage | None:
-    """What the person said; None when there is nothing of it for a model."""
+    """Return the user message; None if it has nothing for a model."""
     found: list[Part] = []
     is_theirs = False
     for item in parts:
@@ -70,7 +70,7 @@ def said_by_person(parts: Iterable[object], media: Media) -> Message | CustomMes
 
 
 def summary_in(parts: Iterable[object]) -> str:
-    """The words among `parts`."""
+    """Return the text of `parts`."""
     found = (fields_of(part) or {} for part in parts)
     return "\n\n".join(
         text
@@ -80,9 +80,9 @@ def summary_in(parts: Iterable[object]) -> str:
 
 
 def steps_of(info: Fields, parts: list[object], media: Media) -> list[Message]:
-    """The answers of a record, each before the results of its calls.
+    """Return the answers of a record, each before the results of its calls.
 
-    Shape: at least one answer, without parts where nothing was said.
+    Shape: at least one answer, without parts if there is no content.
     """
     steps: list[Message] = []
     step = _Step(info, media)
@@ -109,11 +109,11 @@ class _Step:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was said in it."""
+        """Whether it has no content."""
         return not self._said
 
     def take(self, item: object, fields: Fields) -> None:
-        """Take one part."""
+        """Add one part."""
         match text_in(fields, "type"):
             case "reasoning":
                 self._said.append(ThinkingPart(text_in(fields, "text") or ""))
@@ -140,7 +140,7 @@ class _Step:
         )
 
     def messages(self, end: Fields, *, is_last: bool = False) -> list[Message]:
-        """Its messages. `end` tells what it took, and how it ended."""
+        """Return its messages. `end` has its usage and stop reason."""
         info, error = self._info, None
         reason = _STOP_REASONS.get(text_in(end, "reason") or text_in(end, "finish"))
         failure = object_in(info, "error")
@@ -160,12 +160,12 @@ class _Step:
 
 
 def usage_of(end: Fields) -> Usage | None:
-    """What a step took; None when nothing was counted."""
+    """Return the usage of a step; None if nothing was counted."""
     tokens = object_in(end, "tokens") or {}
     cache = object_in(tokens, "cache") or {}
     read, written = count_in(cache, "read"), count_in(cache, "write")
     taken, total = count_in(tokens, "input"), count_in(tokens, "total")
-    # Whether reasoning is among the output changed between versions; the total tells.
+    # Whether output includes reasoning changed between versions; the total shows which.
     output = max(count_in(tokens, "output"), total - taken - read - written)
     dollars = number_in(end, "cost")
     is_priced = dollars is not None and 0 < dollars < 10**7
@@ -175,7 +175,7 @@ def usage_of(end: Fields) -> Usage | None:
 
 
 def subagents_of(parts: Iterable[object]) -> Fields | None:
-    """Which session holds what the agent did that a call started."""
+    """Return the sessions of the agents that calls started."""
     for item in parts:
         state = object_in(fields_of(item) or {}, "state") or {}
         session = name_in(object_in(state, "metadata") or {}, "sessionId")

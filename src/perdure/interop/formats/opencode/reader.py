@@ -1,9 +1,9 @@
-"""What `opencode export` writes, read: one JSON document with a session and its messages.
+"""Read the output of `opencode export`: one JSON document with a session and its messages.
 
-It is written anew at each export, so what was imported before is found by the messages' ids. The
-messages are one chain. The lines of the document that no message begins on count as its header.
+Each export rewrites the document, so earlier imports are found by the messages' ids. The messages
+are one chain. Lines on which no message begins count as the header.
 Source: anomalyco/opencode of spring 2026 (1.x), ``cli/cmd/export.ts`` and
-``session/message-v2.ts``. The exports of 2.x are of another form and are not read.
+``session/message-v2.ts``. The exports of 2.x have another form and are not read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _document = msgspec.json.Decoder(_Document)
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """The export in `content`; nothing but malformed lines where it is none, or cut off."""
+    """Parse the export in `content`; only malformed lines if it is none, or cut off."""
     reader = _Reader(content)
     try:
         document = _document.decode(content)
@@ -91,12 +91,12 @@ class _Reader:
             self._take_message(line)
 
     def _places(self, pieces: list[msgspec.Raw]) -> Iterator[Line]:
-        """Where the pieces of the document stand in it, each with its content."""
+        """Yield the location of each piece in the document, with its content."""
         offset, number = 0, 1
         for piece in pieces:
             written = bytes(piece)
             found = self._content.find(written, offset)
-            if found < 0:  # the messages stand before the session
+            if found < 0:  # the messages precede the session
                 found, offset, number = self._content.index(written), 0, 1
             number += self._content.count(b"\n", offset, found)
             yield Line(number, found, written)
@@ -148,7 +148,7 @@ class _Reader:
                 self._own[record.id] = self._leaf
 
     def finish(self) -> ParsedSource:
-        """Everything that was read."""
+        """Return the parsed source."""
         info = self._info
         told = {item.number for item in self.draft.items}
         lines = (line for line in lines_of(self._content) if not line.is_blank)

@@ -1,10 +1,9 @@
-"""Operator session files, read: version 3, its documentation's own form, and the legacy one.
+"""Read Operator session files: version 3, the form of its documentation, and the legacy one.
 
-As in pi, everything is in one tree there, and labels and names are side entries here. A ``leaf``
-record moves the leaf and nothing hangs on it. The legacy form is a line of metadata and one
-message a line, in order; its lines have no ids of their own, so they are named by what they hold:
-such a file is rewritten whole at each save. Fields that perdure has no place for stay in the
-import original.
+As in pi, everything is in one tree there; labels and names become side entries here. A ``leaf``
+record moves the leaf and has no children. The legacy form is a line of metadata and one message per
+line, in order. Its lines have no ids, so they are named by their content: such a file is rewritten
+whole at each save. Fields unknown to perdure stay in the import original.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _RECORD_TYPES = frozenset(
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """The Operator session in `content`, whatever state it is in."""
+    """Parse the Operator session in `content`, even if it is damaged."""
     return parsed_whole(content, FORMAT, Reader, progress)
 
 
@@ -87,7 +86,7 @@ class Reader:
             self._take_record(line, fields, kind)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
-        """Take what nearly all lines are, a message below a record before it; False for others."""
+        """Fast path: add a message below an earlier record; False for others."""
         if fields.get("type") != "message":
             return False
         own, parent, message = (
@@ -150,7 +149,7 @@ class Reader:
         self._has_gap = self.linker.link(record, self.leaf.node, has_gap=self._has_gap)
 
     def finish(self) -> ParsedSource:
-        """Everything that was read."""
+        """Return the parsed source."""
         header = self._header
         if header is None:
             return self.draft.headless(self.leaf.node)
@@ -192,7 +191,7 @@ class Reader:
 
 
 def _leaf(reader: Reader, record: Record, parent: int | None) -> int | None:
-    """Where the conversation goes on from after the ``leaf`` record."""
+    """Return where the conversation continues after the ``leaf`` record."""
     target = name_in(record.fields, "target_id")
     if target is not None and target not in reader.linker.nodes:
         text = f"line {record.line.number}: the leaf it moves to is not here; it stays"
@@ -209,7 +208,7 @@ def is_record(fields: Fields) -> bool:
     kind = name_in(fields, "type")
     if kind == LEGACY_HEADER:
         return name_in(fields, "id") is not None and "created_at" in fields
-    if kind is None:  # legacy, whose lines are bare messages
+    if kind is None:  # legacy: its lines are bare messages
         return name_in(fields, "role") is not None and "contents" in fields
     if kind == "session_header":
         return name_in(fields, "id") is not None

@@ -1,9 +1,9 @@
-"""A whole session as an Operator file: the file it came from, if any, and what was added since.
+"""Write a whole session as an Operator file: its original file, if any, plus new records.
 
 Pure. A session that was read from an Operator file and not changed gives the bytes of that file; a
-changed one gives them and then new records. Anything else is written anew: the tree in log order,
-then labels and the title, which Operator keeps in the tree too, and a ``leaf`` record that leads
-back to where the conversation stands.
+changed one appends new records. Any other session is written from scratch: the tree in log order,
+then labels and the title, which Operator has in the tree too, and a ``leaf`` record that moves back
+to the current leaf.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def is_current(content: bytes) -> bool:
 
 
 def file_of(bundle: Bundle, base: SourceFile | None = None) -> Written:
-    """The session in `bundle` as an Operator file that begins as `base`, if it was read from one.
+    """Return the session in `bundle` as an Operator file that starts with `base`, if given.
 
     Shape: the same bundle gives the same bytes.
     """
@@ -114,7 +114,7 @@ class _Writer:
         self.has_additions = False
 
     def content(self) -> bytes:
-        """The file."""
+        """Return the file."""
         lines = [line for entry in self._fresh for line in self._lines(entry)]
         lines += self._closing()
         self.has_additions = bool(lines)
@@ -141,7 +141,7 @@ class _Writer:
         self._first[entry.id] = own = self._free_id(entry.id)
         return self._records.of_entry(entry, body, own, self._free_id)
 
-    # -- what stands at the end: labels, the title, the leaf
+    # -- the end: labels, the title, the leaf
 
     def _closing(self) -> list[bytes]:
         leaf = self._standing.leaf
@@ -159,7 +159,7 @@ class _Writer:
         return lines
 
     def _leaf_line(self, leaf: EntryId | None, parent: str | None) -> bytes:
-        """The record that leads back to `leaf`, below `parent`, the last record before it."""
+        """Return the record that moves back to `leaf`; its parent is `parent`, the last record."""
         moves = [entry for entry in self._bundle.entries if entry.kind == LeafMoved.kind]
         note = moves[-1] if moves else self._tree[-1]
         record = records.leaf(None if leaf is None else self._last.get(leaf))
@@ -169,7 +169,7 @@ class _Writer:
         return entry.id in self._in_base
 
     def _labels(self) -> list[tuple[Entry, Fields]]:
-        """A record for every label that the file does not say yet, or says otherwise."""
+        """Return a record for every new or changed label."""
         notes = [entry for entry in self._bundle.entries if entry.kind == Label.kind]
         said = labels_of(note for note in notes if self._is_of_base(note))
         newest = {note.about: note for note in notes if note.about is not None}
@@ -246,7 +246,7 @@ class _Writer:
         return records.is_medium(part) and part.handle in self._media
 
     def warnings(self) -> list[str]:
-        """What the file does not hold; to be asked after `content`."""
+        """Return what the file lacks; call it after `content`."""
         bundle, held = self._bundle, self._in_base
         if self._base is None:
             self._lost.add_header(bundle.header)
@@ -257,7 +257,7 @@ class _Writer:
 
 
 def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[EntryId]:
-    """The compactions that stand among what a later one on their branch keeps."""
+    """Return the compactions that are kept by a later one on their branch."""
     by_id = {entry.id: entry for entry in tree}
     found: set[EntryId] = set()
     for entry in by_id.values():
@@ -275,7 +275,7 @@ def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[E
 
 
 def _read_from(entries: Sequence[Entry], base: SourceFile | None) -> Mapping[EntryId, None]:
-    """The entries that `base` holds; those nobody can read by the line they are."""
+    """Return the entries that `base` contains; unreadable ones are matched by their line."""
     if base is None:
         return {}
     found: dict[EntryId, None] = {}

@@ -21,12 +21,12 @@ _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def needs_migration(content: bytes) -> bool:
-    """Whether the file `content` cannot take records of version 3 as it is."""
+    """Return whether the file `content` must be migrated before records of version 3 are added."""
     return version_of(content) != VERSION
 
 
 def version_of(content: bytes) -> float:
-    """The version that the file `content` says it has; 1 where it says none."""
+    """Return the version that the file `content` states; 1 if it states none."""
     for line in lines_of(content):
         fields = fields_of(read_line(line.content).value)
         if fields is not None and fields.get("type") == "session":
@@ -35,14 +35,14 @@ def version_of(content: bytes) -> float:
 
 
 def migrate(content: bytes, ids: Mapping[int, str]) -> bytes:
-    """The file `content` in version 3. `ids` are for the records without one, by their offset."""
+    """Convert the file `content` to version 3. `ids` are for records without one, by offset."""
     migration = _Migration(ids)
     lines = [migration.line(line.offset, line.content) for line in lines_of(content)]
     return b"\n".join(lines) + (b"\n" if content.endswith(b"\n") else b"")
 
 
 def replace_keys(line: bytes, changes: Mapping[str, object], removed: str | None = None) -> bytes:
-    """The record `line` with the top-level `changes` made, and the key `removed` gone."""
+    """Return the record `line` with the top-level `changes`, without the key `removed`."""
     try:
         fields = _raw_object.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -56,7 +56,7 @@ def replace_keys(line: bytes, changes: Mapping[str, object], removed: str | None
 
 
 def _rename_role(fields: dict[str, msgspec.Raw]) -> None:
-    """Version 3 calls the messages of hooks custom ones."""
+    """Rename the role of hook messages to version 3's custom role."""
     message = bytes(fields.get("message", b""))
     if _OLD_ROLE not in message:
         return
@@ -67,7 +67,7 @@ def _rename_role(fields: dict[str, msgspec.Raw]) -> None:
 
 
 def _splice(line: bytes, changes: Mapping[str, object]) -> bytes:
-    """`line`, which only lenient readers can read, with `changes` put before its last brace."""
+    """Insert `changes` before the last brace of `line`, which only lenient readers accept."""
     end = line.rfind(b"}")
     return line[:end] + b"," + encode(dict(changes))[1:-1] + line[end:]
 
@@ -80,7 +80,7 @@ class _Migration:
         self._has_header = False
 
     def line(self, offset: int, content: bytes) -> bytes:
-        """One line in version 3; lines that are no records stay as they are."""
+        """Return one line in version 3; lines that are no records stay unchanged."""
         fields = fields_of(read_line(content).value)
         if fields is None or name_in(fields, "type") is None:
             return content

@@ -1,9 +1,8 @@
-"""pi session files of version 1, 2 and 3 (and what newer pi adds), read.
+"""Read pi session files of version 1, 2 and 3 (and additions of newer pi).
 
-pi keeps everything in one tree. Here labels and names are side entries, so what pi hung below one
-hangs below its nearest ancestor of the conversation; the tree of messages stays pi's. A version 1
-file has no ids: its records follow each other. Fields that perdure has no place for stay in the
-import original.
+pi keeps everything in one tree. Here labels and names are side entries, so their children get the
+nearest ancestor in the conversation as parent; the tree of messages stays pi's. A version 1 file
+has no ids: its records follow each other. Fields unknown to perdure stay in the import original.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _RECORD_TYPES = frozenset(
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """The pi session in `content`, whatever state it is in."""
+    """Parse the pi session in `content`, even if it is damaged."""
     return parsed_whole(content, FORMAT, Reader, progress)
 
 
@@ -90,7 +89,7 @@ class Reader:
             self._take_record(line, fields)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
-        """Take what nearly all lines are, a message below a record before it; False for others."""
+        """Fast path: add a message below an earlier record; False for others."""
         if fields.get("type") != "message":
             return False
         own, parent, message = (
@@ -146,7 +145,7 @@ class Reader:
         self._has_gap = self.linker.link(record, self._leaf.node, has_gap=self._has_gap)
 
     def finish(self) -> ParsedSource:
-        """Everything that was read."""
+        """Return the parsed source."""
         header = self._header
         if header is None:
             return self.draft.headless(self._leaf.node)
@@ -195,12 +194,12 @@ class Reader:
         node = self.linker.nodes.get(kept) if kept else None
         if node is not None and self.draft.items[node].alias == kept:
             return node
-        # It may name a label: then what stands after the label's nearest ancestor is kept.
+        # It may name a label: then the part after the label's nearest ancestor is kept.
         is_known = kept is not None and kept in self.linker.nodes
         return self.draft.next_below(node, parent) if is_known else None
 
     def _kept_record(self, record: Record) -> tuple[int, str | None]:
-        """Line number (0 where only the id is told) and id of the first record kept."""
+        """Return line number (0 if only the id is given) and id of the first record kept."""
         index = number_in(record.fields, "firstKeptEntryIndex")
         if index is not None and 0 <= index < len(self.indexed):
             return self.indexed[int(index)], self.ids[int(index)]

@@ -1,7 +1,7 @@
-"""Where the bytes of a source are: in memory, or in a file that is read piece by piece.
+"""The bytes of a source: in memory, or in a file that is read piece by piece.
 
-Invariant: of a file no more is in memory at once than a chunk and the line that is looked at,
-whatever its size. Nothing here knows what the bytes say.
+Invariant: only one chunk of a file and the current line are in memory, whatever its size. Nothing
+here interprets the bytes.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class Content(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in errors."""
+        """Its name in errors."""
         ...
 
     @property
     def length(self) -> int:
-        """How many bytes there are."""
+        """The number of bytes."""
         ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """The `length` bytes from `offset` on; fewer only at the end.
+        """Return the `length` bytes from `offset` on; fewer only at the end.
 
-        Raises: FormatError when they cannot be read, or are there no more.
+        Raises: FormatError if they cannot be read, or no longer exist.
         """
         ...
 
@@ -51,11 +51,11 @@ class Held(msgspec.Struct, frozen=True):
 
     @property
     def length(self) -> int:
-        """How many bytes there are."""
+        """The number of bytes."""
         return len(self.content)
 
     def read(self, offset: int, length: int) -> bytes:
-        """The `length` bytes from `offset` on; fewer only at the end."""
+        """Return the `length` bytes from `offset` on; fewer only at the end."""
         return self.content[offset : offset + length]
 
 
@@ -76,17 +76,17 @@ class FileContent:
 
     @property
     def length(self) -> int:
-        """How many bytes there were, or are left by `cut`."""
+        """The number of bytes at opening, or left by `cut`."""
         return self._length
 
     def cut(self, length: int) -> None:
-        """Look at the first `length` bytes only."""
+        """Limit the content to the first `length` bytes."""
         self._length = min(self._length, length)
 
     def read(self, offset: int, length: int) -> bytes:
-        """The `length` bytes from `offset` on; fewer only at the end.
+        """Return the `length` bytes from `offset` on; fewer only at the end.
 
-        Raises: FormatError when they cannot be read, or the file became shorter.
+        Raises: FormatError if they cannot be read, or the file became shorter.
         """
         wanted = max(0, min(length, self._length - offset))
         try:
@@ -101,7 +101,7 @@ class FileContent:
         return found
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> FileContent:
@@ -112,23 +112,23 @@ class FileContent:
 
 
 def pieces_of(content: Content, begin: int, end: int) -> Iterator[bytes]:
-    """The bytes from `begin` to `end`, a chunk at a time."""
+    """Yield the bytes from `begin` to `end`, a chunk at a time."""
     for offset in range(begin, end, CHUNK_BYTES):
         yield content.read(offset, min(CHUNK_BYTES, end - offset))
 
 
 def digest_of(content: Content, begin: int, end: int) -> str:
-    """The ``blob_hash`` of the bytes from `begin` to `end`."""
+    """Return the ``blob_hash`` of the bytes from `begin` to `end`."""
     return blob_hash_of(pieces_of(content, begin, end))
 
 
 def line_number_at(content: Content, offset: int) -> int:
-    """The number of the line that the byte at `offset` is in."""
+    """Return the number of the line with the byte at `offset`."""
     return sum(piece.count(b"\n") for piece in pieces_of(content, 0, offset)) + 1
 
 
 def end_of_lines(content: Content) -> int:
-    """Where the last line that is ended ends; 0 where none is."""
+    """Return the end of the last complete line; 0 if there is none."""
     end = content.length
     while end > 0:
         begin = max(0, end - CHUNK_BYTES)
@@ -140,9 +140,9 @@ def end_of_lines(content: Content) -> int:
 
 
 def batches_in(content: Content) -> Iterator[tuple[list[bytes], bool]]:
-    """The lines of `content`, some at a time, and whether they are ended by an LF, which they lack.
+    """Yield batches of lines without LF, and whether an LF ended them.
 
-    Shape: a line that is not ended comes last, and alone.
+    Shape: a line without an LF comes last, and alone.
     """
     at, rest, most = 0, b"", limits().import_line_bytes
     while at < content.length:
@@ -159,7 +159,7 @@ def batches_in(content: Content) -> Iterator[tuple[list[bytes], bool]]:
 
 
 def lines_in(content: Content) -> Iterator[Line]:
-    """The lines of `content`, as ``lines_of`` has them."""
+    """Yield the lines of `content`, as ``lines_of`` does."""
     number = offset = 0
     for lines, is_ended in batches_in(content):
         for line in lines:
@@ -169,5 +169,5 @@ def lines_in(content: Content) -> Iterator[Line]:
 
 
 def first_line(content: Content) -> bytes:
-    """The first line that is not blank; nothing where there is none."""
+    """Return the first line that is not blank; empty if there is none."""
     return next((line.content for line in lines_in(content) if not line.is_blank), b"")

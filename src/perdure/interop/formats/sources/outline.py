@@ -1,9 +1,9 @@
-"""What is kept of the items of a source while it is read: all of them, or their places alone.
+"""Storage of a source's items during reading: complete, or only their outline.
 
 A small source is read once, and its items are kept whole (`Whole`). A larger one is read twice:
-first for its `Outline`, which holds some sixty bytes an item and its id, whatever its line holds;
-then for its items, which are handed on as they come (`PassingItems`). What a later line changes
-about an earlier item (its usage, that it names the session) is in the outline by then.
+first for its `Outline`, which has some sixty bytes per item and its id, however long its line; then
+for its items, which are passed on one by one (`PassingItems`). Changes of earlier items by later
+lines (their usage, the session's title) are in the outline by then.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BARE: tuple[ItemBody, ...] = (
     SessionInfoChanged(),
     ImportedRecord("", ""),
 )
-"""What stands for a body that is not kept: one of its kind that says nothing."""
+"""Placeholders for bodies that are not kept: empty ones of the same kind."""
 
 _KINDS: dict[type, int] = {type(body): number for number, body in enumerate(_BARE)}
 _NONE = -1
@@ -51,10 +51,10 @@ _CHANGED = "it changed while it was read; import it again"
 
 
 class Items(Protocol):
-    """What a draft puts the items of its source into."""
+    """Receives the items of a source."""
 
     def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
-        """Take the next item; returns its position. `otherwise`: its body if it is chosen later."""
+        """Add the next item; return its position. `otherwise`: its body if it is chosen later."""
         ...
 
     def __len__(self) -> int: ...
@@ -62,7 +62,7 @@ class Items(Protocol):
     def __getitem__(self, position: int, /) -> Item: ...
 
     def set_usage(self, position: int, usage: Usage | None) -> None:
-        """Say that the message at `position` has `usage` after all."""
+        """Set the `usage` of the message at `position`."""
         ...
 
     def choose(self, position: int) -> None:
@@ -78,7 +78,7 @@ class Whole:
         self._otherwise: dict[int, ItemBody] = {}
 
     def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
-        """Take the next item."""
+        """Add the next item."""
         items = self.items
         if otherwise is not None:
             self._otherwise[len(items)] = otherwise
@@ -92,7 +92,7 @@ class Whole:
         return self.items[position]
 
     def set_usage(self, position: int, usage: Usage | None) -> None:
-        """Say that the message at `position` has `usage` after all."""
+        """Set the `usage` of the message at `position`."""
         self.items[position] = with_usage(self.items[position], usage)
 
     def choose(self, position: int) -> None:
@@ -122,7 +122,7 @@ class Outline(Sequence[Item]):
         self._groups: dict[int, str] = {}
 
     def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
-        """Take the next item, but for its body."""
+        """Add the next item without its body."""
         del otherwise
         position = len(self._kinds)
         if isinstance(item.body, bytes):
@@ -177,7 +177,7 @@ class Outline(Sequence[Item]):
         return _outline_item(item, SessionInfoChanged()) if position in self.chosen else item
 
     def set_usage(self, position: int, usage: Usage | None) -> None:
-        """Say that the message at `position` has `usage` after all."""
+        """Set the `usage` of the message at `position`."""
         self.usages[position] = usage
 
     def choose(self, position: int) -> None:
@@ -185,7 +185,7 @@ class Outline(Sequence[Item]):
         self.chosen.add(position)
 
     def place(self, position: int) -> tuple[int, int]:
-        """Where in its source the item at `position` is: offset and ordinal."""
+        """Return offset and ordinal of the item at `position` in its source."""
         return self._offsets[position], self._ordinals[position]
 
 
@@ -200,9 +200,9 @@ class PassingItems:
         self._count = 0
 
     def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
-        """Take the next item.
+        """Add the next item.
 
-        Raises: FormatError when it is another one than at the first reading.
+        Raises: FormatError if it differs from the first reading.
         """
         position, outline = self._count, self._outline
         self._count += 1
@@ -217,12 +217,12 @@ class PassingItems:
         return position
 
     def take(self) -> list[Item]:
-        """The items that came since they were taken last."""
+        """Return the items added since the last call."""
         taken, self._waiting, self.waiting_bytes = self._waiting, [], 0
         return taken
 
     def check_complete(self) -> None:
-        """Refuse a source that had more items when it was read first. Raises: FormatError."""
+        """Reject a source that had more items at the first reading. Raises: FormatError."""
         if self._count != len(self._outline):
             raise FormatError(self._name, _CHANGED)
 
@@ -233,14 +233,14 @@ class PassingItems:
         return self._outline[position]
 
     def set_usage(self, position: int, usage: Usage | None) -> None:
-        """Nothing: the outline has it."""
+        """Do nothing: the outline has it."""
 
     def choose(self, position: int) -> None:
-        """Nothing: the outline has it."""
+        """Do nothing: the outline has it."""
 
 
 def with_usage(item: Item, usage: Usage | None) -> Item:
-    """`item`, a message with `usage`; itself where it is no message."""
+    """Return `item` with `usage` if it is a message, else unchanged."""
     if not isinstance(item.body, Message):
         return item
     body = msgspec.structs.replace(item.body, usage=usage)
@@ -252,5 +252,5 @@ def _outline_item(item: Item, body: ItemBody) -> Item:
 
 
 def digest_of_opaque(body: bytes) -> bytes:
-    """What tells the bytes of one opaque entry from those of another."""
+    """Return the digest that identifies the bytes of an opaque entry."""
     return hashlib.sha256(body).digest()

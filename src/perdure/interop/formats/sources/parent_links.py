@@ -1,10 +1,10 @@
-"""Records find their parents, wherever in the file those are.
+"""Link records to their parents, wherever those are in the file.
 
-A record may name a parent that comes later in the file, is missing, or is part of a circle; each is
-still placed once, after its parent where there is one. One that waits for its parent keeps no
-more than its place in the file (``Draft.shed``), and is read again once it is its turn. Records
-that are free by now are placed one at a time (`Linker.place_next`), so that whoever takes the
-items on can do so in between. Nothing here knows a format.
+A record may name a parent that comes later in the file, is missing, or is part of a cycle. Each is
+placed once, after its parent if there is one. A waiting record keeps only its place in the file
+(``SourceDraft.release_line``), and is read again when its parent is placed. Free records are placed
+one at a time (`Linker.place_next`), so that the caller can process items in between. Nothing here
+knows a format.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from perdure.interop.formats.sources.parse_state import Record, SourceDraft
 from perdure.session.notes import ImportedRecord, Label, LeafMoved, SideBody
 
 Place = Callable[[Record, int | None], int | None]
-"""Makes a record an item below the item given; returns what its children hang on."""
+"""Makes a record an item below the given item; returns the parent for its children."""
 
 
 Referred = Callable[[str, str], int | None]
 
 
 class Leaf:
-    """The item that the last line of a conversation stands for, in whatever order they come."""
+    """The item of the last line of a conversation, in whatever order lines are placed."""
 
     def __init__(self) -> None:
         self.node: int | None = None
         self._number = 0
 
     def follow(self, record: Record, node: int | None) -> None:
-        """Move to `node`, what `record` stands for, unless a later line was there before."""
+        """Move to `node`, the item of `record`, unless a later line was placed before."""
         self.follow_line(record.line.number, node)
 
     def follow_line(self, number: int, node: int | None) -> None:
-        """Move to `node`, what the line `number` stands for."""
+        """Move to `node`, the item of the line `number`."""
         if number >= self._number:
             self.node, self._number = node, number
 
@@ -53,7 +53,7 @@ class Linker:
         self._is_closed = False
 
     def is_plain(self, own: str, parent: object) -> bool:
-        """Whether a record of these ids hangs on one before it, and nothing waits for it."""
+        """Return whether a record with these ids has an earlier parent and no waiting children."""
         return (
             own not in self.nodes
             and own not in self._waiting
@@ -61,16 +61,16 @@ class Linker:
         )
 
     def below(self, parent: str | None) -> int | None:
-        """The item that a plain record of that parent hangs on."""
+        """Return the item of the parent of a plain record."""
         if parent is None:
             return None
         self.links += 1
         return self.nodes[parent]
 
     def link(self, record: Record, leaf: int | None, *, has_gap: bool) -> bool:
-        """Place `record` as `add` does, or below `leaf` where it has no ids.
+        """Place `record` as `add` does, or below `leaf` if it has no ids.
 
-        Shape: whether the gap still stands that was before it, of lines that could not be read.
+        Shape: whether the gap of unreadable lines before it remains.
         """
         if has_gap:
             record.fallback = leaf
@@ -92,7 +92,7 @@ class Linker:
             self._waiting.setdefault(record.parent, []).append(record)
 
     def add_below(self, record: Record, node: int | None) -> None:
-        """Place `record` below the item `node`; whoever waited for it is free then."""
+        """Place `record` below the item `node`, which frees its waiting children."""
         record.is_placed = True
         own = self._place(record, node)
         if record.id is None:
@@ -110,7 +110,7 @@ class Linker:
             self._free += [(each, own) for each in reversed(waited) if not each.is_placed]
 
     def place_next(self) -> bool:
-        """Place one record that waited; False when there is none that could be."""
+        """Place one free record; return False if there is none."""
         while self._free:
             record, node = self._free.pop()
             if not record.is_placed:
@@ -133,9 +133,9 @@ class Linker:
     def item(
         self, record: Record, said: Said, parent: int | None, referred: Referred
     ) -> int | None:
-        """Make `record`, which says `said`, an item; return what its children hang on.
+        """Make `record` with the content `said` an item; return the parent for its children.
 
-        `referred` gives the item that a field of the body names, by the field and the id it has.
+        `referred` returns the item that a field of the body names, by the field and its id.
         """
         draft, body = self._draft, said.body
         if said.malformed is not None:
@@ -170,13 +170,13 @@ class Linker:
         self._draft.release_line(record)  # it may still be among those that wait
 
     def close(self) -> None:
-        """Let the records go whose parents never came, or wait for each other."""
+        """Free the records whose parents never came, or wait for each other."""
         orphans = (record for waiting in self._waiting.values() for record in waiting)
         self._is_closed = True
         self._orphans = iter(sorted(orphans, key=lambda record: record.line.number))
 
     def finish(self) -> None:
-        """Place all that still waits."""
+        """Place all waiting records."""
         while self.place_next():
             pass
         self.close()

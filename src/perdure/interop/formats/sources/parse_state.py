@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 """Told how many bytes of how many are read, now and then."""
 
 WARNINGS_OF_A_SORT = 20
-"""Warnings of one sort that are given in full; the rest is counted."""
+"""Number of warnings of one sort that are listed; the rest is counted."""
 
 _TREE = (Message, TreeBody, bytes)
 
@@ -39,9 +39,9 @@ _SHED: Fields = {}
 class Record(msgspec.Struct, gc=False):
     """A record of a source, ready to be placed.
 
-    `id` and `parent` are foreign ids. `parent` None is a root; `fallback` is the position of the
-    item it hangs on when its parent is nowhere in the file. `shed_bytes` is how long its line is
-    while that is not in memory, else None.
+    `id` and `parent` are foreign ids. `parent` None is a root; `fallback` is the position of its
+    parent item if the file has no record `parent`. `shed_bytes` is the length of its line while
+    that is not in memory, else None.
     """
 
     line: Line
@@ -82,12 +82,12 @@ class SourceDraft:
                 self.take_blank(line.number)
 
     def take_blank(self, number: int) -> None:
-        """The line `number` holds nothing but white space."""
-        if self._is_whole:  # of a larger source nobody asks for them one by one
+        """Count the blank line `number`."""
+        if self._is_whole:  # of a larger source they are not needed one by one
             self._blank.append(number)
 
     def release_line(self, record: Record) -> None:
-        """Let go of the line of `record`, which has to wait; unless all of the source is kept."""
+        """Drop the line of the waiting `record`, unless the whole source is in memory."""
         if self._is_whole:
             return
         line = record.line
@@ -97,7 +97,7 @@ class SourceDraft:
             record.fields = _SHED
 
     def restore(self, record: Record) -> None:
-        """Read the line of `record` again, if it was let go."""
+        """Read the line of `record` again, if it was dropped."""
         if record.shed_bytes is None:
             return
         line = record.line
@@ -113,7 +113,7 @@ class SourceDraft:
         self.warn("malformed", f"line {line.number}: {reason}")
 
     def newly_malformed(self) -> list[int]:
-        """The numbers of the lines reported since this was asked last."""
+        """Return the numbers of the lines reported since the last call."""
         fresh = sorted(line.number for line in self._malformed[self._told :])
         self._told = len(self._malformed)
         return fresh
@@ -125,7 +125,7 @@ class SourceDraft:
             self._warnings.setdefault(sort, []).append(text)
 
     def check_version(self, line: Line, version: float | None, newest: int) -> None:
-        """Report that the header at `line` is of a `version` nobody here knows."""
+        """Report that the header at `line` has an unknown `version`."""
         if version is not None and version not in range(1, newest + 1):
             text = (
                 f"line {line.number}: it says version {version:g}, and perdure knows {newest} and "
@@ -171,7 +171,7 @@ class SourceDraft:
         return self.items.add(item, otherwise)
 
     def put(self, item: Item) -> int:
-        """Take `item`, made of a plain line, as `add` would at some cost; returns its position."""
+        """Add `item`, made of a plain line, at less cost than `add`; return its position."""
         if item.at is None:
             item.at = self.at
         else:
@@ -179,7 +179,7 @@ class SourceDraft:
         return self.items.add(item)
 
     def next_below(self, ancestor: int | None, leaf: int | None) -> int | None:
-        """The item that comes after `ancestor` on the branch to `leaf`; None off the branch."""
+        """Return the item after `ancestor` on the branch to `leaf`; None off the branch."""
         following = None
         while leaf is not None and leaf != ancestor:
             following, leaf = leaf, self.items[leaf].parent

@@ -21,10 +21,10 @@ from perdure.interop.formats.sources.parse_state import Progress, SourceDraft
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What of a source is in memory at once.
+    """Limits of what is in memory at once.
 
-    Units: bytes of the source. One of up to `whole_bytes` is read at once and becomes one commit;
-    of a longer one each commit takes about `piece_bytes`.
+    Units: bytes of the source. A source of up to `whole_bytes` is read at once and becomes one
+    commit; of a longer one each commit takes about `piece_bytes`.
     """
 
     whole_bytes: int = 2 * 1024 * 1024
@@ -35,25 +35,24 @@ BOUNDS = Bounds()
 
 
 class Reader(Protocol):
-    """What reads a format: takes lines, puts items into its draft."""
+    """Reader of a format: takes lines, puts items into its draft."""
 
     draft: SourceDraft
 
     @property
     def linker(self) -> Linker | None:
-        """What places the records; None where everything is one chain."""
+        """The linker of the records; None if everything is one chain."""
         ...
 
     @property
     def instead(self) -> Make | None:
-        """What the source has to be read with instead, once all of it was seen, if anything."""
+        """The reader to use instead, determined after the whole source was read, if any."""
         ...
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int, /) -> bool:
-        """Take what most lines of the format are, if the line that says `fields` is one.
+        """Fast path: add the line `fields` if it has the most common form, else return False.
 
-        It becomes what `take` makes of it, at less cost; nothing can be placed after it that
-        could not before.
+        Has the same result as `take`, at less cost. It frees no waiting records.
         """
         ...
 
@@ -62,7 +61,7 @@ class Reader(Protocol):
         ...
 
     def finish(self) -> ParsedSource:
-        """Everything that was read."""
+        """Return the parsed source."""
         ...
 
 
@@ -71,11 +70,11 @@ Make = Callable[[SourceDraft], Reader]
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """What reading a source from where the last stretch ended up to `end` (bytes) gave.
+    """The result of reading a source from the end of the last stretch to `end` (bytes).
 
-    Shape: `items` go on where those of the last stretch ended; their lines may come earlier.
-    `blobs` are the media they refer to. `malformed` are numbers of lines. After the stretch that
-    `is_last` nothing comes, and its `end` is that of the source.
+    Shape: `items` continue those of the last stretch; their lines may come earlier. `blobs` are the
+    media they reference. `malformed` are numbers of lines. Nothing follows the stretch that
+    `is_last`, and its `end` is that of the source.
     """
 
     end: int
@@ -86,16 +85,16 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A source that was read once. `again` reads the items anew, where `parsed` lacks bodies."""
+    """A source that was read once. `again` reads the items again if `parsed` lacks bodies."""
 
     content: Content
     parsed: ParsedSource
     again: Make | None = None
 
     def stretches(self, begin: int = 0, piece_bytes: int = BOUNDS.piece_bytes) -> Iterator[Stretch]:
-        """The items with their bodies, a stretch at a time; none ends before `begin`.
+        """Yield the items with their bodies, one stretch at a time; none ends before `begin`.
 
-        Raises: FormatError when the source is another one by now.
+        Raises: FormatError if the source has changed.
         """
         if self.again is not None:
             return _stretches(self.content, self.parsed, self.again, begin, piece_bytes)
@@ -108,7 +107,7 @@ class Source(msgspec.Struct, frozen=True):
 def parsed_whole(
     content: bytes, format: str, make: Make, progress: Progress | None
 ) -> ParsedSource:
-    """All of `content`, bodies included."""
+    """Parse all of `content`, bodies included."""
     return _parse(Held(content), format, make, Whole, progress)[0]
 
 
@@ -167,7 +166,7 @@ def _stretches(
 
 
 def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
-    """Where in its source `reader` is, each time that it placed what it could place at once."""
+    """Yield the position of `reader` each time it has placed what it could place at once."""
     draft, take_plain, linker = reader.draft, reader.take_plain, reader.linker
     begin = end = number = 0
     for lines, is_ended in batches_in(draft.content):
@@ -193,7 +192,7 @@ def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
 
 
 def _take(reader: Reader, line: Line, fields: Fields | None) -> bool:
-    """Take a line that is not plain; False where it is blank."""
+    """Process a line that is not plain; False if it is blank."""
     if line.is_blank:
         reader.draft.take_blank(line.number)
         return False
