@@ -75,4 +75,4 @@ def _begun(parts: Sequence[Part], number: int, asked: Asked) -> Iterator[Looked]
 
 def _spoken(parts: Sequence[Part], read: Read) -> Spoken:
     said = parts[read.part].said[read.number]
-    return Spoken(read.part, read.number, said.position, said.length, said.codes)
+    return Spoken(read.part, read.number, said.position, said.length, said.codes, said.at)

@@ -27,7 +27,8 @@ class Found(NamedTuple):
     """A searchable text: an entry's, or with `entry` None the title of a stream.
 
     `position` is that of the entry. Titles have negative positions, before all entries; the first
-    stream's title is the last of them.
+    stream's title is the last of them. `at` is when the text was said, else when it was stored.
+    `subject` is the person the stream is about.
     """
 
     position: int
@@ -35,6 +36,7 @@ class Found(NamedTuple):
     at: int
     entry: Entry | None
     what: Searchable
+    subject: str | None
 
     @property
     def target(self) -> EntryId | None:
@@ -48,16 +50,23 @@ Fit = tuple[Found, Candidate]
 """A matching text, and the values that its rank is computed from."""
 
 
-def found_entry(position: int, entry: Entry) -> Found | None:
-    """Return the searchable text of `entry`; None if it has none."""
+def found_entry(position: int, entry: Entry, subject: str | None) -> Found | None:
+    """Return the searchable text of `entry` in a stream about `subject`; None if it has none."""
     what = searchable_of(entry)
-    return None if what is None else Found(position, entry.stream, entry.at, entry, what)
+    if what is None:
+        return None
+    at = entry.at if what.said_at is None else what.said_at
+    return Found(position, entry.stream, at, entry, what, subject)
 
 
 def found_title(number: int, header: StreamHeader) -> Found | None:
     """Return the title of a new stream with `number` (from 1) by age."""
     what = searchable_title(header)
-    return None if what is None else Found(-number, header.id, header.created_at, None, what)
+    if what is None:
+        return None
+    return Found(
+        -number, header.id, header.created_at, None, what, header.subject
+    )
 
 
 def fitting(texts: Iterable[Found], query: SearchQuery, sought: Sought) -> Iterator[Fit]:

@@ -31,6 +31,8 @@ from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
+from perdure.stores.search.corpus import WordClass
+from perdure.stores.search.recall_plan import Ranking, Recalled
 
 
 class SearchService(Protocol):
@@ -43,6 +45,14 @@ class SearchService(Protocol):
         be found, ``session.search.query`` what matches; all backends return the same hits and
         scores. `on_progress` is called while a search without an index reads the store.
         Raises: InvalidQuery; SearchIndexDamaged.
+        """
+        ...
+
+    async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
+        """Return the texts that `ranking` prefers, given how often `words` occur in every text.
+
+        Covers everything committed before the call. `ranking` runs in a thread.
+        Raises: SearchIndexDamaged.
         """
         ...
 

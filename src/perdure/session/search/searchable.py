@@ -44,11 +44,16 @@ _KINDS = frozenset(KINDS)
 
 
 class Searchable(msgspec.Struct, frozen=True):
-    """The searchable part of an entry. `tools` are the names of the tools it calls or answers."""
+    """The searchable part of an entry. `tools` are the names of the tools it calls or answers.
+
+    `author` is the speaker of a message, and `said_at` when it was said, where the message has them.
+    """
 
     role: SearchRole
     text: str
     tools: tuple[str, ...] = ()
+    author: str | None = None
+    said_at: int | None = None
 
 
 def searchable_of(entry: Entry) -> Searchable | None:
@@ -72,7 +77,8 @@ def searchable_title(header: StreamHeader) -> Searchable | None:
 def _of_body(body: Body) -> Searchable | None:
     match body:
         case Message():
-            return Searchable(body.role, _text_of_message(body), _tools_of(body.parts))
+            text, tools = _text_of_message(body), _tools_of(body.parts)
+            return Searchable(body.role, text, tools, body.author, body.said_at)
         case CustomMessage():
             return Searchable("custom", _text_of(body.parts), _tools_of(body.parts))
         case Compaction() | BranchSummary():

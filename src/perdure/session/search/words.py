@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-VERSION = 4
-"""Version of an index: its words, their source (``searchable``) and its form (``parts``)."""
+VERSION = 5
+"""Version of an index: its words, their source (``searchable``, ``cues``), its form (``parts``)."""
 
 LONGEST = 64
 

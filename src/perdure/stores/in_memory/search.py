@@ -25,14 +25,24 @@ def _texts(
 ) -> Iterator[Found]:
     for position in range(len(log), 0, -1):
         entry = log[position - 1]
-        if entry is not None and headers[entry.stream].kind == "session":
-            found = found_entry(position, entry)
+        header = None if entry is None else headers[entry.stream]
+        if entry is not None and header is not None and header.kind == "session":
+            found = found_entry(position, entry, header.subject)
             if found is not None:
                 yield found
     for number, header in enumerate(headers.values(), 1):
         found = found_title(number, header)
         if found is not None:
             yield found
+
+
+def text_at(heap: Heap, position: int) -> Found | None:
+    """Return the text of the entry at `position`; None if it was erased."""
+    entry = heap.log[position - 1]
+    held = None if entry is None else heap.streams.get(entry.stream)
+    if entry is None or held is None:
+        return None
+    return found_entry(position, entry, held.state.header.subject)
 
 
 def is_there(heap: Heap, found: Found) -> bool:

@@ -24,7 +24,7 @@ from perdure.stores.access.process import OwnProcess
 from perdure.stores.in_memory import limits as stream_limits
 from perdure.stores.in_memory import segments
 from perdure.stores.in_memory.erase import erase
-from perdure.stores.in_memory.search import is_shown, is_there, texts_in
+from perdure.stores.in_memory.search import is_shown, is_there, text_at, texts_in
 from perdure.stores.in_memory.streams import (
     Heap,
     HeldStream,
@@ -44,6 +44,9 @@ from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
 from perdure.stores.scan import fitting, hits_among
+from perdure.stores.search import recall_plan
+from perdure.stores.search.corpus import Corpus, WordClass
+from perdure.stores.search.recall_plan import Ranking, Recalled
 from perdure.stores.verification import (
     Steps,
     blob_problems,
@@ -107,6 +110,7 @@ class MemorySearch:
     def __init__(self, handle: MemoryHandle) -> None:
         self.lock, self.process = handle.lock, handle.process
         self._handle = handle
+        self._corpus, self._erased = Corpus(), 0
 
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         heap, sought = self._handle.heap, sought_in(query.text)
@@ -116,6 +120,17 @@ class MemorySearch:
         return await asyncio.to_thread(
             hits_among, fits, query, sought, lambda found: found.position in shown
         )
+
+    async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
+        heap = self._handle.heap
+        erased = heap.log.count(None)
+        if erased != self._erased:
+            self._corpus, self._erased = Corpus(), erased
+        ranked = await asyncio.to_thread(
+            recall_plan.scanned, self._corpus, texts_in(heap), words, ranking
+        )
+        found = [(text_at(heap, self._corpus.positions[each.text]), each) for each in ranked]
+        return [Recalled(text, each) for text, each in found if text is not None]
 
     async def reindex(self, on_progress: OnProgress | None = None) -> int:
         return sum(1 for _ in texts_in(self._handle.heap))

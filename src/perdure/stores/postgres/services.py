@@ -33,6 +33,8 @@ from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
+from perdure.stores.search.corpus import WordClass
+from perdure.stores.search.recall_plan import Ranking, RecallCache, Recalled
 
 
 class PostgresHandle:
@@ -58,6 +60,14 @@ class PostgresSearch:
 
     def __init__(self, handle: PostgresHandle) -> None:
         self._handle = handle
+        self._cache = RecallCache()
+        self._recalling = asyncio.Lock()
+
+    async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
+        with suppress(StoreReadOnly, StoreFull):
+            await self.index()
+        async with self._recalling:
+            return await search_service.recalled(self._handle.db, self._cache, words, ranking)
 
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         sought = sought_in(query.text)

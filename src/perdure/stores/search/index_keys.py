@@ -1,26 +1,38 @@
-"""A text as an index stores it: its words, and the keys of its filters."""
+"""The words of a text in an index, and the keys of its filters and cues.
+
+A key contains no space, whatever a name contains and however long it is: names are hashed.
+"""
 
 from __future__ import annotations
 
 from hashlib import blake2b
 
+from perdure.session.search.cues import Cue, cues_of
 from perdure.session.search.parts.builder import Text
 from perdure.session.search.parts.pages import FILTER, SESSION, role_key
 from perdure.session.search.values import SearchQuery
 from perdure.session.search.words import terms
 from perdure.stores.scan import Found
 
+SUBJECT, AUTHOR, CUES = f"{FILTER}u", f"{FILTER}a", f"{FILTER}c"
+"""The first characters of the keys of a subject, a word of an author's name, and cues."""
+
 
 def text_of(found: Found) -> Text:
-    """Return the indexed form of `found`."""
+    """Return `found` as it is indexed."""
     what = found.what
+    words = terms(what.text)
     filters = [session_key(found.stream), role_key(what.role), *map(tool_key, what.tools)]
+    if what.role != "title":
+        filters += [subject_key(found.subject), *map(author_key, terms(what.author or ""))]
+        if cues := cues_of(what.text, words):
+            filters.append(f"{CUES}{cues.value}")
     place = 0 if found.entry is None else found.entry.seq + 1
-    return Text(found.position, found.at, terms(what.text), filters, place)
+    return Text(found.position, found.at, words, filters, place)
 
 
 def filters_of(query: SearchQuery) -> list[list[str]]:
-    """Return the groups of keys of `query`: a text must have one key of each non-empty group."""
+    """Return the groups of keys that `query` asks for: a text has one key of each non-empty group."""
     return [
         list(map(session_key, query.sessions)),
         list(map(role_key, query.roles)),
@@ -33,11 +45,25 @@ def session_key(stream: str) -> str:
     return f"{SESSION}{_hash(stream)}"
 
 
+def subject_key(subject: str | None) -> str:
+    """Return the key of a session's subject; without one, a key that no subject has."""
+    return SUBJECT if subject is None else f"{SUBJECT}{_hash(subject)}"
+
+
+def author_key(word: str) -> str:
+    """Return the key of a folded word of an author's name."""
+    return f"{AUTHOR}{_hash(word)[:16]}"
+
+
+def cues_in(key: str) -> Cue:
+    """Return the cues of a key that starts with `CUES`. Raises: ValueError if it is damaged."""
+    return Cue(int(key.removeprefix(CUES)))
+
+
 def tool_key(tool: str) -> str:
-    """Return the key of a tool name."""
+    """Return the key of a tool's name."""
     return f"{FILTER}t{_hash(tool)}"
 
 
 def _hash(name: str) -> str:
-    """Return a short text without spaces for a `name` of any length and content."""
     return blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()

@@ -60,7 +60,7 @@ _PAGES = "SELECT first, body FROM search_page WHERE part = ? ORDER BY first"
 _ADD_PAGE = "INSERT INTO search_page VALUES (?, ?, ?)"
 
 _SPOKEN = """
-SELECT id, n, length, said FROM search_text
+SELECT id, n, length, said, at FROM search_text
 WHERE id IN (SELECT value FROM json_each(?)) AND at >= ? AND at < ?
 """
 _SAID = "SELECT n, at, length, said FROM search_text WHERE id >= ? AND id < ? ORDER BY id"

@@ -34,6 +34,9 @@ from perdure.stores.sqlite.rows import Tables
 from perdure.stores.wakeups import Changes
 
 if TYPE_CHECKING:
+    from perdure.stores.search import recall_plan
+    from perdure.stores.search.corpus import WordClass
+    from perdure.stores.search.recall_plan import Ranking, RecallCache, Recalled
     from perdure.session.search import query as wording
     from perdure.stores.sqlite import verify
     from perdure.stores.sqlite.maintenance import content_gc, segments, stats
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from perdure.stores.sqlite.retention import policy as retention_policy
     from perdure.stores.sqlite.search import service as search_service
 else:
+    recall_plan = Later("perdure.stores.search.recall_plan")
     wording = Later("perdure.session.search.query")
     verify = Later("perdure.stores.sqlite.verify")
     quotas = Later("perdure.stores.sqlite.retention.quotas")
@@ -120,6 +124,7 @@ class SqliteSearch:
 
     def __init__(self, handle: SqliteHandle) -> None:
         self._handle = handle
+        self._cache: RecallCache | None = None
 
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         sought = wording.sought_in(query.text)
@@ -127,6 +132,13 @@ class SqliteSearch:
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
         return await self._handle.read(search_service.hits, query, sought)
+
+    async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
+        with suppress(StoreReadOnly, StoreFull):
+            await self.index()
+        if self._cache is None:
+            self._cache = recall_plan.RecallCache()
+        return await self._handle.read(search_service.recalled, self._cache, words, ranking)
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
         await search_service.index(self._handle.database(), self._handle.namespace, on_progress)

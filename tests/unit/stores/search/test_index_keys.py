@@ -11,7 +11,7 @@ from perdure.stores.search.index_keys import filters_of, text_of
 
 def test_text_has_the_keys_that_a_query_for_it_asks_for() -> None:
     stream, tool = StreamId("s p a c e"), "t\udc80 ool" * 100
-    found = Found(7, stream, 1, None, Searchable("user", "Some words", (tool,)))
+    found = Found(7, stream, 1, None, Searchable("user", "Some words", (tool,)), None)
 
     text = text_of(found)
 

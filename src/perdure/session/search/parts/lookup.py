@@ -40,6 +40,7 @@ class Spoken(NamedTuple):
     position: int
     length: int
     codes: bytes
+    at: int
 
 
 class Looked(NamedTuple):
@@ -100,7 +101,7 @@ class PartLookup:
     def read(self, texts: Iterable[Spoken]) -> None:
         """Add the requested texts, ascending in each part; some may be missing."""
         lowest: dict[int, int] = {}
-        for part, _, position, length, codes in texts:
+        for part, _, position, length, codes, _ in texts:
             lowest[part] = min(position, lowest.get(part, position))
             counts = self._reading[part].answer.counts(codes)
             if counts is not None:

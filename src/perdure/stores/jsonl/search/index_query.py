@@ -193,7 +193,7 @@ class _Search:
             for number, said in self._parts.part(part).texts_with_codes(some):
                 if since <= said.at < until:
                     self._read[said.position] = _Read(part, number, said.at)
-                    yield Spoken(part, number, said.position, said.length, said.codes)
+                    yield Spoken(part, number, said.position, said.length, said.codes, said.at)
 
     def _span(self) -> tuple[float, float]:
         since, until = self._query.since, self._query.until

@@ -40,7 +40,7 @@ def found_in(log: Log, seqs: Iterable[int], places: Places) -> Iterator[Found]:
     """
     wanted = [seq for seq in seqs if log.rows[seq].kind in _KINDS]
     for entry in entries_of(log, wanted):
-        found = found_entry(places.of(entry.seq), entry)
+        found = found_entry(places.of(entry.seq), entry, log.header.subject)
         if found is not None:
             yield found
 
@@ -107,7 +107,7 @@ def found_at(shelf: SessionIndex, known: Known, written: Written) -> Found | Non
     log.rows = [lost_row(None)] * place.seq + [row]
     with suppress(SessionNotFound):  # erased meanwhile
         for entry in entries_of(log, (place.seq,)):
-            return found_entry(written.position, entry)
+            return found_entry(written.position, entry, None)
     return None
 
 

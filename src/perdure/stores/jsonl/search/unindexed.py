@@ -127,7 +127,8 @@ class Search:
             except SessionNotFound:  # erased meanwhile
                 self._forget(stream)
                 return
-            found = (found_entry(places.of(entry.seq), entry) for entry in entries)
+            subject = log.header.subject
+            found = (found_entry(places.of(entry.seq), entry, subject) for entry in entries)
             self._take([each for each in found if each is not None])
             end = begin
             yield len(seqs) * _ROW_COST + len(entries) * _ENTRY_COST

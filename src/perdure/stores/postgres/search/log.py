@@ -32,10 +32,17 @@ JOIN perdure.stream AS s ON s.namespace = e.namespace AND s.id = e.stream AND s.
 WHERE e.namespace = %s AND e.n > %s AND e.n <= %s AND e.kind = ANY(%s)
 """
 
-_ENTRIES: LiteralString = f"SELECT {ENTRY_COLUMNS}, e.n {_FROM} ORDER BY e.n DESC LIMIT %s"
+_SUBJECT: LiteralString = """
+(SELECT convert_from(b.header, 'UTF8')::json -> 'subject' FROM perdure.birth AS b
+WHERE b.namespace = e.namespace AND b.stream = e.stream)::text
+"""
+
+_COLUMNS: LiteralString = f"{ENTRY_COLUMNS}, {_SUBJECT}"
+
+_ENTRIES: LiteralString = f"SELECT {_COLUMNS}, e.n {_FROM} ORDER BY e.n DESC LIMIT %s"
 
 _NEXT: LiteralString = f"""
-SELECT {ENTRY_COLUMNS}, e.of, e.n FROM (
+SELECT {_COLUMNS}, e.of, e.n FROM (
     SELECT e.*, count(*) OVER () AS of,
         sum(octet_length(e.body)) OVER (ORDER BY e.n) - octet_length(e.body) AS before
     FROM (SELECT e.* {_FROM} ORDER BY e.n LIMIT %s) AS e
@@ -48,7 +55,7 @@ WHERE b.namespace = %s AND b.n > %s AND b.n <= %s ORDER BY b.n LIMIT %s
 """
 
 _ENTRIES_AT: LiteralString = f"""
-SELECT {ENTRY_COLUMNS}, e.n FROM perdure.entry AS e
+SELECT {_COLUMNS}, e.n FROM perdure.entry AS e
 JOIN perdure.stream AS s ON s.namespace = e.namespace AND s.id = e.stream AND s.kind = 'session'
 WHERE e.namespace = %s AND e.n = ANY(%s) AND e.kind = ANY(%s)
 """  # noqa: S608 - put together from constants
@@ -58,7 +65,7 @@ SELECT b.header, b.n FROM perdure.birth AS b WHERE b.namespace = %s AND b.n = AN
 """
 
 _MISSING: LiteralString = f"""
-SELECT {ENTRY_COLUMNS}, e.n {_FROM} AND NOT EXISTS (
+SELECT {_COLUMNS}, e.n {_FROM} AND NOT EXISTS (
     SELECT FROM perdure.search AS i WHERE i.namespace = %s AND i.n = e.n
 ) ORDER BY e.n LIMIT %s
 """  # noqa: S608 - put together from constants
@@ -84,6 +91,7 @@ ORDER BY t.i
 """
 
 _header = msgspec.json.Decoder(StreamHeader)
+_subject = msgspec.json.Decoder(str)
 
 T = TypeVar("T")
 
@@ -199,4 +207,5 @@ def _found_in_row(row: Row) -> Found | None:
     *columns, position = row
     if len(columns) == 1:
         return found_title(position, _header.decode(columns[0]))
-    return found_entry(position, entry_of(tuple(columns)))
+    *entry, subject = columns
+    return found_entry(position, entry_of(tuple(entry)), subject and _subject.decode(subject))

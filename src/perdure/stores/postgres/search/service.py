@@ -21,7 +21,9 @@ from perdure.stores.postgres.rows import Row, is_text
 from perdure.stores.postgres.search.log import PostgresLog
 from perdure.stores.postgres.search.tables import MARK, PostgresReader, PostgresWriter, mark_in
 from perdure.stores.protocol import OnProgress, Problem
-from perdure.stores.search import index_check, indexer, search_plan
+from perdure.stores.search import index_check, indexer, recall_plan, search_plan
+from perdure.stores.search.corpus import WordClass
+from perdure.stores.search.recall_plan import Ranking, RecallCache, Recalled
 from perdure.stores.search.rows import Progress, run_now
 from perdure.stores.verification import Steps
 
@@ -83,6 +85,16 @@ async def hits(db: Database, query: SearchQuery, sought: Sought) -> list[Hit]:
         ask = partial(run_statements, connected, db.namespace)
         index = PostgresReader(ask, db.namespace)
         return await search_plan.hits(index, _log(connected, db), query, sought)
+
+
+async def recalled(
+    db: Database, cache: RecallCache, words: Sequence[WordClass], ranking: Ranking
+) -> list[Recalled]:
+    """Implement ``SearchService.recall``."""
+    async with _one_moment(db) as connected:
+        ask = partial(run_statements, connected, db.namespace)
+        index = PostgresReader(ask, db.namespace)
+        return await recall_plan.recalled(index, _log(connected, db), cache, words, ranking)
 
 
 @asynccontextmanager

@@ -97,10 +97,10 @@ SELECT %s, %s, d.first, d.body FROM unnest(%s::text[], %s::bytea[]) AS d (first,
 """
 
 SPOKEN: LiteralString = """
-SELECT t.part, t.number, s.n, s.length, s.said
+SELECT t.part, t.number, s.n, s.length, s.said, s.at
 FROM unnest(%s::bigint[], %s::bigint[]) AS t (part, number)
 CROSS JOIN LATERAL (
-    SELECT n, length, said FROM perdure.search
+    SELECT n, length, said, at FROM perdure.search
     WHERE namespace = %s AND part = t.part AND number = t.number AND at >= %s AND at < %s
     LIMIT 1
 ) AS s

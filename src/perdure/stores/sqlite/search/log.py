@@ -107,6 +107,7 @@ class SqliteLog:
     def __init__(self, tables: Tables, namespace: int) -> None:
         self._tables = tables
         self._namespace = namespace
+        self._subjects: dict[int, str | None] = {}
 
     @property
     def address(self) -> str:
@@ -166,10 +167,7 @@ class SqliteLog:
     def titles(self, after: int, upto: int = NO_END) -> Iterator[Found]:
         """Yield the initial titles of streams with numbers after `after`."""
         for number, stream, header in self._tables.rows(_TITLES, self._namespace, after, upto):
-            try:
-                found = found_title(number, _header.decode(header))
-            except msgspec.MsgspecError as error:
-                raise apsw.CorruptError(f"the header of session {stream} is damaged") from error
+            found = found_title(number, _header_in(header, stream))
             if found is not None:
                 yield found
 
@@ -189,7 +187,13 @@ class SqliteLog:
 
     def _found_in(self, row: Row) -> Found | None:
         stream = self._tables.stream_id(row[1])
-        return found_entry(row[0], self._tables.entry(stream, row[2:]))
+        return found_entry(row[0], self._tables.entry(stream, row[2:]), self._subject(row[1]))
+
+    def _subject(self, stream: int) -> str | None:
+        if stream not in self._subjects:
+            header = self._tables.value("SELECT header FROM birth WHERE stream = ?", stream)
+            self._subjects[stream] = _header_in(header, self._tables.stream_id(stream)).subject
+        return self._subjects[stream]
 
     def _has_title(self, title: Found) -> bool:
         return bool(self._tables.value(_HAS_TITLE, self._namespace, title.position))
@@ -205,3 +209,10 @@ class SqliteLog:
         if node is None or leaf is None:
             return False
         return is_on_branch(tables, node, tables.node_at(leaf))
+
+
+def _header_in(stored: bytes, stream: str) -> StreamHeader:
+    try:
+        return _header.decode(stored)
+    except msgspec.MsgspecError as error:
+        raise apsw.CorruptError(f"the header of session {stream} is damaged") from error

@@ -16,7 +16,9 @@ from perdure.session.search.parts.pages import DAMAGE
 from perdure.session.search.query import Sought
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.protocol import OnProgress, Problem
-from perdure.stores.search import index_check, indexer, search_plan
+from perdure.stores.search import index_check, indexer, recall_plan, search_plan
+from perdure.stores.search.corpus import WordClass
+from perdure.stores.search.recall_plan import Ranking, RecallCache, Recalled
 from perdure.stores.search.rows import Progress, run_now
 from perdure.stores.search.sqlite_tables import SqliteReader, SqliteWriter, text_count
 from perdure.stores.sqlite.database import Database
@@ -32,6 +34,22 @@ def hits(tables: Tables, namespace: str, query: SearchQuery, sought: Sought) -> 
         return []
     index, log = SqliteReader(tables, number), SqliteLog(tables, number)
     return run_now(search_plan.hits(index, log, query, sought))
+
+
+def recalled(
+    tables: Tables,
+    namespace: str,
+    cache: RecallCache,
+    words: Sequence[WordClass],
+    ranking: Ranking,
+) -> list[Recalled]:
+    """Implement ``SearchService.recall``."""
+    number = namespace_number(tables, namespace)
+    if number is None:
+        return []
+    index, log = SqliteReader(tables, number), SqliteLog(tables, number)
+    with cache.lock:
+        return run_now(recall_plan.recalled(index, log, cache, words, ranking))
 
 
 async def index(database: Database, name: str, on_progress: OnProgress | None = None) -> None:

@@ -1,0 +1,112 @@
+"""Rank the texts of a corpus for a question.
+
+A text counts with its neighbours in the session (their words, weighed by distance), by itself, and
+with its session as a whole. To that comes what a person would look at: whether the only speaker
+that the question names said it, whether the session is of the time that it names, whether a time is
+named where it asks "when", whether the text before asked something. The constants are measured
+(docs/decisions/0059-recall.md) and flat around their optimum.
+
+The sums over all texts are in ``arrays`` (numpy) and ``sums`` (without numpy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from math import log
+from typing import NamedTuple, Protocol
+
+from perdure.memory.question import Question
+from perdure.stores.search.corpus import Corpus, Counts
+from perdure.stores.search.recall_plan import Ranked
+
+BEFORE, AFTER = (0.7, 0.35, 0.2, 0.1), (0.5, 0.25, 0.1)
+"""Weight of a word in the texts before and after, by distance."""
+
+
+class Weights(NamedTuple):
+    """The weight of each reason; 0 switches it off. `neighbours` False counts a text alone."""
+
+    context: float = 0.28
+    own: float = 0.10
+    session: float = 0.45
+    speaker: float = 1.0
+    date: float = 6.0
+    time: float = 1.9
+    answers: float = 0.2
+    asks: float = -0.6
+    has_question: float = -0.25
+    neighbours: bool = True
+
+
+STANDARD = Weights()
+
+
+class Scope(NamedTuple):
+    """The sessions that may be recalled: those of `subjects`, among `only`, without those in `but`.
+
+    All are keys of ``stores.search.index_keys``; None allows every one.
+    """
+
+    subjects: Collection[str] | None = None
+    only: Collection[str] | None = None
+    but: Collection[str] = ()
+
+
+class Saturation(NamedTuple):
+    """A form of BM25: `factor` * count / (count + `k` (1 - `b` + `b` * relative length))."""
+
+    factor: float
+    k: float
+    b: float
+
+
+CONTEXT, OWN, SESSION = Saturation(2.2, 1.2, 0.3), Saturation(1.9, 0.9, 0), Saturation(2.2, 1.2, 0.75)
+
+
+class Sums(Protocol):
+    """The scores of all texts of a corpus that a scope allows."""
+
+    def add(self, counts: Counts, named: Collection[int]) -> None:
+        """Add a class of words, except in the sessions `named`."""
+        ...
+
+    def best(self, spoken: Sequence[Sequence[int]], limit: int) -> list[Ranked]:
+        """Return the best texts, best first; `spoken` are texts of the only named speakers."""
+        ...
+
+
+SumsOf = Callable[[Corpus, Question, Scope, Weights], Sums]
+
+
+def ranking(
+    question: Question, scope: Scope, limit: int, sums: SumsOf, weights: Weights = STANDARD
+) -> Callable[[Corpus, Sequence[Counts]], list[Ranked]]:
+    """Return the ranking for `question`: the best `limit` texts that `scope` allows."""
+
+    def rank(corpus: Corpus, counts: Sequence[Counts]) -> list[Ranked]:
+        spoken, named = _speakers(corpus, question)
+        scores = sums(corpus, question, scope, weights)
+        for word, counted in zip(question.words, counts, strict=True):
+            scores.add(counted, named.get(word.key, ()))
+        return scores.best(spoken, limit)
+
+    return rank
+
+
+def idf(size: int, having: int) -> float:
+    """Return the weight of a word that `having` of `size` texts contain."""
+    return log(1 + (size - having + 0.5) / (having + 0.5))
+
+
+def _speakers(
+    corpus: Corpus, question: Question
+) -> tuple[list[Sequence[int]], dict[str, set[int]]]:
+    """Return what the only named speaker of each session said, and where words are names."""
+    said: dict[int, list[Sequence[int]]] = {}
+    named: dict[str, set[int]] = {}
+    for author, word in question.names.items():
+        for session, texts in corpus.authors.get(author, {}).items():
+            named.setdefault(word, set()).add(session)
+            if texts not in said.setdefault(session, []):  # a second word of the same name
+                said[session].append(texts)
+    return [texts[0] for texts in said.values() if len(texts) == 1], named

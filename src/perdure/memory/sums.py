@@ -1,0 +1,143 @@
+"""Sums over the texts of a corpus, without numpy: exact, and slow where words are frequent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from heapq import nlargest
+
+from perdure.memory.question import Question
+from perdure.memory.ranking import (
+    AFTER,
+    BEFORE,
+    CONTEXT,
+    OWN,
+    SESSION,
+    Saturation,
+    Scope,
+    Weights,
+    idf,
+)
+from perdure.session.search.cues import Cue
+from perdure.stores.search.corpus import Corpus, Counts
+from perdure.stores.search.recall_plan import Ranked
+
+_HOUR_MS = 3_600_000
+
+
+class PlainSums:
+    """``ranking.Sums`` as dicts of the texts that have any word."""
+
+    def __init__(
+        self, corpus: Corpus, question: Question, scope: Scope, weights: Weights
+    ) -> None:
+        self._corpus = corpus
+        self._question = question
+        self._weights = weights
+        self._allowed = allowed_sessions(corpus, scope)
+        self._sessions = sum(self._allowed)
+        self._texts = self._total(corpus.session_sizes)
+        words = self._total(corpus.session_lengths)
+        self._mean = words / max(self._texts, 1) or 1.0
+        self._session_mean = words / max(self._sessions, 1) or 1.0
+        self._context: dict[int, float] = {}
+        self._own: dict[int, float] = {}
+        self._of_session: dict[int, float] = {}
+        self._hours: dict[int, float] = {}
+
+    def add(self, counts: Counts, named: Collection[int]) -> None:
+        corpus, allowed = self._corpus, self._allowed
+        found = {
+            text: frequency
+            for text, frequency in zip(*counts, strict=True)
+            if allowed[session := corpus.sessions[text]] and session not in named
+        }
+        rarity = idf(self._texts, len(found))
+        totals = dict[int, int]()
+        for text, frequency in found.items():
+            _add(self._own, text, rarity * _saturated(OWN, frequency, 1.0))
+            session = corpus.sessions[text]
+            totals[session] = totals.get(session, 0) + frequency
+        smooth = self._smoothed(found) if self._weights.neighbours else found
+        for text, count in smooth.items():
+            length = corpus.lengths[text] / self._mean
+            _add(self._context, text, rarity * _saturated(CONTEXT, count, length))
+        rarity = idf(self._sessions, len(totals))
+        for session, total in totals.items():
+            length = corpus.session_lengths[session] / self._session_mean
+            _add(self._of_session, session, rarity * _saturated(SESSION, total, length))
+
+    def best(self, spoken: Sequence[Sequence[int]], limit: int) -> list[Ranked]:
+        said = {text for texts in spoken for text in texts}
+        candidates = self._context or self._without_words(said)
+        scored = ((*self._scored(text, said), text) for text in candidates)
+        best = nlargest(limit, scored, key=lambda each: (each[0], self._corpus.positions[each[2]]))
+        return [Ranked(text, score, reasons) for score, reasons, text in best]
+
+    def _smoothed(self, found: dict[int, int]) -> dict[int, float]:
+        """Add each word to its neighbours: the words before a text are those of earlier texts."""
+        corpus, smooth = self._corpus, dict[int, float](found)
+        for columns, weights in ((corpus.after, BEFORE), (corpus.before, AFTER)):
+            for column, weight in zip(columns, weights, strict=True):
+                for text, frequency in found.items():
+                    if column[text] >= 0:
+                        _add(smooth, column[text], weight * frequency)
+        return smooth
+
+    def _scored(self, text: int, said: Collection[int]) -> tuple[float, dict[str, float]]:
+        weights, corpus = self._weights, self._corpus
+        cues, before = corpus.cues[text], corpus.before[0][text]
+        reasons = {
+            "words": weights.own * self._own.get(text, 0.0),
+            "neighbours": weights.context * self._context.get(text, 0.0),
+            "session": weights.session * self._of_session.get(corpus.sessions[text], 0.0),
+            "speaker": weights.speaker * (text in said),
+            "date": weights.date * self._closeness(text),
+            "time": weights.time * (self._question.asks_when and cues & Cue.TIME > 0),
+            "answer": weights.answers * (before >= 0 and corpus.cues[before] & Cue.ASKS > 0),
+            "question": weights.asks * (cues & Cue.ASKS > 0)
+            + weights.has_question * (cues & Cue.HAS_QUESTION > 0),
+        }
+        return sum(reasons.values()), {name: value for name, value in reasons.items() if value}
+
+    def _closeness(self, text: int) -> float:
+        period = self._question.period
+        if period is None:
+            return 0.0
+        hour = self._corpus.ats[text] // _HOUR_MS
+        if hour not in self._hours:
+            self._hours[hour] = period.closeness(hour * _HOUR_MS)
+        return self._hours[hour]
+
+    def _without_words(self, said: Collection[int]) -> Iterator[int]:
+        """Yield the texts of a question that has only a speaker or a time."""
+        for text, session in enumerate(self._corpus.sessions):
+            if self._allowed[session] and (text in said or self._closeness(text) > 0.5):
+                yield text
+
+    def _total(self, column: Sequence[int]) -> int:
+        return sum(each for each, is_in in zip(column, self._allowed, strict=True) if is_in)
+
+
+def allowed_sessions(corpus: Corpus, scope: Scope) -> bytearray:
+    """Return for each session of `corpus` whether `scope` allows it."""
+    count = len(corpus.session_subjects)
+    allowed = bytearray([scope.only is None]) * count
+    for number in map(corpus.session, scope.only or ()):
+        if number >= 0:
+            allowed[number] = 1
+    if scope.subjects is not None:
+        subjects = set(map(corpus.subject, scope.subjects))
+        for number, subject in enumerate(corpus.session_subjects):
+            allowed[number] &= subject in subjects
+    for number in map(corpus.session, scope.but):
+        if number >= 0:
+            allowed[number] = 0
+    return allowed
+
+
+def _saturated(form: Saturation, count: float, length: float) -> float:
+    return form.factor * count / (count + form.k * (1 - form.b + form.b * length))
+
+
+def _add(sums: dict[int, float], key: int, value: float) -> None:
+    sums[key] = sums.get(key, 0.0) + value

@@ -1,0 +1,65 @@
+"""What a text tells beside its words: whether it asks something, and whether it names a time.
+
+Recall weighs these cues (``perdure.memory.ranking``). A change here changes the content of indexes:
+raise ``words.VERSION``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntFlag
+
+_TIME_WORDS = frozenset(
+    # English
+    "yesterday today tomorrow tonight ago last next week weeks weekend month months year years day "
+    "days monday tuesday wednesday thursday friday saturday sunday january february march april may "
+    "june july august september october november december recently soon earlier later since spring "
+    "summer autumn fall winter morning evening night "
+    # German
+    "gestern heute morgen vorgestern letzte letzten letztes letzter nachste nachsten woche wochen "
+    "monat monate jahr jahre jahren tag tage montag dienstag mittwoch donnerstag freitag samstag "
+    "sonntag januar februar marz mai juni juli oktober dezember kurzlich fruhling sommer herbst "
+    # French
+    "hier demain aujourd semaine semaines mois an ans annee annees jour jours lundi mardi mercredi "
+    "jeudi vendredi samedi dimanche janvier fevrier mars avril juin juillet aout septembre octobre "
+    "novembre decembre dernier derniere prochain prochaine recemment ete hiver printemps automne "
+    # Spanish
+    "ayer hoy manana semana semanas mes meses ano anos dia dias lunes martes miercoles jueves viernes "
+    "sabado domingo enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre "
+    "diciembre pasado pasada proximo proxima verano invierno primavera otono "
+    # Italian and Portuguese
+    "ieri oggi domani settimana settimane mese mesi anno anni giorno giorni lunedi martedi giovedi "
+    "venerdi domenica gennaio febbraio maggio giugno luglio settembre ottobre dicembre ontem hoje "
+    "amanha janeiro fevereiro maio junho julho setembro outubro novembro dezembro".split()
+)
+
+
+class Cue(IntFlag):
+    """A cue of a text."""
+
+    ASKS = 1
+    """It ends with a question mark."""
+    HAS_QUESTION = 2
+    """It contains a question mark."""
+    TIME = 4
+    """It names a time: a day, a month, "last week", a year."""
+
+
+_QUESTION_MARKS = "?？؟"  # noqa: RUF001 - full-width and Arabic question marks
+_CLOSING = " \t\r\n\"'”’»)]*_"  # noqa: RUF001 - closing quotation marks
+
+
+def cues_of(text: str, words: Iterable[str]) -> Cue:
+    """Return the cues of `text`, whose folded words are `words`."""
+    cues = Cue(0)
+    if any(mark in text for mark in _QUESTION_MARKS):
+        cues |= Cue.HAS_QUESTION
+        if text.rstrip(_CLOSING).endswith(tuple(_QUESTION_MARKS)):
+            cues |= Cue.ASKS
+    if any(word in _TIME_WORDS or _is_year(word) for word in words):
+        cues |= Cue.TIME
+    return cues
+
+
+def _is_year(word: str) -> bool:
+    return len(word) == 4 and word.isdigit() and word[:2] in ("19", "20")

@@ -1,0 +1,239 @@
+"""The texts of a namespace in the order of their sessions, held in memory from one recall to the next.
+
+A corpus holds numbers: the session, place, time, length and cues of each text, and its neighbours.
+Words are held only of texts that are in no part of the index yet. It follows the index: parts never
+change, so only new ones are read; once a text was forgotten, everything is read anew.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from perdure.session.search.cues import Cue
+from perdure.session.search.parts.builder import Text
+from perdure.session.search.parts.lookup import Head, Spoken
+from perdure.session.search.parts.occurrences import frequencies, places
+from perdure.session.search.parts.pages import FILTER, SESSION, Kept, is_word, role_key
+from perdure.session.search.parts.postings import bits, numbers
+from perdure.stores.search.index_keys import AUTHOR, CUES, SUBJECT, cues_in
+
+REACH = (3, 4)
+"""How many texts before and after a text are its neighbours."""
+
+_ROLES = frozenset(map(role_key, ("user", "assistant", "tool", "custom")))
+"""Only what was said, done or shown in a session is recalled, not what was made of it."""
+
+_MOST_COUNTED = 2_000_000
+"""Counts of words in parts that are kept for the next recall. Units: texts."""
+
+_NOWHERE = -1
+
+
+class WordClass(NamedTuple):
+    """Words that count as one: those with `prefix` for which `has` is true. `key` names the class."""
+
+    key: str
+    prefix: str
+    has: Callable[[str], bool]
+
+
+class Counts(NamedTuple):
+    """How often a class of words occurs: the numbers of the texts, and a frequency for each."""
+
+    texts: array[int]
+    frequencies: array[int]
+
+
+class Corpus:
+    """The texts, numbered from 0 as they were added.
+
+    Shape: `positions` (in the log), `ats` (Unix milliseconds), `lengths` (words), `sessions` (number
+    of the session) and `cues` are columns of texts; `before[d - 1][i]` and `after[d - 1][i]` are the
+    d-th neighbour of text i in its session, or -1. `session_subjects` (number of a subject),
+    `session_sizes` (texts) and `session_lengths` (words) are columns of sessions. `authors`: author
+    key -> number of a session -> the texts that the author said there.
+    """
+
+    def __init__(self) -> None:
+        self.positions = array("q")
+        self.ats = array("q")
+        self.lengths = array("l")
+        self.sessions = array("l")
+        self.cues = bytearray()
+        self.before = tuple(array("l") for _ in range(REACH[0]))
+        self.after = tuple(array("l") for _ in range(REACH[1]))
+        self.session_subjects = array("l")
+        self.session_sizes = array("l")
+        self.session_lengths = array("l")
+        self.authors: dict[str, dict[int, array[int]]] = {}
+        self._sessions: dict[str, int] = {}
+        self._subjects: dict[str, int] = {}
+        self._order: list[list[tuple[int, int]]] = []
+        self._texts: dict[int, int] = {}
+        self._parts: dict[Head, array[int]] = {}
+        self._counted: OrderedDict[tuple[Head, str], Counts] = OrderedDict()
+        self._counted_size = 0
+        self._loose: dict[int, Counter[str]] = {}
+        self._words: dict[str, dict[str, dict[int, int]]] = {}
+
+    # -- what it holds
+
+    def unknown(self, heads: Iterable[Head]) -> list[Head]:
+        """Return those of the parts `heads` that were not added."""
+        return [head for head in heads if head not in self._parts]
+
+    def uncounted(self, heads: Iterable[Head], word: WordClass) -> list[Head]:
+        """Return those of the parts `heads` in which `word` was not counted."""
+        return [head for head in heads if (head, word.key) not in self._counted]
+
+    def counts(self, heads: Iterable[Head], word: WordClass) -> Counts:
+        """Return the counts of `word`, which was counted in all parts `heads`."""
+        texts, found = array("l"), array("l")
+        for head in heads:
+            counted = self._counted[head, word.key]
+            self._counted.move_to_end((head, word.key))
+            texts += counted.texts
+            found += counted.frequencies
+        loose = Counter[int]()
+        for said, held in self._words.get(word.prefix[:2], {}).items():
+            if said.startswith(word.prefix) and word.has(said):
+                loose.update(held)
+        texts.extend(loose.keys())
+        found.extend(loose.values())
+        self._drop_old_counts()
+        return Counts(texts, found)
+
+    def subject(self, key: str) -> int:
+        """Return the number of a subject, by its key; -1 if no text is about it."""
+        return self._subjects.get(key, _NOWHERE)
+
+    def session(self, key: str) -> int:
+        """Return the number of a session, by its key; -1 if it has no text."""
+        return self._sessions.get(key, _NOWHERE)
+
+    # -- what it is told
+
+    def add_part(self, head: Head, texts: Iterable[Spoken], filters: Iterable[Kept]) -> None:
+        """Add the texts of a part with the pages of their filters. Raises: ``pages.DAMAGE``."""
+        keys: list[list[str]] = [[] for _ in range(head.size)]
+        where = dict[int, int]()
+        for kept in filters:
+            for number in numbers(bits(kept.posting, head.size)):
+                keys[number].append(kept.key)
+            if kept.key.startswith(SESSION):
+                where.update(places(kept, head.size))
+        numbered = array("l", [_NOWHERE]) * head.size
+        for said in texts:
+            text = Text(said.position, said.at, (), keys[said.number], where[said.number])
+            numbered[said.number] = self._number(text, said.length)
+            self._forget_words(numbered[said.number])
+        self._parts[head] = numbered
+
+    def add_text(self, text: Text) -> None:
+        """Add a text that is in no part."""
+        number = self._number(text, len(text.words))
+        if number == _NOWHERE or number in self._loose:
+            return
+        words = self._loose[number] = Counter(text.words)
+        for word, count in words.items():
+            self._words.setdefault(word[:2], {}).setdefault(word, {})[number] = count
+
+    def has(self, position: int) -> bool:
+        """Return whether the text at `position` was added, or is not one to recall."""
+        return position in self._texts
+
+    def add_counts(self, head: Head, word: WordClass, kept: Iterable[Kept]) -> None:
+        """Add the counts of `word` in a part: `kept` has all keys with its prefix."""
+        numbered, found = self._parts[head], dict[int, int]()
+        for each in kept:
+            if is_word(each.key) and word.has(each.key):
+                for number, count in frequencies(each, head.size).items():
+                    text = numbered[number]
+                    found[text] = found.get(text, 0) + count
+        found.pop(_NOWHERE, None)
+        counts = Counts(array("l", found.keys()), array("l", found.values()))
+        self._counted[head, word.key] = counts
+        self._counted_size += len(counts.texts) + 1
+
+    # -- the order of the texts
+
+    def _number(self, text: Text, length: int) -> int:
+        known = self._texts.get(text.position)
+        if known is not None:
+            return known
+        session, subject, cues, authors, is_recalled = "", "", Cue(0), list[str](), False
+        for key in text.filters:
+            if key.startswith(SESSION):
+                session = key
+            elif key.startswith(SUBJECT):
+                subject = key
+            elif key.startswith(CUES):
+                cues = cues_in(key)
+            elif key.startswith(AUTHOR):
+                authors.append(key)
+            is_recalled |= key in _ROLES
+        if not is_recalled:
+            self._texts[text.position] = _NOWHERE
+            return _NOWHERE
+        number = self._texts[text.position] = len(self.positions)
+        owner = self._add_session(session, subject)
+        self.positions.append(text.position)
+        self.ats.append(text.at)
+        self.lengths.append(length)
+        self.sessions.append(owner)
+        self.cues.append(cues.value)
+        self._place(self._order[owner], text.place, number)
+        self.session_sizes[owner] += 1
+        self.session_lengths[owner] += length
+        for author in authors:
+            self.authors.setdefault(author, {}).setdefault(owner, array("l")).append(number)
+        return number
+
+    def _add_session(self, key: str, subject: str) -> int:
+        number = self._sessions.get(key)
+        if number is None:
+            number = self._sessions[key] = len(self._order)
+            self._order.append([])
+            self.session_subjects.append(self._subjects.setdefault(subject, len(self._subjects)))
+            self.session_sizes.append(0)
+            self.session_lengths.append(0)
+        return number
+
+    def _place(self, order: list[tuple[int, int]], place: int, number: int) -> None:
+        for columns in (self.before, self.after):
+            for column in columns:
+                column.append(_NOWHERE)
+        index = bisect_left(order, (place, number))
+        order.insert(index, (place, number))
+        self._link(order, index)
+
+    def _link(self, order: Sequence[tuple[int, int]], first: int) -> None:
+        """Link the text at the index `first`, and those after it, with those before them."""
+        for index in range(first, min(first + max(REACH) + 1, len(order))):
+            number = order[index][1]
+            for distance in range(1, max(REACH) + 1):
+                other = order[index - distance][1] if index >= distance else _NOWHERE
+                if distance <= REACH[0]:
+                    self.before[distance - 1][number] = other
+                if distance <= REACH[1] and other != _NOWHERE:
+                    self.after[distance - 1][other] = number
+
+    def _forget_words(self, number: int) -> None:
+        for word in self._loose.pop(number, ()):
+            held = self._words[word[:2]]
+            del held[word][number]
+            if not held[word]:
+                del held[word]
+
+    def _drop_old_counts(self) -> None:
+        while self._counted_size > _MOST_COUNTED and self._counted:
+            _, dropped = self._counted.popitem(last=False)
+            self._counted_size -= len(dropped.texts) + 1
+
+
+FILTERS = FILTER
+"""The prefix of the pages that `Corpus.add_part` needs."""

@@ -1,0 +1,145 @@
+"""A recall: bring the corpus up to date, count the words asked for, rank, and read the best texts.
+
+How texts are ranked is decided above the stores (``perdure.memory.ranking``); a store counts words.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from perdure.errors import SearchIndexDamaged
+from perdure.session.search.parts.lookup import Head, Looked, Read
+from perdure.session.search.parts.pages import DAMAGE, beginning
+from perdure.stores.scan import Found
+from perdure.stores.search.corpus import FILTERS, Corpus, Counts, WordClass
+from perdure.stores.search.index_keys import text_of
+from perdure.stores.search.rows import NO_END, IndexedLog, IndexReader, Mark, Span
+
+_ALWAYS: Span = (-NO_END, NO_END)
+_SOME = 256
+
+
+class Ranked(NamedTuple):
+    """A text of a corpus, its score, and what made it: a number for each reason."""
+
+    text: int
+    score: float
+    reasons: dict[str, float]
+
+
+Ranking = Callable[[Corpus, Sequence[Counts]], Sequence[Ranked]]
+"""Return the best texts, best first."""
+
+
+class Recalled(NamedTuple):
+    """A text that was recalled."""
+
+    found: Found
+    ranked: Ranked
+
+
+class RecallCache:
+    """The corpus of a namespace between recalls; one recall at a time uses it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.corpus = Corpus()
+        self.mark = Mark()
+
+    def follow(self, mark: Mark) -> Corpus:
+        """Return the corpus, empty if the index has forgotten a text since the last recall."""
+        if (mark.version, mark.forgotten) != (self.mark.version, self.mark.forgotten):
+            self.corpus, self.mark = Corpus(), mark._replace(entry=0, stream=0)
+        return self.corpus
+
+
+async def recalled(
+    index: IndexReader,
+    log: IndexedLog,
+    cache: RecallCache,
+    words: Sequence[WordClass],
+    ranking: Ranking,
+) -> list[Recalled]:
+    """Implement ``SearchService.recall``. Raises: SearchIndexDamaged."""
+    mark = (await index.mark()).usable
+    corpus = cache.follow(mark)
+    try:
+        heads = await index.heads(_ALWAYS) if mark.entry or mark.stream else []
+        await _follow_parts(index, corpus, heads)
+        await _follow_loose(index, corpus, cache.mark.entry, mark)
+        for word in words:
+            await _count(index, corpus, heads, word)
+    except DAMAGE as error:
+        cache.follow(Mark(-1))
+        raise SearchIndexDamaged(log.address) from error
+    cache.mark = mark
+    async for texts in log.behind(mark):
+        await log.compute(lambda: _add(corpus, texts))  # noqa: B023 - it is awaited here
+    best = await log.compute(lambda: _ranked(corpus, heads, words, ranking))
+    read = await log.texts_at([corpus.positions[each.text] for each in best])
+    found = {each.position: each for each in read}
+    return [
+        Recalled(found[corpus.positions[each.text]], each)
+        for each in best
+        if corpus.positions[each.text] in found
+    ]
+
+
+def scanned(
+    corpus: Corpus, texts: Iterable[Found], words: Sequence[WordClass], ranking: Ranking
+) -> Sequence[Ranked]:
+    """Rank all `texts` of a store without an index, newest first; `corpus` may have the older ones."""
+    new: list[Found] = []
+    for found in texts:
+        if corpus.has(found.position):
+            break
+        new.append(found)
+    _add(corpus, new[::-1])
+    return _ranked(corpus, (), words, ranking)
+
+
+async def _follow_parts(index: IndexReader, corpus: Corpus, heads: Sequence[Head]) -> None:
+    for head in corpus.unknown(heads):
+        pages = await index.pages_from([head.part], [FILTERS])
+        wanted = [Read(head.part, number) for number in range(head.size)]
+        filters = [kept for page in pages for kept in beginning(page.body, FILTERS)]
+        corpus.add_part(head, await index.spoken(wanted, _ALWAYS), filters)
+
+
+async def _follow_loose(index: IndexReader, corpus: Corpus, after: int, mark: Mark) -> None:
+    while after < mark.entry:
+        rows = await index.loose_after(after, _SOME)
+        for row in rows:
+            if not corpus.has(row.position) and row.position > 0:
+                corpus.add_text(row.text)
+        if len(rows) < _SOME:
+            return
+        after = rows[-1].position
+
+
+async def _count(
+    index: IndexReader, corpus: Corpus, heads: Sequence[Head], word: WordClass
+) -> None:
+    uncounted = corpus.uncounted(heads, word)
+    if not uncounted:
+        return
+    pages: dict[int, list[Looked]] = {head.part: [] for head in uncounted}
+    for page in await index.pages_from(list(pages), [word.prefix]):
+        pages[page.part].append(page)
+    for head in uncounted:
+        kept = [each for page in pages[head.part] for each in beginning(page.body, word.prefix)]
+        corpus.add_counts(head, word, kept)
+
+
+def _add(corpus: Corpus, texts: Sequence[Found]) -> None:
+    for found in texts:
+        if found.position > 0 and not corpus.has(found.position):
+            corpus.add_text(text_of(found))
+
+
+def _ranked(
+    corpus: Corpus, heads: Sequence[Head], words: Sequence[WordClass], ranking: Ranking
+) -> Sequence[Ranked]:
+    return ranking(corpus, [corpus.counts(heads, word) for word in words])
