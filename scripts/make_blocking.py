@@ -39,6 +39,7 @@ HANDLES = {
         ),
     ),
     "Store": ("store", (("store", "Store"),)),
+    "Memory": ("memory", (("memory", "Memory"),)),
     "Turn": ("agents.turn", (("agents.turn", "Turn"),)),
     "Chat": ("agents.chat", (("agents.idle_session", "IdleSession"), ("agents.chat", "Chat"))),
     "Runtime": ("agents.runtime", (("agents.runtime", "Runtime"),)),

@@ -26,6 +26,7 @@ from perdure.client.conversation.workspace import Workspace as Workspace
 from perdure.client.flows.feeds import RoleFeed as RoleFeed
 from perdure.client.flows.flow import Flow as Flow
 from perdure.client.flows.flows import Flows as Flows
+from perdure.client.memory import Memory as Memory
 from perdure.client.open import open as open
 from perdure.client.reads import OpenQuestion as OpenQuestion
 from perdure.client.session import Session as Session
@@ -44,6 +45,7 @@ from perdure.events.types import Event as Event
 from perdure.events.types import LiveEvent as LiveEvent
 from perdure.events.types import Snapshot as Snapshot
 from perdure.events.wire import wire as wire
+from perdure.memory.hits import MemoryHit as MemoryHit
 from perdure.models.prices import Price as Price
 from perdure.models.prices import dollars as dollars
 from perdure.session.codec import body_of as body_of

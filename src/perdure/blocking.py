@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.open import Durability, LockTimeout, connect_store
 from perdure.client.sync import handles
-from perdure.client.sync.handles import Chat, Runtime, Session, Turn, Watch
+from perdure.client.sync.handles import Chat, Memory, Runtime, Session, Turn, Watch
 from perdure.client.sync.portal import Portal
 from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import Clock, RandomSource
@@ -31,6 +31,7 @@ __all__ = [
     "Chat",
     "Flow",
     "Flows",
+    "Memory",
     "RoleFeed",
     "Runtime",
     "Session",

@@ -26,6 +26,7 @@ from perdure.interop.reports import (
     ImportReport,
     Redaction,
 )
+from perdure.memory.hits import Why
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.vault import Taint
 from perdure.session.codec import Unknown
@@ -129,4 +130,5 @@ __all__ = [
     "UnknownPart",
     "UsageGroup",
     "Verification",
+    "Why",
 ]

@@ -405,6 +405,11 @@ PUBLIC: dict[str, list[Call]] = {
     "verify": [lambda s, _: s.verify()],
     "watch": [lambda s, _: _watched(s.watch(after=0))],
     # not methods of `Store`, but given one
+    "memory.recall": [
+        lambda s, _: s.memory.recall(WORD, scope="namespace"),
+        lambda s, _: s.memory.recall(WORD, subject=WORD),
+        lambda s, id: s.memory.recall(WORD, sessions=[id], scope="namespace"),
+    ],
     "figures": [lambda s, _: figures(s)],
     "revoke": [revoke],
     "standing_of": [standing_of],

@@ -29,6 +29,7 @@ from perdure import (
     InputLimits,
     Limits,
     McpServer,
+    Memory,
     Message,
     Permissions,
     Price,
@@ -53,8 +54,8 @@ class Nonsense:
 NONSENSE: Any = Nonsense()
 
 PUBLIC: dict[ModuleType, list[str]] = {module: module.__all__ for module in (perdure, blocking)}
-HANDLES = (Store, Session, Chat, Runtime, Flows, Flow, Hooks, Follower)
-BLOCKING = (blocking.Store, blocking.Session, blocking.Chat, blocking.Runtime)
+HANDLES = (Store, Memory, Session, Chat, Runtime, Flows, Flow, Hooks, Follower)
+BLOCKING = (blocking.Store, blocking.Memory, blocking.Session, blocking.Chat, blocking.Runtime)
 
 MADE: dict[type[msgspec.Struct], Mapping[str, Any]] = {
     # what programs make and perdure keeps -> arguments that it takes
@@ -214,7 +215,8 @@ async def handles() -> AsyncIterator[dict[type, Any]]:
         chat = await runtime.start("helper")
         flows = Flows(runtime)
         of_flows = (flows, flows.look(StreamId("f")))
-        found: tuple[Any, ...] = (stage.store, chat.session, chat, runtime, *of_flows)
+        memory = stage.store.memory
+        found: tuple[Any, ...] = (stage.store, memory, chat.session, chat, runtime, *of_flows)
         yield {type(each): each for each in (*found, Hooks(), Follower())}
         await flows.close()
 
@@ -227,7 +229,7 @@ def handles_without_async() -> Iterator[dict[type, Any]]:
         blocking.Runtime(store, [Agent("helper", model="scripted:echo")]) as runtime,
     ):
         chat = runtime.start("helper")
-        found: tuple[Any, ...] = (store, store.create(), chat, runtime)
+        found: tuple[Any, ...] = (store, store.memory, store.create(), chat, runtime)
         yield {type(each): each for each in found}
 
 

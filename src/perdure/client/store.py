@@ -80,6 +80,7 @@ from perdure.stores.retention.erase import Certificate, ForkPolicy
 from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
+    from perdure.client import memory as memory_handle
     from perdure.client import transfers
     from perdure.client.conversation import authority
     from perdure.client.inbox import flows as inbox_of_flows
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from perdure.client.records import tool_calls as call_records
     from perdure.client.records import usage as usage_records
 else:
+    memory_handle = Later("perdure.client.memory")
     authority = Later("perdure.client.conversation.authority")
     transfers = Later("perdure.client.transfers")
     inbox_of_flows = Later("perdure.client.inbox.flows")
@@ -255,6 +257,11 @@ class Store:
                 argument="handle",
             )
         return await self.backend.blob(text.removeprefix(SCHEME))
+
+    @property
+    def memory(self) -> memory_handle.Memory:
+        """What the sessions of this namespace remember: `Memory.recall`."""
+        return memory_handle.Memory(self.backend, self.outside)
 
     @property
     def capabilities(self) -> Capabilities:

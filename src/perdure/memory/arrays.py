@@ -8,14 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.memory.question import Question
-from perdure.memory.ranking import AFTER, BEFORE, CONTEXT, OWN, SESSION, Saturation, Scope, Weights, idf
+from perdure.memory.ranking import (
+    AFTER,
+    BEFORE,
+    CONTEXT,
+    OWN,
+    SESSION,
+    Saturation,
+    Scope,
+    Weights,
+    idf,
+)
 from perdure.memory.sums import allowed_sessions
 from perdure.session.search.cues import Cue
 from perdure.stores.search.corpus import Corpus, Counts
 from perdure.stores.search.recall_plan import Ranked
 
 Numbers = NDArray[np.int_]
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating]
 
 _HOUR_MS = 3_600_000
 
@@ -23,9 +33,7 @@ _HOUR_MS = 3_600_000
 class ArraySums:
     """``ranking.Sums`` as arrays over all texts."""
 
-    def __init__(
-        self, corpus: Corpus, question: Question, scope: Scope, weights: Weights
-    ) -> None:
+    def __init__(self, corpus: Corpus, question: Question, scope: Scope, weights: Weights) -> None:
         self._corpus = corpus
         self._question = question
         self._weights = weights
@@ -101,7 +109,7 @@ class ArraySums:
         cues, before = all_cues[texts], _view(corpus.before[0])[texts]
         answers = (before >= 0) & (all_cues[before] & int(Cue.ASKS) > 0)
         asks, has_question = cues & int(Cue.ASKS) > 0, cues & int(Cue.HAS_QUESTION) > 0
-        found = {
+        found: dict[str, Floats] = {
             "words": weights.own * self._own[texts],
             "neighbours": weights.context * self._context[texts],
             "session": weights.session * self._of_session[self._owner[texts]],

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from perdure.session.search.words import terms
 
-
-
 _MONTHS = (
     ("january", "jan", "januar", "janner", "janvier", "enero", "gennaio", "janeiro", "januari"),
     ("february", "feb", "februar", "fevrier", "febrero", "febbraio", "fevereiro", "februari"),
@@ -32,8 +30,8 @@ _ALSO_WORDS = frozenset({"may", "mar", "march", "mars", "jan", "mai", "mei", "ju
 """Names of months that are other words as well: they need a number, or a preposition, beside."""
 
 _BEFORE_MONTH = frozenset(
-    "in of since during until by last this next early late mid im seit bis en de depuis nel di em do"
-    .split()
+    {"in", "of", "since", "during", "until", "by", "last", "this", "next", "early", "late", "mid"}
+    | {"im", "seit", "bis", "en", "de", "depuis", "nel", "di", "em", "do"}
 )
 
 _ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d?)(?:-(\d\d?))?\b")
@@ -44,7 +42,10 @@ _AGO_DAYS = {
     "yesterday": (1, 1), "gestern": (1, 1), "hier": (1, 1), "ayer": (1, 1), "ieri": (1, 1),
     "ontem": (1, 1), "vorgestern": (2, 1),
 }  # fmt: skip
-_LAST = frozenset("last past letzte letzten letztes letzter pasada pasado derniere dernier".split())
+_LAST = frozenset(
+    {"last", "past", "letzte", "letzten", "letztes", "letzter"}
+    | {"pasada", "pasado", "derniere", "dernier"}
+)
 _SPANS = {
     "week": 7, "woche": 7, "semana": 7, "semaine": 7, "settimana": 7,
     "month": 31, "monat": 31, "mes": 31, "mois": 31, "mese": 31,

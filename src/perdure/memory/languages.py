@@ -1,122 +1,151 @@
 """The language of a question: its function words, and stems.
 
-A question is in the language most of whose function words it uses. The words of a text are compared
-by the stemmer of that language (Snowball); in a language without one, words count as one if they
-begin alike. Scripts without spaces have one-character words, which are compared as they are.
+A question is in the language of most of its function words. Its words and those of texts are
+compared by their stems in that language (Snowball); other scripts choose a stemmer by their
+characters. Where no stemmer fits, words with the same beginning count as one. Scripts without
+spaces have one-character words, which are compared as they are.
 """
 
 from __future__ import annotations
 
+import importlib
+import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from typing import NamedTuple
-
-import snowballstemmer
+from typing import NamedTuple, Protocol, cast
 
 from perdure.session.search.words import terms
 
 _FUNCTION_WORDS = {
     "english": """
-        a about above after again against all also am an and any are aren as at be because been before
-        being below between both but by can cannot could couldn d did didn do does doesn doing don
-        down during each ever every few for from further get gets getting give given go goes going got
-        had hadn has hasn have haven having he her here hers herself him himself his how i if in into
-        is isn it its itself just ll let like m make many may me might more most much must my myself
-        no nor not now of off on once one only or other our ours ourselves out over own re s same shall
-        she should shouldn so some such t than that the their theirs them themselves then there these
-        they this those through to too under until up us ve very was wasn we were weren what when
-        where which while who whom whose why will with would wouldn you your yours yourself
-        yourselves""",
+        a about above after again against all also am an and any are aren as at be because been
+        before being below between both but by can cannot could couldn d did didn do does doesn
+        doing don down during each ever every few for from further get gets getting give given go
+        goes going got had hadn has hasn have haven having he her here hers herself him himself
+        his how i if in into is isn it its itself just ll let like m make many may me might more
+        most much must my myself no nor not now of off on once one only or other our ours
+        ourselves out over own re s same shall she should shouldn so some such t than that the
+        their theirs them themselves then there these they this those through to too under until
+        up us ve very was wasn we were weren what when where which while who whom whose why will
+        with would wouldn you your yours yourself yourselves""",
     "german": """
-        aber alle allem allen aller alles als also am an ander andere anderem anderen anderer auch auf
-        aus bei beim bin bis bist da damit dann das dass dein deine deinem deinen deiner dem den denn
-        der des dessen dich die dies diese diesem diesen dieser dieses dir doch dort du durch ein eine
-        einem einen einer eines er es etwas euch euer eure fur gegen habe haben hat hatte hatten hier
-        hin hinter ich ihm ihn ihnen ihr ihre ihrem ihren ihrer im in ins ist ja jede jedem jeden jeder
-        jedes jene jetzt kann kein keine keinem keinen keiner konnen konnte mal man manche mehr mein
-        meine meinem meinen meiner mich mir mit muss nach nicht nichts noch nun nur ob oder ohne sehr
-        sein seine seinem seinen seiner selbst sich sie sind so solche soll sollte sondern sonst uber um
-        und uns unser unsere unter viel vom von vor wann war waren warst warum was weg weil weiter
-        welche welchem welchen welcher welches wem wen wenn wer werde werden wessen wie wieder wieso
-        will wir wird wirst wo wohin wollen wollte wurde wurden zu zum zur zwar zwischen""",
+        aber alle allem allen aller alles als also am an ander andere anderem anderen anderer auch
+        auf aus bei beim bin bis bist da damit dann das dass dein deine deinem deinen deiner dem
+        den denn der des dessen dich die dies diese diesem diesen dieser dieses dir doch dort du
+        durch ein eine einem einen einer eines er es etwas euch euer eure fur gegen habe haben hat
+        hatte hatten hier hin hinter ich ihm ihn ihnen ihr ihre ihrem ihren ihrer im in ins ist ja
+        jede jedem jeden jeder jedes jene jetzt kann kein keine keinem keinen keiner konnen konnte
+        mal man manche mehr mein meine meinem meinen meiner mich mir mit muss nach nicht nichts
+        noch nun nur ob oder ohne sehr sein seine seinem seinen seiner selbst sich sie sind so
+        solche soll sollte sondern sonst uber um und uns unser unsere unter viel vom von vor wann
+        war waren warst warum was weg weil weiter welche welchem welchen welcher welches wem wen
+        wenn wer werde werden wessen wie wieder wieso will wir wird wirst wo wohin wollen wollte
+        wurde wurden zu zum zur zwar zwischen""",
     "french": """
-        a ai aux avait avec avez avoir avons c ce cela celle celles celui ces cet cette ceux chez comme
-        comment d dans de depuis des dont du elle elles en encore entre est estce et etaient etait ete
-        etre eu eux fait faire fut il ils j je l la laquelle le lequel les leur leurs lui m ma mais me
-        meme mes moi mon n ne ni nos notre nous on ont ou par parce pas pendant peu peut plus pour
-        pourquoi qu quand que quel quelle quelles quels qui quoi s sa sans se ses si sien soi son sont
-        sous sur t ta te tes toi ton tous tout toute toutes tres tu un une vers vos votre vous y""",
+        a ai aux avait avec avez avoir avons c ce cela celle celles celui ces cet cette ceux chez
+        comme comment d dans de depuis des dont du elle elles en encore entre est estce et etaient
+        etait ete etre eu eux fait faire fut il ils j je l la laquelle le lequel les leur leurs
+        lui m ma mais me meme mes moi mon n ne ni nos notre nous on ont ou par parce pas pendant
+        peu peut plus pour pourquoi qu quand que quel quelle quelles quels qui quoi s sa sans se
+        ses si sien soi son sont sous sur t ta te tes toi ton tous tout toute toutes tres tu un
+        une vers vos votre vous y""",
     "spanish": """
-        a al algo algun alguna antes aquel asi aun bajo cada como con contra cosa cual cuales cuando
-        cuanto cuantos de del desde despues dijo donde dos durante e el ella ellas ellos en entre era
-        eran eres es esa esas ese eso esos esta estaba estado estan estar estas este esto estos fue
-        fueron ha habia han has hasta hay he hace la las le les lo los mas me mi mis mucho muy nada ni
-        no nos nosotros o os otra otro otros para pero poco por porque pues que quien quienes se sea ser
-        si sido sin sobre son su sus tambien tan te tenia ti tiene todo todos tu tus u un una uno unos
-        usted y ya yo""",
+        a al algo algun alguna antes aquel asi aun bajo cada como con contra cosa cual cuales
+        cuando cuanto cuantos de del desde despues dijo donde dos durante e el ella ellas ellos en
+        entre era eran eres es esa esas ese eso esos esta estaba estado estan estar estas este
+        esto estos fue fueron ha habia han has hasta hay he hace la las le les lo los mas me mi
+        mis mucho muy nada ni no nos nosotros o os otra otro otros para pero poco por porque pues
+        que quien quienes se sea ser si sido sin sobre son su sus tambien tan te tenia ti tiene
+        todo todos tu tus u un una uno unos usted y ya yo""",
     "italian": """
-        a ad agli ai al alla alle allo anche avere aveva c che chi ci come con contro cosa cui da dagli
-        dai dal dalla dalle dallo degli dei del della delle dello di dove e ed era erano essere fra fu gli
-        ha hai hanno ho i il in io l la le lei li lo loro lui ma me mi mia mie miei mio molto ne negli
-        nei nel nella nelle nello no noi non nostro o ogni per perche piu poi qual quale quali quando
-        quanto quella quelle quelli quello questa queste questi questo se sei si sia siamo sono sta
-        stato su sua sue sugli sul sulla suo suoi te ti tra tu tua tuo tutti tutto un una uno vi voi""",
+        a ad agli ai al alla alle allo anche avere aveva c che chi ci come con contro cosa cui da
+        dagli dai dal dalla dalle dallo degli dei del della delle dello di dove e ed era erano
+        essere fra fu gli ha hai hanno ho i il in io l la le lei li lo loro lui ma me mi mia mie
+        miei mio molto ne negli nei nel nella nelle nello no noi non nostro o ogni per perche piu
+        poi qual quale quali quando quanto quella quelle quelli quello questa queste questi questo
+        se sei si sia siamo sono sta stato su sua sue sugli sul sulla suo suoi te ti tra tu tua
+        tuo tutti tutto un una uno vi voi""",
     "portuguese": """
-        a ao aos aquela aquele aquilo as ate com como da das de dela dele deles depois do dos e ela elas
-        ele eles em entre era eram essa essas esse esses esta estao estar estas estava este estes eu foi
-        foram ha isso isto ja lhe lhes mais mas me mesmo meu meus minha minhas muito na nao nas nem no
-        nos nossa nosso num numa o onde os ou para pela pelas pelo pelos por porque qual quais quando
-        quanto que quem sao se sem ser seu seus so sua suas tambem te tem tinha um uma umas uns voce
-        voces""",
+        a ao aos aquela aquele aquilo as ate com como da das de dela dele deles depois do dos e
+        ela elas ele eles em entre era eram essa essas esse esses esta estao estar estas estava
+        este estes eu foi foram ha isso isto ja lhe lhes mais mas me mesmo meu meus minha minhas
+        muito na nao nas nem no nos nossa nosso num numa o onde os ou para pela pelas pelo pelos
+        por porque qual quais quando quanto que quem sao se sem ser seu seus so sua suas tambem te
+        tem tinha um uma umas uns voce voces""",
     "dutch": """
-        aan al alles als altijd andere ben bij daar dan dat de der deze die dit doch doen door dus een en
-        er ge geen geweest haar had heb hebben heeft hem het hier hij hoe hun iemand iets ik in is ja je
-        kan kon kunnen maar me meer men met mij mijn moet na naar niet niets nog nu of om omdat onder ons
-        ook op over reeds te tegen toch toen tot u uit uw van veel voor waarom wanneer want waren was wat
-        welke werd wezen wie wij wil worden wordt zal ze zelf zich zij zijn zo zonder zou""",
+        aan al alles als altijd andere ben bij daar dan dat de der deze die dit doch doen door dus
+        een en er ge geen geweest haar had heb hebben heeft hem het hier hij hoe hun iemand iets
+        ik in is ja je kan kon kunnen maar me meer men met mij mijn moet na naar niet niets nog nu
+        of om omdat onder ons ook op over reeds te tegen toch toen tot u uit uw van veel voor
+        waarom wanneer want waren was wat welke werd wezen wie wij wil worden wordt zal ze zelf
+        zich zij zijn zo zonder zou""",
 }
 
-_DEFAULT = "english"
-_SHORTEST_ALIKE = 4
-"""Words that begin with so many equal characters count as one where no stemmer fits."""
+_ENGLISH = "english"
+
+_SCRIPTS = {
+    "CYRILLIC": "russian",
+    "GREEK": "greek",
+    "ARABIC": "arabic",
+    "DEVANAGARI": "hindi",
+    "TAMIL": "tamil",
+    "ARMENIAN": "armenian",
+}
+"""First word of the Unicode name of a letter -> the Snowball stemmer for words of such letters."""
+
+_CERTAIN = 3
+"""A question with fewer words may have no function word; it is taken for English then."""
+
+_BEGINNING, _ENDING = 4, 3
+"""Without a stemmer, a word stands for its beginning: at least 4 letters, without the last 3."""
 
 
 class Language(NamedTuple):
-    """A language: its Snowball name, and its function words, folded."""
+    """A language: its Snowball name, "" if there is none; its function words, folded."""
 
     name: str
-    function_words: frozenset[str]
+    function_words: frozenset[str] = frozenset()
 
     def stem(self, word: str) -> str:
         """Return the stem of a folded word."""
-        if not word.isascii() and self.name in _FUNCTION_WORDS:
-            return word[: max(_SHORTEST_ALIKE, len(word) - 3)]
         return _stem(self.name, word)
 
 
+_UNKNOWN = Language("")
+
+
 @cache
-def _languages() -> tuple[Language, ...]:
-    return tuple(
-        Language(name, frozenset(terms(words))) for name, words in _FUNCTION_WORDS.items()
-    )
+def _languages() -> dict[str, Language]:
+    return {
+        name: Language(name, frozenset(terms(words))) for name, words in _FUNCTION_WORDS.items()
+    }
 
 
 def language_of(words: Sequence[str]) -> Language:
-    """Return the language of a question with the folded `words`; English if it is unclear."""
-    return max(
-        _languages(),
-        key=lambda each: (
-            sum(word in each.function_words for word in words),
-            each.name == _DEFAULT,
-        ),
-    )
+    """Return the language of a question with the folded `words`."""
+    known = {
+        name: sum(word in language.function_words for word in words)
+        for name, language in _languages().items()
+    }
+    best = max(known, key=lambda name: (known[name], name == _ENGLISH))
+    return _languages()[best] if known[best] or len(words) <= _CERTAIN else _UNKNOWN
 
 
 @lru_cache(maxsize=100_000)
 def _stem(language: str, word: str) -> str:
-    return _stemmer(language)(word)
+    if not word.isascii():
+        script = unicodedata.name(word[0], "").partition(" ")[0]
+        language = language if script == "LATIN" else _SCRIPTS.get(script, "")
+    if not language:
+        return word[: max(_BEGINNING, len(word) - _ENDING)]
+    return str(_stemmer(language).stemWord(word))
+
+
+class _Stemmer(Protocol):
+    def stemWord(self, word: str) -> str: ...  # noqa: N802 - the library's name
 
 
 @cache
-def _stemmer(language: str) -> Callable[[str], str]:
-    return snowballstemmer.stemmer(language).stemWord
+def _stemmer(language: str) -> _Stemmer:
+    make = cast("Callable[[str], _Stemmer]", importlib.import_module("snowballstemmer").stemmer)
+    return make(language)

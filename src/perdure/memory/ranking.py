@@ -60,7 +60,11 @@ class Saturation(NamedTuple):
     b: float
 
 
-CONTEXT, OWN, SESSION = Saturation(2.2, 1.2, 0.3), Saturation(1.9, 0.9, 0), Saturation(2.2, 1.2, 0.75)
+CONTEXT, OWN, SESSION = (
+    Saturation(2.2, 1.2, 0.3),
+    Saturation(1.9, 0.9, 0),
+    Saturation(2.2, 1.2, 0.75),
+)
 
 
 class Sums(Protocol):
@@ -88,9 +92,24 @@ def ranking(
         scores = sums(corpus, question, scope, weights)
         for word, counted in zip(question.words, counts, strict=True):
             scores.add(counted, named.get(word.key, ()))
-        return scores.best(spoken, limit)
+        return _with_nearby(corpus, question, counts, scores.best(spoken, limit))
 
     return rank
+
+
+def _with_nearby(
+    corpus: Corpus, question: Question, counts: Sequence[Counts], best: Sequence[Ranked]
+) -> list[Ranked]:
+    around = [frozenset(corpus.around(each.text)) for each in best]
+    near = frozenset[int]().union(*around)
+    words = [
+        (word.key, near.intersection(found.texts))
+        for word, found in zip(question.words, counts, strict=True)
+    ]
+    return [
+        each._replace(nearby=frozenset(key for key, texts in words if not texts.isdisjoint(own)))
+        for each, own in zip(best, around, strict=True)
+    ]
 
 
 def idf(size: int, having: int) -> float:

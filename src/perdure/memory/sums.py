@@ -27,9 +27,7 @@ _HOUR_MS = 3_600_000
 class PlainSums:
     """``ranking.Sums`` as dicts of the texts that have any word."""
 
-    def __init__(
-        self, corpus: Corpus, question: Question, scope: Scope, weights: Weights
-    ) -> None:
+    def __init__(self, corpus: Corpus, question: Question, scope: Scope, weights: Weights) -> None:
         self._corpus = corpus
         self._question = question
         self._weights = weights

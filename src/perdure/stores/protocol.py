@@ -188,8 +188,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     its origin's entries, under their ids; without it a fork gets copies with ids of its own, and
     its header has a `parent` and no `fork`. `encryption`: the store can be encrypted at rest.
     `erase`: content can be erased from a stream that stays; without it a stream can only be removed
-    as a whole. `search`: the store is also a `SearchService`. `leases_in_commits`: a commit can
-    acquire and release a lease.
+    as a whole. `search`: the store is also a `SearchService`. `recall`: its search counts words for
+    a recall. `leases_in_commits`: a commit can acquire and release a lease.
     """
 
     multi_stream_commit: bool = True
@@ -197,6 +197,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     encryption: bool = False
     erase: bool = False
     search: bool = False
+    recall: bool = False
     leases_in_commits: bool = False
 
 

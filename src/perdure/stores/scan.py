@@ -64,9 +64,7 @@ def found_title(number: int, header: StreamHeader) -> Found | None:
     what = searchable_title(header)
     if what is None:
         return None
-    return Found(
-        -number, header.id, header.created_at, None, what, header.subject
-    )
+    return Found(-number, header.id, header.created_at, None, what, header.subject)
 
 
 def fitting(texts: Iterable[Found], query: SearchQuery, sought: Sought) -> Iterator[Fit]:

@@ -75,9 +75,13 @@ def header(
     cwd: str | None = None,
     title: str | None = None,
     fork: ForkPoint | None = None,
+    subject: str | None = None,
 ) -> StreamHeader:
     """Return the header of a new stream."""
-    return StreamHeader(StreamId(stream), created_at, kind, origin, cwd=cwd, title=title, fork=fork)
+    id_ = StreamId(stream)
+    return StreamHeader(
+        id_, created_at, kind, origin, cwd=cwd, title=title, fork=fork, subject=subject
+    )
 
 
 async def create(store: SessionStore, new: StreamHeader | str = S, *entries: NewEntry) -> StreamId:

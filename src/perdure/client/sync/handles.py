@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure.client.agents.chat import Chat as AsyncChat
 from perdure.client.agents.runtime import Runtime as AsyncRuntime
 from perdure.client.agents.turn import Turn as AsyncTurn
+from perdure.client.memory import Memory as AsyncMemory
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
 from perdure.client.sync.handle import Handle
@@ -21,6 +22,10 @@ class Session(Handle[AsyncSession], of=AsyncSession):
 
 class Store(Handle[AsyncStore], of=AsyncStore):
     """`perdure.client.store.Store` without async."""
+
+
+class Memory(Handle[AsyncMemory], of=AsyncMemory):
+    """`perdure.client.memory.Memory` without async."""
 
 
 class Turn(Handle[AsyncTurn], of=AsyncTurn):

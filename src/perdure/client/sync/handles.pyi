@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self, overload
 import msgspec
 from msgspec import Meta
 
+from perdure.client import memory as memory_handle
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat as AsyncChat
 from perdure.client.agents.idle_session import ChatStatus
@@ -30,6 +31,8 @@ from perdure.client.conversation.append import (
     Parent,
 )
 from perdure.client.conversation.workspace import Selection, Workspace
+from perdure.client.memory import RECALLED, MemoryScope
+from perdure.client.memory import Memory as AsyncMemory
 from perdure.client.reads import EntryRef, OpenQuestion
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
@@ -53,6 +56,7 @@ from perdure.interop.reports import (
     ImportedFiles,
     Redaction,
 )
+from perdure.memory.hits import MemoryHit
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient, ThinkingLevel
 from perdure.session.entries import LEAF, Entry
@@ -540,6 +544,10 @@ class Store(Handle[AsyncStore]):
         """
 
     @property
+    def memory(self) -> memory_handle.Memory:
+        """What the sessions of this namespace remember: `Memory.recall`."""
+
+    @property
     def capabilities(self) -> Capabilities:
         """The optional features that this store supports; the others raise an error."""
 
@@ -759,6 +767,29 @@ class Store(Handle[AsyncStore]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
+
+class Memory(Handle[AsyncMemory]):
+    """`perdure.client.memory.Memory` without async."""
+
+    def recall(
+        self,
+        question: str,
+        *,
+        limit: int = RECALLED,
+        subject: str | None = None,
+        scope: MemoryScope = "subject",
+        sessions: Sequence[str] | None = None,
+        without: Sequence[str] = (),
+    ) -> list[MemoryHit]:
+        """Return what earlier sessions say about `question`, best first; docs/guides/memory.md.
+
+        Finds messages of users, assistants and tools on every branch; a text counts with its
+        neighbours in the session. With `sessions` only those are searched, never those `without`.
+        `scope` "namespace" searches the sessions of all subjects. With numpy (extra ``memory``) a
+        recall in a large store is several times faster; the hits are the same.
+        Raises: SearchIndexDamaged; Unsupported; WrongArgument for an empty question, and for a
+        subject with the scope "namespace"; ValueError when `limit` is negative.
+        """
 
 class Turn(Handle[AsyncTurn]):
     """`perdure.client.agents.turn.Turn` without async."""

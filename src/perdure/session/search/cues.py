@@ -9,29 +9,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntFlag
 
-_TIME_WORDS = frozenset(
-    # English
-    "yesterday today tomorrow tonight ago last next week weeks weekend month months year years day "
-    "days monday tuesday wednesday thursday friday saturday sunday january february march april may "
-    "june july august september october november december recently soon earlier later since spring "
-    "summer autumn fall winter morning evening night "
-    # German
-    "gestern heute morgen vorgestern letzte letzten letztes letzter nachste nachsten woche wochen "
-    "monat monate jahr jahre jahren tag tage montag dienstag mittwoch donnerstag freitag samstag "
-    "sonntag januar februar marz mai juni juli oktober dezember kurzlich fruhling sommer herbst "
-    # French
-    "hier demain aujourd semaine semaines mois an ans annee annees jour jours lundi mardi mercredi "
-    "jeudi vendredi samedi dimanche janvier fevrier mars avril juin juillet aout septembre octobre "
-    "novembre decembre dernier derniere prochain prochaine recemment ete hiver printemps automne "
-    # Spanish
-    "ayer hoy manana semana semanas mes meses ano anos dia dias lunes martes miercoles jueves viernes "
-    "sabado domingo enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre "
-    "diciembre pasado pasada proximo proxima verano invierno primavera otono "
-    # Italian and Portuguese
-    "ieri oggi domani settimana settimane mese mesi anno anni giorno giorni lunedi martedi giovedi "
-    "venerdi domenica gennaio febbraio maggio giugno luglio settembre ottobre dicembre ontem hoje "
-    "amanha janeiro fevereiro maio junho julho setembro outubro novembro dezembro".split()
-)
+_TIME_WORDS = {
+    "english": """
+        yesterday today tomorrow tonight ago last next week weeks weekend month months year years
+        day days monday tuesday wednesday thursday friday saturday sunday january february march
+        april may june july august september october november december recently soon earlier later
+        since spring summer autumn fall winter morning evening night""",
+    "german": """
+        gestern heute morgen vorgestern letzte letzten letztes letzter nachste nachsten woche
+        wochen monat monate jahr jahre jahren tag tage montag dienstag mittwoch donnerstag freitag
+        samstag sonntag januar februar marz mai juni juli oktober dezember kurzlich fruhling
+        sommer herbst""",
+    "french": """
+        hier demain aujourd semaine semaines mois an ans annee annees jour jours lundi mardi
+        mercredi jeudi vendredi samedi dimanche janvier fevrier mars avril juin juillet aout
+        septembre octobre novembre decembre dernier derniere prochain prochaine recemment ete
+        hiver printemps automne""",
+    "spanish": """
+        ayer hoy manana semana semanas mes meses ano anos dia dias lunes martes miercoles jueves
+        viernes sabado domingo enero febrero marzo abril mayo junio julio agosto septiembre
+        octubre noviembre diciembre pasado pasada proximo proxima verano invierno primavera
+        otono""",
+    "italian and portuguese": """
+        ieri oggi domani settimana settimane mese mesi anno anni giorno giorni lunedi martedi
+        giovedi venerdi domenica gennaio febbraio maggio giugno luglio settembre ottobre dicembre
+        ontem hoje amanha janeiro fevereiro maio junho julho setembro outubro novembro dezembro""",
+}
+_ANY_TIME_WORD = frozenset(word for words in _TIME_WORDS.values() for word in words.split())
 
 
 class Cue(IntFlag):
@@ -56,7 +60,7 @@ def cues_of(text: str, words: Iterable[str]) -> Cue:
         cues |= Cue.HAS_QUESTION
         if text.rstrip(_CLOSING).endswith(tuple(_QUESTION_MARKS)):
             cues |= Cue.ASKS
-    if any(word in _TIME_WORDS or _is_year(word) for word in words):
+    if any(word in _ANY_TIME_WORD or _is_year(word) for word in words):
         cues |= Cue.TIME
     return cues
 

@@ -46,7 +46,7 @@ _KINDS = frozenset(KINDS)
 class Searchable(msgspec.Struct, frozen=True):
     """The searchable part of an entry. `tools` are the names of the tools it calls or answers.
 
-    `author` is the speaker of a message, and `said_at` when it was said, where the message has them.
+    `author` is the speaker of a message, `said_at` when it was said; None if it does not tell.
     """
 
     role: SearchRole

@@ -79,7 +79,7 @@ class MemoryStore:
     """A namespace of this process's memory: a `SessionStore`."""
 
     address = ADDRESS
-    capabilities = Capabilities(erase=True, search=True, leases_in_commits=True)
+    capabilities = Capabilities(erase=True, search=True, recall=True, leases_in_commits=True)
     marks = TRUSTED
 
     def __init__(

@@ -46,6 +46,8 @@ from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import KEY_WINDOW_MS, Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
+from perdure.stores.search.corpus import WordClass
+from perdure.stores.search.recall_plan import Ranking, Recalled
 from perdure.stores.wakeups import Look, Watcher
 
 SCHEME = "jsonl:///"
@@ -125,6 +127,9 @@ class JsonlSearch:
 
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         return await self._handle.searches.search(query, on_progress)
+
+    async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
+        raise Unsupported("recall", BACKEND)
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
         await self._handle.searches.index(on_progress)

@@ -48,7 +48,7 @@ from perdure.stores.wakeups import Changes
 class PostgresStore:
     """A namespace of a PostgreSQL database: a `SessionStore`."""
 
-    capabilities = Capabilities(erase=True, search=True)
+    capabilities = Capabilities(erase=True, search=True, recall=True)
     marks = TRUSTED
 
     def __init__(self, handle: PostgresHandle) -> None:

@@ -1,4 +1,4 @@
-"""The texts of a namespace in the order of their sessions, held in memory from one recall to the next.
+"""The texts of a namespace in the order of their sessions, held in memory between recalls.
 
 A corpus holds numbers: the session, place, time, length and cues of each text, and its neighbours.
 Words are held only of texts that are in no part of the index yet. It follows the index: parts never
@@ -34,11 +34,15 @@ _NOWHERE = -1
 
 
 class WordClass(NamedTuple):
-    """Words that count as one: those with `prefix` for which `has` is true. `key` names the class."""
+    """Words that count as one: those with `prefix` for which `has` is true.
+
+    `key` names the class, `asked` is the word of the question.
+    """
 
     key: str
     prefix: str
     has: Callable[[str], bool]
+    asked: str
 
 
 class Counts(NamedTuple):
@@ -51,11 +55,11 @@ class Counts(NamedTuple):
 class Corpus:
     """The texts, numbered from 0 as they were added.
 
-    Shape: `positions` (in the log), `ats` (Unix milliseconds), `lengths` (words), `sessions` (number
-    of the session) and `cues` are columns of texts; `before[d - 1][i]` and `after[d - 1][i]` are the
-    d-th neighbour of text i in its session, or -1. `session_subjects` (number of a subject),
-    `session_sizes` (texts) and `session_lengths` (words) are columns of sessions. `authors`: author
-    key -> number of a session -> the texts that the author said there.
+    Shape: `positions` (in the log), `ats` (Unix milliseconds), `lengths` (words), `sessions`
+    (number of the session) and `cues` are columns of texts; `before[d - 1][i]` and
+    `after[d - 1][i]` are the d-th neighbour of text i in its session, or -1. `session_subjects`
+    (number of a subject), `session_sizes` (texts) and `session_lengths` (words) are columns of
+    sessions. `authors`: author key -> number of a session -> what the author said there.
     """
 
     def __init__(self) -> None:
@@ -114,6 +118,11 @@ class Corpus:
     def session(self, key: str) -> int:
         """Return the number of a session, by its key; -1 if it has no text."""
         return self._sessions.get(key, _NOWHERE)
+
+    def around(self, text: int) -> list[int]:
+        """Return a text and its neighbours."""
+        found = [column[text] for columns in (self.before, self.after) for column in columns]
+        return [text, *(other for other in found if other != _NOWHERE)]
 
     # -- what it is told
 

@@ -32,7 +32,7 @@ def text_of(found: Found) -> Text:
 
 
 def filters_of(query: SearchQuery) -> list[list[str]]:
-    """Return the groups of keys that `query` asks for: a text has one key of each non-empty group."""
+    """Return the groups of keys that `query` asks for: a text has one key of each group."""
     return [
         list(map(session_key, query.sessions)),
         list(map(role_key, query.roles)),

@@ -22,11 +22,15 @@ _SOME = 256
 
 
 class Ranked(NamedTuple):
-    """A text of a corpus, its score, and what made it: a number for each reason."""
+    """A text of a corpus, its score, and what made it: a number for each reason.
+
+    `nearby` are the keys of the classes of words that it or a neighbour contains.
+    """
 
     text: int
     score: float
     reasons: dict[str, float]
+    nearby: frozenset[str] = frozenset()
 
 
 Ranking = Callable[[Corpus, Sequence[Counts]], Sequence[Ranked]]
@@ -90,7 +94,7 @@ async def recalled(
 def scanned(
     corpus: Corpus, texts: Iterable[Found], words: Sequence[WordClass], ranking: Ranking
 ) -> Sequence[Ranked]:
-    """Rank all `texts` of a store without an index, newest first; `corpus` may have the older ones."""
+    """Rank all `texts` of a store without an index, newest first; `corpus` may have old ones."""
     new: list[Found] = []
     for found in texts:
         if corpus.has(found.position):

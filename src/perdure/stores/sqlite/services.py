@@ -34,10 +34,10 @@ from perdure.stores.sqlite.rows import Tables
 from perdure.stores.wakeups import Changes
 
 if TYPE_CHECKING:
+    from perdure.session.search import query as wording
     from perdure.stores.search import recall_plan
     from perdure.stores.search.corpus import WordClass
     from perdure.stores.search.recall_plan import Ranking, RecallCache, Recalled
-    from perdure.session.search import query as wording
     from perdure.stores.sqlite import verify
     from perdure.stores.sqlite.maintenance import content_gc, segments, stats
     from perdure.stores.sqlite.retention import erase as erasure

@@ -64,7 +64,9 @@ AT_ONCE_BYTES = 2**17
 class SqliteStore:
     """A namespace of an SQLite file: a `SessionStore`."""
 
-    capabilities = Capabilities(encryption=True, erase=True, search=True, leases_in_commits=True)
+    capabilities = Capabilities(
+        encryption=True, erase=True, search=True, recall=True, leases_in_commits=True
+    )
     marks = TRUSTED
 
     def __init__(self, handle: SqliteHandle) -> None:

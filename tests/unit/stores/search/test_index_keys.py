@@ -6,7 +6,7 @@ from perdure.session.ids import StreamId
 from perdure.session.search.searchable import Searchable
 from perdure.session.search.values import SearchQuery
 from perdure.stores.scan import Found
-from perdure.stores.search.index_keys import filters_of, text_of
+from perdure.stores.search.index_keys import author_key, filters_of, subject_key, text_of
 
 
 def test_text_has_the_keys_that_a_query_for_it_asks_for() -> None:
@@ -16,8 +16,18 @@ def test_text_has_the_keys_that_a_query_for_it_asks_for() -> None:
     text = text_of(found)
 
     wanted = SearchQuery(text="x", sessions=(stream,), roles=("user",), tools=(tool,))
-    assert [text.filters] == [[key for group in filters_of(wanted) for key in group]]
+    assert text.filters[:-1] == [key for group in filters_of(wanted) for key in group]
+    assert text.filters[-1] == subject_key(None)
     assert list(text.words) == ["some", "words"]
     assert all(" " not in key and len(key) < 40 for key in text.filters)
     other = SearchQuery(text="x", sessions=(StreamId("other"),))
     assert filters_of(other)[0] != filters_of(wanted)[0]
+
+
+def test_text_has_keys_for_its_subject_its_author_and_its_cues() -> None:
+    what = Searchable("user", "Did you see it last week?", author="Ana María")
+    text = text_of(Found(7, StreamId("s"), 1, None, what, "p 1"))
+
+    keys = [subject_key("p 1"), author_key("ana"), author_key("maria"), "#c7"]
+    assert list(text.filters[2:]) == keys
+    assert subject_key("p 1") != subject_key("p 2") != subject_key(None)

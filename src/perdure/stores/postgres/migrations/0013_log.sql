@@ -303,11 +303,13 @@ ALTER TABLE perdure.search_page ALTER COLUMN body SET STORAGE EXTERNAL;
 
 -- The index contains the log of a namespace up to position upto, by the rules of version
 -- (words.VERSION). parts is the number of parts built so far, including those that were merged.
+-- forgotten changes when a text is removed: what was read before must not be used any more.
 CREATE TABLE perdure.search_mark (
     namespace text COLLATE "C" PRIMARY KEY,
     version   bigint NOT NULL,
     upto      bigint NOT NULL,
-    parts     bigint NOT NULL
+    parts     bigint NOT NULL,
+    forgotten bigint NOT NULL DEFAULT 0
 );
 
 -- ------------------------------------------------------------ row-level security

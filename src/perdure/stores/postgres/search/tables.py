@@ -20,13 +20,14 @@ Ask = Callable[[Sequence[Statement]], Awaitable[Sequence[list[Row]]]]
 """Return the answers to statements sent together, all of one snapshot or one transaction."""
 
 MARK: LiteralString = (
-    "SELECT version, upto, upto, parts FROM perdure.search_mark WHERE namespace = %s"
+    "SELECT version, upto, upto, parts, forgotten FROM perdure.search_mark WHERE namespace = %s"
 )
 
 _SET_MARK: LiteralString = """
-INSERT INTO perdure.search_mark (namespace, version, upto, parts) VALUES (%s, %s, %s, %s)
-ON CONFLICT (namespace) DO UPDATE
-SET version = excluded.version, upto = excluded.upto, parts = excluded.parts
+INSERT INTO perdure.search_mark (namespace, version, upto, parts, forgotten)
+VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT (namespace) DO UPDATE SET version = excluded.version, upto = excluded.upto,
+    parts = excluded.parts, forgotten = excluded.forgotten
 """
 
 _LOOSE_COLUMNS: LiteralString = """
@@ -201,7 +202,7 @@ class PostgresWriter:
         return await run_statements(self._db, self._namespace, statements)
 
     async def set_mark(self, mark: Mark) -> None:
-        values = (self._namespace, mark.version, mark.entry, mark.parts)
+        values = (self._namespace, mark.version, mark.entry, mark.parts, mark.forgotten)
         await self._run([Statement(_SET_MARK, values)])
 
     async def clear(self) -> None:

@@ -1,0 +1,56 @@
+"""The passage of a long text that fits a question best."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from perdure.session.search.words import words
+
+PASSAGE_WORDS = 160
+"""A longer text is cut."""
+
+_STEP = 40
+
+
+def passage_of(text: str, weight: Callable[[str], float]) -> str:
+    """Return the passage of `text` whose distinct words weigh most; a short text whole.
+
+    `weight` gives the weight of a folded word, 0.0 for one that was not asked for.
+    """
+    found = list(words(text))
+    if len(found) <= PASSAGE_WORDS:
+        return text
+    weights = [weight(word.term) for word in found]
+    first = max(
+        range(0, len(found) - PASSAGE_WORDS + _STEP, _STEP),
+        key=lambda start: (_weight(found, weights, start), -start),
+    )
+    last = min(first + PASSAGE_WORDS, len(found)) - 1
+    return text[_line_start(text, found[first].start) : _line_end(text, found[last].end)].strip()
+
+
+def _weight(found: Sequence[tuple[str, int, int]], weights: Sequence[float], start: int) -> float:
+    counts = Counter[str]()
+    total = 0.0
+    for (term, _, _), weight in zip(
+        found[start : start + PASSAGE_WORDS], weights[start : start + PASSAGE_WORDS], strict=True
+    ):
+        if weight:
+            counts[term] += 1
+            total += weight / counts[term] ** 2
+    return total
+
+
+_NEAR = 80
+"""A passage is extended to the ends of its lines if they are so near. Units: characters."""
+
+
+def _line_start(text: str, start: int) -> int:
+    line = text.rfind("\n", max(start - _NEAR, 0), start)
+    return line + 1 if line >= 0 else start
+
+
+def _line_end(text: str, end: int) -> int:
+    line = text.find("\n", end, end + _NEAR)
+    return line if line >= 0 else end

@@ -1,0 +1,105 @@
+"""The formula of recall, written as plainly as possible: what every implementation must give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import log
+from typing import NamedTuple
+
+from perdure.memory.question import Question, question_of
+from perdure.session.search.words import terms
+
+BEFORE, AFTER = (0.7, 0.35, 0.2, 0.1), (0.5, 0.25, 0.1)
+
+
+class SaidText(NamedTuple):
+    """A text of a session: its name, its speaker, its words, when it was said."""
+
+    name: str
+    author: str | None
+    text: str
+    at: int
+
+
+def reference_scores(sessions: list[list[SaidText]], question: str, now: int) -> dict[str, float]:
+    """Return name -> score of each text that a word of `question` reaches."""
+    asked = question_of(question, now)
+    texts = [(session, index) for session in sessions for index in range(len(session))]
+    lengths = {said.name: len(terms(said.text)) for session in sessions for said in session}
+    mean = sum(lengths.values()) / len(texts)
+    session_mean = sum(lengths.values()) / len(sessions)
+    scores: dict[str, float] = {}
+    context, own, of_session = Counter[str](), Counter[str](), Counter[int]()
+    for word in asked.words:
+        tf = {
+            said.name: 0 if _is_name(session, asked, word.key) else _count(said, word.has)
+            for session in sessions
+            for said in session
+        }
+        idf = _idf(len(texts), sum(1 for count in tf.values() if count))
+        totals = [sum(tf[said.name] for said in session) for session in sessions]
+        session_idf = _idf(len(sessions), sum(1 for total in totals if total))
+        for number, (session, total) in enumerate(zip(sessions, totals, strict=True)):
+            length = sum(lengths[said.name] for said in session) / session_mean
+            if total:
+                norm = 1.2 * (0.25 + 0.75 * length)
+                of_session[number] += session_idf * 2.2 * total / (total + norm)
+        for session, index in texts:
+            name = session[index].name
+            c = float(tf[name])
+            c += sum(
+                weight * tf[session[index - distance].name]
+                for distance, weight in enumerate(BEFORE, 1)
+                if index >= distance
+            )
+            c += sum(
+                weight * tf[session[index + distance].name]
+                for distance, weight in enumerate(AFTER, 1)
+                if index + distance < len(session)
+            )
+            if c:
+                context[name] += idf * 2.2 * c / (c + 1.2 * (0.7 + 0.3 * lengths[name] / mean))
+            if tf[name]:
+                own[name] += idf * 1.9 * tf[name] / (tf[name] + 0.9)
+    for number, session in enumerate(sessions):
+        for index, said in enumerate(session):
+            if said.name not in context:
+                continue
+            score = 0.28 * context[said.name] + 0.10 * own[said.name]
+            score += 0.45 * of_session[number] + _cues(asked, session, index)
+            scores[said.name] = score
+    return scores
+
+
+def _cues(asked: Question, session: list[SaidText], index: int) -> float:
+    said, score = session[index], 0.0
+    question_words = set(terms(asked.text))
+    named = {each.author for each in session if question_words & set(terms(each.author or ""))}
+    if len(named) == 1 and said.author in named:
+        score += 1.0
+    if asked.period is not None:
+        score += 6 * asked.period.closeness(said.at)
+    if asked.asks_when and "yesterday" in terms(said.text):
+        score += 1.9
+    if index and session[index - 1].text.endswith("?"):
+        score += 0.2
+    if said.text.endswith("?"):
+        score -= 0.6
+    if "?" in said.text:
+        score -= 0.25
+    return score
+
+
+def _is_name(session: list[SaidText], asked: Question, stem: str) -> bool:
+    names = {word for said in session for word in terms(said.author or "")}
+    stems = {question_of(word, 0).words[0].key for word in names & set(terms(asked.text))}
+    return stem in stems
+
+
+def _count(said: SaidText, has: object) -> int:
+    assert callable(has)
+    return sum(1 for word in terms(said.text) if has(word))
+
+
+def _idf(size: int, having: int) -> float:
+    return log(1 + (size - having + 0.5) / (having + 0.5))
