@@ -39,7 +39,7 @@ HANDLES = {
         ),
     ),
     "Store": ("store", (("store", "Store"),)),
-    "Memory": ("memory", (("memory", "Memory"),)),
+    "Memory": ("memory.handle", (("memory.handle", "Memory"),)),
     "Turn": ("agents.turn", (("agents.turn", "Turn"),)),
     "Chat": ("agents.chat", (("agents.idle_session", "IdleSession"), ("agents.chat", "Chat"))),
     "Runtime": ("agents.runtime", (("agents.runtime", "Runtime"),)),

@@ -27,6 +27,7 @@ from perdure.client.agents.session_usage import revoke, standing_of
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.flows.flows import Flows
 from perdure.client.maintenance.stats import figures
+from perdure.client.memory.handle import Memory
 from perdure.client.open import open as open_store
 from perdure.client.session import Session
 from perdure.client.store import Store
@@ -53,6 +54,7 @@ WORD = "xyzzyplugh"
 
 NOBODY = StreamId("nobody")
 ENTRY = EntryId("first/0")
+OUTSIDE = Outside(SystemClock(), system_random)
 LEASE = Lease(OPEN, f"owner {WORD}", 1, START_MS + 60_000)
 ASKED = EraseRequest(id="e-ours", scope="session", by="us", at=START_MS, name=FIRST, forks="erase")
 FILES = {
@@ -185,6 +187,7 @@ CALLS: dict[str, list[Call]] = {
     "put_partial": [lambda s, id: s.put_partial(_lease(id), 5, b"ours")],
     "retention.quota": [lambda s, _: s.retention.quota()],
     "maintenance.receive": [],
+    "search.recall": [lambda s, _: Memory(s, OUTSIDE).recall(WORD, scope="namespace")],
     "search.reindex": [lambda s, _: s.search.reindex()],
     "release_lease": [lambda s, id: s.release_lease(_lease(id))],
     "retention.remove": [lambda s, id: s.retention.remove(id)],
@@ -455,7 +458,7 @@ UNTRIED = {
 
 @pytest.mark.parametrize("backend", STORES, indirect=True)
 async def test_public_call_with_ids_of_another_namespace_finds_nothing(two: Two) -> None:
-    store = Store(two.ours, Outside(SystemClock(), system_random))
+    store = Store(two.ours, OUTSIDE)
     methods = {name for name, _ in inspect.getmembers(Store, callable) if name[0] != "_"}
     assert methods <= set(PUBLIC) | set(UNTRIED), "say in PUBLIC how these are tried"
     before = await two.theirs.feed(0)

@@ -80,15 +80,15 @@ from perdure.stores.retention.erase import Certificate, ForkPolicy
 from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
-    from perdure.client import memory as memory_handle
     from perdure.client import transfers
     from perdure.client.conversation import authority
     from perdure.client.inbox import flows as inbox_of_flows
+    from perdure.client.memory import handle as memory_handle
     from perdure.client.records import edits as edit_records
     from perdure.client.records import tool_calls as call_records
     from perdure.client.records import usage as usage_records
 else:
-    memory_handle = Later("perdure.client.memory")
+    memory_handle = Later("perdure.client.memory.handle")
     authority = Later("perdure.client.conversation.authority")
     transfers = Later("perdure.client.transfers")
     inbox_of_flows = Later("perdure.client.inbox.flows")

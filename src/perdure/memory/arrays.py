@@ -78,7 +78,7 @@ class ArraySums:
         reasons = self._reasons(numbers, said)
         score = np.sum(list(reasons.values()), axis=0)
         best = np.arange(len(numbers))
-        if len(numbers) > limit:
+        if len(numbers) > limit > 0:
             best = np.argpartition(score, len(numbers) - limit)[len(numbers) - limit :]
             best = np.flatnonzero(score >= score[best].min())
         positions = _view(self._corpus.positions)[numbers[best]]
@@ -133,7 +133,7 @@ class ArraySums:
 
 
 def _view(column: Sequence[int]) -> Numbers:
-    return np.frombuffer(column, dtype=np.int_)  # type: ignore[arg-type]
+    return np.frombuffer(column, dtype=np.int_)  # type: ignore[arg-type] - an array has a buffer
 
 
 def _saturated(form: Saturation, counts: Floats | Numbers, lengths: Floats | float) -> Floats:

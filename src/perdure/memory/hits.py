@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure.memory.passages import PASSAGE_WORDS, passage_of
+from perdure.memory.question import Question
+from perdure.memory.ranking import STANDARD
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.search.values import SearchRole
+from perdure.session.search.words import terms
+from perdure.stores.search.recall_plan import Recalled
 
 
 class Why(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -43,3 +48,37 @@ class MemoryHit(msgspec.Struct, frozen=True):
     why: Why
     author: str | None = None
     is_passage: bool = False
+
+
+def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
+    """Return what was recalled for `question` as a hit."""
+    found, ranked = recalled
+    entry = found.entry
+    assert entry is not None, "titles are not recalled"
+    said = terms(found.what.text)
+    spoken = frozenset(said)
+    own = [word for word in question.words if any(map(word.has, spoken))]
+    text = found.what.text
+    if len(said) > PASSAGE_WORDS:
+        text = passage_of(text, lambda term: float(any(word.has(term) for word in own)))
+    return MemoryHit(
+        session_id=found.stream,
+        entry_id=entry.id,
+        role=found.what.role,
+        text=text,
+        score=round(ranked.score, 6),
+        at=found.at,
+        why=Why(
+            terms=tuple(word.asked for word in own),
+            neighbours=tuple(
+                word.asked
+                for word in question.words
+                if word.key in ranked.nearby and word not in own
+            ),
+            speaker="speaker" in ranked.reasons,
+            date=round(ranked.reasons.get("date", 0.0) / STANDARD.date, 3),
+            time="time" in ranked.reasons,
+        ),
+        author=found.what.author,
+        is_passage=text != found.what.text,
+    )

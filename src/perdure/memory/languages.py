@@ -107,8 +107,16 @@ class Language(NamedTuple):
     function_words: frozenset[str] = frozenset()
 
     def stem(self, word: str) -> str:
-        """Return the stem of a folded word."""
+        """Return the stem of a folded word; its beginning if no stemmer fits."""
         return _stem(self.name, word)
+
+    def same(self, word: str) -> Callable[[str], bool]:
+        """Return whether another word counts as the same as `word`."""
+        stem = self.stem(word)
+        if _stemmer_of(self.name, word):
+            return lambda said: self.stem(said) == stem
+        longest = len(word) + _ENDING
+        return lambda said: said.startswith(stem) and len(said) <= longest
 
 
 _UNKNOWN = Language("")
@@ -133,12 +141,18 @@ def language_of(words: Sequence[str]) -> Language:
 
 @lru_cache(maxsize=100_000)
 def _stem(language: str, word: str) -> str:
-    if not word.isascii():
-        script = unicodedata.name(word[0], "").partition(" ")[0]
-        language = language if script == "LATIN" else _SCRIPTS.get(script, "")
-    if not language:
+    stemmer = _stemmer_of(language, word)
+    if not stemmer:
         return word[: max(_BEGINNING, len(word) - _ENDING)]
-    return str(_stemmer(language).stemWord(word))
+    return _stemmer(stemmer).stemWord(word)
+
+
+def _stemmer_of(language: str, word: str) -> str:
+    """Return the stemmer for `word` in a question of `language`; "" if none fits."""
+    if word.isascii():
+        return language
+    script = unicodedata.name(word[0], "").partition(" ")[0]
+    return language if script == "LATIN" else _SCRIPTS.get(script, "")
 
 
 class _Stemmer(Protocol):

@@ -52,8 +52,4 @@ def _class(language: Language, word: str, stem: str) -> WordClass:
         return WordClass(stem, word, word.__eq__, word)
     alike = next((i for i, (a, b) in enumerate(zip(stem, word, strict=False)) if a != b), len(stem))
     prefix = word[: max(min(alike, len(stem) - 1), _SHORTEST - 1)]
-
-    def has(said: str) -> bool:
-        return language.stem(said) == stem
-
-    return WordClass(stem, prefix, has, word)
+    return WordClass(stem, prefix, language.same(word), word)

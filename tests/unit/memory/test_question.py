@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
 from perdure.memory.question import MOST_CLASSES, Question, question_of
-from perdure.session.search.words import terms
 from tests.fakes.samples import case
 
 NOW = int(datetime(2026, 11, 23, 9, tzinfo=UTC).timestamp() * 1000)
@@ -15,29 +12,6 @@ NOW = int(datetime(2026, 11, 23, 9, tzinfo=UTC).timestamp() * 1000)
 
 def asked(text: str) -> Question:
     return question_of(text, NOW)
-
-
-@pytest.mark.parametrize(
-    ("question", "text", "found"),
-    [
-        (
-            "When did she travel?",
-            "travelling travels travel traveller",
-            {"travelling", "travels", "travel"},
-        ),
-        ("What are the parties like?", "party parties part", {"party", "parties"}),
-        ("What did the dying king say?", "die dying dyed", {"dying", "die"}),
-        ("Wann haben wir die Häuser gekauft?", "Haus Häuser kaufen gekauft", {"hauser", "gekauft"}),
-        ("Où avons-nous mangé hier?", "manger mangeons mange", {"manger", "mangeons", "mange"}),
-        ("¿Cuándo compramos las casas?", "casa compramos", {"casa", "compramos"}),
-        ("Куда мы ездили на машине?", "машина машины машин", {"машина", "машины", "машин"}),
-        ("私たちはどこで寿司を食べた", "寿司", {"寿", "司"}),
-        ("kdy jsme byli pracovat doma", "pracovali pracujeme domek", {"pracovali"}),
-    ],
-)
-def test_words_with_the_same_stem_count_as_one(question: str, text: str, found: set[str]) -> None:
-    classes = asked(question).words
-    assert {word for word in terms(text) if any(each.has(word) for each in classes)} == found
 
 
 def test_every_word_of_a_class_has_its_prefix() -> None:
@@ -64,7 +38,7 @@ def test_question_without_a_word_asks_for_nothing() -> None:
 
 
 def test_long_question_asks_for_a_bounded_number_of_words() -> None:
-    question = " ".join(f"word{number}" for number in range(10_000))
+    question = "What about " + " ".join(f"word{number}" for number in range(10_000))
     assert len(asked(question).words) == MOST_CLASSES
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.client.agents.chat import Chat as AsyncChat
 from perdure.client.agents.runtime import Runtime as AsyncRuntime
 from perdure.client.agents.turn import Turn as AsyncTurn
-from perdure.client.memory import Memory as AsyncMemory
+from perdure.client.memory.handle import Memory as AsyncMemory
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
 from perdure.client.sync.handle import Handle
@@ -25,7 +25,7 @@ class Store(Handle[AsyncStore], of=AsyncStore):
 
 
 class Memory(Handle[AsyncMemory], of=AsyncMemory):
-    """`perdure.client.memory.Memory` without async."""
+    """`perdure.client.memory.handle.Memory` without async."""
 
 
 class Turn(Handle[AsyncTurn], of=AsyncTurn):

@@ -12,7 +12,6 @@ from typing import Annotated, Literal, Self, overload
 import msgspec
 from msgspec import Meta
 
-from perdure.client import memory as memory_handle
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat as AsyncChat
 from perdure.client.agents.idle_session import ChatStatus
@@ -31,8 +30,9 @@ from perdure.client.conversation.append import (
     Parent,
 )
 from perdure.client.conversation.workspace import Selection, Workspace
-from perdure.client.memory import RECALLED, MemoryScope
-from perdure.client.memory import Memory as AsyncMemory
+from perdure.client.memory import handle as memory_handle
+from perdure.client.memory.handle import RECALLED, MemoryScope
+from perdure.client.memory.handle import Memory as AsyncMemory
 from perdure.client.reads import EntryRef, OpenQuestion
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
@@ -769,7 +769,7 @@ class Store(Handle[AsyncStore]):
     ) -> None: ...
 
 class Memory(Handle[AsyncMemory]):
-    """`perdure.client.memory.Memory` without async."""
+    """`perdure.client.memory.handle.Memory` without async."""
 
     def recall(
         self,

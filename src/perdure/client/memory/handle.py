@@ -10,15 +10,12 @@ from typing import Literal
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.errors import WrongArgument
-from perdure.memory.hits import MemoryHit, Why
-from perdure.memory.passages import PASSAGE_WORDS, passage_of
-from perdure.memory.question import Question, question_of
-from perdure.memory.ranking import STANDARD, Scope, SumsOf, ranking
+from perdure.memory.hits import MemoryHit, hit_of
+from perdure.memory.question import question_of
+from perdure.memory.ranking import Scope, SumsOf, ranking
 from perdure.memory.sums import PlainSums
 from perdure.session.argument_checks import takes_all_declared
-from perdure.session.search.words import terms
 from perdure.stores.search.index_keys import session_key, subject_key
-from perdure.stores.search.recall_plan import Recalled
 from perdure.stores.session_store import SessionStore
 
 RECALLED = 10
@@ -77,7 +74,7 @@ class Memory:
         )
         rank = ranking(asked, allowed, limit, _sums())
         found = await self.backend.search.recall(asked.words, rank)
-        return [_hit(asked, each) for each in found]
+        return [hit_of(asked, each) for each in found]
 
 
 @cache
@@ -89,36 +86,3 @@ def _sums() -> SumsOf:
         if error.name != "numpy":
             raise
         return PlainSums
-
-
-def _hit(question: Question, recalled: Recalled) -> MemoryHit:
-    found, ranked = recalled
-    entry = found.entry
-    assert entry is not None, "titles are not recalled"
-    said = terms(found.what.text)
-    spoken = frozenset(said)
-    own = [word for word in question.words if any(map(word.has, spoken))]
-    text = found.what.text
-    if len(said) > PASSAGE_WORDS:
-        text = passage_of(text, lambda term: float(any(word.has(term) for word in own)))
-    return MemoryHit(
-        session_id=found.stream,
-        entry_id=entry.id,
-        role=found.what.role,
-        text=text,
-        score=round(ranked.score, 6),
-        at=found.at,
-        why=Why(
-            terms=tuple(word.asked for word in own),
-            neighbours=tuple(
-                word.asked
-                for word in question.words
-                if word.key in ranked.nearby and word not in own
-            ),
-            speaker="speaker" in ranked.reasons,
-            date=round(ranked.reasons.get("date", 0.0) / STANDARD.date, 3),
-            time="time" in ranked.reasons,
-        ),
-        author=found.what.author,
-        is_passage=text != found.what.text,
-    )

@@ -1,0 +1,1 @@
+"""The memory of a store: what earlier sessions said."""

@@ -1,0 +1,53 @@
+"""The memory of a store."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import perdure
+from perdure import user
+
+WITHOUT_NUMPY = """
+import sys
+sys.modules["numpy"] = None
+import perdure
+with perdure.blocking.open(sys.argv[1]) as store:
+    print([hit.text for hit in store.memory.recall("the moon and the boats")])
+"""
+
+
+async def test_recall_without_numpy_gives_the_same_hits(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'store.db'}"
+    async with perdure.open(address) as store:
+        for number in range(3):
+            session = await store.create()
+            await session.append_many([user(f"the moon {number} over boat {n}") for n in range(9)])
+        hits = await store.memory.recall("the moon and the boats")
+
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", WITHOUT_NUMPY, address],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == str([hit.text for hit in hits])
+
+
+async def test_recall_in_some_sessions_finds_nothing_in_others() -> None:
+    async with perdure.open("memory:") as store:
+        one, other = await store.create(), await store.create()
+        for session in (one, other):
+            await session.append(user("the moon"))
+        for arguments, wanted in (
+            ({"sessions": [one.id]}, {one.id}),
+            ({"without": [one.id]}, {other.id}),
+            ({"sessions": [one.id], "without": [one.id]}, set[str]()),
+            ({"sessions": []}, set[str]()),
+        ):
+            hits = await store.memory.recall("moon", **arguments)
+            assert {hit.session_id for hit in hits} == wanted

@@ -1,0 +1,51 @@
+"""What a ranking says about its hits."""
+
+from __future__ import annotations
+
+from perdure.memory.question import question_of
+from perdure.memory.ranking import Scope, Weights, ranking
+from perdure.memory.sums import PlainSums
+from perdure.stores.search.recall_plan import Ranked
+from tests.fakes.clock import START_MS
+from tests.fakes.corpora import corpus_of
+from tests.fakes.recall_reference import SaidText
+
+
+def ranked(
+    texts: list[SaidText], question: str, weights: Weights | None = None
+) -> dict[str, Ranked]:
+    corpus, names = corpus_of([texts])
+    asked = question_of(question, START_MS)
+    counts = [corpus.counts((), word) for word in asked.words]
+    rank = ranking(asked, Scope(), 10, PlainSums, weights or Weights())
+    return {names[corpus.positions[each.text]]: each for each in rank(corpus, counts)}
+
+
+def said(name: str, author: str | None, text: str) -> SaidText:
+    return SaidText(name, author, text, START_MS)
+
+
+def test_speaker_counts_if_the_question_names_one_alone() -> None:
+    texts = [said("a", "Ana Maria", "the moon"), said("b", "Bob", "the moon")]
+    for question, speakers in (
+        ("What did Ana say of the moon?", {"a"}),
+        ("What did Ana Maria say of the moon?", {"a"}),
+        ("What did Ana tell Bob of the moon?", set[str]()),
+        ("What about the moon?", set[str]()),
+    ):
+        found = ranked(texts, question)
+        assert {name for name, each in found.items() if each.reasons.get("speaker")} == speakers
+
+
+def test_neighbours_are_named_with_their_words() -> None:
+    texts = [said("a", None, "the hotel"), said("b", None, "by the river"), said("c", None, "so")]
+    found = ranked(texts, "Which hotel by the river?")
+    assert found["c"].nearby == {"hotel", "river"}
+
+
+def test_weight_of_zero_switches_a_reason_off() -> None:
+    texts = [said("a", "Ana", "the moon"), said("b", "Bob", "what else?")]
+    off = Weights(speaker=0, neighbours=False)
+    found = ranked(texts, "What did Ana say of the moon?", off)
+    assert found.keys() == {"a"}
+    assert "speaker" not in found["a"].reasons

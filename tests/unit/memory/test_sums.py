@@ -1,0 +1,59 @@
+"""The sums without numpy are those of the formula."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.memory.question import question_of
+from perdure.memory.ranking import Scope, ranking
+from perdure.memory.sums import PlainSums
+from perdure.stores.search.index_keys import session_key
+from tests.fakes.clock import START_MS
+from tests.fakes.corpora import QUESTIONS, corpus_of, random_sessions
+from tests.fakes.recall_reference import reference_scores
+from tests.fakes.samples import case
+
+
+def test_scores_are_those_of_the_formula() -> None:
+    for seed in range(20):
+        sessions = random_sessions(seed)
+        corpus, names = corpus_of(sessions, seed)
+        for question in QUESTIONS:
+            with case((seed, question)):
+                asked = question_of(question, START_MS)
+                counts = [corpus.counts((), word) for word in asked.words]
+                ranked = ranking(asked, Scope(), 10_000, PlainSums)(corpus, counts)
+                got = {names[corpus.positions[each.text]]: each.score for each in ranked}
+                assert got == pytest.approx(reference_scores(sessions, question, START_MS))
+
+
+def test_limit_gives_the_first_of_all() -> None:
+    corpus, _ = corpus_of(random_sessions(1))
+    asked = question_of("the moon and the boats", START_MS)
+    counts = [corpus.counts((), word) for word in asked.words]
+    everything = ranking(asked, Scope(), 10_000, PlainSums)(corpus, counts)
+    for limit in (0, 1, 5, len(everything)):
+        assert ranking(asked, Scope(), limit, PlainSums)(corpus, counts) == everything[:limit]
+
+
+def test_sessions_out_of_scope_do_not_count() -> None:
+    sessions = random_sessions(3)
+    corpus, names = corpus_of(sessions)
+    keys = tuple(session_key(f"s{number}") for number in (1, 4, 6))
+    some = [sessions[number] for number in (1, 4, 6)]
+    for question in QUESTIONS:
+        asked = question_of(question, START_MS)
+        counts = [corpus.counts((), word) for word in asked.words]
+        ranked = ranking(asked, Scope(only=keys), 10_000, PlainSums)(corpus, counts)
+        got = {names[corpus.positions[each.text]]: each.score for each in ranked}
+        assert got == pytest.approx(reference_scores(some, question, START_MS))
+
+
+def test_question_of_a_speaker_alone_finds_what_was_said() -> None:
+    sessions = random_sessions(5)
+    corpus, names = corpus_of(sessions)
+    asked = question_of("Bob?", START_MS)
+    counts = [corpus.counts((), word) for word in asked.words]
+    ranked = ranking(asked, Scope(), 10_000, PlainSums)(corpus, counts)
+    said = {each.name for session in sessions for each in session if each.author == "Bob Ray"}
+    assert {names[corpus.positions[each.text]] for each in ranked} == said
