@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from math import log
 from typing import NamedTuple
 
@@ -29,7 +29,9 @@ def reference_scores(sessions: list[list[SaidText]], question: str, now: int) ->
     mean = sum(lengths.values()) / len(texts)
     session_mean = sum(lengths.values()) / len(sessions)
     scores: dict[str, float] = {}
-    context, own, of_session = Counter[str](), Counter[str](), Counter[int]()
+    context: defaultdict[str, float] = defaultdict(float)
+    own: defaultdict[str, float] = defaultdict(float)
+    of_session: defaultdict[int, float] = defaultdict(float)
     for word in asked.words:
         tf = {
             said.name: 0 if _is_name(session, asked, word.key) else _count(said, word.has)

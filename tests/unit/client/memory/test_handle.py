@@ -43,11 +43,11 @@ async def test_recall_in_some_sessions_finds_nothing_in_others() -> None:
         one, other = await store.create(), await store.create()
         for session in (one, other):
             await session.append(user("the moon"))
-        for arguments, wanted in (
-            ({"sessions": [one.id]}, {one.id}),
-            ({"without": [one.id]}, {other.id}),
-            ({"sessions": [one.id], "without": [one.id]}, set[str]()),
-            ({"sessions": []}, set[str]()),
+        for sessions, without, wanted in (
+            ([one.id], (), {one.id}),
+            (None, [one.id], {other.id}),
+            ([one.id], [one.id], set[str]()),
+            ((), (), set[str]()),
         ):
-            hits = await store.memory.recall("moon", **arguments)
+            hits = await store.memory.recall("moon", sessions=sessions, without=without)
             assert {hit.session_id for hit in hits} == wanted
