@@ -18,10 +18,10 @@ import msgspec
 import perdure
 from benchmarks.figures import CLOCK
 from benchmarks.flows import line_of, runtime_of
+from perdure.apps.maintenance.copy import copy_sessions
 from perdure.apps.terminal.reports import MOST_READ, report_of
 from perdure.client import retention
 from perdure.client.flows.flows import Flows
-from perdure.client.maintenance.copy import copy_sessions
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When

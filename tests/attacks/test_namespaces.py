@@ -21,12 +21,12 @@ import pytest
 
 from perdure.apps.cli.exits import USAGE
 from perdure.apps.cli.main import main
+from perdure.apps.maintenance.stats import figures
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.session_usage import revoke, standing_of
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.flows.flows import Flows
-from perdure.client.maintenance.stats import figures
 from perdure.client.memory.handle import Memory
 from perdure.client.open import open as open_store
 from perdure.client.session import Session

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perdure.client.maintenance.backup import back_up
-from perdure.client.maintenance.restore import restore
+from perdure.apps.maintenance.backup import back_up
+from perdure.apps.maintenance.restore import restore_backup
 from perdure.errors import BackupDamaged, PerdureError
 from perdure.stores.maintenance.manifest import MANIFEST_NAME, STORE_NAME, hash_of, read_manifest
 from perdure.stores.sqlite.store import SqliteStore
@@ -115,7 +115,7 @@ async def test_received_backup_is_refused(form: str, tmp_path: Path) -> None:
     target = tmp_path / "restored.db"
     async with asyncio.timeout(LIMIT_S):
         with pytest.raises(BackupDamaged):
-            await restore(folder, f"sqlite:///{target}")
+            await restore_backup(folder, f"sqlite:///{target}")
     assert not target.exists()
 
 
@@ -134,5 +134,5 @@ async def test_lock_that_is_a_link_leaves_the_file_it_leads_to(tmp_path: Path) -
     before = precious.read_bytes()
     (tmp_path / "restored.db-restoring.lock").symlink_to(precious)
     with pytest.raises(PerdureError):
-        await restore(folder, f"sqlite:///{tmp_path / 'restored.db'}")
+        await restore_backup(folder, f"sqlite:///{tmp_path / 'restored.db'}")
     assert precious.read_bytes() == before

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.client.maintenance.backup import back_up
-from perdure.client.maintenance.copy import copy_sessions
-from perdure.client.maintenance.repair import repair
-from perdure.client.maintenance.stats import figures
+from perdure.apps.maintenance.backup import back_up
+from perdure.apps.maintenance.copy import copy_sessions
+from perdure.apps.maintenance.repair import repair_store
+from perdure.apps.maintenance.stats import figures
 from perdure.errors import PerdureError
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.search.values import SearchQuery
@@ -190,7 +190,7 @@ async def use(path: Path) -> list[str]:
     await do("use", use_store(path, do))
     await do("backup", back_up(address, path.with_name("backup")))
     await do("copy", copy(address, f"sqlite:///{path.with_name('copy.db')}", do))
-    await do("repair", repair(address))
+    await do("repair", repair_store(address))
     return do.refused
 
 

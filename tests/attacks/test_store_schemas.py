@@ -17,11 +17,12 @@ import msgspec
 import pytest
 
 import perdure
-from perdure.client.maintenance.backup import back_up
-from perdure.client.maintenance.copy import copy_sessions
-from perdure.client.maintenance.repair import repair
-from perdure.client.maintenance.restore import restore
-from perdure.client.maintenance.whole_store import planned_migration, rekey
+from perdure.apps.maintenance.backup import back_up
+from perdure.apps.maintenance.commands import planned_migration
+from perdure.apps.maintenance.copy import copy_sessions
+from perdure.apps.maintenance.rekey import rekey_store
+from perdure.apps.maintenance.repair import repair_store
+from perdure.apps.maintenance.restore import restore_backup
 from perdure.client.retention import set_quota
 from perdure.errors import PerdureError, StoreSchemaForeign
 from perdure.stores.key import StoreKey
@@ -192,7 +193,7 @@ async def restore_of(path: Path) -> None:
     manifest = msgspec.structs.replace(read_manifest(folder), bytes=size, sha256=digest)
     (folder / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
     try:
-        await restore(folder, address(path.with_name("restored.db")))
+        await restore_backup(folder, address(path.with_name("restored.db")))
     finally:
         assert not path.with_name("restored.db").exists()
 
@@ -202,7 +203,7 @@ ROUTES: dict[str, Callable[[Path], Awaitable[object]]] = {
     "backup": lambda path: back_up(address(path), path.with_name("made")),
     "copy-from": copy_from,
     "copy-into": copy_into,
-    "rekey": lambda path: rekey(address(path), KEY),
+    "rekey": lambda path: rekey_store(address(path), KEY),
     "migrate": lambda path: planned_migration(address(path)),
     "restore": restore_of,
 }
@@ -267,7 +268,7 @@ async def test_schema_that_changes_while_a_store_is_open_is_refused_by_new_reade
 async def test_repair_keeps_the_sessions_without_the_foreign_schema(tmp_path: Path) -> None:
     path = await good_store(tmp_path / "received.db")
     tamper(path, f"{COPY}; INSERT INTO hidden VALUES ('{SECRET}')")
-    done = await repair(address(path))
+    done = await repair_store(address(path))
     assert done.is_damaged
     assert (done.streams, done.entries) == (1, 1)
     assert SECRET.encode() not in path.read_bytes()
@@ -308,7 +309,7 @@ async def test_file_beside_a_store_that_is_no_regular_one_is_left_alone(
     else:
         beside.symlink_to(precious if kind == "link" else tmp_path / "new.txt")
     async with asyncio.timeout(20):
-        for work in (lambda: use(path), lambda: repair(address(path))):
+        for work in (lambda: use(path), lambda: repair_store(address(path))):
             with suppress(PerdureError):
                 await work()
     assert precious.read_text() == SECRET

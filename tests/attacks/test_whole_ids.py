@@ -12,11 +12,11 @@ import pytest
 
 import perdure
 from perdure import assistant, user
+from perdure.apps.maintenance.copy import copy_sessions
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.session_usage import revoke, standing_of
 from perdure.client.flows.flows import Flows
-from perdure.client.maintenance.copy import copy_sessions
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import EntryNotFound, QuestionNotFound, SessionNotFound, WrongArgument

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.maintenance.backup import back_up
+from perdure.apps.maintenance.backup import back_up
 from perdure.client.open import open as open_store
 from perdure.session.messages import user
 from perdure.stores.maintenance.manifest import check_file, read_manifest

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perdure.client.maintenance.copy import copy_of
+from perdure.apps.maintenance.copy import copy_of
 from perdure.errors import Erased
 from perdure.session.codec import new_tree
 from perdure.session.entries import NewEntry

@@ -14,10 +14,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from perdure.client.maintenance.backup import back_up
-from perdure.client.maintenance.copy import copy_sessions
-from perdure.client.maintenance.repair import repair
-from perdure.client.maintenance.restore import restore
+from perdure.apps.maintenance.backup import back_up
+from perdure.apps.maintenance.copy import copy_sessions
+from perdure.apps.maintenance.repair import repair_store
+from perdure.apps.maintenance.restore import restore_backup
 from perdure.client.open import open as open_store
 from tests.fakes.deaths import die_at_each
 from tests.fakes.faulty_vfs import faulty_vfs, killing_at
@@ -34,11 +34,11 @@ async def backup(place: Path) -> None:
 
 
 async def restoring(place: Path) -> None:
-    await restore(place / "taken", address(place / "store.db"), is_forced=True)
+    await restore_backup(place / "taken", address(place / "store.db"), is_forced=True)
 
 
 async def repairing(place: Path) -> None:
-    await repair(address(place / "store.db"))
+    await repair_store(address(place / "store.db"))
 
 
 async def copying(place: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.maintenance.repair import repair
+from perdure.apps.maintenance.repair import repair_store
 from perdure.client.open import open as open_by_address
 from perdure.errors import SessionNotFound
 from perdure.session.messages import user
@@ -116,7 +116,7 @@ async def test_older_copy_in_place_of_the_file_is_reported_until_the_session_is_
         await session.append(user("n0"), user("n1"), user("n2"))
     assert await problems(address) == [("s", 2, TAIL)]
 
-    done = await repair(address, to=f"sqlite:///{tmp_path / 'repaired.db'}")
+    done = await repair_store(address, to=f"sqlite:///{tmp_path / 'repaired.db'}")
     assert [(each.stream, each.seq, each.problem) for each in done.losses] == [("s", 2, TAIL)]
     assert await problems(f"sqlite:///{tmp_path / 'repaired.db'}") == []
 

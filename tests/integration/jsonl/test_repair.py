@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.maintenance.backup import back_up
-from perdure.client.maintenance.repair import RepairReport, repair
+from perdure.apps.maintenance.backup import back_up
+from perdure.apps.maintenance.repair import RepairReport, repair_store
 from perdure.client.open import open as open_by_address
 from perdure.errors import ConfigError, StoreCorrupt
 from perdure.session.media.inline import media
@@ -77,7 +77,7 @@ async def test_a_damaged_line_costs_what_it_held(
     damaged = {path: path.read_bytes() for path in files_below(folder, "*.jsonl")}
 
     told: list[tuple[int, int]] = []
-    done = await repair(
+    done = await repair_store(
         address, to=place, on_progress=lambda done, steps: told.append((done, steps))
     )
 
@@ -102,7 +102,7 @@ async def test_what_was_acknowledged_is_kept_though_its_last_line_is_damaged(
     async with open_by_address(address) as store:
         assert not (await store.backend.maintenance.verify()).is_ok
 
-    done = await repair(address, to=place)
+    done = await repair_store(address, to=place)
 
     assert [loss.seq for loss in done.losses if loss.problem == "it is gone"] == [8]
     async with open_by_address(place) as store:
@@ -131,7 +131,7 @@ async def test_a_damaged_content_costs_no_session(
     (kept,) = [each for each in (folder / ".perdure" / "blobs").rglob("sha256-*") if each.is_file()]
     kept.write_bytes(b"not what it was")
 
-    done = await repair(address, to=place)
+    done = await repair_store(address, to=place)
 
     assert [(loss.stream, loss.seq, kept.name in loss.problem) for loss in done.losses] == [
         ("s", 0, True),  # which entry shows it
@@ -156,7 +156,7 @@ async def test_a_flipped_bit_anywhere(address: str, tmp_path: Path, folder: Path
         changed = bytearray(whole)
         changed[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
         path.write_bytes(changed)
-        done = await repair(address, to=place)
+        done = await repair_store(address, to=place)
         damaged += done.is_damaged
         if done.is_damaged:
             await check_repaired(place, before, done)
@@ -171,7 +171,7 @@ async def test_a_file_cut_anywhere(address: str, tmp_path: Path, folder: Path) -
     for number in range(1, 8):
         place = f"sqlite:///{tmp_path / f'repaired-{number}.db'}"
         path.write_bytes(whole[: len(whole) * number // 8])
-        done = await repair(address, to=place)
+        done = await repair_store(address, to=place)
         assert done.losses
         await check_repaired(place, before, done)
 
@@ -186,7 +186,7 @@ async def test_lines_of_a_tool_are_kept_with_hashes_of_their_own(
     before = await content(address)
     with_line(path, 3, b"{\n")
 
-    done = await repair(address, to=place)
+    done = await repair_store(address, to=place)
 
     assert done.changed == ("s1",)
     await check_repaired(place, before, done)
@@ -196,10 +196,10 @@ async def test_sound_files_are_left_alone_and_a_place_is_asked_for(
     address: str, place: str, folder: Path
 ) -> None:
     await filled(address)
-    assert not (await repair(address, to=place)).is_damaged
+    assert not (await repair_store(address, to=place)).is_damaged
     with_line(file_of(folder, "s1"), 2, b"{\n")
     for other in (f"{address}-more", "memory:"):  # cannot say that a body is gone
         with pytest.raises(ConfigError, match="sqlite:///FILE"):
-            await repair(address, to=other)
+            await repair_store(address, to=other)
     with pytest.raises(ConfigError, match="name that store"):
-        await repair(address)
+        await repair_store(address)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.maintenance.backup import back_up
-from perdure.client.maintenance.restore import restore
+from perdure.apps.maintenance.backup import back_up
+from perdure.apps.maintenance.restore import restore_backup
 from perdure.client.open import open as open_store
 from perdure.errors import (
     BackupDamaged,
@@ -68,7 +68,7 @@ async def test_a_store_comes_back_as_it_was(tmp_path: Path, key: str | None) -> 
     assert manifest.is_encrypted == (key is not None)
     assert (b"canary" in (folder / "store.sqlite").read_bytes()) == (key is None)
     again = tmp_path / "again.db"
-    done = await restore(folder, address(again), key=key)
+    done = await restore_backup(folder, address(again), key=key)
     assert (done.streams, done.entries, done.aside) == (1, 2, None)
     assert await texts(address(again), key) == ["one", "two canary"]
     assert again.stat().st_mode & 0o077 == 0
@@ -82,9 +82,9 @@ async def test_the_key_is_needed_for_both_ways(tmp_path: Path) -> None:
         await back_up(address(store), folder, key=OTHER)
     await back_up(address(store), folder, key=KEY)
     with pytest.raises(KeyWrong):
-        await restore(folder, address(tmp_path / "b.db"), key=OTHER)
+        await restore_backup(folder, address(tmp_path / "b.db"), key=OTHER)
     with pytest.raises(KeyMissing):
-        await restore(folder, address(tmp_path / "b.db"))
+        await restore_backup(folder, address(tmp_path / "b.db"))
     assert names(tmp_path) <= {"a.db", "backup", "backup.partial"}
 
 
@@ -107,7 +107,7 @@ async def test_writers_go_on_while_a_backup_is_made(tmp_path: Path) -> None:
     manifest = await back_up(address(store), folder)
     is_over.set()
     await writer
-    await restore(folder, address(tmp_path / "b.db"))
+    await restore_backup(folder, address(tmp_path / "b.db"))
 
     found = [t for t in await texts(address(tmp_path / "b.db")) if t.startswith("meanwhile")]
     assert found == said[: len(found)]  # a moment of the log, and nothing in between
@@ -145,11 +145,11 @@ async def test_nothing_is_replaced_unless_it_is_said(tmp_path: Path) -> None:
     async with open_store(address(store)) as opened:
         await (await opened.open("s")).append(user("new"))
         with pytest.raises(StoreExists):
-            await restore(folder, address(store))
+            await restore_backup(folder, address(store))
         with pytest.raises(StoreInUse):
-            await restore(folder, address(store), is_forced=True)
+            await restore_backup(folder, address(store), is_forced=True)
 
-    done = await restore(folder, address(store), is_forced=True)
+    done = await restore_backup(folder, address(store), is_forced=True)
     assert done.aside is not None
     assert await texts(address(store)) == ["old"]
     assert await texts(address(Path(done.aside) / "a.db")) == ["old", "new"]
@@ -163,15 +163,15 @@ async def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
     for damaged in (whole[:-1], whole[:5_000] + b"!" + whole[5_001:], b""):
         (folder / "store.sqlite").write_bytes(damaged)
         with pytest.raises(BackupDamaged):
-            await restore(folder, address(tmp_path / "b.db"))
+            await restore_backup(folder, address(tmp_path / "b.db"))
     (folder / "store.sqlite").write_bytes(whole)
     manifest = (folder / "manifest.json").read_text()
     (folder / "manifest.json").write_text(manifest.replace('"heads": "', '"heads": "0'))
     with pytest.raises(BackupDamaged):
-        await restore(folder, address(tmp_path / "b.db"))
+        await restore_backup(folder, address(tmp_path / "b.db"))
     (folder / "manifest.json").unlink()
     with pytest.raises(BackupDamaged):
-        await restore(folder, address(tmp_path / "b.db"))
+        await restore_backup(folder, address(tmp_path / "b.db"))
     assert names(tmp_path) == {"a.db", "backup"}
 
 
@@ -189,7 +189,7 @@ async def test_a_store_that_nobody_may_write_is_backed_up(
     await back_up(address(store), tmp_path / "backup")
 
     monkeypatch.undo()
-    await restore(tmp_path / "backup", address(tmp_path / "again.db"))
+    await restore_backup(tmp_path / "backup", address(tmp_path / "again.db"))
     assert await texts(address(tmp_path / "again.db")) == ["one"]
 
 
@@ -219,11 +219,11 @@ async def test_a_restore_ends_at_a_time_or_an_entry(tmp_path: Path) -> None:
     await back_up(address(store), folder)
 
     early = datetime.fromtimestamp((START_MS + 2_500) / 1000, UTC)
-    done = await restore(folder, address(tmp_path / "early.db"), until=early)
+    done = await restore_backup(folder, address(tmp_path / "early.db"), until=early)
     assert done.streams == 1
     assert await texts(address(tmp_path / "early.db")) == ["default 0", "default 1"]
 
-    await restore(folder, address(tmp_path / "entry.db"), until="s/2", namespace="other")
+    await restore_backup(folder, address(tmp_path / "entry.db"), until="s/2", namespace="other")
     async with open_store(address(tmp_path / "entry.db"), namespace="other") as opened:
         assert len(await opened.recent()) == 1
         path = await (await opened.open("s")).path()
@@ -231,7 +231,7 @@ async def test_a_restore_ends_at_a_time_or_an_entry(tmp_path: Path) -> None:
     async with open_store(address(tmp_path / "entry.db")) as opened:
         assert len(await opened.recent()) == 2  # all of it was there by then
     with pytest.raises(EntryNotFound):
-        await restore(folder, address(tmp_path / "no.db"), until="s/99")
+        await restore_backup(folder, address(tmp_path / "no.db"), until="s/99")
     assert not (tmp_path / "no.db").exists()
 
 
@@ -242,10 +242,10 @@ async def test_other_kinds_of_stores_are_backed_up_and_restored(tmp_path: Path) 
     assert (manifest.backend, manifest.is_encrypted) == ("jsonl", True)
 
     target = f"jsonl:///{tmp_path / 'b'}"
-    await restore(folder, target, key=KEY)
+    await restore_backup(folder, target, key=KEY)
     assert await texts(target) == ["one", "two"]
     with pytest.raises(Unsupported):
-        await restore(folder, target, key=KEY, is_forced=True)
+        await restore_backup(folder, target, key=KEY, is_forced=True)
 
 
 async def test_a_restored_store_holds_nobodys_lease(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ async def test_a_restored_store_holds_nobodys_lease(tmp_path: Path) -> None:
         session = await opened.create(id="s")
         lease = await opened.backend.acquire_lease(session.id, "me", 600_000)
         await back_up(address(store), folder)
-    await restore(folder, address(tmp_path / "b.db"))
+    await restore_backup(folder, address(tmp_path / "b.db"))
     async with open_store(address(tmp_path / "b.db")) as opened:
         taken = await opened.backend.acquire_lease(lease.stream, "you", 600_000)
     assert taken.epoch > lease.epoch
@@ -274,7 +274,7 @@ async def test_what_was_erased_is_not_in_a_backup_and_stays_erased(
     assert b"secret" not in (folder / "store.sqlite").read_bytes()
 
     where = f"{kind}:///{tmp_path / 'b'}"
-    await restore(folder, where)
+    await restore_backup(folder, where)
 
     async with open_store(where) as store:
         assert (await store.backend.maintenance.verify()).problems == ()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure.client.maintenance.copy import copy_sessions
-from perdure.client.maintenance.stats import figures
+from perdure.apps.maintenance.copy import copy_sessions
+from perdure.apps.maintenance.stats import figures
 from perdure.client.open import open as open_store
 from perdure.client.retention import apply_retention
 from perdure.client.store import Store

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.maintenance.repair import RepairReport, repair
+from perdure.apps.maintenance.repair import RepairReport, repair_store
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
 from perdure.errors import KeyWrong, NotAStore, StoreExists, StoreFull, StoreInUse
@@ -119,7 +119,7 @@ async def test_a_content_that_is_gone_costs_no_entry(tmp_path: Path) -> None:
     with raw_database(path) as db:
         db.execute("DELETE FROM blob")
 
-    done = await repair(address(path))
+    done = await repair_store(address(path))
 
     assert [(loss.stream, loss.seq, "not here" in loss.problem) for loss in done.losses] == [
         ("s", 0, True)
@@ -151,7 +151,7 @@ async def test_a_flipped_bit_on_every_kind_of_page(
         page = pages[len(pages) // 2]
         path = tmp_path / f"{kind} {place}".replace(" ", "-") / "store.db"
         with_damage(store_file, path, (page - 1) * PAGE + place, chance.randrange(8))
-        done = await repair(address(path))
+        done = await repair_store(address(path))
         damaged += done.is_damaged
         if not done.is_damaged:
             assert await content(path) == before, (kind, place)
@@ -171,7 +171,7 @@ async def test_a_flipped_bit_in_a_body_costs_that_body_and_no_hash(
     async with open_store(address(store_file)) as store:
         state = await store.backend.state((await store.open("s1")).id)
 
-    done = await repair(address(path))
+    done = await repair_store(address(path))
 
     ((stream, seq),) = {(loss.stream, loss.seq) for loss in done.losses}
     assert (stream, seq) == ("s1", 60)
@@ -194,7 +194,7 @@ async def test_entries_that_are_gone_keep_their_places(store_file: Path, tmp_pat
             "DELETE FROM entry WHERE stream = (SELECT no FROM stream WHERE id = 's1') "
             "AND seq IN (0, 31, 119)"
         )
-    done = await repair(address(path))
+    done = await repair_store(address(path))
 
     assert [(loss.stream, loss.seq) for loss in done.losses if loss.problem == "it is gone"] == [
         ("s1", 0),
@@ -214,7 +214,7 @@ async def test_a_file_that_was_cut_off(store_file: Path, tmp_path: Path, share: 
     path = tmp_path / "cut.db"
     whole = content_of(store_file)
     path.write_bytes(whole[: int(len(whole) * share)])
-    done = await repair(address(path))
+    done = await repair_store(address(path))
 
     assert done.is_damaged
     assert done.losses
@@ -229,7 +229,7 @@ async def test_what_was_cut_off_is_said_although_nothing_is_left_of_it(
     path = tmp_path / "cut.db"
     whole = content_of(store_file)
     path.write_bytes(whole[:left_bytes])
-    done = await repair(address(path))
+    done = await repair_store(address(path))
 
     assert done.streams == 0
     assert [loss.problem for loss in done.losses] == [
@@ -251,7 +251,7 @@ async def test_the_settings_of_search_are_no_namespaces(store_file: Path, tmp_pa
     for root in roots:
         whole[(root - 1) * PAGE : root * PAGE] = bytes(PAGE)
     path.write_bytes(whole)
-    done = await repair(address(path))
+    done = await repair_store(address(path))
 
     namespaces = {loss.problem.rpartition(" ")[2] for loss in done.losses if loss.seq is None}
     assert namespaces == {"recovered-1"}
@@ -264,7 +264,7 @@ async def test_a_lost_first_page_costs_nothing_else(store_file: Path, tmp_path: 
     path = tmp_path / "store.db"
     whole = content_of(store_file)
     path.write_bytes(whole[:100] + bytes(PAGE - 100) + whole[PAGE:])
-    done = await repair(address(path))
+    done = await repair_store(address(path))
 
     assert done.losses == ()
     assert await content(path) == before
@@ -281,7 +281,7 @@ async def test_a_log_that_was_lost_leaves_a_store_as_of_the_last_checkpoint(
             await session.append(user(f"message {number}"))
         copy.write_bytes(path.read_bytes())  # without its log, while it holds everything
     with suppress(NotAStore):  # where not even the schema had been checkpointed
-        await repair(address(copy))
+        await repair_store(address(copy))
         async with open_store(address(copy)) as store:
             assert (await store.backend.maintenance.verify()).problems == ()
 
@@ -296,7 +296,7 @@ async def test_a_damaged_encrypted_store(tmp_path: Path, step: int) -> None:
     for page in range(1, pages, step):
         path = tmp_path / str(page) / "store.db"
         with_damage(original, path, page * PAGE + 100)
-        done = await repair(address(path), key=KEY)
+        done = await repair_store(address(path), key=KEY)
         damaged += done.is_damaged
         if done.is_damaged:
             await check_repaired(path, before, done, KEY)
@@ -318,7 +318,7 @@ async def test_a_lost_first_page_of_an_encrypted_store_costs_nothing_else(
         "all but what tells what it is": whole[:24] + bytes(PAGE - 24),
     }[damage]
     path.write_bytes(first + whole[PAGE:])
-    done = await repair(address(path), key=KEY)
+    done = await repair_store(address(path), key=KEY)
 
     assert done.is_damaged
     assert done.losses == ()
@@ -335,7 +335,7 @@ async def test_another_key_repairs_nothing(tmp_path: Path, *, is_damaged: bool) 
         path.write_bytes(content_of(original))
     before = content_of(path)
     with pytest.raises(KeyWrong):
-        await repair(address(path), key="cd" * 32)
+        await repair_store(address(path), key="cd" * 32)
     assert content_of(path) == before
     assert names(path.parent) == {"store.db"}
 
@@ -344,13 +344,13 @@ async def test_what_is_no_store_is_none_with_a_key_either(tmp_path: Path) -> Non
     path = tmp_path / "letter.txt"
     path.write_text("dear reader, " * 1000)
     with pytest.raises(NotAStore):
-        await repair(address(path), key=KEY)
+        await repair_store(address(path), key=KEY)
     assert path.read_text().startswith("dear reader")
 
 
 async def test_a_sound_store_is_left_alone(store_file: Path) -> None:
     before = content_of(store_file)
-    done = await repair(address(store_file))
+    done = await repair_store(address(store_file))
 
     assert not done.is_damaged
     assert content_of(store_file) == before
@@ -362,7 +362,7 @@ async def test_the_repaired_store_can_go_elsewhere(store_file: Path, tmp_path: P
     with_damage(store_file, path, content_of(store_file).index(b"2 44 "))
     before = content_of(path)
     told: list[tuple[int, int]] = []
-    done = await repair(
+    done = await repair_store(
         address(path), to=address(new), on_progress=lambda done, steps: told.append((done, steps))
     )
 
@@ -374,17 +374,17 @@ async def test_the_repaired_store_can_go_elsewhere(store_file: Path, tmp_path: P
     async with open_store(address(new)) as store:
         assert (await store.backend.maintenance.verify()).problems == ()
     with pytest.raises(StoreExists):
-        await repair(address(path), to=address(new))
+        await repair_store(address(path), to=address(new))
 
 
 async def test_nobody_may_have_it_open(store_file: Path) -> None:
     async with open_store(address(store_file)):
         with pytest.raises(StoreInUse):
-            await repair(address(store_file))
+            await repair_store(address(store_file))
     with raw_database(store_file) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreInUse):
-            await repair(address(store_file))
+            await repair_store(address(store_file))
         other.execute("ROLLBACK")
 
 
@@ -392,9 +392,9 @@ async def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("dear reader, " * 1000)
     with pytest.raises(NotAStore):
-        await repair(address(path))
+        await repair_store(address(path))
     with pytest.raises(NotAStore):
-        await repair(address(tmp_path / "nothing.db"))
+        await repair_store(address(tmp_path / "nothing.db"))
 
 
 async def test_it_is_made_where_it_goes_and_not_beside_what_is_damaged(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ async def test_it_is_made_where_it_goes_and_not_beside_what_is_damaged(tmp_path:
         db.execute("UPDATE entry SET body = CAST(replace(body, 'answer', 'anwser') AS BLOB)")
     path.with_name("a.db-repairing").touch()  # nobody can make a folder there
 
-    done = await repair(address(path), to=address(new))
+    done = await repair_store(address(path), to=address(new))
 
     assert (done.is_damaged, new.is_file()) == (True, True)
     assert [file.name for file in new.parent.iterdir()] == ["new.db"]
@@ -418,6 +418,6 @@ async def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
         db.execute("UPDATE entry SET body = CAST(replace(body, 'answer', 'anwser') AS BLOB)")
     whole = path.read_bytes()
     with planned(failing_at(1, errno.ENOSPC, "mkdir")), pytest.raises(StoreFull):
-        await repair(address(path))
+        await repair_store(address(path))
     assert path.read_bytes() == whole
     assert not path.with_name("a.db-repairing").exists()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from perdure.client.maintenance.backup import back_up
-from perdure.client.maintenance.repair import repair
-from perdure.client.maintenance.restore import restore
+from perdure.apps.maintenance.backup import back_up
+from perdure.apps.maintenance.repair import repair_store
+from perdure.apps.maintenance.restore import restore_backup
 from perdure.client.open import open as open_store
 from perdure.session.messages import user
 from perdure.stores.maintenance.manifest import check_file, read_manifest
@@ -86,7 +86,7 @@ async def test_of_two_restores_to_one_place_each_puts_its_own_backup_there_or_no
         others.append(other_process("restore", tmp_path / "theirs", "--store", address(place)))
 
     monkeypatch.setattr(restores, "check_fetched", rival)
-    await restore(tmp_path / "mine", address(place))
+    await restore_backup(tmp_path / "mine", address(place))
 
     (other,) = others
     assert other.returncode == REFUSED, other.stderr
@@ -111,7 +111,7 @@ async def test_two_repairs_of_a_store_that_nobody_can_open_do_not_disturb_each_o
         return salvaged(*arguments)
 
     monkeypatch.setattr(repairing, "salvage_file", rival)
-    done = await repair(address(path))
+    done = await repair_store(address(path))
 
     (other,) = others
     assert other.returncode == REFUSED, other.stderr

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.client.maintenance.copy import copy_of
+from perdure.apps.maintenance.copy import copy_of
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.stores.copy import CopyReport

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 import perdure
+from perdure.apps.maintenance.commands import planned_migration
+from perdure.apps.maintenance.copy import copy_sessions
 from perdure.client.clock import SystemClock, system_random
-from perdure.client.maintenance.copy import copy_sessions
-from perdure.client.maintenance.whole_store import planned_migration
 from perdure.client.open import open as open_by_address
 from perdure.client.open import open_copied
 from perdure.errors import (

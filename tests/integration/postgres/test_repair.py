@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from perdure.client.maintenance.repair import RepairReport, repair
+from perdure.apps.maintenance.repair import RepairReport, repair_store
 from perdure.client.open import open as open_by_address
 from perdure.client.store import Store
 from perdure.errors import ConfigError, StoreExists, Unsupported
@@ -115,7 +115,7 @@ async def test_repair_keeps_readable_entries_and_reports_lost_ones(
     before = await content(address)
     execute(address, damage)
 
-    done = await repair(address, to=place)
+    done = await repair_store(address, to=place)
 
     assert done.is_damaged
     assert done.losses or damage in RECOVERED
@@ -127,7 +127,7 @@ async def test_repair_leaves_sound_store_unchanged(
     address: str, place: str, tmp_path: Path
 ) -> None:
     await filled(address)
-    done = await repair(address, to=place)
+    done = await repair_store(address, to=place)
 
     assert not done.is_damaged
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - a path would block just as well
@@ -137,12 +137,12 @@ async def test_repair_requires_empty_target(address: str, place: str) -> None:
     await filled(address)
     execute(address, DAMAGE["a body changed"])
     with pytest.raises(ConfigError, match="name that store"):
-        await repair(address)
+        await repair_store(address)
     await filled(place)
     with pytest.raises(StoreExists):
-        await repair(address, to=place)
+        await repair_store(address, to=place)
     with pytest.raises(Unsupported):
-        await repair("memory:", to=place)
+        await repair_store("memory:", to=place)
 
 
 async def test_repair_copies_only_named_namespace(address: str, place: str) -> None:
@@ -151,7 +151,7 @@ async def test_repair_copies_only_named_namespace(address: str, place: str) -> N
         await (await store.create(id="theirs")).append(user("private"))
     execute(address, DAMAGE["a body changed"])
 
-    await repair(address, to=place)
+    await repair_store(address, to=place)
 
     assert not [name for name in await content(place) if name.startswith("theirs")]
 
@@ -177,7 +177,7 @@ async def test_unreadable_row_loses_only_that_row(own_server: PostgresServer, pl
     file.write_bytes(whole)
     await asyncio.to_thread(own_server.start)
 
-    done = await repair(address, to=place)
+    done = await repair_store(address, to=place)
 
     assert 0 < len([loss for loss in done.losses if loss.problem == "it is gone"]) < 20
     await check_repaired(place, before, done)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from perdure.apps.maintenance.copy import copy_sessions
 from perdure.client.clock import Outside
-from perdure.client.maintenance.copy import copy_sessions
 from perdure.client.open import StoreOpening, open_copied
 from perdure.client.store import Store
 from perdure.errors import StoreReadOnly, StoreSchemaForeign, StoreTooOld

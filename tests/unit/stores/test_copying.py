@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.client.maintenance.copy import copy_of
+from perdure.apps.maintenance.copy import copy_of
 from perdure.session.ids import StreamId
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import StreamState

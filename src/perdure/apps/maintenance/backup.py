@@ -1,26 +1,236 @@
-"""``perdure store backup`` and ``restore``."""
+"""``perdure store backup``: a store as it was at one moment, in a folder that says what it is."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import asyncio
+import errno
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import PathNotFound, UsageMistake
 from perdure.apps.cli.store_options import CommonOptions, existing_address
-from perdure.apps.maintenance.trust import TrustOption, trust_store
+from perdure.apps.maintenance.copy import copy_of
+from perdure.apps.maintenance.whole_store import (
+    SQLITE,
+    Report,
+    place_of,
+    present_keys,
+    untold,
+    upkeep_of_sqlite,
+)
 from perdure.apps.progress import progress_bar
-from perdure.apps.store_access import store_address
 from perdure.apps.terminal.output import count_of, show, show_json, size
 from perdure.apps.terminal.text import safe
-from perdure.client.maintenance.backup import back_up
-from perdure.client.maintenance.restore import restore as restored
+from perdure.client.clock import SystemClock
+from perdure.client.keys import configured_key
+from perdure.client.open import default_address
+from perdure.client.open import open as open_store
+from perdure.errors import (
+    CopyConflict,
+    KeyMissing,
+    KeyWrong,
+    StoreCorrupt,
+    StoreExists,
+    StoreFull,
+    StoreNotEncrypted,
+    StoreReadOnly,
+    StoreUnavailable,
+    Unsupported,
+)
+from perdure.stores.copy import CopyReport
+from perdure.stores.fsync import sync_file, sync_folder
+from perdure.stores.key import StoreKey
+from perdure.stores.maintenance.file_lock import alone_at
+from perdure.stores.maintenance.manifest import (
+    FORMAT,
+    MANIFEST_NAME,
+    STORE_NAME,
+    Manifest,
+    encode_manifest,
+    hash_of,
+    heads_of,
+)
+from perdure.stores.regular_files import check_folder
+from perdure.stores.retention.backups import Backup
+
+_PARTIAL = ".partial"
 
 
-def _folder(text: str) -> Path:
+async def back_up(
+    address: str | None,
+    folder: Path,
+    *,
+    namespace: str = "default",
+    key: bytes | str | StoreKey | None = None,
+    on_progress: Report | None = None,
+) -> Manifest:
+    """Back the store at `address` up into the new `folder`, while others write to it.
+
+    An SQLite store is copied as it is, all namespaces, encrypted with its own key. Of any other
+    store `namespace` is copied into an SQLite store, encrypted with `key` where there is one. Every
+    hash of the backup is checked.
+    The store keeps where the backup is, for the certificates of erasures.
+    Durable: `folder` appears whole, when all of it is on the disk; killed before, it does not.
+    Raises: StoreExists when `folder` holds something; StoreCorrupt when the store is damaged;
+    StoreFull; as `perdure.open`.
+    """
+    address = address or default_address(os.environ, sys.platform)
+    report = on_progress or untold
+    folder = await asyncio.to_thread(folder.absolute)  # even ``.`` has a name then
+    with _partial(folder) as partial:
+        file = partial / STORE_NAME
+        if address.startswith(SQLITE):
+            used = await _snapshot(address, key, file, report)
+        else:
+            used = configured_key(key, os.environ, address)
+            await _collect(address, namespace, file, used, report)
+        manifest = await asyncio.to_thread(_manifest_of, file, used, address)
+        _write(partial / MANIFEST_NAME, encode_manifest(manifest))
+    place = await asyncio.to_thread(folder.resolve)
+    own = used if address.startswith(SQLITE) else None
+    await _remember(address, namespace, own, Backup(str(place), manifest.created_at))
+    return manifest
+
+
+async def _remember(address: str, namespace: str, key: StoreKey | None, backup: Backup) -> None:
+    """Keep in the store where its backup is; one that cannot be written does not know it."""
+    with suppress(StoreReadOnly, StoreFull, Unsupported):
+        async with open_store(address, namespace=namespace, key=key) as store:
+            await store.backend.retention.remember_backup(backup)
+
+
+async def _snapshot(
+    address: str, key: bytes | str | StoreKey | None, file: Path, report: Report
+) -> StoreKey | None:
+    """A copy of the SQLite store in `file`; the key that opens both."""
+    address, path = place_of(address, "backups")
+    keys = await present_keys(address, path, key)
+    if keys == (None,) and configured_key(key, os.environ, address) is not None:
+        raise StoreNotEncrypted(str(path))
+    for present in keys:
+        try:
+            await asyncio.to_thread(
+                upkeep_of_sqlite("backup").snapshot, path, present, file, report
+            )
+        except KeyWrong:
+            await asyncio.to_thread(file.unlink, missing_ok=True)
+            if present is keys[-1]:
+                raise
+        else:
+            return present
+    raise KeyMissing(address)
+
+
+async def _collect(
+    address: str, namespace: str, file: Path, key: StoreKey | None, report: Report
+) -> None:
+    """Copy a namespace of another kind of store into a new SQLite store in `file`."""
+    async with (
+        open_store(address, namespace=namespace) as source,
+        open_store(SQLITE + str(file), namespace=namespace, key=key, durability="normal") as there,
+    ):
+        moment = await source.backend.maintenance.segment_states()
+        done = await copy_of(source.backend, there.backend, report).run(moment)
+    check_copied(done, address)
+
+
+def check_copied(done: CopyReport, store: str) -> None:
+    """Raises: StoreCorrupt, CopyConflict when anything is missing in a copy."""
+    for each in done.streams:
+        if each.outcome == "damaged":
+            raise StoreCorrupt(store, f"session {each.stream}: {each.reason}")
+        if each.outcome == "conflict":
+            raise CopyConflict(each.stream, -1)
+    for name in done.lost_contents:
+        raise StoreCorrupt(store, f"the content {name} is damaged")
+
+
+def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
+    try:
+        upkeep_of_sqlite("backup").check_sound(file, key)
+    except StoreCorrupt as error:  # what was copied was so already
+        raise StoreCorrupt(address, error.reason) from error
+    content = upkeep_of_sqlite("backup").Content(file, key)
+    try:
+        standings = list(content.standings())
+        facts = (content.schema, len(content.namespaces()), content.entries())
+    finally:
+        content.close()
+    size, digest = hash_of(file)
+    return Manifest(
+        format=FORMAT,
+        created_at=SystemClock().now_ms(),
+        perdure=version("perdure"),
+        backend=address.partition(":")[0],
+        schema=facts[0],
+        is_encrypted=key is not None,
+        bytes=size,
+        sha256=digest,
+        namespaces=facts[1],
+        streams=len(standings),
+        entries=facts[2],
+        heads=heads_of(standings),
+    )
+
+
+@contextmanager
+def _partial(folder: Path) -> Generator[Path]:
+    """A folder beside `folder`, which takes its name at the end; of one that was killed, cleared.
+
+    Raises: StoreExists, also while another backup to it is made; StoreFull, StoreUnavailable.
+    """
+    try:
+        _check_free(folder)
+        partial = folder.with_name(folder.name + _PARTIAL)
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        with alone_at(partial):
+            _check_free(folder)  # another may have been finished since
+            partial.mkdir(mode=0o700, exist_ok=True)
+            check_folder(partial)
+            _clear(partial)
+            try:
+                yield partial
+            except BaseException:  # what was not finished only takes space
+                with suppress(OSError):
+                    _clear(partial)
+                    partial.rmdir()
+                raise
+            for path in partial.iterdir():
+                sync_file(path)
+            sync_folder(partial)
+            partial.replace(folder)
+            sync_folder(folder.parent)
+    except BlockingIOError as error:
+        raise StoreExists(str(folder)) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreFull(str(folder)) from error
+        raise StoreUnavailable(str(folder), error.strerror or type(error).__name__) from error
+
+
+def _check_free(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StoreExists(str(folder))
+
+
+def _clear(partial: Path) -> None:
+    for path in partial.iterdir():
+        path.unlink()
+
+
+def _write(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+
+
+def folder_named(text: str) -> Path:
     """`text` as a path. An empty one, as of a variable that is not set, is not the folder here."""
     if not text:
         raise typer.BadParameter("an empty path names nothing; name a folder")
@@ -30,7 +240,7 @@ def _folder(text: str) -> Path:
 async def backup(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="FOLDER", parser=_folder, help="A new folder for the backup."),
+        typer.Argument(metavar="FOLDER", parser=folder_named, help="A new folder for the backup."),
     ],
     *,
     common: CommonOptions,
@@ -53,63 +263,3 @@ async def backup(
     show(f"{safe(str(folder))}: {entries} in {count_of(manifest.streams, 'log')}")
     kept = "encrypted with the store's key" if manifest.is_encrypted else "plain"
     show(f"{size(manifest.bytes)}, {kept}; every hash was checked")
-
-
-async def restore(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", parser=_folder, help="A backup.")],
-    *,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            "--until",
-            metavar="WHEN",
-            help="Restore the state at this time (2026-11-21T14:30) or entry id.",
-        ),
-    ] = None,
-    is_forced: Annotated[
-        bool, typer.Option("--force", help="Move an existing store aside.")
-    ] = False,
-    is_trusting: TrustOption = False,
-    common: CommonOptions,
-) -> None:
-    """Create a store from a backup, and verify it. Replaces nothing without --force.
-
-    Permissions and open turns that your perdure wrote stay in force.
-
-    Examples:
-        perdure store restore backups/2026-11-21 --store sqlite:///again.db
-    """
-    address = store_address(common.store)
-    if not folder.is_dir():
-        raise PathNotFound(str(folder))
-    moment = _moment(until)
-
-    done = await restored(
-        folder,
-        address,
-        until=moment,
-        namespace=common.namespace,
-        is_forced=is_forced,
-        on_progress=progress_bar("restore"),
-    )
-    if is_trusting:
-        await trust_store(address, common.namespace)
-    if common.as_json:
-        show_json(msgspec.structs.asdict(done))
-        return
-    entries = count_of(done.entries, "entry", "entries")
-    logs = count_of(done.streams, "log")
-    show(f"{safe(done.store)}: {entries} in {logs}, every hash checked")
-    if done.aside is not None:
-        show(f"The previous store is now in {safe(done.aside)}")
-
-
-def _moment(until: str | None) -> datetime | str | None:
-    """A time, in local time where it names no zone, or the id of an entry."""
-    if until is None or "/" in until:
-        return until
-    try:
-        return datetime.fromisoformat(until).astimezone()
-    except ValueError as error:
-        hint = "use a time such as 2026-11-21T14:30 or the id of an entry such as SESSION/12"
-        raise UsageMistake(f"{until!r} is no moment: {hint}") from error

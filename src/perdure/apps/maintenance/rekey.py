@@ -6,6 +6,7 @@ moment leaves no store without its key. It is never shown, and never an argument
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import sys
@@ -18,6 +19,14 @@ import typer
 from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import JsonOption, StoreOption
 from perdure.apps.cli.store_options import existing_address
+from perdure.apps.maintenance.whole_store import (
+    Report,
+    is_encrypted,
+    place_of,
+    present_keys,
+    untold,
+    upkeep_of_sqlite,
+)
 from perdure.apps.terminal.output import show, show_json
 from perdure.apps.terminal.text import safe
 from perdure.client.keys import (
@@ -30,9 +39,7 @@ from perdure.client.keys import (
     key_in_file,
     write_key_file,
 )
-from perdure.client.maintenance.whole_store import is_encrypted
-from perdure.client.maintenance.whole_store import rekey as rekeyed
-from perdure.errors import PerdureError, StoreUnavailable
+from perdure.errors import KeyWrong, PerdureError, StoreUnavailable
 from perdure.stores.key import KEY_BYTES, StoreKey
 
 
@@ -56,6 +63,34 @@ class Change:
     place: str | None = None
     file: Path | None = None
     made: Path | None = None
+
+
+async def rekey_store(
+    address: str | None,
+    new_key: bytes | str | StoreKey | None,
+    *,
+    key: bytes | str | StoreKey | None = None,
+    on_progress: Report | None = None,
+) -> None:
+    """Encrypt the store at `address` with `new_key`, or make it plain with None.
+
+    Its present key is `key`, or looked for as `perdure.open` does. The new one must be kept by the
+    caller before: once this returns, nothing else opens the store. It needs room for a copy.
+    Durable: when this returns; killed before, either key opens it, and it is whole.
+    Raises: StoreInUse while anybody has it open; KeyMissing, KeyWrong; as `perdure.open`;
+    ValueError when a key is none; Unsupported where nothing can be encrypted.
+    """
+    address, path = place_of(address, "encryption")
+    new = StoreKey.of(new_key) if isinstance(new_key, bytes | str) else new_key
+    keys = await present_keys(address, path, key)
+    for number, present in enumerate(keys, 1):
+        try:
+            work = upkeep_of_sqlite("rekey").rekey
+            return await asyncio.to_thread(work, path, present, new, on_progress or untold)
+        except KeyWrong:
+            if number == len(keys):
+                raise
+    return None
 
 
 async def rekey(
@@ -102,7 +137,7 @@ async def rekey(
 
     change = _change(address, wanted, was_encrypted=await is_encrypted(address))
     try:
-        await rekeyed(address, change.key, on_progress=_progress)
+        await rekey_store(address, change.key, on_progress=_progress)
     except PerdureError as error:
         if change.made is not None and not isinstance(error, StoreUnavailable):
             change.made.unlink()  # the store did not take it

@@ -39,11 +39,8 @@ ADVICE: Mapping[str, str] = {
     "waits for consent: Store.questions": "waits for consent: `perdure inbox`",
     "with Flows.open(workspace=DIR)": "with `--workspace DIR`",
     'delete it with record="keep"': "leave out --with-record",
-    "copy sessions from there": "copy sessions from there with `perdure store copy`",
     "copy its sessions into a new store": "copy its sessions into a new store with "
     "`perdure store copy sqlite:///NEW.db --store {address}`",
-    "copy it from there": "`perdure store copy` it from there",
-    "name that store": "name that store with --to",
     "give the runtime an agent of that id": "run the workflow with `-m MODEL`, and one is made",
 }
 """What the library says -> what the command line says. Fields are facts of the error."""

@@ -1,4 +1,4 @@
-"""A store as a whole, for programs: another key, a plan of migrations, space given back."""
+"""Keys, migrations and clean-up of a store as a whole."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from perdure.apps.maintenance.commands import planned_migration
+from perdure.apps.maintenance.rekey import rekey_store
+from perdure.apps.maintenance.whole_store import is_encrypted
 from perdure.client.keys import keep_key, keep_next_key
-from perdure.client.maintenance.whole_store import is_encrypted, planned_migration, rekey, vacuum
 from perdure.client.open import open as open_store
 from perdure.errors import KeyMissing, KeyWrong, NotAStore, StoreInUse, Unsupported
 from perdure.stores.key import StoreKey
@@ -41,73 +43,73 @@ async def test_a_store_is_encrypted_rekeyed_and_made_plain(address: str) -> None
     told: list[tuple[int, int]] = []
     assert not await is_encrypted(address)
 
-    await rekey(address, FIRST, on_progress=lambda done, total: told.append((done, total)))
+    await rekey_store(address, FIRST, on_progress=lambda done, total: told.append((done, total)))
     assert await is_encrypted(address)
     assert await sessions_in(address, FIRST) == 1
     assert told[-1][0] == told[-1][1]
 
-    await rekey(address, bytes.fromhex(SECOND), key=FIRST)
+    await rekey_store(address, bytes.fromhex(SECOND), key=FIRST)
     assert await sessions_in(address, SECOND) == 1
     with pytest.raises(KeyWrong):
-        await rekey(address, None, key=FIRST)
+        await rekey_store(address, None, key=FIRST)
 
-    await rekey(address, None, key=SECOND)
+    await rekey_store(address, None, key=SECOND)
     assert await sessions_in(address, None) == 1
 
 
 async def test_the_present_key_is_found_as_for_opening(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await rekey(address, FIRST)
+    await rekey_store(address, FIRST)
     with memory_keyring():
         with pytest.raises(KeyMissing):
-            await rekey(address, SECOND)
+            await rekey_store(address, SECOND)
         keep_key(address, StoreKey.of(SECOND))
         keep_next_key(address, StoreKey.of(FIRST))
-        await rekey(address, SECOND)
+        await rekey_store(address, SECOND)
         assert await sessions_in(address, SECOND) == 1
     monkeypatch.setenv("PERDURE_KEY", SECOND)
-    await rekey(address, FIRST)
+    await rekey_store(address, FIRST)
     assert await sessions_in(address, FIRST) == 1
 
 
 async def test_a_store_that_is_open_here_is_refused(address: str) -> None:
     async with open_store(address) as store:
         with pytest.raises(StoreInUse):
-            await rekey(address, FIRST)
+            await rekey_store(address, FIRST)
         assert len(await store.recent()) == 1
 
 
 async def test_what_is_no_key_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="64 hexadecimal"):
-        await rekey(address, "password")
+        await rekey_store(address, "password")
     assert await sessions_in(address, None) == 1
 
 
 async def test_a_file_that_is_not_there_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(NotAStore):
-        await rekey(f"sqlite:///{tmp_path / 'nothing.db'}", FIRST)
+        await rekey_store(f"sqlite:///{tmp_path / 'nothing.db'}", FIRST)
 
 
 async def test_what_cannot_be_encrypted_or_migrated_says_so() -> None:
     with pytest.raises(Unsupported, match="encryption"):
         await is_encrypted("memory:")
     with pytest.raises(Unsupported, match="encryption"):
-        await rekey("memory:", FIRST)
+        await rekey_store("memory:", FIRST)
     with pytest.raises(Unsupported, match="migrations"):
         await planned_migration("memory:")
     async with open_store("memory:") as store:
         with pytest.raises(Unsupported, match="vacuum"):
-            await vacuum(store)
+            await store.backend.maintenance.vacuum()
 
 
 async def test_a_store_of_today_needs_no_migration(address: str) -> None:
     assert (await planned_migration(address)).steps == ()
-    await rekey(address, FIRST)
+    await rekey_store(address, FIRST)
     plan = await planned_migration(address, key=FIRST)
     assert plan.current == plan.latest
 
 
 async def test_a_vacuum_tells_what_it_did(address: str) -> None:
     async with open_store(address) as store:
-        assert await vacuum(store) == VacuumReport(0, 0, 0)
+        assert await store.backend.maintenance.vacuum() == VacuumReport(0, 0, 0)

@@ -1,4 +1,4 @@
-"""Restores: a backup becomes a store again, as it was, or as it was at an earlier moment."""
+"""``perdure store restore``: a backup becomes a store, as it was, or at an earlier moment."""
 
 from __future__ import annotations
 
@@ -10,13 +10,27 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+import typer
 
-from perdure.client.keys import configured_key, keyring_keys
-from perdure.client.maintenance.backup import SQLITE, check_copied, upkeep_of_sqlite
-from perdure.client.maintenance.copy import copy_of, untold
-from perdure.client.maintenance.whole_store import Report
+from perdure.apps.cli.exits import PathNotFound, UsageMistake
+from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.maintenance.backup import check_copied, folder_named
+from perdure.apps.maintenance.copy import copy_of
+from perdure.apps.maintenance.trust import TrustOption, trust_store
+from perdure.apps.maintenance.whole_store import (
+    SQLITE,
+    Report,
+    likely_keys,
+    untold,
+    upkeep_of_sqlite,
+)
+from perdure.apps.progress import progress_bar
+from perdure.apps.store_access import store_address
+from perdure.apps.terminal.output import count_of, show, show_json
+from perdure.apps.terminal.text import safe
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
 from perdure.errors import (
@@ -66,7 +80,7 @@ class _Fetched(msgspec.Struct, frozen=True):
     key: StoreKey | None
 
 
-async def restore(
+async def restore_backup(
     folder: Path,
     address: str | None = None,
     *,
@@ -138,13 +152,7 @@ async def _keys_of(
     """The keys that may open the backup, the likeliest first."""
     if not manifest.is_encrypted:
         return (None,)
-    configured = configured_key(key, os.environ, address)
-    if configured is not None:
-        return (configured,)
-    kept = await asyncio.to_thread(keyring_keys, address)
-    if not kept:
-        raise KeyMissing("the backup")
-    return kept
+    return await likely_keys(address, key, "the backup")
 
 
 async def _fetched(
@@ -249,3 +257,65 @@ def _clear_beside(path: Path) -> None:
     restoring = upkeep_of_sqlite("restore")
     for left in (restoring.unfinished_restore(path), restoring.earlier_store(path)):
         restoring.remove_with_logs(left)
+
+
+async def restore(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", parser=folder_named, help="A backup.")
+    ],
+    *,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="WHEN",
+            help="Restore the state at this time (2026-11-21T14:30) or entry id.",
+        ),
+    ] = None,
+    is_forced: Annotated[
+        bool, typer.Option("--force", help="Move an existing store aside.")
+    ] = False,
+    is_trusting: TrustOption = False,
+    common: CommonOptions,
+) -> None:
+    """Create a store from a backup, and verify it. Replaces nothing without --force.
+
+    Permissions and open turns that your perdure wrote stay in force.
+
+    Examples:
+        perdure store restore backups/2026-11-21 --store sqlite:///again.db
+    """
+    address = store_address(common.store)
+    if not folder.is_dir():
+        raise PathNotFound(str(folder))
+    moment = _moment(until)
+
+    done = await restore_backup(
+        folder,
+        address,
+        until=moment,
+        namespace=common.namespace,
+        is_forced=is_forced,
+        on_progress=progress_bar("restore"),
+    )
+    if is_trusting:
+        await trust_store(address, common.namespace)
+    if common.as_json:
+        show_json(msgspec.structs.asdict(done))
+        return
+    entries = count_of(done.entries, "entry", "entries")
+    logs = count_of(done.streams, "log")
+    show(f"{safe(done.store)}: {entries} in {logs}, every hash checked")
+    if done.aside is not None:
+        show(f"The previous store is now in {safe(done.aside)}")
+
+
+def _moment(until: str | None) -> datetime | str | None:
+    """A time, in local time where it names no zone, or the id of an entry."""
+    if until is None or "/" in until:
+        return until
+    try:
+        return datetime.fromisoformat(until).astimezone()
+    except ValueError as error:
+        hint = "use a time such as 2026-11-21T14:30 or the id of an entry such as SESSION/12"
+        raise UsageMistake(f"{until!r} is no moment: {hint}") from error

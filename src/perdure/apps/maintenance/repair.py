@@ -1,21 +1,35 @@
-"""Repairing a damaged store."""
+"""``perdure store repair``."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
 
 import msgspec
+import typer
 
+from perdure.apps.cli.exits import DONE, FAILED
+from perdure.apps.cli.store_options import CommonOptions, existing_address
+from perdure.apps.maintenance.trust import TrustOption, trust_store
+from perdure.apps.maintenance.whole_store import (
+    SQLITE,
+    Report,
+    place_of,
+    present_keys,
+    untold,
+    upkeep_of_sqlite,
+)
+from perdure.apps.progress import progress_bar
+from perdure.apps.terminal.advice import with_commands
+from perdure.apps.terminal.output import count_of, out_style
+from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.keys import configured_key
-from perdure.client.maintenance.backup import SQLITE, upkeep_of_sqlite
-from perdure.client.maintenance.whole_store import Report, place_of, present_keys, untold
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
 from perdure.errors import (
@@ -60,7 +74,7 @@ class RepairReport(msgspec.Struct, frozen=True):
     aside: str | None
 
 
-async def repair(
+async def repair_store(
     address: str | None = None,
     *,
     to: str | None = None,
@@ -117,12 +131,12 @@ def _check_target(address: str, to: str | None) -> None:
     if to.partition(":")[0] not in _HOLDING:
         raise ConfigError(
             f"{to} cannot store damaged sessions: name sqlite:///FILE or postgresql://..., "
-            "and copy sessions from there"
+            "and copy sessions from there with `perdure store copy`"
         )
     if address.startswith(SQLITE) and not to.startswith(SQLITE):
         raise ConfigError(
             f"an SQLite store is repaired into another file, not into {to}: name sqlite:///FILE, "
-            "and copy it from there"
+            "and `perdure store copy` it from there"
         )
 
 
@@ -140,7 +154,7 @@ async def _elsewhere(
         if kind == "memory":
             raise Unsupported("repair", kind)
         if to is None:
-            reason = "is repaired into another store: name that store"
+            reason = "is repaired into another store: name that store with --to"
             raise ConfigError(f"a {kind} store {reason}, such as sqlite:///repaired.db")
         if (await backend.maintenance.verify(on_progress)).is_ok:
             return RepairReport(
@@ -229,3 +243,62 @@ def _parse_result(done: msgspec.Struct) -> RepairReport:
     facts = cast("dict[str, object]", msgspec.structs.asdict(done))
     store = SQLITE + str(Path(str(facts["store"])))
     return msgspec.convert({**facts, "store": store}, RepairReport)
+
+
+async def repair(
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="ADDRESS",
+            help="Write the repaired store to this new SQLite file or empty PostgreSQL database. "
+            "Required unless the damaged store is an SQLite file.",
+        ),
+    ] = None,
+    is_trusting: TrustOption = False,
+    common: CommonOptions,
+) -> int:
+    """Repair a damaged store: keep every readable entry, and list what is lost.
+
+    An SQLite file is repaired in its place, and the damaged file is moved to the folder
+    NAME-damaged. With --to, the damaged store stays unchanged. A PostgreSQL store and session files
+    need --to, and each run repairs one namespace of them. A store without damage stays unchanged.
+
+    Examples:
+        perdure store repair --store sqlite:///agents.db
+        perdure store repair --store postgresql://me@host/agents --to sqlite:///repaired.db
+        perdure store repair --store jsonl:///sessions --to sqlite:///repaired.db
+
+    Exit codes:
+        1  something was lost
+    """
+    address = existing_address(common.store)
+
+    bar = progress_bar("repair")
+    done = await repair_store(address, to=to, namespace=common.namespace, on_progress=bar)
+    if is_trusting:
+        await trust_store(to or address, common.namespace)
+    common.show(msgspec.structs.asdict(done), _repair_lines(done))
+    return FAILED if done.losses else DONE
+
+
+def _repair_lines(done: RepairReport) -> Iterator[str]:
+    style = out_style()
+    if not done.is_damaged:
+        ok = style.paint("ok", "good")
+        yield f"{ok}  nothing is wrong with {safe(done.store)}; it was left alone"
+        return
+    kept = count_of(done.entries, "entry", "entries")
+    yield f"{safe(done.store)} is whole again: {kept} in {count_of(done.streams, 'log')}"
+    for loss in done.losses:
+        place = "/".join(str(part) for part in (loss.stream, loss.seq) if part is not None)
+        problem = safe(with_commands(loss.problem))
+        yield f"  {style.paint('lost', 'bad')}  {safe(place or 'store')}: {problem}"
+    if not done.losses:
+        yield "Nothing was lost."
+    if done.changed:
+        names = ", ".join(safe(name) for name in done.changed)
+        yield f"The hashes of {names} are others now, from the first lost entry on."
+    if done.aside is not None:
+        yield f"The damaged store is now in {safe(done.aside)}, with a report."

@@ -1,0 +1,72 @@
+"""The file and the keys of a store that is maintained as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from perdure.client.keys import configured_key, keyring_keys
+from perdure.client.open import default_address
+from perdure.errors import KeyMissing, Unsupported
+from perdure.stores.key import StoreKey
+
+Report = Callable[[int, int], None]
+"""Called on a thread with the bytes that are written, and their total."""
+
+SQLITE = "sqlite:///"
+
+
+def upkeep_of_sqlite(name: str) -> Any:
+    """Load a module of the SQLite backend when it is needed."""
+    return importlib.import_module(f"perdure.stores.sqlite.maintenance.{name}")
+
+
+async def is_encrypted(address: str | None = None) -> bool:
+    """Whether the store at `address` needs a key.
+
+    Raises: Unsupported where nothing can be encrypted; as `perdure.open` when it is no store.
+    """
+    address, path = place_of(address, "encryption")
+    return await asyncio.to_thread(upkeep_of_sqlite("rekey").is_encrypted, path)
+
+
+async def present_keys(
+    address: str, path: Path, key: bytes | str | StoreKey | None
+) -> tuple[StoreKey | None, ...]:
+    """Return the keys that may open the store, the likeliest first; (None,) for a plain one."""
+    if not await asyncio.to_thread(upkeep_of_sqlite("rekey").is_encrypted, path):
+        return (None,)
+    return await likely_keys(address, key, address)
+
+
+async def likely_keys(
+    address: str, key: bytes | str | StoreKey | None, encrypted: str
+) -> tuple[StoreKey | None, ...]:
+    """Return the configured key of the store at `address`, or those in the keyring.
+
+    Raises: KeyMissing, which names `encrypted`.
+    """
+    configured = configured_key(key, os.environ, address)
+    if configured is not None:
+        return (configured,)
+    kept = await asyncio.to_thread(keyring_keys, address)
+    if not kept:
+        raise KeyMissing(encrypted)
+    return kept
+
+
+def place_of(address: str | None, capability: str) -> tuple[str, Path]:
+    """Return the address and the file it names. Raises: Unsupported if it names another store."""
+    address = address or default_address(os.environ, sys.platform)
+    if not address.startswith(SQLITE):
+        raise Unsupported(capability, address.partition(":")[0])
+    return address, Path(address.removeprefix(SQLITE))
+
+
+def untold(_done: int, _total: int) -> None:
+    """Ignore progress."""

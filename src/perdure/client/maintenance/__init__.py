@@ -1,1 +1,0 @@
-"""Work on stores as wholes, for programs: copy, back up, restore, repair, measure."""
