@@ -63,7 +63,7 @@ def title_in(fields: Fields) -> SessionInfoChanged:
 
 
 META_FIELD = b'"meta":'
-"""How the field begins that holds what a source says of a message beside what was said."""
+"""Start of the field with a source's metadata of a message."""
 
 
 class _HasMeta(msgspec.Struct):
@@ -85,7 +85,7 @@ def with_field(body: bytes, name: bytes, value: object) -> bytes:
 
 
 def meta_of(body: bytes) -> Fields:
-    """What the source of an imported message says of it beside what was said."""
+    """Return the source's metadata of an imported message."""
     if META_FIELD not in body:
         return {}
     try:

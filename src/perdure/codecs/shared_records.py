@@ -1,4 +1,4 @@
-"""Records that pi and Operator both have and name differently, read by the keys of one of them."""
+"""Records that pi and Operator both have under different names, read with either's keys."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from perdure.session.messages import Message, Part, Role, Usage
 from perdure.session.notes import Label
 
 Reader = Callable[[Fields, Media], Said | None]
-"""What the record of one type means; None where it is kept as one of an unknown type."""
+"""Decodes a record of one type; None if it is kept as one of an unknown type."""
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """What a tool calls the fields of its records. `envelope` holds the keys of every record."""
+    """A tool's names for the fields of its records. `envelope` has the keys of every record."""
 
     envelope: tuple[str, ...]
     custom_type: str

@@ -87,8 +87,7 @@ class ItemAppend:
 
         Durable: each stretch after its commit, all of it on return.
         Raises: FormatError if the source changed meanwhile; HeadConflict if another writer changed
-        the
-        session; what else ``SessionStore.commit`` raises.
+        the session; what else ``SessionStore.commit`` raises.
         """
         stretches = self._source.stretches(self._base.begin, piece_bytes)
         loop = asyncio.get_running_loop()

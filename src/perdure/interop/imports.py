@@ -77,9 +77,8 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     and in total, from another thread. `bounds` limit the memory. An erased session stays erased;
     with `again` the file becomes a new session, with another id.
     Durable: all of it on return. A small source is one commit. After a crash, a larger one is
-    marked
-    as ``importing``, and the same import continues it; but a file of perdure's own then looks as at
-    an earlier moment. If it has turns, a separate commit creates it.
+    marked as ``importing``, and the same import continues it; but a file of perdure's own then
+    looks as at an earlier moment. If it has turns, a separate commit creates it.
     Raises: FormatError if it cannot be read or has no known format; TurnOpen if its session has an
     open turn; what ``SessionStore.commit`` raises.
     """

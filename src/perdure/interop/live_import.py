@@ -174,9 +174,7 @@ class FolderFollower:
         try:
             content = await asyncio.to_thread(FileContent, path)
         except FormatError:
-            seen.due_s = (
-                began_s + RETRY_S
-            )  # removed, or locked by another process: the next scan shows
+            seen.due_s = began_s + RETRY_S  # removed or locked: the next scan shows
             return None
         with content:
             change = await self._look_into(path, state, seen, content)

@@ -49,8 +49,7 @@ async def restore(
     Durable: all of it on return. A session with turns is created by a separate commit, since they
     need its lease. After a crash in between, the same import continues.
     Raises: LeaseHeld if another import of it is running; FormatError if there is something to
-    append
-    that is no log, or the file was changed meanwhile; what ``SessionStore.commit`` raises.
+    append that is no log, or the file was changed meanwhile; what ``SessionStore.commit`` raises.
     """
     subject = log.header.subject if subject is None else subject
     restoring = _SessionRestore(

@@ -15,9 +15,8 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     """How often a model is called for one answer, and how the waits between grow.
 
     Units: `first_wait_s` and `cap_s` seconds. `max_attempts` includes the first call. `jitter` is
-    the
-    fraction by which a wait may be shorter or longer, so that processes do not retry at the same
-    moment. Waits are multiplied by `factor`, or with `growth` "linear" grow by the first.
+    the fraction by which a wait may be shorter or longer, so that processes do not retry at the
+    same moment. Waits are multiplied by `factor`, or with `growth` "linear" grow by the first.
     """
 
     max_attempts: Annotated[int, Meta(ge=1)] = 3

@@ -185,8 +185,7 @@ class AnswerBuilder:
         answer with calls is ``tool_calls``, whatever the provider said. An answer that claims calls
         but has none keeps the provider's stop reason.
         Raises: ModelUnavailable if the stream broke off before its end; MalformedResponse if a call
-        has
-        no name.
+        has no name.
         """
         if self._end is None:
             raise ModelUnavailable(self._model, "the answer broke off before its end")

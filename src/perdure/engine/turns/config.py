@@ -104,7 +104,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class PermissionCheck(Protocol):
-    """A policy's decision about a tool call (made by `tools.judging`).
+    """A policy's decision about a tool call (made by `tools.permission_check`).
 
     `text` is the question to the person, or the reason given to the model; `grant` is what the
     answer "always" allows for the rest of the session, None if there is no such answer.

@@ -121,7 +121,7 @@ class LogFile:
         return native.move_entry(entry, stream, seq, _NewIds(self.header.id, stream, len(self)))
 
     def stretches(self, first: int, stream: StreamId, piece_bytes: int) -> Iterator[LogStretch]:
-        """The entries from seq `first` on as those of `stream`, about `piece_bytes` at a time."""
+        """Yield the entries from `first` as those of `stream`, about `piece_bytes` at a time."""
         entries: list[Entry] = []
         blobs: list[bytes] = []
         passed: set[str] = set()

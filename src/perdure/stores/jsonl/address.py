@@ -34,8 +34,8 @@ async def open_jsonl(
 ) -> JsonlStore:
     """Open the store at ``jsonl:///folder`` (or ``jsonl:////absolute``), ``?dialect=operator|pi``.
 
-    Raises: ConfigError for another address, dialect or durability, and for a folder whose files
-    are of the other dialect; else as `JsonlStore.open`.
+    Raises: ConfigError for another address, dialect or durability, and for a folder whose files are
+    of the other dialect; else as `JsonlStore.open`.
     """
     parts = urlsplit(address)
     folder = unquote(parts.path.removeprefix("/"))

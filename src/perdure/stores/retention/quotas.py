@@ -8,8 +8,8 @@ import msgspec
 class Quota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The limits of a namespace; None: no limit.
 
-    Units: `max_bytes` limits bodies plus contents, each content once and in its stored size.
-    Erased sessions and entries do not count.
+    Units: `max_bytes` limits bodies plus contents, each content once and in its stored size. Erased
+    sessions and entries do not count.
     """
 
     max_sessions: int | None = None

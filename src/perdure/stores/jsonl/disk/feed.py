@@ -237,7 +237,7 @@ class Feed:
 
 
 def _cut(span: Span, first: int) -> Span | None:
-    """What is left of `span` before the entry `first`; it stays where it only keeps a position."""
+    """Return the part of `span` before the entry `first`; keeps a span without entries."""
     length = min(span.length, max(0, first - span.first))
     return span._replace(length=length) if length or not span.length else None
 

@@ -123,7 +123,7 @@ class Limits:
     # -- sessions
 
     def holdings(self, now: int) -> list[Holding]:
-        """What ``RetentionService.holdings`` promises: nothing is shared, so forks hold nothing."""
+        """Implement ``RetentionService.holdings``; forks share nothing, so they hold nothing."""
         found: list[Holding] = []
         for _, standing in list(self.shelf.standings()):
             log = self.shelf.log(standing.header.id)
