@@ -92,7 +92,7 @@ async def test_repeated_pops_under_a_key_take_one_item_each(address: str) -> Non
 
 
 @pytest.mark.parametrize("address", ["memory", "sqlite"], indirect=True)
-async def test_pops_without_expected_leaf_are_caught(address: str) -> None:
+async def test_conflicting_pops_without_expected_leaf_are_rejected(address: str) -> None:
     """The check of the two tests above sees what it is for."""
     async with perdure.open(address, durability="normal") as store:
         _, wrong = await problems_of(store, address, ["blind", "blind", "push", "push"])
@@ -105,7 +105,7 @@ async def started(store: Store) -> Session:
     return session
 
 
-async def test_branch_from_another_leaf_is_refused_and_changes_nothing(address: str) -> None:
+async def test_branch_from_other_leaf_is_rejected_without_changes(address: str) -> None:
     async with perdure.open(address) as store:
         session = await started(store)
         other = await store.open(S)
@@ -137,7 +137,7 @@ async def test_branch_under_a_known_key_returns_the_first_entry(address: str) ->
             await session.branch("shared/1", expected_leaf="shared/2", idempotency_key="other")
 
 
-async def test_branch_of_a_draft_is_refused_from_another_leaf(address: str) -> None:
+async def test_branch_of_draft_from_other_leaf_is_rejected(address: str) -> None:
     async with perdure.open(address) as store:
         draft = await store.create(lazy=True)
         first, second = await draft.append(user("a"), user("b"))
@@ -146,7 +146,7 @@ async def test_branch_of_a_draft_is_refused_from_another_leaf(address: str) -> N
         assert await draft.branch(first, expected_leaf=second) is not None
 
 
-async def test_entry_appended_while_a_hook_decides_is_not_left_behind(address: str) -> None:
+async def test_entry_appended_during_hook_stays_on_branch(address: str) -> None:
     async with perdure.open(address) as store:
         session = await started(store)
         other = await store.open(S)

@@ -156,7 +156,7 @@ async def test_state_equals_the_log_after_ten_thousand_disconnects(disconnects: 
             assert writer.answers[call].startswith(text)
 
 
-async def test_a_consumer_that_stands_still_costs_bounded_memory() -> None:
+async def test_stalled_consumer_uses_bounded_memory() -> None:
     bus = LiveBus()
     stalled = bus.subscribe(S)
     tracemalloc.start()

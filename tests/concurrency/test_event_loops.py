@@ -102,7 +102,7 @@ async def refusal_of(work: Coroutine[Any, Any, Any]) -> str:
     return "no error"
 
 
-async def test_postgres_refuses_another_loop_at_once_and_names_the_remedy(
+async def test_postgres_rejects_other_loop_with_remedy(
     postgres: PostgresServer,
 ) -> None:
     address = postgres.take()
@@ -125,7 +125,7 @@ async def test_postgres_refuses_another_loop_at_once_and_names_the_remedy(
     postgres.give_back(address)
 
 
-def test_postgres_store_of_a_closed_loop_says_so(postgres: PostgresServer) -> None:
+def test_postgres_store_of_closed_loop_raises_clear_error(postgres: PostgresServer) -> None:
     address = postgres.take()
     loop = asyncio.new_event_loop()
     opening = open_store(address)
@@ -146,14 +146,14 @@ def without_asyncio(work: Coroutine[Any, Any, Any]) -> None:
         work.close()
 
 
-def test_opening_without_asyncio_raises_one_clear_sentence(tmp_path: Path) -> None:
+def test_opening_without_asyncio_raises_clear_error(tmp_path: Path) -> None:
     for address in (*(address_of(each, tmp_path) for each in BACKENDS), "postgresql://u@h/d"):
         with pytest.raises(NotAsyncio, match="under trio or curio, call perdure"):
             without_asyncio(open_store(address).__aenter__())
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "jsonl"])
-def test_calls_without_asyncio_raise_one_clear_sentence(backend: str, tmp_path: Path) -> None:
+def test_calls_without_asyncio_raise_clear_error(backend: str, tmp_path: Path) -> None:
     loop = asyncio.new_event_loop()
     opening = open_store(address_of(backend, tmp_path))
     store = loop.run_until_complete(opening.__aenter__())

@@ -32,7 +32,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", ["async", pytest.param("blocking", marks=ALL_ONLY)])
-def test_store_used_in_a_forked_child_says_so_at_each_call(address: str, kind: str) -> None:
+def test_store_in_forked_child_fails_at_each_call(address: str, kind: str) -> None:
     command = [sys.executable, str(SCRIPT), address, kind]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
@@ -60,7 +60,7 @@ os.waitpid(pid, 0)
 """
 
 
-def test_lock_of_session_files_is_not_kept_by_a_forked_child(tmp_path: Path) -> None:
+def test_forked_child_does_not_keep_session_file_lock(tmp_path: Path) -> None:
     folder = Folder(tmp_path, is_synced=False, lock_timeout_s=2)
     folder.make()
     command = [sys.executable, "-c", LOCKING, str(tmp_path)]

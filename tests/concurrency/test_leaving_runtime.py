@@ -103,7 +103,7 @@ async def test_turn_that_begins_to_wait_after_leaving_began_is_suspended(tmp_pat
     assert len(await theatre.store.questions()) == 1
 
 
-async def test_turns_that_run_are_finished_while_others_wait_for_people(tmp_path: Path) -> None:
+async def test_running_turns_finish_while_others_wait_for_people(tmp_path: Path) -> None:
     hold = Hold()
     theatre = Theatre(lead=[*[WRITE] * 5, (hold, *words("slow"))])
     runtime = theatre.runtime(*agents())
@@ -125,7 +125,7 @@ async def test_turns_that_run_are_finished_while_others_wait_for_people(tmp_path
     assert (await theatre.memory.state(StreamId("slow"))).open_turn is None
 
 
-async def test_waiter_for_a_suspended_turn_is_told_so(tmp_path: Path) -> None:
+async def test_waiter_for_suspended_turn_raises_error(tmp_path: Path) -> None:
     theatre = Theatre(lead=[WRITE])
     runtime = theatre.runtime(*agents())
     chat = await runtime.start("lead", workspace=Workspace(working_dir=str(tmp_path)))

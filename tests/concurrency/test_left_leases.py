@@ -75,7 +75,7 @@ def staged() -> tuple[Stage, Failing]:
 @pytest.mark.parametrize("is_named", [True, False])
 @pytest.mark.parametrize("has_landed", [True, False])
 @pytest.mark.parametrize("fails_at", range(1, 5))
-async def test_session_is_led_again_at_once_after_a_commit_that_failed(
+async def test_lease_is_retaken_at_once_after_failed_commit(
     fails_at: int, has_landed: bool, is_named: bool
 ) -> None:
     stage, failing = staged()
@@ -94,7 +94,7 @@ async def test_session_is_led_again_at_once_after_a_commit_that_failed(
     await chat.send("and now?")
 
 
-async def test_lease_of_a_turn_that_runs_in_this_process_is_not_taken_back() -> None:
+async def test_lease_of_running_turn_is_not_retaken() -> None:
     stage, _ = staged()
     chat = await stage.chat([double])
     other = await stage.runtime(chat.agent, owner="here").resume("s")
@@ -111,9 +111,7 @@ async def cut_connections(db: psycopg.AsyncConnection, after_s: float) -> None:
 
 
 @pytest.mark.parametrize("sends", [60, pytest.param(277, marks=ALL_ONLY)])
-async def test_no_send_is_refused_after_postgres_faults(
-    postgres: PostgresServer, sends: int
-) -> None:
+async def test_send_succeeds_after_postgres_faults(postgres: PostgresServer, sends: int) -> None:
     """Two of three sends are cut, somewhere in the time that the last whole one took."""
     address, chance = postgres.take(), random.Random(7)
     failed = refused = answered = 0

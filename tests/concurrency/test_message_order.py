@@ -94,9 +94,7 @@ async def call(chat: Chat, name: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("is_awaited", [True, False], ids=["awaited", "at-once"])
-async def test_messages_are_stored_in_the_order_of_the_calls(
-    address: str, is_awaited: bool
-) -> None:
+async def test_messages_are_stored_in_call_order(address: str, is_awaited: bool) -> None:
     gate = Gate()
     async with (
         perdure.open(address, durability="normal") as store,
@@ -118,7 +116,7 @@ async def test_messages_are_stored_in_the_order_of_the_calls(
             assert said_in(entries) == expected(calls), calls
 
 
-def test_messages_of_a_blocking_program_are_stored_in_the_order_of_the_calls(address: str) -> None:
+def test_blocking_messages_are_stored_in_call_order(address: str) -> None:
     gate = Gate()
     with (
         perdure.blocking.open(address, durability="normal") as store,
@@ -175,7 +173,7 @@ async def test_concurrent_appends_are_stored_in_the_order_of_the_calls(address: 
             assert entries[-1].kind == "session_info"
 
 
-async def test_first_appends_of_an_opened_store_keep_the_order_of_the_calls(
+async def test_first_appends_of_opened_store_keep_call_order(
     tmp_path: Path,
 ) -> None:
     for scheme in ("sqlite", "jsonl"):

@@ -39,7 +39,7 @@ async def store(address: str) -> AsyncIterator[PostgresStore]:
 
 
 @APPENDS
-async def test_eight_processes_append_to_one_session_and_all_is_kept_in_order(
+async def test_eight_processes_append_to_one_session_in_order(
     store: PostgresStore, address: str, count: int
 ) -> None:
     await all_append(store, address, PROCESSES, count)
@@ -56,7 +56,7 @@ async def test_two_processes_read_and_write_at_once(store: PostgresStore, addres
     await two_read_and_write(store, address, 30)
 
 
-async def test_a_leader_that_slept_past_its_lease_is_refused(
+async def test_owner_that_outslept_its_lease_is_rejected(
     store: PostgresStore, address: str
 ) -> None:
     await leader_sleeps(store, address)

@@ -102,7 +102,7 @@ def kept_by(each: Child) -> int:
     [case if case in PAIRS else pytest.param(*case, marks=ALL_ONLY) for case in CASES],
     indirect=["address"],
 )
-async def test_processes_never_go_over_a_quota(store: Store, address: str, limit: str) -> None:
+async def test_processes_never_exceed_quota(store: Store, address: str, limit: str) -> None:
     quota = LIMITS[limit]
     await limiting(store).retention.set_quota(quota)
     with ExitStack() as stack:
@@ -125,7 +125,7 @@ async def test_processes_never_go_over_a_quota(store: Store, address: str, limit
         pytest.param((1, 4, 7), Quota(), marks=ALL_ONLY),
     ],
 )
-async def test_a_kill_leaves_a_quota_counted_right(
+async def test_quota_count_is_correct_after_kill(
     store: Store, address: str, rounds: tuple[int, ...], quota: Quota
 ) -> None:
     await limiting(store).retention.set_quota(quota)

@@ -35,7 +35,7 @@ async def store(tmp_path: Path, dialect: DialectName) -> AsyncIterator[JsonlStor
     await store.close()
 
 
-async def test_processes_append_and_nothing_is_lost_doubled_or_mixed(
+async def test_concurrent_appends_are_not_lost_or_doubled(
     store: JsonlStore, tmp_path: Path, dialect: str
 ) -> None:
     count = 60
@@ -53,18 +53,18 @@ async def test_processes_append_and_nothing_is_lost_doubled_or_mixed(
     assert len(tool(dialect, file_of(tmp_path, S)).context()) == 2 * PROCESSES * count
 
 
-async def test_of_processes_that_expect_the_same_head_one_wins(store: JsonlStore) -> None:
+async def test_one_process_wins_same_expected_head(store: JsonlStore) -> None:
     await all_race(store, store.address, PROCESSES, 80)
 
 
-async def test_a_key_that_processes_share_appends_once(store: JsonlStore) -> None:
+async def test_shared_key_appends_once(store: JsonlStore) -> None:
     count = 40
     assert run_together(CHILD, "key", store.address, PROCESSES, count) == ["done"] * PROCESSES
 
     assert await texts(store) == [["all", str(number)] for number in range(count)]
 
 
-async def test_an_id_that_processes_share_is_made_once(store: JsonlStore) -> None:
+async def test_shared_id_creates_session_once(store: JsonlStore) -> None:
     count = 30
     made = [
         id_
@@ -78,5 +78,5 @@ async def test_an_id_that_processes_share_is_made_once(store: JsonlStore) -> Non
         assert (await store.state(StreamId(f"new{number}"))).head == 0
 
 
-async def test_a_leader_that_slept_past_its_lease_is_refused(store: JsonlStore) -> None:
+async def test_owner_that_outslept_its_lease_is_rejected(store: JsonlStore) -> None:
     await leader_sleeps(store, store.address)

@@ -56,7 +56,7 @@ async def test_two_processes_read_and_write_at_once(store: SqliteStore, path: Pa
     await two_read_and_write(store, path, 100)
 
 
-async def test_processes_that_open_and_close_do_not_disturb_each_other(
+async def test_opening_and_closing_processes_do_not_disturb_others(
     store: SqliteStore, path: Path
 ) -> None:
     await store.close()
@@ -68,13 +68,9 @@ async def test_processes_that_open_and_close_do_not_disturb_each_other(
     await again.close()
 
 
-async def test_processes_that_make_the_same_store_at_once_all_have_it(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_processes_that_create_one_store_share_it(store: SqliteStore, path: Path) -> None:
     assert run_together(CHILD, "make", path, 4, 40) == ["done"] * 4
 
 
-async def test_a_leader_that_slept_past_its_lease_is_refused(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_owner_that_outslept_its_lease_is_rejected(store: SqliteStore, path: Path) -> None:
     await leader_sleeps(store, path)

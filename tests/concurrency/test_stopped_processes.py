@@ -119,7 +119,7 @@ async def test_stopped_process_with_lock_of_session_files_blocks_nothing_else(
         await call(store)  # the lock is free again
 
 
-async def test_append_stands_while_stopped_process_holds_the_feed(tmp_path: Path) -> None:
+async def test_append_succeeds_while_stopped_process_locks_feed(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         store = await opened(stack, f"jsonl:///{tmp_path}?dialect=operator", 30)
         with stopped_holder("folder", tmp_path, "feed", ""):
@@ -139,7 +139,7 @@ async def test_store_of_session_files_closes_while_a_call_waits(tmp_path: Path) 
                 await asyncio.wait_for(waiting, MARGIN_S)
 
 
-async def test_stopped_process_that_writes_to_sqlite_is_named(tmp_path: Path) -> None:
+async def test_timeout_names_stopped_sqlite_writer(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
     async with AsyncExitStack() as stack:
         store = await opened(stack, f"sqlite:///{file}")
@@ -163,7 +163,7 @@ async def test_sqlite_store_closes_while_a_call_waits(tmp_path: Path) -> None:
                 await asyncio.wait_for(waiting, MARGIN_S)
 
 
-async def test_opening_sqlite_names_stopped_process_that_has_it_alone(tmp_path: Path) -> None:
+async def test_opening_sqlite_names_stopped_exclusive_process(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
     async with AsyncExitStack() as stack:
         await opened(stack, f"sqlite:///{file}")

@@ -74,7 +74,7 @@ async def test_sqlite_store_without_its_file_acknowledges_nothing(
             assert told in str(refused.value)
 
 
-async def test_sqlite_file_that_is_put_back_is_used_again(tmp_path: Path) -> None:
+async def test_restored_sqlite_file_is_used_again(tmp_path: Path) -> None:
     file = tmp_path / FILE
     async with open_store(f"sqlite:///{file}") as store:
         session = await store.create()
@@ -90,7 +90,7 @@ async def test_sqlite_file_that_is_put_back_is_used_again(tmp_path: Path) -> Non
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 50, 99])
 @pytest.mark.parametrize("has_log", [False, True])
 @pytest.mark.parametrize("key", [None, "ab" * 32])
-async def test_sqlite_file_that_was_cut_is_damaged_and_left_as_it_is(
+async def test_truncated_sqlite_file_is_reported_and_unchanged(
     tmp_path: Path, size: int, has_log: bool, key: str | None
 ) -> None:
     file = tmp_path / FILE
@@ -110,7 +110,7 @@ async def test_sqlite_file_that_was_cut_is_damaged_and_left_as_it_is(
     assert contents(tmp_path) == before
 
 
-async def test_sqlite_file_cut_while_it_is_open_is_damaged(tmp_path: Path) -> None:
+async def test_sqlite_file_truncated_while_open_is_reported(tmp_path: Path) -> None:
     file = tmp_path / FILE
     async with open_store(f"sqlite:///{file}") as store:
         session = await store.create()
@@ -206,7 +206,7 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-def test_other_sqlite_library_in_the_process_is_named_as_the_cause(tmp_path: Path) -> None:
+def test_other_sqlite_library_in_process_is_reported_as_cause(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SAME_PROCESS, str(tmp_path / FILE)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     lines = ended.stdout.splitlines()

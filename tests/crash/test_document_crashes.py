@@ -77,14 +77,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> object:
     return asyncio.run(uninterrupted(tmp_path_factory.mktemp("whole")))
 
 
-def test_the_deaths_are_at_all_commits_of_a_run(tmp_path: Path) -> None:
+def test_kills_cover_all_commits_of_run(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     died(DocumentPlan(folder=str(tmp_path), death=Death("after_commit", COMMITS + 1)), 0)
     died(DocumentPlan(folder=str(tmp_path / "one"), death=Death("after_commit", COMMITS)), -9)
 
 
 @sampled(("moment", "n"), DEATHS, kind=lambda death: death[0], each=4)
-async def test_a_document_killed_anywhere_ends_as_one_that_was_not(
+async def test_killed_document_ends_like_undisturbed_one(
     tmp_path: Path, whole: object, moment: Moment, n: int
 ) -> None:
     plan = DocumentPlan(folder=str(tmp_path), death=Death(moment, n))
@@ -95,9 +95,7 @@ async def test_a_document_killed_anywhere_ends_as_one_that_was_not(
         assert (await store.verify()).is_ok
 
 
-async def test_two_processes_that_run_one_document_have_every_node_work_once(
-    tmp_path: Path, whole: object
-) -> None:
+async def test_two_processes_run_every_node_once(tmp_path: Path, whole: object) -> None:
     plan = DocumentPlan(folder=str(tmp_path))
     async with perdure.open(plan.address) as store:
         await begun(plan, store)

@@ -82,7 +82,7 @@ def killed_at_each(backend: str, folder: Path, step: int) -> list[Path]:
 @pytest.mark.timeout(400)
 @EACH_KILL
 @pytest.mark.parametrize("backend", ["sqlite", "jsonl"])
-async def test_a_kill_at_each_step_of_an_erasure(tmp_path: Path, backend: str, step: int) -> None:
+async def test_erasure_survives_kill_at_each_step(tmp_path: Path, backend: str, step: int) -> None:
     original = tmp_path / "original"
     original.mkdir()
     store = await opened(backend, original)

@@ -155,7 +155,7 @@ def _without_order(value: object, folder: Path) -> object:
 
 
 @pytest.mark.parametrize("name", COMMITS)
-def test_the_kills_are_at_all_commits_of_an_example(whole: dict[str, Whole], name: str) -> None:
+def test_kills_cover_all_commits_of_example(whole: dict[str, Whole], name: str) -> None:
     assert whole[name].commits == COMMITS[name]
     assert whole[name].writes >= WRITES[name]
 
@@ -171,14 +171,14 @@ def ends_as_it_would(
 
 
 @sampled(("name", "kill"), AT_COMMITS, kind=lambda case: (case[0], case[1].moment), each=1)
-def test_an_example_killed_at_any_commit_ends_as_one_that_was_not(
+def test_example_killed_at_any_commit_ends_normally(
     commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, kill: Kill
 ) -> None:
     ends_as_it_would(commands, whole, tmp_path, name, kill)
 
 
 @sampled(("name", "seed"), SEEDS, kind=type, each=1)
-def test_an_example_killed_at_a_lease_or_in_an_answer_ends_as_one_that_was_not(
+def test_example_killed_at_lease_or_answer_ends_normally(
     commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, seed: int
 ) -> None:
     chance = random.Random(f"{name} {seed}")
@@ -187,7 +187,7 @@ def test_an_example_killed_at_a_lease_or_in_an_answer_ends_as_one_that_was_not(
 
 
 @sampled(("name", "seed"), SEEDS, kind=type, each=1)
-def test_an_example_killed_again_while_it_recovers_ends_as_one_that_was_not(
+def test_example_killed_during_recovery_ends_normally(
     commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, seed: int
 ) -> None:
     chance = random.Random(f"{name} {seed}")

@@ -98,12 +98,12 @@ def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Whole]:
 
 
 @pytest.mark.parametrize("kind", COMMITS)
-def test_the_deaths_are_at_all_commits_of_a_flow(tmp_path: Path, kind: Kind) -> None:
+def test_kills_cover_all_commits_of_flow(tmp_path: Path, kind: Kind) -> None:
     with forked(flow.run, FlowPlan(folder=str(tmp_path), kind=kind)) as child:
         assert commits_of(child, 0) == COMMITS[kind]
 
 
-def test_declined_flow_has_compactions_and_roles_know_what_was_declined(
+def test_declined_flow_is_compacted_and_roles_learn_of_it(
     wholes: dict[Kind, Whole],
 ) -> None:
     run, happened, said = wholes["declined"]
@@ -118,7 +118,7 @@ def test_declined_flow_has_compactions_and_roles_know_what_was_declined(
 
 
 @sampled(("kind", "moment", "n"), DEATHS, kind=lambda death: death[:2])
-async def test_a_flow_killed_anywhere_ends_as_one_that_was_not(
+async def test_killed_flow_ends_like_undisturbed_one(
     tmp_path: Path, wholes: dict[Kind, Whole], kind: Kind, moment: Moment, n: int
 ) -> None:
     plan = FlowPlan(folder=str(tmp_path), kind=kind, death=Death(moment, n))
@@ -134,7 +134,7 @@ async def test_a_flow_killed_anywhere_ends_as_one_that_was_not(
 
 
 @pytest.mark.parametrize("kind", COMMITS)
-async def test_two_processes_that_run_one_flow_deliver_every_handoff_once(
+async def test_two_processes_deliver_every_handoff_once(
     tmp_path: Path, wholes: dict[Kind, Whole], kind: Kind
 ) -> None:
     plan = FlowPlan(folder=str(tmp_path), kind=kind)

@@ -55,7 +55,7 @@ async def stage_of(store: SessionStore) -> tuple[str, int]:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("format", ["pi", pytest.param("claude-code", marks=ALL_ONLY)])
-async def test_an_import_killed_anywhere_is_marked_and_then_finished(
+async def test_killed_import_is_marked_and_then_completed(
     format: FormatName, tmp_path: Path, step: int
 ) -> None:
     file, folder = tmp_path / "work" / "file", tmp_path / "work"
@@ -96,7 +96,7 @@ async def a_session_of_our_own() -> tuple[bytes, Bundle]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("step", STEPS)
-async def test_an_import_of_our_own_killed_anywhere_leaves_a_beginning_and_is_then_finished(
+async def test_killed_native_import_leaves_prefix_and_is_completed(
     tmp_path: Path, step: int
 ) -> None:
     file, folder = tmp_path / "work" / "file", tmp_path / "work"

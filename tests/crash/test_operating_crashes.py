@@ -73,9 +73,7 @@ def test_killed_backup_leaves_no_backup(original: Path, step: int) -> None:
 
 @pytest.mark.timeout(400)
 @EACH_KILL
-def test_a_restore_that_was_killed_leaves_the_old_store_or_the_new(
-    original: Path, tmp_path: Path, step: int
-) -> None:
+def test_killed_restore_leaves_old_or_new_store(original: Path, tmp_path: Path, step: int) -> None:
     async def prepare() -> None:
         await say(tmp_path / "taken.db", "from the backup")
         await back_up(address(tmp_path / "taken.db"), original / "taken")
@@ -95,9 +93,7 @@ def test_a_restore_that_was_killed_leaves_the_old_store_or_the_new(
 
 @pytest.mark.timeout(400)
 @EACH_KILL
-def test_a_repair_that_was_killed_leaves_the_damaged_store_or_the_repaired(
-    original: Path, step: int
-) -> None:
+def test_killed_repair_leaves_damaged_or_repaired_store(original: Path, step: int) -> None:
     path = original / "store.db"
     content = bytearray(path.read_bytes())
     content[content.index(b"text 12 ")] ^= 4

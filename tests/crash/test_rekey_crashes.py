@@ -80,7 +80,7 @@ def kill_at_each(folder: Path, names: tuple[str, str], step: int) -> None:
         pytest.param(("first", "plain"), marks=ALL_ONLY),
     ],
 )
-async def test_a_kill_at_each_step_of_a_rekey(
+async def test_rekey_survives_kill_at_each_step(
     tmp_path: Path, names: tuple[str, str], step: int
 ) -> None:
     old, new = names

@@ -53,9 +53,7 @@ async def check(path: Path) -> None:
 
 @pytest.mark.timeout(400)
 @EACH_KILL
-def test_a_kill_at_each_write_and_fsync_of_indexing_leaves_a_right_index(
-    tmp_path: Path, step: int
-) -> None:
+def test_index_is_correct_after_kill_at_each_write(tmp_path: Path, step: int) -> None:
     asyncio.run(fill(tmp_path / "original.db"))
 
     command = [sys.executable, str(CHILDREN / "indexer.py"), str(tmp_path), str(step)]
@@ -94,7 +92,7 @@ async def check_folder(folder: Path) -> None:
 
 @pytest.mark.timeout(400)
 @EACH_KILL
-def test_a_kill_at_each_operation_leaves_a_right_index_of_session_files(
+def test_session_file_index_is_correct_after_kill_at_each_operation(
     tmp_path: Path, step: int
 ) -> None:
     asyncio.run(fill_folder(tmp_path / "original"))

@@ -78,9 +78,7 @@ async def check(folder: Path, dialect: str, acknowledged: set[int]) -> None:
 @pytest.mark.timeout(400)
 @EACH_KILL
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
-def test_killed_at_any_write_nothing_acknowledged_is_lost_and_nothing_is_half_there(
-    tmp_path: Path, dialect: str, step: int
-) -> None:
+def test_kill_at_any_write_keeps_commits_whole(tmp_path: Path, dialect: str, step: int) -> None:
     command = [sys.executable, str(CHILD), "each", str(tmp_path), dialect, str(step)]
     subprocess.run(command, check=True, timeout=300)
 
@@ -93,7 +91,7 @@ def test_killed_at_any_write_nothing_acknowledged_is_lost_and_nothing_is_half_th
 
 @pytest.mark.soak
 @pytest.mark.parametrize("dialect", ["pi", pytest.param("operator", marks=ALL_ONLY)])
-def test_killed_at_any_moment_again_and_again_it_goes_on(tmp_path: Path, dialect: str) -> None:
+def test_session_files_survive_repeated_kills(tmp_path: Path, dialect: str) -> None:
     acknowledged: set[int] = set()
     chance = random.Random()
     for _ in range(rounds(KILLS)):

@@ -65,9 +65,7 @@ def killed_after(path: Path, seconds: float) -> set[int]:
 
 
 @pytest.mark.parametrize("kills", [6, pytest.param(30, marks=FOR_LONG)])
-def test_thirty_kills_at_random_moments_lose_nothing_and_tear_nothing(
-    tmp_path: Path, kills: int
-) -> None:
+def test_thirty_random_kills_lose_and_tear_nothing(tmp_path: Path, kills: int) -> None:
     path = tmp_path / "sessions.db"
     acknowledged: set[int] = set()
     for _ in range(rounds(kills)):
@@ -79,7 +77,7 @@ def test_thirty_kills_at_random_moments_lose_nothing_and_tear_nothing(
 
 @pytest.mark.timeout(400)
 @EACH_KILL
-def test_a_kill_at_each_write_and_fsync_of_a_store_s_life(tmp_path: Path, step: int) -> None:
+def test_store_survives_kill_at_each_write_and_fsync(tmp_path: Path, step: int) -> None:
     command = [sys.executable, str(CHILD), "each", str(tmp_path), str(step)]
     subprocess.run(command, check=True, timeout=300)
 

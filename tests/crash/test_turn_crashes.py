@@ -91,7 +91,7 @@ def plan_in(folder: Path, **wanted: object) -> Plan:
     [(death, policy) for policy in UNKNOWN for death in DEATHS],
     kind=lambda case: (case[0][0].partition("_")[2] or "stream", case[1]),
 )
-async def test_a_turn_killed_anywhere_is_finished_and_harms_nothing(
+async def test_turn_killed_at_any_point_is_completed(
     tmp_path: Path, death: tuple[Moment, int], on_unknown: UnknownPolicy
 ) -> None:
     plan = plan_in(tmp_path, on_unknown=on_unknown, death={"moment": death[0], "n": death[1]})
@@ -122,7 +122,7 @@ async def test_a_turn_killed_anywhere_is_finished_and_harms_nothing(
 
 @pytest.mark.parametrize("on_interrupt", INTERRUPT)
 @pytest.mark.parametrize("n", [1, 2])
-async def test_an_answer_cut_in_mid_stream_follows_the_turns_policy(
+async def test_answer_cut_in_stream_follows_turn_policy(
     tmp_path: Path, on_interrupt: InterruptPolicy, n: int
 ) -> None:
     plan = plan_in(
@@ -150,7 +150,7 @@ async def test_an_answer_cut_in_mid_stream_follows_the_turns_policy(
     assert all(count == 1 for count in effects(plan).values())
 
 
-async def test_a_question_waits_through_a_crash_and_is_answered_from_elsewhere(
+async def test_question_survives_crash_and_is_answered_by_other_process(
     tmp_path: Path,
 ) -> None:
     plan = plan_in(tmp_path, death={"moment": "after_effect", "n": 1})
@@ -174,9 +174,7 @@ async def test_a_question_waits_through_a_crash_and_is_answered_from_elsewhere(
 
 
 @sampled("n", range(2, 11), kind=lambda n: n % 2)
-async def test_a_budget_holds_over_a_kill_at_any_commit_and_is_answered_from_elsewhere(
-    tmp_path: Path, n: int
-) -> None:
+async def test_budget_question_survives_kill_at_any_commit(tmp_path: Path, n: int) -> None:
     # A limit of one micro-cent: every call is asked about, and each answer allows little more.
     wanted = plan_in(tmp_path, on_unknown="retry", max_cost_microcents=1, answer="continue")
     acknowledged = killed(msgspec.structs.replace(wanted, death=Death("after_commit", n)))

@@ -38,7 +38,7 @@ async def prompt_in_force(store: Store, session: str) -> str | None:
 
 
 @pytest.mark.parametrize("dies_at", range(1, COMMITS + 1))
-async def test_moving_session_is_whole_wherever_it_dies(tmp_path: Path, dies_at: int) -> None:
+async def test_moved_session_is_whole_after_any_kill(tmp_path: Path, dies_at: int) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     assert killed(tmp_path, dies_at)

@@ -67,7 +67,7 @@ def admitted(
 # ---------------------------------------------------------------- what a write becomes
 
 
-def test_an_admission_says_where_the_stream_then_stands() -> None:
+def test_admission_has_resulting_stream_state() -> None:
     state = state_at()
 
     admission = admitted(
@@ -88,11 +88,11 @@ def test_an_admission_says_where_the_stream_then_stands() -> None:
     )
 
 
-def test_the_epoch_of_the_lease_goes_into_the_chain() -> None:
+def test_lease_epoch_is_part_of_chain() -> None:
     assert admitted(new_tree(user("a")), lease=LEASE).epoch == 2
 
 
-def test_an_empty_write_leaves_all_as_it_was() -> None:
+def test_empty_write_changes_nothing() -> None:
     state = state_at(open_turn=3)
 
     admission = admitted(state=state)
@@ -100,7 +100,7 @@ def test_an_empty_write_leaves_all_as_it_was() -> None:
     assert state_after(state, admission, state.hash) == state
 
 
-def test_parents_may_be_shared_own_siblings_or_none() -> None:
+def test_parent_may_be_shared_own_sibling_or_none() -> None:
     parents: list[ParentRef] = [EntryId("o/1"), EntryId("s/2"), None, Sibling(1), LEAF]
 
     admission = admitted(*(new_tree(user("x"), parent) for parent in parents))
@@ -111,7 +111,7 @@ def test_parents_may_be_shared_own_siblings_or_none() -> None:
 @pytest.mark.parametrize(
     "parent", ["s/1", "s/5", "s/6", "o/2", "o/1 ", "s/02", "s/-1", "s", "/0", "", "s/4\n"]
 )
-def test_other_parents_are_refused(parent: str) -> None:
+def test_other_parents_are_rejected(parent: str) -> None:
     with pytest.raises(InvalidParent):
         admitted(new_tree(user("x"), EntryId(parent)))
     with pytest.raises(InvalidParent):
@@ -119,29 +119,29 @@ def test_other_parents_are_refused(parent: str) -> None:
 
 
 @pytest.mark.parametrize("about", ["s/0", "s/3", "o/7", "elsewhere/0"])
-def test_a_side_entry_may_be_about_any_entry_before_it(about: str) -> None:
+def test_side_entry_may_be_about_any_earlier_entry(about: str) -> None:
     assert admitted(new_side(Label("x"), EntryId(about))).entries[0].about == about
 
 
 @pytest.mark.parametrize("about", ["s/5", "s/99", "o/1 2", "a b/1", "o/1\n", "o\n/1", "s/01", "x"])
-def test_what_would_break_the_line_of_the_chain_is_no_subject(about: str) -> None:
+def test_subject_that_breaks_chain_line_is_rejected(about: str) -> None:
     with pytest.raises(InvalidEntry):
         admitted(new_side(Label("x"), EntryId(about)))
 
 
-def test_every_known_kind_keeps_to_its_lane() -> None:
+def test_known_kind_is_rejected_in_other_lane() -> None:
     for kind, body in BODIES.items():
         other = NewEntry(kind, b"{}", lane="side" if body.lane == "tree" else "tree")
         with pytest.raises(InvalidEntry, match="lane"):
             admitted(other, state=state_at(open_turn=3), lease=LEASE)
 
 
-def test_a_lane_that_does_not_exist_is_refused() -> None:
+def test_unknown_lane_is_rejected() -> None:
     with pytest.raises(InvalidEntry, match="lane"):
         admitted(msgspec.structs.replace(new_tree(user("x")), lane="middle"))
 
 
-def test_a_body_nobody_here_can_read_is_kept_only_if_it_is_newer() -> None:
+def test_unreadable_body_is_accepted_only_in_newer_version() -> None:
     assert admitted(NewEntry("label", b'{"text":7}', 2, "side")).entries[0].v == 2
     with pytest.raises(InvalidEntry):
         admitted(NewEntry("label", b'{"text":7}', 1, "side"))
@@ -155,15 +155,15 @@ def test_a_body_nobody_here_can_read_is_kept_only_if_it_is_newer() -> None:
 @pytest.mark.parametrize(
     ("epoch", "now", "is_so"), [(2, 2, True), (1, 2, False), (3, 2, False), (0, 0, False)]
 )
-def test_a_lease_is_current_while_its_epoch_is(epoch: int, now: int, is_so: bool) -> None:
+def test_lease_is_current_while_its_epoch_is(epoch: int, now: int, is_so: bool) -> None:
     assert is_current(Lease(S, "me", epoch, 0), state_at(epoch=now)) == is_so
 
 
-def test_a_lease_is_of_its_own_stream() -> None:
+def test_lease_is_valid_only_for_its_stream() -> None:
     assert not is_current(Lease(StreamId("t"), "me", 2, 2**60), state_at())
 
 
-def test_a_lost_lease_is_told_before_a_moved_head() -> None:
+def test_lost_lease_is_reported_before_moved_head() -> None:
     write = Write(stream=S, expected_head=1, lease=Lease(S, "me", 1, 0))
     with pytest.raises(LeaseLost):
         plan_append(state_at(), write, 9, sees)
@@ -191,7 +191,7 @@ START, FINISH = new_side(TurnStarted(1, "a")), new_side(TurnFinished("stop"))
         (new_side(Label("x")), 3, None, 3),
     ],
 )
-def test_what_opens_closes_and_respects_a_turn(
+def test_entries_open_and_close_turn(
     new: NewEntry,
     open_turn: int | None,
     lease: Lease | None,
@@ -205,7 +205,7 @@ def test_what_opens_closes_and_respects_a_turn(
         assert admitted(new, state=state, lease=lease).open_turn == outcome
 
 
-def test_beside_a_turn_tree_entries_wait_with_their_bytes() -> None:
+def test_tree_entries_during_turn_are_queued_unchanged() -> None:
     body = b'{"role":"user","parts":[] , "z":1e0}'
 
     admission = admitted(NewEntry("message", body), state=state_at(open_turn=3))
@@ -223,7 +223,7 @@ def test_beside_a_turn_tree_entries_wait_with_their_bytes() -> None:
 # ---------------------------------------------------------------- new streams
 
 
-def test_a_new_stream_stands_before_its_root() -> None:
+def test_new_stream_has_no_leaf() -> None:
     header = StreamHeader(S, 5, title="x")
 
     assert initial_state(header, GENESIS) == StreamState(
@@ -241,7 +241,7 @@ def shared(messages: int = 3) -> ForkOrigin:
     return ForkOrigin(info, 4, GENESIS, messages)
 
 
-def test_a_fork_begins_at_its_leaf_with_what_it_shares() -> None:
+def test_fork_starts_at_its_leaf_with_shared_info() -> None:
     state = initial_state(fork_at("o/1", 4), GENESIS, shared(), sees)
 
     assert (state.head, state.leaf, state.epoch, state.open_turn) == (EMPTY, "o/1", 0, None)
@@ -250,25 +250,25 @@ def test_a_fork_begins_at_its_leaf_with_what_it_shares() -> None:
     assert (info.first_text, info.parent) == ("hi", "o")
 
 
-def test_a_fork_that_shares_no_message_takes_no_first_words() -> None:
+def test_fork_without_shared_message_has_no_first_text() -> None:
     info = initial_state(fork_at(None, 4), GENESIS, shared(0), sees).info
 
     assert (info.messages, info.first_text) == (0, None)
 
 
 @pytest.mark.parametrize("head", [-2, 5, 99])
-def test_a_fork_lies_between_the_origins_root_and_head(head: int) -> None:
+def test_fork_point_must_be_between_root_and_head(head: int) -> None:
     with pytest.raises(InvalidEntry):
         initial_state(fork_at(None, head), GENESIS, shared(), sees)
 
 
 @pytest.mark.parametrize(("leaf", "head"), [("o/2", 4), ("o/1", 0), ("nonsense", 4)])
-def test_a_forks_leaf_was_seen_at_the_fork(leaf: str, head: int) -> None:
+def test_fork_leaf_must_be_visible_at_fork_point(leaf: str, head: int) -> None:
     with pytest.raises(InvalidParent):
         initial_state(fork_at(leaf, head), GENESIS, shared(), sees)
 
 
-def test_a_commit_has_writes_each_with_something_to_do_each_of_its_own_stream() -> None:
+def test_commit_needs_nonempty_writes_to_distinct_streams() -> None:
     write = Write(stream=S, entries=(new_tree(user("x")),))
     for writes in ((), (Write(stream=S),), (write, write), (Write(stream=S, lease=LEASE),)):
         with pytest.raises(InvalidEntry):
@@ -316,7 +316,7 @@ ANYTHING = st.builds(
     open_turn=st.sampled_from([None, 3]),
     lease=st.sampled_from([None, LEASE, Lease(S, "old", 1, 0)]),
 )
-def test_anything_is_either_refused_or_admitted_by_the_rules(
+def test_any_write_is_rejected_or_admitted_by_rules(
     new: list[NewEntry], open_turn: int | None, lease: Lease | None
 ) -> None:
     state = state_at(open_turn=open_turn)
@@ -358,13 +358,13 @@ NOT_TEXT: Any = 5
         StreamHeader(S, 5, title="\udcff"),
     ],
 )
-def test_a_header_that_nobody_could_read_again_is_refused(header: StreamHeader) -> None:
+def test_undecodable_header_is_rejected(header: StreamHeader) -> None:
     with pytest.raises(InvalidEntry):
         check_commit(Commit(writes=(Write(stream=S, create=header),), at=1))
 
 
 @pytest.mark.parametrize("key", [b"x", 5, "\udcff", ""])
-def test_an_idempotency_key_is_text(key: Any) -> None:
+def test_idempotency_key_must_be_text(key: Any) -> None:
     write = Write(stream=S, create=StreamHeader(S, 5))
     with pytest.raises(InvalidEntry, match="an idempotency key is text, not"):
         check_commit(Commit(writes=(write,), at=1, idempotency_key=key))

@@ -63,14 +63,14 @@ def test_every_field_of_an_entry_is_in_the_chain(other: Entry) -> None:
     assert chained(other) != chained(ENTRY)
 
 
-def test_what_a_side_entry_is_about_is_in_the_chain() -> None:
+def test_subject_of_side_entry_is_in_chain() -> None:
     side = msgspec.structs.replace(ENTRY, lane="side", parent_id=None, about=EntryId("s/0"))
 
     assert chained(side) != chained(msgspec.structs.replace(side, about=EntryId("s/3")))
     assert chained(side) != chained(msgspec.structs.replace(side, about=None))
 
 
-def test_the_chain_before_the_time_and_the_epoch_are_in_the_chain() -> None:
+def test_previous_hash_time_and_epoch_are_in_chain() -> None:
     lines = [header_line(ENTRY, b"d" * HASH_BYTES)]
     before = genesis_hash(HEADER)
     hashes = {
@@ -86,13 +86,13 @@ def test_the_chain_before_the_time_and_the_epoch_are_in_the_chain() -> None:
     assert len(hashes) == 7
 
 
-def test_the_order_of_entries_is_in_the_chain() -> None:
+def test_entry_order_is_in_chain() -> None:
     lines = [header_line(ENTRY, bytes([n]) * HASH_BYTES) for n in range(2)]
 
     assert commit_hash(b"", 7, 1, lines) != commit_hash(b"", 7, 1, reversed(lines))
 
 
-def test_an_erased_body_leaves_a_chain_that_still_verifies() -> None:
+def test_erased_body_leaves_valid_chain() -> None:
     digest = body_digest(ENTRY.body, SALT)
     before = chained(ENTRY)
     erased = msgspec.structs.replace(ENTRY, body=b"")
@@ -101,12 +101,12 @@ def test_an_erased_body_leaves_a_chain_that_still_verifies() -> None:
     assert chained(erased, body_digest(b"", SALT)) != before
 
 
-def test_a_digest_tells_nothing_without_its_salt() -> None:
+def test_digest_reveals_nothing_without_salt() -> None:
     assert body_digest(b"yes", SALT) != body_digest(b"yes", b"\x00" * SALT_BYTES)
     assert body_digest(b"yes", SALT) == body_digest(b"yes", SALT)
 
 
-def test_a_forks_genesis_holds_its_origins_chain() -> None:
+def test_fork_genesis_contains_origin_chain() -> None:
     fork = StreamHeader(S, 5, fork=ForkPoint(StreamId("o"), None, 3, "tree"))
 
     assert (
@@ -114,7 +114,7 @@ def test_a_forks_genesis_holds_its_origins_chain() -> None:
     )
 
 
-def test_the_hashes_are_those_that_stored_logs_were_written_with() -> None:
+def test_hashes_match_those_of_stored_logs() -> None:
     """Pinned: a change here makes every log there is look damaged."""
     digest = body_digest(ENTRY.body, SALT)
 
@@ -131,7 +131,7 @@ def test_the_hashes_are_those_that_stored_logs_were_written_with() -> None:
     )
 
 
-def test_a_blob_is_named_by_its_sha256() -> None:
+def test_blob_is_named_by_its_sha256() -> None:
     assert blob_hash(b"") == (
         "sha256-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     )
@@ -141,7 +141,7 @@ def commit_of(*entries: NewEntry, stream: StreamId = S) -> Commit:
     return Commit(writes=(Write(stream=stream, entries=entries),), at=1)
 
 
-def test_a_fingerprint_leaves_times_and_expectations_out() -> None:
+def test_fingerprint_omits_times_and_expectations() -> None:
     entry = new_tree(user("a"))
     commit = commit_of(entry)
     later = msgspec.structs.replace(commit, at=99, idempotency_key="k")
@@ -156,7 +156,7 @@ def test_a_fingerprint_leaves_times_and_expectations_out() -> None:
     assert fingerprint(msgspec.structs.replace(commit, writes=(write,))) == fingerprint(commit)
 
 
-def test_a_fingerprint_tells_commits_apart() -> None:
+def test_fingerprints_of_different_commits_differ() -> None:
     one, other = new_tree(user("a")), new_tree(user("b"))
     commits = [
         commit_of(one),

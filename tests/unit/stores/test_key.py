@@ -11,19 +11,19 @@ from perdure.stores.key import StoreKey
 SECRET = bytes(range(32))
 
 
-def test_a_key_is_32_bytes_or_their_64_hexadecimal_digits() -> None:
+def test_key_accepts_32_bytes_or_64_hexadecimal_digits() -> None:
     assert StoreKey.of(SECRET) == StoreKey.of(SECRET.hex()) == StoreKey.of(SECRET.hex().upper())
     assert StoreKey.of(SECRET).reveal() == SECRET.hex()
 
 
 @pytest.mark.parametrize("given", [b"", SECRET[1:], SECRET * 2, "", "0" * 63, "g" * 64, "0" * 65])
-def test_anything_else_is_refused_and_not_repeated(given: bytes | str) -> None:
+def test_invalid_key_is_rejected_without_quoting_it(given: bytes | str) -> None:
     with pytest.raises(ValueError, match="a key") as refused:
         StoreKey.of(given)
     assert "ggg" not in str(refused.value)
 
 
-def test_keys_are_told_apart() -> None:
+def test_different_keys_are_unequal() -> None:
     key = StoreKey(SECRET)
     assert key == StoreKey(SECRET)
     assert hash(key) == hash(StoreKey(SECRET))
@@ -31,7 +31,7 @@ def test_keys_are_told_apart() -> None:
     assert key != SECRET
 
 
-def test_a_key_shows_itself_to_nobody_by_accident() -> None:
+def test_key_is_hidden_in_repr_and_text() -> None:
     key = StoreKey(SECRET)
     for shown in (repr(key), str(key), f"{key}", f"{[key]}", str(vars(StoreKey))):
         assert SECRET.hex() not in shown

@@ -55,7 +55,7 @@ async def is_stored(store: MemoryStore) -> bool:
     return True
 
 
-async def test_nothing_is_stored_before_the_first_assistant_message(
+async def test_draft_is_not_stored_before_first_answer(
     draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")), new_side(Label("x"), Sibling(0)))
@@ -66,7 +66,7 @@ async def test_nothing_is_stored_before_the_first_assistant_message(
     assert await is_stored(store)
 
 
-async def test_the_stored_log_is_the_drafts_log(
+async def test_stored_log_equals_draft_log(
     draft: LazySession, store: MemoryStore, clock: ManualClock
 ) -> None:
     await append(draft, new_tree(user("a"), at=7, alias="foreign"), at=START_MS)
@@ -86,9 +86,7 @@ async def test_the_stored_log_is_the_drafts_log(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_the_log_reaches_the_store_in_one_commit(
-    draft: LazySession, store: MemoryStore
-) -> None:
+async def test_draft_is_stored_in_one_commit(draft: LazySession, store: MemoryStore) -> None:
     changes = store.changes()
     await append(draft, new_tree(user("a")))
     await append(draft, new_tree(user("b")))
@@ -101,7 +99,7 @@ async def test_the_log_reaches_the_store_in_one_commit(
     woken.cancel()
 
 
-async def test_the_entry_that_ends_the_draft_may_refer_to_it(
+async def test_entry_that_ends_draft_may_reference_it(
     draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")), new_tree(user("b")))
@@ -123,7 +121,7 @@ EXPECTATIONS = {
 
 
 @pytest.mark.parametrize("write", EXPECTATIONS.values(), ids=EXPECTATIONS.keys())
-async def test_an_expectation_is_checked_against_the_stored_log(
+async def test_expectation_is_checked_against_stored_log(
     write: Write, draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
@@ -132,9 +130,7 @@ async def test_an_expectation_is_checked_against_the_stored_log(
     assert len(await store.entries(S)) == 2
 
 
-async def test_an_idempotency_key_needs_a_stored_log(
-    draft: LazySession, store: MemoryStore
-) -> None:
+async def test_idempotency_key_needs_stored_log(draft: LazySession, store: MemoryStore) -> None:
     write = Write(stream=S, entries=(new_tree(user("a")),))
     commit = Commit(writes=(write,), at=START_MS, idempotency_key="k")
     await draft.commit(commit)
@@ -142,7 +138,7 @@ async def test_an_idempotency_key_needs_a_stored_log(
     assert len(await store.entries(S)) == 1
 
 
-async def test_a_commit_to_several_streams_stores_the_draft_first(
+async def test_commit_to_several_streams_stores_draft_first(
     draft: LazySession, store: MemoryStore
 ) -> None:
     other = StreamId("other")
@@ -153,7 +149,7 @@ async def test_a_commit_to_several_streams_stores_the_draft_first(
     assert (await store.state(other)).head == -1
 
 
-async def test_what_the_log_refuses_leaves_the_draft_as_it_was(
+async def test_rejected_append_leaves_draft_unchanged(
     draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
@@ -165,9 +161,7 @@ async def test_what_the_log_refuses_leaves_the_draft_as_it_was(
     assert len(await store.entries(S)) == 2
 
 
-async def test_an_id_taken_in_the_meantime_is_told_and_the_draft_stays(
-    draft: LazySession, store: MemoryStore
-) -> None:
+async def test_taken_id_is_reported_and_draft_stays(draft: LazySession, store: MemoryStore) -> None:
     await append(draft, new_tree(user("a")))
     await store.commit(Commit(writes=(Write(stream=S, create=HEADER),), at=START_MS))
     with pytest.raises(SessionExists):
@@ -176,28 +170,26 @@ async def test_an_id_taken_in_the_meantime_is_told_and_the_draft_stays(
     assert len(await draft.log.entries(S)) == 1
 
 
-async def test_blobs_of_a_draft_are_stored_with_it(draft: LazySession, store: MemoryStore) -> None:
+async def test_draft_is_stored_with_its_blobs(draft: LazySession, store: MemoryStore) -> None:
     write = Write(stream=S, entries=(new_tree(user("a")),))
     await draft.commit(Commit(writes=(write,), at=START_MS, blobs=(b"picture",)))
     await draft.flush()
     assert await store.blob(blob_hash(b"picture")) == b"picture"
 
 
-async def test_flushing_twice_is_flushing_once(draft: LazySession, store: MemoryStore) -> None:
+async def test_second_flush_does_nothing(draft: LazySession, store: MemoryStore) -> None:
     await asyncio.gather(draft.flush(), draft.flush())
     await draft.flush()
     assert (await store.state(S)).head == -1
 
 
-async def test_appends_at_the_same_time_are_all_kept(
-    draft: LazySession, store: MemoryStore
-) -> None:
+async def test_concurrent_appends_are_all_stored(draft: LazySession, store: MemoryStore) -> None:
     said = [new_tree(user(str(n))) for n in range(5)] + [new_tree(assistant("a"))]
     await asyncio.gather(*(append(draft, new) for new in [*said, *said]))
     assert [entry.seq for entry in await store.entries(S)] == list(range(12))
 
 
-async def test_a_caller_that_gives_up_leaves_no_half_stored_draft(
+async def test_cancelled_caller_leaves_no_partial_draft(
     draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
@@ -211,7 +203,7 @@ async def test_a_caller_that_gives_up_leaves_no_half_stored_draft(
     assert len(await store.entries(S)) == 1
 
 
-async def test_who_follows_the_changes_is_woken_before_and_after_the_draft_is_stored(
+async def test_change_iterator_wakes_before_and_after_draft_is_stored(
     draft: LazySession, store: MemoryStore
 ) -> None:
     changes = draft.changes(S)
@@ -226,7 +218,7 @@ async def test_who_follows_the_changes_is_woken_before_and_after_the_draft_is_st
     assert len([None async for _ in changes]) <= 1
 
 
-async def test_a_stored_session_is_read_and_written_where_it_is(store: MemoryStore) -> None:
+async def test_stored_session_is_used_in_its_store(store: MemoryStore) -> None:
     await store.commit(Commit(writes=(Write(stream=S, create=HEADER),), at=START_MS))
     stored = StoredSession(store)
     await append(stored, new_tree(user("a")))

@@ -59,7 +59,7 @@ async def test_marked_entries_are_own_and_read_as_they_were_written() -> None:
     assert entries[2].body == new_tree(user("go")).body
 
 
-async def test_another_key_recognizes_nothing() -> None:
+async def test_other_key_recognizes_nothing() -> None:
     entries = await begun(store_with(OTHER))
     assert not OWN.own_among(entries)
     assert OTHER.own_among(entries) == {0, 1, 2, 3}
@@ -93,7 +93,7 @@ async def test_changed_entry_is_not_own(field: str) -> None:
             assert changed.seq not in own
 
 
-async def test_message_changed_inside_a_turns_commit_takes_the_commit_out() -> None:
+async def test_changed_message_invalidates_its_commit() -> None:
     entries = await begun(store_with(OWN))
     entries[2] = msgspec.structs.replace(entries[2], body=new_tree(user("rm")).body)
     assert OWN.own_among(entries) == {0, 3}
@@ -109,7 +109,7 @@ async def test_answer_is_bound_to_its_question() -> None:
     assert not OWN.is_own(msgspec.structs.replace(given, about=EntryId("s/1")))
 
 
-async def test_endorsed_entries_are_own_as_they_are() -> None:
+async def test_endorsed_entries_are_own_unchanged() -> None:
     entries = await begun(store_with(TRUSTED))
     known = frozenset({endorsement(entries[0], KEY)})
     marks = Marks(lambda: KEY, is_trusted=False, endorsed=lambda: known)

@@ -44,21 +44,21 @@ LETTERS = st.text("aAb\u00df\u1e9e\u0130\u0131\u017f 7-\u00e9\U0010ffff\ud800", 
 
 
 @given(LETTERS, LETTERS)
-def test_index_leaves_no_session_out_that_a_list_shows(title: str, query: str) -> None:
+def test_index_has_every_listed_session(title: str, query: str) -> None:
     info = named(title)
     if is_found(info, None, query):
         assert may_have(info, query)
 
 
 @given(LETTERS, st.integers(0, 40), st.integers(1, 40))
-def test_every_piece_of_a_name_is_the_beginning_of_a_part(title: str, at: int, size: int) -> None:
+def test_every_substring_of_name_is_prefix_of_part(title: str, at: int, size: int) -> None:
     info = named(title)
     query = info.name[at : at + size]
     assert is_found(info, None, query)
     assert may_have(info, query)
 
 
-def test_query_no_longer_than_a_part_is_decided_by_the_index() -> None:
+def test_short_query_is_decided_by_index() -> None:
     info = named("Plan the trip")
     for query in ("x", "zz", "tripp", "the  tr", "id-8", "id-7 "):
         assert not is_found(info, None, query)
@@ -76,7 +76,7 @@ def test_long_names_and_long_queries_have_few_parts() -> None:
     assert [len(part) for part in sought_parts("seventeen letters")] == [PART_CHARACTERS] * 3
 
 
-def test_sessions_that_no_list_shows_have_no_parts() -> None:
+def test_unlisted_sessions_have_no_parts() -> None:
     assert parts_of(msgspec.structs.replace(NAMED, status="erased")) == frozenset()
     assert parts_of(msgspec.structs.replace(NAMED, kind="flow")) == frozenset()
 
@@ -88,5 +88,5 @@ def test_only_what_changes_the_name_renames() -> None:
         assert is_renamed(NAMED, msgspec.structs.replace(NAMED, **changes))
 
 
-def test_rounds_read_more_and_more() -> None:
+def test_rounds_read_increasing_counts() -> None:
     assert list(islice(rounds(), 3)) == [64, 256, 1_024]

@@ -9,11 +9,11 @@ from perdure.stores.protocol import durability_of
 
 
 @pytest.mark.parametrize("text", ["full", "normal"])
-def test_a_durability_is_known_by_its_name(text: str) -> None:
+def test_durability_is_found_by_name(text: str) -> None:
     assert durability_of(text) == text
 
 
 @pytest.mark.parametrize("text", ["", "Full", "off"])
-def test_another_name_is_refused_with_those_there_are(text: str) -> None:
+def test_unknown_durability_is_rejected_with_valid_names(text: str) -> None:
     with pytest.raises(ConfigError, match=f"{text!r}: use full or normal"):
         durability_of(text)

@@ -15,7 +15,7 @@ from perdure.stores.validation import checked_body
 INLINE = b'{"role":"user","parts":[{"type":"image","data":"data:image/png;base64,AAAA"}]}'
 
 
-def test_what_is_said_in_a_known_kind_is_read() -> None:
+def test_body_of_known_kind_is_decoded() -> None:
     said = user("Größe")
     assert checked_body(NewEntry("message", encode(said))) == said
     assert checked_body(NewEntry("label", encode(Label("x")), lane="side")) == Label("x")
@@ -28,12 +28,12 @@ def test_what_is_said_in_a_known_kind_is_read() -> None:
         NewEntry("label", b'{"name":1}', Label.version + 1, lane="side"),
     ],
 )
-def test_what_nobody_here_knows_has_only_to_be_json(new: NewEntry) -> None:
+def test_body_of_unknown_kind_must_be_json(new: NewEntry) -> None:
     body = checked_body(new)
     assert body is None or isinstance(body, Unknown)
 
 
-def test_an_opaque_body_may_be_any_bytes() -> None:
+def test_opaque_body_may_be_any_bytes() -> None:
     assert checked_body(NewEntry(OPAQUE, b"\xff{")) is None
 
 
@@ -47,11 +47,11 @@ def test_an_opaque_body_may_be_any_bytes() -> None:
         (NewEntry("label", b"{}", 0, lane="side"), "version 0"),
     ],
 )
-def test_what_nobody_could_read_again_is_refused(new: NewEntry, why: str) -> None:
+def test_undecodable_body_is_rejected(new: NewEntry, why: str) -> None:
     with pytest.raises(InvalidEntry, match=why):
         checked_body(new)
 
 
-def test_words_about_media_are_no_media() -> None:
+def test_text_about_media_is_not_media() -> None:
     told = CustomMessage("x", (TextPart('{"type":"media","data":"base64"}'),))
     assert checked_body(NewEntry(CustomMessage.kind, encode(told))) == told

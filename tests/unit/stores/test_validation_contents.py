@@ -20,7 +20,7 @@ def test_content_that_an_entry_names_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("entries", [(), (SILENT,), (NAMES,)])
-def test_content_that_no_entry_names_is_refused(entries: tuple[NewEntry, ...]) -> None:
+def test_content_that_no_entry_names_is_rejected(entries: tuple[NewEntry, ...]) -> None:
     with pytest.raises(InvalidEntry, match=blob_hash(OTHER)):
         check_contents((OTHER,), entries)
 

@@ -19,7 +19,7 @@ from perdure.stores.validation import check_form, is_text
         NewEntry("a" * 64, b"", 2**31 - 1, at=-(2**53), alias="x"),
     ],
 )
-def test_what_is_in_order_is_taken_whatever_its_body(new: NewEntry) -> None:
+def test_valid_entry_is_accepted_with_any_body(new: NewEntry) -> None:
     check_form(new)
 
 
@@ -37,11 +37,11 @@ def test_what_is_in_order_is_taken_whatever_its_body(new: NewEntry) -> None:
         (NewEntry("note", b"{}", alias=""), "foreign id"),
     ],
 )
-def test_what_breaks_the_form_of_an_entry_is_refused(new: NewEntry, why: str) -> None:
+def test_malformed_entry_is_rejected(new: NewEntry, why: str) -> None:
     with pytest.raises(InvalidEntry, match=why):
         check_form(new)
 
 
 @pytest.mark.parametrize(("text", "is_one"), [("x", True), ("", False), ("\ud800", False)])
-def test_a_name_is_a_text_that_can_be_written(text: str, is_one: bool) -> None:
+def test_name_must_be_encodable_text(text: str, is_one: bool) -> None:
     assert is_text(text) == is_one

@@ -97,13 +97,13 @@ def log() -> Log:
     return log
 
 
-def test_an_undamaged_stream_has_no_problems(log: Log) -> None:
+def test_undamaged_stream_has_no_problems(log: Log) -> None:
     assert log.problems() == []
     assert Log(StreamHeader(S, 5)).problems() == []
 
 
 @pytest.mark.parametrize("seq", range(7))
-def test_a_flipped_byte_of_a_body_is_found_at_its_entry(log: Log, seq: int) -> None:
+def test_flipped_body_byte_is_reported_at_its_entry(log: Log, seq: int) -> None:
     body = bytearray(log.rows[seq].entry.body)
     body[-2] ^= 1
     log.damage(seq, body=bytes(body))
@@ -125,7 +125,7 @@ def test_a_flipped_byte_of_a_body_is_found_at_its_entry(log: Log, seq: int) -> N
         (5, {"kind": "session_reopened"}),
     ],
 )
-def test_an_altered_header_is_found_at_its_commit(
+def test_altered_header_is_reported_at_its_commit(
     log: Log, seq: int, changes: dict[str, object]
 ) -> None:
     log.damage(seq, **changes)
@@ -136,7 +136,7 @@ def test_an_altered_header_is_found_at_its_commit(
     assert "hash of its commit" in problems[0].problem
 
 
-def test_an_altered_salt_or_digest_is_found(log: Log) -> None:
+def test_altered_salt_or_digest_is_reported(log: Log) -> None:
     log.rows[2] = msgspec.structs.replace(log.rows[2], salt=b"\xff" * 16)
     assert log.places() == [2]
 
@@ -145,14 +145,14 @@ def test_an_altered_salt_or_digest_is_found(log: Log) -> None:
     assert log.places() == [2, 3, 3]
 
 
-def test_an_erased_body_is_no_problem_when_the_log_says_that_it_was_erased(log: Log) -> None:
+def test_erased_body_recorded_in_log_is_valid(log: Log) -> None:
     log.append_erasure((0, 0), (2, 2), (5, 5))
     erase_by_hand(log, 0, 2, 5)
 
     assert log.problems() == []
 
 
-def test_a_body_that_is_gone_without_a_word_in_the_log_is_found(log: Log) -> None:
+def test_missing_body_without_erasure_record_is_reported(log: Log) -> None:
     log.append_erasure((0, 0), (5, 5))
     erase_by_hand(log, 0, 2, 5)
 
@@ -160,7 +160,7 @@ def test_a_body_that_is_gone_without_a_word_in_the_log_is_found(log: Log) -> Non
     assert (problem.seq, "nothing in the session says" in problem.problem) == (2, True)
 
 
-def test_a_body_whose_salt_alone_is_gone_is_found(log: Log) -> None:
+def test_body_without_salt_is_reported(log: Log) -> None:
     log.append_erasure((2, 2))
     log.rows[2] = msgspec.structs.replace(log.rows[2], salt=None)
 
@@ -174,21 +174,21 @@ def erase_by_hand(log: Log, *seqs: int) -> None:
 
 
 @pytest.mark.parametrize(("seq", "places"), [(0, [1, 2, 0]), (3, [3, 4]), (5, [6, 4])])
-def test_a_missing_entry_is_found(log: Log, seq: int, places: list[int]) -> None:
+def test_missing_entry_is_reported(log: Log, seq: int, places: list[int]) -> None:
     del log.rows[seq]
 
     # Entry 2 hangs from entry 0; the places without seq are counts that do not fit any more.
     assert [place for place in log.places() if place is not None] == places
 
 
-def test_a_missing_last_entry_is_found(log: Log) -> None:
+def test_missing_last_entry_is_reported(log: Log) -> None:
     del log.rows[6]
 
     assert log.places()[0] == 4
     assert any("head" in problem.problem for problem in log.problems())
 
 
-def test_entries_in_the_wrong_order_are_found(log: Log) -> None:
+def test_entries_in_wrong_order_are_reported(log: Log) -> None:
     first, second = log.rows[0], log.rows[2]
     log.damage(0, body=second.entry.body)
     log.damage(2, body=first.entry.body)
@@ -196,13 +196,13 @@ def test_entries_in_the_wrong_order_are_found(log: Log) -> None:
     assert log.places() == [0, 2]
 
 
-def test_a_missing_commit_is_found(log: Log) -> None:
+def test_missing_commit_is_reported(log: Log) -> None:
     del log.commits[1]
 
     assert log.places() == [3, 4]
 
 
-def test_entries_beyond_the_last_commit_are_found(log: Log) -> None:
+def test_entries_after_last_commit_are_reported(log: Log) -> None:
     log.rows.append(sealed(msgspec.structs.replace(log.rows[5].entry, seq=7)))
 
     assert log.places()[0] == 7
@@ -210,7 +210,7 @@ def test_entries_beyond_the_last_commit_are_found(log: Log) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"at": 8}, {"epoch": 1}, {"hash": b"\x01" * 32}])
-def test_an_altered_commit_is_found(log: Log, changes: dict[str, object]) -> None:
+def test_altered_commit_is_reported(log: Log, changes: dict[str, object]) -> None:
     log.commits[1] = msgspec.structs.replace(log.commits[1], **changes)
 
     # An altered hash also fits no longer under the commit after it, an epoch not under the lease's.
@@ -218,7 +218,7 @@ def test_an_altered_commit_is_found(log: Log, changes: dict[str, object]) -> Non
     assert log.places() == [3, *further[next(iter(changes))]]
 
 
-def test_an_entry_that_a_lease_had_fenced_is_found(log: Log) -> None:
+def test_entry_of_fenced_lease_is_reported(log: Log) -> None:
     first, second, *others = log.commits
     log.commits[:] = [
         msgspec.structs.replace(first, epoch=2),
@@ -230,7 +230,7 @@ def test_an_entry_that_a_lease_had_fenced_is_found(log: Log) -> None:
     assert "which epoch 2 had fenced" in "".join(each.problem for each in log.problems())
 
 
-def test_an_altered_session_header_is_found(log: Log) -> None:
+def test_altered_session_header_is_reported(log: Log) -> None:
     header = msgspec.structs.replace(log.state.header, title="forged")
     log.state = msgspec.structs.replace(log.state, header=header)
 
@@ -242,32 +242,28 @@ def test_an_altered_session_header_is_found(log: Log) -> None:
     "changes",
     [{"head": 7}, {"leaf": None}, {"leaf": EntryId("s/4")}, {"open_turn": 3}, {"hash": b"?" * 32}],
 )
-def test_a_state_that_does_not_follow_from_the_entries_is_found(
-    log: Log, changes: dict[str, object]
-) -> None:
+def test_state_that_differs_from_entries_is_reported(log: Log, changes: dict[str, object]) -> None:
     log.state = msgspec.structs.replace(log.state, **changes)
 
     assert log.places() == [None]
 
 
 @pytest.mark.parametrize("changes", [{"entries": 8}, {"messages": 5}])
-def test_counts_that_do_not_follow_from_the_entries_are_found(
-    log: Log, changes: dict[str, object]
-) -> None:
+def test_counts_that_differ_from_entries_are_reported(log: Log, changes: dict[str, object]) -> None:
     info = msgspec.structs.replace(log.state.info, **changes)
     log.state = msgspec.structs.replace(log.state, info=info)
 
     assert log.places() == [None]
 
 
-def test_a_parent_outside_the_tree_is_found(log: Log) -> None:
+def test_parent_outside_tree_is_reported(log: Log) -> None:
     for parent in ("s/1", "s/4", "s/99", "o/1", "o/2"):
         log.damage(4, parent_id=EntryId(parent))
         is_seen = parent == "o/1"
         assert any("parent" in p.problem for p in log.problems()) != is_seen, parent
 
 
-def test_a_fork_is_checked_against_its_origin() -> None:
+def test_fork_is_checked_against_its_origin() -> None:
     origin = Log(StreamHeader(StreamId("o"), 5)).state
     shared = ForkOrigin(origin.info, 3, b"o" * 32, 2)
     fork = ForkPoint(StreamId("o"), EntryId("o/1"), 3, "tree")
@@ -282,7 +278,7 @@ def test_a_fork_is_checked_against_its_origin() -> None:
     assert log.places() == [0]
 
 
-def test_an_empty_fork_whose_origin_was_altered_is_found() -> None:
+def test_empty_fork_of_altered_origin_is_reported() -> None:
     fork = ForkPoint(StreamId("o"), None, 3, "tree")
     origin = Log(StreamHeader(StreamId("o"), 5)).state
     log = Log(StreamHeader(S, 5, fork=fork), ForkOrigin(origin.info, 3, b"o" * 32, 0))
@@ -292,14 +288,14 @@ def test_an_empty_fork_whose_origin_was_altered_is_found() -> None:
     assert log.places() == [None]
 
 
-def test_the_hash_a_fork_is_made_with_is_that_after_the_commit_of_its_head(log: Log) -> None:
+def test_fork_starts_with_hash_after_commit_of_its_head(log: Log) -> None:
     hashes = [origin_hash_of(b"genesis", log.commits, head) for head in range(-1, 7)]
 
     first, second, third = (commit.hash for commit in log.commits)
     assert hashes == [b"genesis", first, first, first, second, third, third, third]
 
 
-def test_a_blob_that_is_not_what_its_name_says_is_found() -> None:
+def test_blob_that_differs_from_its_name_is_reported() -> None:
     good = "sha256-2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
 
     assert list(blob_problems(good, b"hello")) == []
@@ -313,7 +309,7 @@ def kept_with(header: StreamHeader, **info: object) -> StreamState:
     return msgspec.structs.replace(state, info=msgspec.structs.replace(state.info, **info))
 
 
-def test_what_lists_are_told_and_the_entries_do_not_give_is_named() -> None:
+def test_list_data_that_differs_from_entries_is_reported() -> None:
     header = StreamHeader(S, 5, title="Trip")
     kept = kept_with(header, title="Trap", messages=7)
 
@@ -322,7 +318,7 @@ def test_what_lists_are_told_and_the_entries_do_not_give_is_named() -> None:
     ]
 
 
-def test_of_what_is_erased_or_forked_the_entries_do_not_tell_all() -> None:
+def test_list_data_of_erased_or_forked_entries_is_not_checked() -> None:
     fork = StreamHeader(S, 5, fork=ForkPoint(StreamId("o"), None, 3, "tree"))
     erased = StreamHeader(S, 5, title="Trip")
 
@@ -330,7 +326,7 @@ def test_of_what_is_erased_or_forked_the_entries_do_not_tell_all() -> None:
     assert list(info_faults(kept_with(erased, status="erased"), info_of(erased))) == []
 
 
-def test_a_check_tells_now_and_then_how_far_it_is_and_its_end_once() -> None:
+def test_check_reports_progress_and_its_end_once() -> None:
     told: list[tuple[int, int]] = []
     steps = Steps(lambda done, total: told.append((done, total)), 5, every=2)
     for _ in range(6):  # one was added meanwhile
@@ -340,7 +336,7 @@ def test_a_check_tells_now_and_then_how_far_it_is_and_its_end_once() -> None:
     assert told == [(2, 5), (4, 5), (5, 5)]
 
 
-def test_a_check_of_nothing_tells_nothing() -> None:
+def test_empty_check_reports_no_progress() -> None:
     told: list[tuple[int, int]] = []
     steps = Steps(lambda done, total: told.append((done, total)), 0, every=1)
     steps.add()
@@ -349,6 +345,6 @@ def test_a_check_of_nothing_tells_nothing() -> None:
     assert told == []
 
 
-def test_a_content_is_a_step_and_more_by_its_size() -> None:
+def test_content_counts_as_steps_by_its_size() -> None:
     assert [content_steps(size) for size in (0, 1, STEP_BYTES - 1)] == [1, 1, 1]
     assert [content_steps(size) for size in (STEP_BYTES, 10 * STEP_BYTES)] == [2, 11]

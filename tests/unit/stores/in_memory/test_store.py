@@ -39,7 +39,7 @@ async def test_verify_names_the_entry_whose_body_was_changed() -> None:
     assert [(problem.stream, problem.seq) for problem in verification.problems] == [("s", 1)]
 
 
-async def test_a_damaged_blob_is_refused_and_named() -> None:
+async def test_damaged_blob_is_rejected_by_name() -> None:
     store, memory = await filled()
     digest = blob_hash(b"content")
     memory.heaps["n"].blobs[digest] = b"discontent"
@@ -51,7 +51,7 @@ async def test_a_damaged_blob_is_refused_and_named() -> None:
     assert digest in problem.problem
 
 
-async def test_salts_come_from_the_random_source_and_are_all_different() -> None:
+async def test_salts_come_from_random_source_and_differ() -> None:
     _, memory = await filled()
     _, again = await filled()
 
@@ -60,7 +60,7 @@ async def test_salts_come_from_the_random_source_and_are_all_different() -> None
     assert rows == again.heaps["n"].streams[S].rows
 
 
-async def test_handles_share_a_memory_and_nothing_else() -> None:
+async def test_handles_share_only_their_memory() -> None:
     store, memory = await filled()
     same, other = store.sharing(), store.sharing("other")
     stranger = MemoryStore("n", clock=memory.clock, random=memory.random)

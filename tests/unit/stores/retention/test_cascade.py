@@ -118,7 +118,7 @@ def expected(
     return kept - derived, sharing, lost
 
 
-async def test_few_forks_say_what_all_forks_keep() -> None:
+async def test_few_forks_determine_what_all_forks_keep() -> None:
     for seed in range(60):
         with case(seed):
             store, relations = await forest(random.Random(seed))

@@ -28,29 +28,29 @@ def going(policy: Retention, *holdings: Holding) -> list[tuple[str, str]]:
     return [(each.stream, each.why) for each in expiring(holdings, policy, NOW).expiring]
 
 
-def test_no_policy_lets_nothing_go() -> None:
+def test_empty_policy_expires_nothing() -> None:
     assert going(Retention(), held("a", 10**6)) == []
 
 
-def test_age_and_idleness_count_from_their_own_moments() -> None:
+def test_age_and_idleness_have_separate_start_times() -> None:
     young = Holding(stream=StreamId("b"), created_at=0, active_at=NOW - 1_000, entries=1, bytes=1)
     assert going(Retention(max_idle_s=60), held("a", 61), held("c", 60), young) == [("a", "idle")]
     assert going(Retention(max_age_s=60), held("c", 60), young) == [("b", "age")]
 
 
-def test_the_newest_are_kept_of_a_number() -> None:
+def test_session_limit_keeps_newest_sessions() -> None:
     sessions = [held(name, age) for name, age in (("a", 30), ("b", 10), ("c", 20))]
     assert going(Retention(max_sessions=1), *sessions) == [("a", "count"), ("c", "count")]
     assert going(Retention(max_sessions=3), *sessions) == []
 
 
-def test_the_oldest_go_until_the_rest_fits() -> None:
+def test_byte_limit_expires_oldest_sessions_first() -> None:
     sessions = [held("a", 30, 5), held("b", 20, 50), held("c", 10, 40)]
     assert going(Retention(max_bytes=90), *sessions) == [("a", "bytes")]
     assert going(Retention(max_bytes=89), *sessions) == [("a", "bytes"), ("b", "bytes")]
 
 
-def test_a_fork_pins_its_origin_unless_it_goes_first() -> None:
+def test_fork_protects_origin_unless_it_expires_first() -> None:
     policy = Retention(max_idle_s=60)
     origin, fork = held("a", 99, forks=("f",)), held("f", 98)
     assert going(policy, origin, fork) == [("f", "idle"), ("a", "idle")]
@@ -60,7 +60,7 @@ def test_a_fork_pins_its_origin_unless_it_goes_first() -> None:
     assert [(each.stream, each.hold) for each in plan.held] == [("a", "forks")]
 
 
-def test_what_is_held_stays_and_is_named() -> None:
+def test_protected_session_stays_and_is_listed() -> None:
     plan = expiring([held("a", 99, hold="turn")], Retention(max_age_s=1), NOW)
     assert plan.expiring == ()
     assert [(each.stream, each.why, each.hold) for each in plan.held] == [("a", "age", "turn")]

@@ -9,7 +9,7 @@ from perdure.stores.scan import Found
 from perdure.stores.search.index_keys import author_key, filters_of, subject_key, text_of
 
 
-def test_text_has_the_keys_that_a_query_for_it_asks_for() -> None:
+def test_text_has_keys_of_matching_query() -> None:
     stream, tool = StreamId("s p a c e"), "t\udc80 ool" * 100
     found = Found(7, stream, 1, None, Searchable("user", "Some words", (tool,)), None)
 

@@ -12,14 +12,14 @@ from perdure.session.search.words import VERSION
 from perdure.stores.search.rows import LooseRow, Mark, loose_row, run_now
 
 
-def test_mark_of_other_rules_is_that_of_an_empty_index_but_for_what_was_forgotten() -> None:
+def test_mark_of_other_version_is_empty_except_forgotten_count() -> None:
     assert Mark(VERSION - 1, 7, 3, 2, 5).usable == Mark(VERSION, 0, 0, 0, 5)
     mark = Mark(VERSION, 7, 3, 2, 5)
     assert mark.usable == mark
     assert [mark.has(position) for position in (7, 8, -3, -4)] == [True, False, True, False]
 
 
-def test_loose_row_gives_its_text_back_as_text_or_bytes() -> None:
+def test_loose_row_restores_text_from_text_or_bytes() -> None:
     text = Text(7, 1, ["one", "two"], ["#ruser", "#s1"], 5)
     row = loose_row(text, join_terms(text.words))
     assert row.text == text
@@ -30,7 +30,7 @@ def test_loose_row_gives_its_text_back_as_text_or_bytes() -> None:
         assert LooseRow(1, 1, 1, "#ruser", "x").text
 
 
-def test_plan_runs_at_once_and_one_that_waits_is_refused() -> None:
+def test_plan_runs_synchronously_and_waiting_one_is_rejected() -> None:
     async def plan() -> int:
         return 7
 

@@ -36,7 +36,7 @@ def test_versions_follow_the_last_unreleased_one_without_a_gap() -> None:
     assert list(migrations()) == list(range(first_version(), latest_version() + 1))
 
 
-def test_an_empty_database_comes_to_the_newest_schema(db: Connection) -> None:
+def test_empty_database_is_migrated_to_newest_schema(db: Connection) -> None:
     migrate.migrate(db)
 
     assert version_of(db) == latest_version()
@@ -52,7 +52,9 @@ def test_migrating_again_changes_nothing(db: Connection) -> None:
     assert not db.in_transaction
 
 
-def test_only_what_is_missing_is_applied(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_missing_migrations_are_applied(
+    db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     migrate.migrate(db)
     newest = latest_version()
     steps = {newest + 1: "CREATE TABLE second (x)", newest + 2: "ALTER TABLE second ADD y"}
@@ -63,7 +65,7 @@ def test_only_what_is_missing_is_applied(db: Connection, monkeypatch: pytest.Mon
     assert list(db.execute("SELECT x, y FROM second")) == []
 
 
-def test_a_step_that_fails_leaves_the_version_before_it(
+def test_failed_migration_leaves_previous_version(
     db: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     migrate.migrate(db)
@@ -79,7 +81,7 @@ def test_a_step_that_fails_leaves_the_version_before_it(
         db.execute("SELECT * FROM second")
 
 
-def test_frequent_kinds_stay_out_of_the_index_of_notes(db: Connection) -> None:
+def test_note_index_omits_frequent_kinds(db: Connection) -> None:
     migrate.migrate(db)
     frequent = {row[0] for row in db.execute("SELECT name FROM kind WHERE no < 32")}
 
