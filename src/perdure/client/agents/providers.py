@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -111,10 +111,8 @@ def _client(provider: Provider, environment: Mapping[str, str], keyring: Lookup)
         make = getattr(importlib.import_module(module), name)
     except ImportError as error:
         raise ConfigError(f"{provider.name} models need a package: {provider.remedy}") from error
-    options: dict[str, Any] = {"base_url": address, "api_key": key.value if key else None}
-    if provider.wire in ("openai_chat", "openai_responses"):
-        options["provider"] = provider.name
-    client: ModelClient = make(**options)
+    found = key.value if key else None
+    client: ModelClient = make(base_url=address, api_key=found, provider=provider.name)
     return client
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import httpx2
 from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Timeout
 from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel, AnthropicModelSettings
@@ -19,13 +18,10 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.settings import ModelSettings
 
-from perdure.errors import ConfigError
-from perdure.models.catalogue import ANTHROPIC_URL
 from perdure.models.protocol import ModelRequest, ThinkingLevel
 from perdure.models.providers.bounded_http import HOOKS
-from perdure.models.providers.call import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
+from perdure.models.providers.call import SOCKET_TIMEOUT_S, Connection, WireClient
 from perdure.models.providers.rehearsal import MESSAGES
-from perdure.models.providers.requests import IMAGES, PDF
 from perdure.models.providers.rounds import open_rounds
 
 LEAST_BUDGET_TOKENS = 1024
@@ -45,46 +41,20 @@ _BUDGET_TOKENS: Mapping[ThinkingLevel, int] = {
 
 
 class AnthropicMessages(WireClient):
-    """A `ModelClient` for the models ``<provider>:<name>`` of Anthropic, or of a proxy before it.
-
-    `base_url` None is Anthropic itself, which needs `api_key`.
-    Units: `connect_timeout_s` and `stream_idle_timeout_s` seconds; the latter is for requests that
-    name none, None: `limits.model_silence_s`.
-    Raises: ConfigError when the key is missing.
-    """
+    """The models of Anthropic, or of a proxy before it."""
 
     rehearsal = MESSAGES
+    own_provider = "anthropic"
 
-    def __init__(
-        self,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        context_window: int | None = None,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        stream_idle_timeout_s: float | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
-    ) -> None:
-        url = base_url or ANTHROPIC_URL
-        if not api_key and url.startswith(ANTHROPIC_URL):
-            raise ConfigError(
-                "anthropic needs a key: set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL for a proxy"
-            )
-        super().__init__(
-            url,
-            media_types=IMAGES | {PDF},
-            secrets=(api_key,) if api_key else (),
-            context_window=context_window,
-            stream_idle_timeout_s=stream_idle_timeout_s,
-        )
+    def _connect(self, connection: Connection) -> None:
         self._sdk = AsyncAnthropic(
-            base_url=url,
-            api_key=api_key or "none",
+            base_url=connection.url,
+            api_key=connection.api_key,
             max_retries=0,
             http_client=DefaultAsyncHttpxClient(
-                timeout=Timeout(SOCKET_TIMEOUT_S, connect=connect_timeout_s),
+                timeout=Timeout(SOCKET_TIMEOUT_S, connect=connection.connect_timeout_s),
                 event_hooks=HOOKS,
-                transport=transport,
+                transport=connection.transport,
             ),
         )
         self._provider = AnthropicProvider(anthropic_client=self._sdk)

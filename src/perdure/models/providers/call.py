@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import httpx2
 from genai_prices import calc_price
@@ -36,7 +36,8 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
 from perdure.bounds.limits import limits
-from perdure.errors import ModelUnavailable
+from perdure.errors import ConfigError, ModelUnavailable
+from perdure.models.catalogue import PROVIDERS
 from perdure.models.protocol import (
     Delta,
     ModelInfo,
@@ -50,7 +51,13 @@ from perdure.models.protocol import (
 from perdure.models.providers.bounded_http import Patience
 from perdure.models.providers.classify import model_error, unfinished_stream_error
 from perdure.models.providers.rehearsal import ADDRESS, Event, rehearse
-from perdure.models.providers.requests import wire_messages, wire_parameters, wire_settings
+from perdure.models.providers.requests import (
+    IMAGES,
+    PDF,
+    wire_messages,
+    wire_parameters,
+    wire_settings,
+)
 from perdure.models.providers.rounds import RoundMemory
 from perdure.models.stream import repair_unicode
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, StopReason, Usage
@@ -78,32 +85,58 @@ _rehearsed: set[type[WireClient]] = set()
 """The kinds of clients that have made a call in this process, in memory."""
 
 
-class WireClient(ABC):
-    """A `ModelClient` for the models ``<provider>:<name>`` at one `address`.
+class Connection(NamedTuple):
+    """Where a client connects to, and how. `provider` is the name that models are called by."""
 
-    `secrets` are removed from all error texts. `context_window` is for servers whose models the
-    library's list does not include.
+    url: str
+    api_key: str
+    provider: str
+    connect_timeout_s: float
+    transport: httpx2.AsyncBaseTransport | None
+
+
+class WireClient(ABC):
+    """A `ModelClient` for the models ``<provider>:<name>`` at one address.
+
+    `base_url` None is the address of the provider itself, which needs `api_key`; other servers may
+    do without one. The key is removed from all error texts. `context_window` is for servers whose
+    models the library's list does not include.
+    Units: `connect_timeout_s` and `stream_idle_timeout_s` seconds; the latter is for requests that
+    name none, None: `limits.model_silence_s`.
+    Raises: ConfigError when the key is missing.
     """
 
     rehearsal: ClassVar[Sequence[Event]]
     """An answer in this wire format."""
 
+    own_provider: ClassVar[str]
+    """The provider in the catalogue that defined this wire format."""
+
+    media_types: Collection[str] = IMAGES | {PDF}
+
     def __init__(
         self,
-        address: str,
         *,
-        media_types: Collection[str],
-        secrets: Collection[str] = (),
+        base_url: str | None = None,
+        api_key: str | None = None,
+        provider: str | None = None,
         context_window: int | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
         stream_idle_timeout_s: float | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self._address = address
+        own, name = PROVIDERS[self.own_provider], provider or self.own_provider
+        self._address = base_url or own.default_url
+        if not api_key and self._address.startswith(own.default_url):
+            elsewhere = f"{own.url_variables[0]} for another server that speaks its protocol"
+            raise ConfigError(f"{name} needs a key: set {own.key_variables[0]}, or {elsewhere}")
         self._stream_idle_timeout_s = stream_idle_timeout_s
-        self._media_types = media_types
-        self._secrets = secrets
+        self._secrets = (api_key,) if api_key else ()
         self._window = context_window
         self._models: dict[str, Model[Any]] = {}
         self._rounds = RoundMemory()
+        key = api_key or "none"
+        self._connect(Connection(self._address, key, name, connect_timeout_s, transport))
 
     def info(self, model: str) -> ModelInfo:
         try:
@@ -152,6 +185,10 @@ class WireClient(ABC):
             ) from None
 
     @abstractmethod
+    def _connect(self, connection: Connection) -> None:
+        """Make the library's provider, with the SDK that it calls once and never again."""
+
+    @abstractmethod
     async def aclose(self) -> None:
         """Close the connections."""
 
@@ -166,7 +203,7 @@ class WireClient(ABC):
     def _opened(self, request: ModelRequest) -> AbstractAsyncContextManager[StreamedResponse]:
         return model_request_stream(
             self._model(request.model),
-            wire_messages(request, self._media_types, self._rounds),
+            wire_messages(request, self.media_types, self._rounds),
             model_settings=self._settings(request),
             model_request_parameters=wire_parameters(request),
             instrument=False,

@@ -17,11 +17,9 @@ from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.models.google import GoogleModel
 from pydantic_ai.providers.google import GoogleProvider
 
-from perdure.errors import ConfigError
-from perdure.models.catalogue import GOOGLE_URL
 from perdure.models.protocol import ModelRequest
 from perdure.models.providers.bounded_http import REQUEST_HOOKS, RESPONSE_HOOKS
-from perdure.models.providers.call import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
+from perdure.models.providers.call import SOCKET_TIMEOUT_S, Connection, WireClient
 from perdure.models.providers.rehearsal import GENERATE
 from perdure.models.providers.requests import PDF
 
@@ -47,49 +45,25 @@ _MEDIA_TYPES = frozenset(
 
 
 class GoogleGenerative(WireClient):
-    """A `ModelClient` for the models ``<provider>:<name>`` of the Gemini API, or of a proxy.
-
-    `base_url` None is Google itself, which needs `api_key`; it comes without the API's version.
-    Units: `connect_timeout_s` and `stream_idle_timeout_s` seconds; the latter is for requests that
-    name none, None: `limits.model_silence_s`.
-    Raises: ConfigError when the key is missing.
-    """
+    """The models of the Gemini API, or of a proxy; `base_url` comes without the API's version."""
 
     rehearsal = GENERATE
+    own_provider = "google"
+    media_types = _MEDIA_TYPES
 
-    def __init__(
-        self,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        context_window: int | None = None,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        stream_idle_timeout_s: float | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
-    ) -> None:
-        url = base_url or GOOGLE_URL
-        if not api_key and url.startswith(GOOGLE_URL):
-            raise ConfigError(
-                "google needs a key: set GEMINI_API_KEY, or GEMINI_BASE_URL for a proxy"
-            )
-        super().__init__(
-            url,
-            media_types=_MEDIA_TYPES,
-            secrets=(api_key,) if api_key else (),
-            context_window=context_window,
-            stream_idle_timeout_s=stream_idle_timeout_s,
-        )
+    def _connect(self, connection: Connection) -> None:
+        seconds = connection.connect_timeout_s
         self._http = httpx2.AsyncClient(
-            transport=transport,
-            timeout=httpx2.Timeout(SOCKET_TIMEOUT_S, connect=connect_timeout_s),
+            transport=connection.transport,
+            timeout=httpx2.Timeout(SOCKET_TIMEOUT_S, connect=seconds),
             event_hooks={
-                "request": [_ConnectLimit(connect_timeout_s), *REQUEST_HOOKS],
+                "request": [_ConnectLimit(seconds), *REQUEST_HOOKS],
                 "response": [_note, *RESPONSE_HOOKS],
             },
         )
         self._provider = GoogleProvider(
-            api_key=api_key or "none",
-            base_url=url,
+            api_key=connection.api_key,
+            base_url=connection.url,
             http_client=self._http,
             retry_options=HttpRetryOptions(attempts=1),
         )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-import httpx2
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 from pydantic_ai.models import Model
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -20,11 +20,10 @@ from pydantic_ai.providers.openrouter import OpenRouterProvider
 from pydantic_ai.providers.vllm import VLLMProvider
 from pydantic_ai.settings import ModelSettings
 
-from perdure.errors import ConfigError
 from perdure.models.catalogue import OPENAI_URL
 from perdure.models.protocol import ModelRequest
 from perdure.models.providers.bounded_http import HOOKS
-from perdure.models.providers.call import CONNECT_TIMEOUT_S, SOCKET_TIMEOUT_S, WireClient
+from perdure.models.providers.call import SOCKET_TIMEOUT_S, Connection, WireClient
 from perdure.models.providers.rehearsal import CHAT
 from perdure.models.providers.requests import IMAGES, PDF
 
@@ -41,42 +40,22 @@ _KNOWN_SERVERS: Mapping[str, Callable[..., Provider[AsyncOpenAI]]] = {
 
 
 class OpenAICompatible(WireClient):
-    """A `ModelClient` for the models ``<provider>:<name>`` of one server.
-
-    `base_url` None is OpenAI itself, which needs `api_key`; other servers may not need one.
-    Units: `connect_timeout_s` and `stream_idle_timeout_s` seconds; the latter is for requests that
-    name none, None: `limits.model_silence_s`.
-    Raises: ConfigError if the key is missing.
-    """
+    """The models of a server of chat completions."""
 
     rehearsal = CHAT
+    own_provider = "openai"
 
-    def __init__(
-        self,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        provider: str = "openai",
-        context_window: int | None = None,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        stream_idle_timeout_s: float | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
-    ) -> None:
-        url = base_url or OPENAI_URL
-        self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s, transport)
-        super().__init__(
-            url,
-            media_types=IMAGES | _DOCUMENTS if provider in _SHOWS_DOCUMENTS else IMAGES,
-            secrets=(api_key,) if api_key else (),
-            context_window=context_window,
-            stream_idle_timeout_s=stream_idle_timeout_s,
-        )
+    def _connect(self, connection: Connection) -> None:
+        name = connection.provider
+        self.media_types = IMAGES | _DOCUMENTS if name in _SHOWS_DOCUMENTS else IMAGES
+        self._sdk = openai_sdk(connection)
         self._profile = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
-        if is_openai(url):
+        if is_openai(connection.url):
             self._provider: Provider[AsyncOpenAI] = OpenAIProvider(openai_client=self._sdk)
         else:
-            self._provider = _provider(provider, self._sdk)
-            # All servers know the older name of the setting.
+            make = _KNOWN_SERVERS.get(name, partial(OpenAICompatibleProvider, name))
+            self._provider = make(openai_client=self._sdk)
+            # The older name of the setting is the one that all of them know.
             self._profile["openai_chat_supports_max_completion_tokens"] = False
 
     async def aclose(self) -> None:
@@ -92,29 +71,16 @@ class OpenAICompatible(WireClient):
         return without_sampling(settings, self._model(request.model).profile)
 
 
-def openai_sdk(
-    url: str,
-    api_key: str | None,
-    provider: str,
-    connect_timeout_s: float,
-    transport: httpx2.AsyncBaseTransport | None = None,
-) -> AsyncOpenAI:
-    """Return a client of OpenAI's library for `url` without retries.
-
-    Raises: ConfigError if `url` is OpenAI's own and there is no key.
-    """
-    if not api_key and is_openai(url):
-        raise ConfigError(
-            f"{provider} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for another server"
-        )
+def openai_sdk(connection: Connection) -> AsyncOpenAI:
+    """Return a client of OpenAI's library that never calls twice."""
     return AsyncOpenAI(
-        base_url=url,
-        api_key=api_key or "none",
+        base_url=connection.url,
+        api_key=connection.api_key,
         max_retries=0,
         http_client=DefaultAsyncHttpxClient(
-            timeout=Timeout(SOCKET_TIMEOUT_S, connect=connect_timeout_s),
+            timeout=Timeout(SOCKET_TIMEOUT_S, connect=connection.connect_timeout_s),
             event_hooks=HOOKS,
-            transport=transport,
+            transport=connection.transport,
         ),
     )
 
@@ -131,10 +97,3 @@ def without_sampling(settings: ModelSettings, profile: ModelProfile) -> ModelSet
 def is_openai(url: str) -> bool:
     """Whether `url` is that of OpenAI itself."""
     return url.startswith(OPENAI_URL)
-
-
-def _provider(name: str, sdk: AsyncOpenAI) -> Provider[AsyncOpenAI]:
-    known = _KNOWN_SERVERS.get(name)
-    if known is not None:
-        return known(openai_client=sdk)
-    return OpenAICompatibleProvider(name, openai_client=sdk)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx2
 from openai import AsyncOpenAI
 from pydantic_ai.models import Model
 from pydantic_ai.models.openai import OpenAIResponsesModel, OpenAIResponsesModelSettings
@@ -16,49 +15,24 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 
-from perdure.models.catalogue import OPENAI_URL
 from perdure.models.protocol import ModelRequest
-from perdure.models.providers.call import CONNECT_TIMEOUT_S, WireClient
+from perdure.models.providers.call import Connection, WireClient
 from perdure.models.providers.openai_compatible import is_openai, openai_sdk, without_sampling
 from perdure.models.providers.rehearsal import RESPONSES
-from perdure.models.providers.requests import IMAGES, PDF
 
 
 class OpenAIResponses(WireClient):
-    """A `ModelClient` for the models ``<provider>:<name>`` of a server of the responses API.
-
-    `base_url` None is OpenAI itself, which needs `api_key`; other servers may do without one.
-    Units: `connect_timeout_s` and `stream_idle_timeout_s` seconds; the latter is for requests that
-    name none, None: `limits.model_silence_s`.
-    Raises: ConfigError when the key is missing.
-    """
+    """The models of a server of the responses API."""
 
     rehearsal = RESPONSES
+    own_provider = "openai-responses"
 
-    def __init__(
-        self,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        provider: str = "openai-responses",
-        context_window: int | None = None,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        stream_idle_timeout_s: float | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
-    ) -> None:
-        url = base_url or OPENAI_URL
-        self._sdk = openai_sdk(url, api_key, provider, connect_timeout_s, transport)
-        super().__init__(
-            url,
-            media_types=IMAGES | {PDF},
-            secrets=(api_key,) if api_key else (),
-            context_window=context_window,
-            stream_idle_timeout_s=stream_idle_timeout_s,
-        )
+    def _connect(self, connection: Connection) -> None:
+        self._sdk = openai_sdk(connection)
         self._provider: Provider[AsyncOpenAI] = (
             OpenAIProvider(openai_client=self._sdk)
-            if is_openai(url)
-            else OpenAICompatibleProvider(provider, openai_client=self._sdk)
+            if is_openai(connection.url)
+            else OpenAICompatibleProvider(connection.provider, openai_client=self._sdk)
         )
 
     async def aclose(self) -> None:
