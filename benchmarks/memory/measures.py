@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from benchmarks.memory.conversations import Conversation, Place, Question
+from benchmarks.memory.memories import Asker
 
 FIRST = 10
 
@@ -44,6 +45,15 @@ def outcome(conversation: Conversation, question: Question, hits: Sequence[Place
     share = len(found) / len(sessions)
     turn = len(wanted & first) / len(wanted)
     return Outcome(conversation, question, turn, float(bool(found)), share)
+
+
+async def outcomes_of(group: Sequence[Conversation], ask: Asker) -> list[Outcome]:
+    """Ask every question of `group`."""
+    return [
+        outcome(conversation, question, await ask(question.question))
+        for conversation in group
+        for question in conversation.questions
+    ]
 
 
 def means(outcomes: Sequence[Outcome]) -> Means:

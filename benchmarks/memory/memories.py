@@ -9,8 +9,11 @@ from datetime import UTC, datetime, timedelta
 import perdure
 from benchmarks.memory.conversations import Conversation, Language, Line, Place, Session
 from benchmarks.memory.reference import Reference, Techniques, question_words
+from perdure.memory.question import question_of
+from perdure.memory.ranking import Scope, Weights, ranking
+from perdure.memory.sums import PlainSums
 
-DEPTH = 100
+DEPTH = 1_000
 """Entries asked for: enough to find the first ten sessions among them."""
 
 Asker = Callable[[str], Awaitable[Sequence[Place]]]
@@ -47,6 +50,24 @@ class Memory:
         hits = await self.store.search(any_of(words), limit=DEPTH)
         return [self._places[hit.entry] for hit in hits if hit.entry in self._places]
 
+    async def recalled(self, question: str) -> list[Place]:
+        """What `store.memory.recall` finds."""
+        hits = await self.store.memory.recall(question, limit=DEPTH)
+        return [self._places[hit.entry_id] for hit in hits]
+
+    def asker(self, techniques: Techniques) -> Asker:
+        """Ask recall with other weights; a stem and a passage are always what they are there."""
+        weights = Weights(*(getattr(techniques, name) for name in Weights._fields))
+
+        async def ask(question: str) -> list[Place]:
+            asked = question_of(question, self.store.outside.clock.now_ms())
+            rank = ranking(asked, Scope(), DEPTH, PlainSums, weights)
+            found = await self.store.backend.search.recall(asked.words, rank)
+            entries = [each.found.entry for each in found]
+            return [self._places[entry.id] for entry in entries if entry is not None]
+
+        return ask
+
 
 @asynccontextmanager
 async def filled(address: str, conversations: Sequence[Conversation]) -> AsyncGenerator[Memory]:
@@ -67,7 +88,7 @@ def reference(conversations: Sequence[Conversation], techniques: Techniques) -> 
     ranking = Reference(conversations, techniques)
 
     async def ask(question: str) -> Sequence[Place]:
-        return ranking.ranked(question)
+        return ranking.ranked(question)[:DEPTH]
 
     return ask
 

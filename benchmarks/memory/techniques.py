@@ -1,0 +1,97 @@
+"""What each part of the ranking gains, and weights fitted on one half of the conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+
+from rich.table import Table
+
+from benchmarks.memory.conversations import Conversation
+from benchmarks.memory.measures import GROUPS, Means, Outcome, means, outcomes_of
+from benchmarks.memory.memories import Asker, Memory, filled, reference
+from benchmarks.memory.reference import STANDARD, WITHOUT, Techniques
+
+FACTORS = (0.0, 0.5, 0.75, 1.0, 1.33, 2.0)
+FITTED = ("context", "own", "session", "speaker", "date", "time", "answers", "asks", "has_question")
+IN_RECALL = frozenset(WITHOUT) - {"stems"}
+"""What the product has a switch for."""
+
+AskerOf = Callable[[Conversation, Techniques], Asker]
+"""Makes who is asked about a conversation."""
+
+
+class Rankings:
+    """The ranking of each conversation by the product or by the reference, with any weights."""
+
+    def __init__(self, asking: str, conversations: Sequence[Conversation]) -> None:
+        self.asking = asking
+        self.conversations = conversations
+        self._memories = dict[str, Memory]()
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Fill a store in memory for each conversation, if the product is asked."""
+        if self.asking == "recall":
+            for each in self.conversations:
+                memory = await stack.enter_async_context(filled("memory:", [each]))
+                self._memories[each.listed.name] = memory
+
+    async def halves(self, techniques: Techniques, only: int | None = None) -> list[Means]:
+        """The means on half 1, half 2 and all; of one half `only` if given."""
+        found = list[Outcome]()
+        for each in self.conversations:
+            if only in {None, each.listed.half}:
+                found += await outcomes_of([each], self._asker(each, techniques))
+        return [means(list(filter(GROUPS[group], found))) for group in ("half 1", "half 2", "all")]
+
+    def _asker(self, conversation: Conversation, techniques: Techniques) -> Asker:
+        memory = self._memories.get(conversation.listed.name)
+        return reference([conversation], techniques) if memory is None else memory.asker(techniques)
+
+
+async def table_of_gains(rankings: Rankings) -> Table:
+    """turn@10 without each technique."""
+    table = Table(title=f"{rankings.asking}: turn@10 without each technique, and what it gains")
+    for column in ("without", "half 1", "half 2", "all", "gain half 1", "gain half 2"):
+        table.add_column(column, justify="left" if column == "without" else "right")
+    whole = await rankings.halves(STANDARD)
+    table.add_row("(nothing)", *(f"{each.turn:.3f}" for each in whole), "", "")
+    for name, techniques in WITHOUT.items():
+        if rankings.asking == "reference" or name in IN_RECALL:
+            rows = await rankings.halves(techniques)
+            table.add_row(name, *(f"{each.turn:.3f}" for each in rows), *_gains(rows, whole))
+    if rankings.asking == "reference":
+        rows = await rankings.halves(STANDARD._replace(passages=True))
+        name = "(with passages)"
+        table.add_row(name, *(f"{each.turn:.3f}" for each in rows), *_gains(whole, rows))
+    return table
+
+
+async def table_of_fits(rankings: Rankings) -> Table:
+    """turn@10 of one half with weights that were fitted on the other."""
+    table = Table(title=f"{rankings.asking}: turn@10 with weights fitted on one half")
+    for column in ("fitted on", "reported on", "standard weights", "fitted weights", "weights"):
+        table.add_column(column)
+    for fitted, other in ((1, 2), (2, 1)):
+        best = await _fit(rankings, fitted)
+        before, after = [(await rankings.halves(each, other))[2].turn for each in (STANDARD, best)]
+        weights = ", ".join(f"{name} {getattr(best, name):g}" for name in FITTED)
+        table.add_row(f"half {fitted}", f"half {other}", f"{before:.3f}", f"{after:.3f}", weights)
+    return table
+
+
+async def _fit(rankings: Rankings, half: int) -> Techniques:
+    """Change one weight after the other while that helps on `half`."""
+    best, reached = STANDARD, (await rankings.halves(STANDARD, half))[2].turn
+    for name in FITTED:
+        start = getattr(best, name)
+        for factor in FACTORS:
+            tried = best._replace(**{name: start * factor})
+            value = (await rankings.halves(tried, half))[2].turn
+            if value > reached + 0.0005:
+                best, reached = tried, value
+    return best
+
+
+def _gains(less: Sequence[Means], more: Sequence[Means]) -> list[str]:
+    return [f"{b.turn - a.turn:+.3f}" for a, b in zip(less[:2], more[:2], strict=True)]
