@@ -95,6 +95,7 @@ NO_TEST = {
     "session/kinds.py": "bodies only; read by unit/session/test_golden.py, written by property/",
     "session/ledger.py": "bodies only; read by unit/session/test_golden.py, written by property/",
     "session/notes.py": "bodies only; read by unit/session/test_golden.py, written by property/",
+    "session/memory/kinds.py": "bodies only; read by unit/session/test_golden.py",
     "session/records.py": "values only; made and read in unit/client/records",
     "engine/turns/inputs.py": "values only; each is driven through the machine in its tests",
     "workflow/document.py": "values only; written and read in the tests beside it",

@@ -48,6 +48,7 @@ _NAMES: Mapping[str, str] = {
     "perdure.events.consumer": "Follower",
     "perdure.events.types": "Event LiveEvent Snapshot",
     "perdure.events.wire": "wire",
+    "perdure.memory.episodes": "Episode",
     "perdure.memory.hits": "MemoryHit",
     "perdure.models.prices": "Price dollars",
     "perdure.session.codec": "body_of",
@@ -61,6 +62,7 @@ _NAMES: Mapping[str, str] = {
         "BranchSummary Compaction Custom CustomMessage ModelChange ThinkingChange raw_data"
     ),
     "perdure.session.media.inline": "InlineMedia content media",
+    "perdure.session.memory.facts": "Fact",
     "perdure.session.messages": (
         "InFlightMessage MediaPart Message TextPart ThinkingPart ToolCallPart "
         "ToolResultPart Usage assistant system thinking tool_call tool_result user"

@@ -45,6 +45,7 @@ from perdure.events.types import Event as Event
 from perdure.events.types import LiveEvent as LiveEvent
 from perdure.events.types import Snapshot as Snapshot
 from perdure.events.wire import wire as wire
+from perdure.memory.episodes import Episode as Episode
 from perdure.memory.hits import MemoryHit as MemoryHit
 from perdure.models.prices import Price as Price
 from perdure.models.prices import dollars as dollars
@@ -71,6 +72,7 @@ from perdure.session.kinds import raw_data as raw_data
 from perdure.session.media.inline import InlineMedia as InlineMedia
 from perdure.session.media.inline import content as content
 from perdure.session.media.inline import media as media
+from perdure.session.memory.facts import Fact as Fact
 from perdure.session.messages import InFlightMessage as InFlightMessage
 from perdure.session.messages import MediaPart as MediaPart
 from perdure.session.messages import Message as Message

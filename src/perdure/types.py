@@ -27,6 +27,7 @@ from perdure.interop.reports import (
     Redaction,
 )
 from perdure.memory.hits import Why
+from perdure.memory.scope import ScopeName
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.vault import Taint
 from perdure.session.codec import Unknown
@@ -52,6 +53,8 @@ from perdure.session.flows.run import (
 from perdure.session.info import Origin, Status
 from perdure.session.kinds import TreeBody
 from perdure.session.ledger import Delegated, Spending
+from perdure.session.memory.facts import FactVersion
+from perdure.session.memory.kinds import EpisodeEnd, SaidBy
 from perdure.session.messages import UnknownPart
 from perdure.session.notes import Question, SideBody
 from perdure.session.records import ActivityGroup, UsageGroup
@@ -88,11 +91,13 @@ __all__ = [
     "DocumentBound",
     "Doubt",
     "EntryRef",
+    "EpisodeEnd",
     "ErasedSession",
     "ExpectedLeaf",
     "ExportFormat",
     "Exported",
     "ExportedFile",
+    "FactVersion",
     "FileOutcome",
     "ForkPolicy",
     "FunctionTool",
@@ -112,6 +117,8 @@ __all__ = [
     "Registered",
     "RepairAsked",
     "RetryPolicy",
+    "SaidBy",
+    "ScopeName",
     "SearchRole",
     "SelectorOpened",
     "SideBody",

@@ -181,6 +181,7 @@ CALLS: dict[str, list[Call]] = {
     "notes_of_all": [
         lambda s, _: s.notes_of_all(("label", "session_info", "question", "queued")),
     ],
+    "open_ends": [lambda s, _: s.open_ends()],
     "open_questions": [lambda s, id: s.open_questions(id)],
     "open_questions_of_all": [lambda s, _: s.open_questions_of_all()],
     "partial": [lambda s, id: s.partial(id)],

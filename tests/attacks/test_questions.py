@@ -195,7 +195,7 @@ async def test_closed_question_that_a_file_lists_as_open_is_not_shown(tmp_path: 
                 with pytest.raises(AlreadyAnswered):
                     await store.answer(f"{id_}/0", "allow", by="me")
             problems = [str(problem) for problem in (await store.verify()).problems]
-            assert any("does not belong in the inbox" in problem for problem in problems)
+            assert any("does not belong in the list" in problem for problem in problems)
 
 
 async def test_imported_session_lists_no_question_as_open(tmp_path: Path) -> None:

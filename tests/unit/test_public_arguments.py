@@ -101,7 +101,7 @@ GIVEN_BACK = {
     *("Context", "Entry", "Event", "Hit", "LiveEvent", "OpenQuestion", "Reply", "SessionInfo"),
     *("AppendOptions", "Appended", "CommittedSessions"),
     *("Snapshot", "SessionUsage", "TreeNode", "Usage", "FlowWait", "Block"),
-    *("ActivityTotal", "FileEdit", "MemoryHit", "ToolCallRecord", "UsageTotal"),
+    *("ActivityTotal", "Episode", "Fact", "FileEdit", "MemoryHit", "ToolCallRecord", "UsageTotal"),
     *("FeedbackContext", "FlowEdge", "FlowNode", "FlowRun", "FlowState", "Graph"),
     *("InFlightMessage", "InlineMedia", "ToolCall", "ToolSpec"),
 }

@@ -12,8 +12,9 @@ from perdure.client.clock import Outside
 from perdure.client.conversation.scratch import without_scratch
 from perdure.client.processes import this_process
 from perdure.errors import SessionExists, SessionNotFound, Unsupported
+from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId, entry_place
-from perdure.stores.protocol import EMPTY
+from perdure.stores.protocol import EMPTY, StreamState
 from perdure.stores.retention.erase import (
     Certificate,
     EraseRequest,
@@ -141,6 +142,30 @@ async def erase_entries(
         _request(outside, "entries", session, by),
         forks=forks,
         entries=tuple(sorted({entry_place(entry)[1] for entry in entries})),
+    )
+    return await backend.retention.erase(asked)
+
+
+async def erase_fact(
+    backend: SessionStore,
+    outside: Outside,
+    state: StreamState,
+    entries: Sequence[int],
+    notes: tuple[NewEntry, ...],
+    *,
+    by: str | None,
+) -> Certificate:
+    """Erase `entries` of the memory stream at `state` in one commit with `notes`.
+
+    Raises: HeadConflict if the stream moved; Unsupported.
+    """
+    if not backend.capabilities.erase:
+        raise Unsupported("forgetting a fact", backend.address.partition(":")[0])
+    asked = msgspec.structs.replace(
+        _request(outside, "entries", state.header.id, by),
+        entries=tuple(entries),
+        expected_head=state.head,
+        notes=notes,
     )
     return await backend.retention.erase(asked)
 

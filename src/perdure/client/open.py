@@ -24,6 +24,7 @@ from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.keys import configured_key, keyring_keys
 from perdure.client.store import Store
 from perdure.client.trust import TrustFolder
+from perdure.engine.episodes import record_open_ends
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, StoreTooOld, Unsupported
 from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import Clock, RandomSource
@@ -246,6 +247,8 @@ async def connect_store(
         backend = await opener()
     if scheme != "memory" or not is_trusted:
         backend.marks = _marks(is_trusted=is_trusted)
+    if scheme != "jsonl" and not is_copied:  # session files have no index of open ends
+        await record_open_ends(backend, outside.clock)
     return Store(backend, outside)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -19,8 +20,16 @@ from perdure.client.erase import erase_entries, erase_session
 from perdure.client.reads import EntryRef, OpenQuestion, open_questions
 from perdure.client.session_fields import require_header, require_text
 from perdure.client.titles import title_of
+from perdure.engine.episodes import with_episode
 from perdure.engine.hooks.registry import Hooks
-from perdure.errors import HookBlocked, InvalidEntry, LeafConflict, TurnOpen, WrongArgument
+from perdure.errors import (
+    HeadConflict,
+    HookBlocked,
+    InvalidEntry,
+    LeafConflict,
+    TurnOpen,
+    WrongArgument,
+)
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import body_of, new_side
@@ -251,18 +260,22 @@ class Session(Appender):
     async def end(self, reason: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
 
+        What was said since its start, or since its last end, becomes an episode (`Store.memory`).
         Shape: None when it was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
         completed.
         """
         require_text("reason", reason)
-        state = await self._look()
-        await self._require_no_role(state, "end")
-        if state.open_turn is not None:
-            raise TurnOpen(self.id, state.open_turn)
-        if state.info.status == "ended":
-            return None
-        return await self._note(SessionEnded(reason=reason))
+        async with self._order.place():
+            while True:
+                state = await self._look()
+                await self._require_no_role(state, "end")
+                if state.open_turn is not None:
+                    raise TurnOpen(self.id, state.open_turn)
+                if state.info.status == "ended":
+                    return None
+                with suppress(HeadConflict):
+                    return await self._end(state, reason)
 
     async def abandon_turn(self) -> bool:
         """Close the turn of a dead process without continuing it.
@@ -404,6 +417,15 @@ class Session(Appender):
             parent=self.id,
             fork=point,
         )
+
+    async def _end(self, state: StreamState, reason: str | None) -> Entry:
+        """Append the end with its episode. Raises: HeadConflict if the session moved."""
+        at = self._outside.clock.now_ms()
+        end = new_side(SessionEnded(reason=reason), at=at)
+        log, head = self._backing.log, state.head
+        entries = await with_episode(log, self.id, head, (end,), at, info=state.info)
+        expected = None if self.is_draft else head  # an expectation would store the draft
+        return (await self._commit(entries, expected_head=expected))[0]
 
     async def _require_no_role(
         self, state: StreamState, action: Literal["branch", "end", "abandon"]

@@ -206,6 +206,8 @@ class Store:
         state = await backing.log.state(id)
         if state.info.status == "erased":
             raise Erased(id)
+        if state.header.kind == "memory":
+            raise SessionNotFound(id)
         return Session(backing, state, self.outside, self.bus, self.hooks)
 
     async def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:
@@ -260,7 +262,7 @@ class Store:
 
     @property
     def memory(self) -> memory_handle.Memory:
-        """What the sessions of this namespace remember: `Memory.recall`."""
+        """What is remembered across sessions: what they said, facts, and episodes."""
         return memory_handle.Memory(self.backend, self.outside)
 
     @property

@@ -3,7 +3,7 @@
     PerdureError                 code (stable), retryable, facts()
     ├ SessionError   EntryNotFound · AmbiguousId · InvalidEntry · InvalidParent · CorruptLog
     │                UnsupportedVersion · AlreadyAnswered · QuestionNotFound · QuestionClosed
-    │                Erased
+    │                Erased · FactNotFound
     ├ StoreError     SessionNotFound · NotImported · SessionExists · HeadConflict · LeafConflict
     │                LeaseHeld · LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew
     │                NotAStore
@@ -51,6 +51,7 @@ from perdure.errors.log import (
     AmbiguousId,
     CorruptLog,
     EntryNotFound,
+    FactNotFound,
     InvalidEntry,
     InvalidParent,
     QuestionClosed,
@@ -128,6 +129,7 @@ __all__ = [
     "EngineError",
     "EntryNotFound",
     "Erased",
+    "FactNotFound",
     "FlowExists",
     "FlowNotFound",
     "FlowRefusal",

@@ -24,6 +24,15 @@ class EntryNotFound(SessionError):
         self.stream = stream
 
 
+class FactNotFound(EntryNotFound):
+    """No fact has that id, or it was forgotten."""
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(fact, None)
+        self.args = (f"no fact {fact!r} here; Memory.facts lists the facts",)
+        self.fact = fact
+
+
 class AmbiguousId(SessionError):
     """A prefix matches several ids."""
 

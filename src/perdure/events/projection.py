@@ -24,6 +24,7 @@ from perdure.session.flows import kinds as flows
 from perdure.session.ids import EntryId
 from perdure.session.info import StreamKind
 from perdure.session.kinds import MESSAGE
+from perdure.session.memory import kinds as memory
 from perdure.session.messages import Usage
 
 Payload = Mapping[str, object]
@@ -358,6 +359,11 @@ _SIMPLE: Mapping[str, str] = {
     flows.DocumentBound.kind: "flow:document_bound",
     flows.NodePassed.kind: "flow:node_passed",
     flows.SelectorOpened.kind: "flow:selector_opened",
+    memory.EpisodeRecorded.kind: "session:episode_recorded",
+    memory.FactRemembered.kind: "memory:fact_remembered",
+    memory.FactCorrected.kind: "memory:fact_corrected",
+    memory.FactForgotten.kind: "memory:fact_forgotten",
+    memory.FactSourcesErased.kind: "memory:fact_sources_erased",
 }
 """Kind -> type of its event, whose payload is the fields of the body."""
 

@@ -20,6 +20,7 @@ from perdure.session.flows.kinds import FLOW_BODIES
 from perdure.session.ids import EntryId, entry_place
 from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.media_storage.handles import inline_in
+from perdure.session.memory.kinds import MEMORY_BODIES
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message, with_unknown_parts
 from perdure.session.notes import SideBody
 from perdure.session.upgrade import upgrade_body
@@ -80,6 +81,7 @@ _SIDE: tuple[type[SideBody], ...] = (
     ledger.LateOutcome,
     ledger.Trimmed,
     *FLOW_BODIES,
+    *MEMORY_BODIES,
 )
 BODIES: dict[str, type[TreeBody] | type[SideBody]] = {c.kind: c for c in (*_TREE, *_SIDE)}
 """Kind -> class of its body, for every kind but ``message`` and ``opaque``."""

@@ -27,7 +27,7 @@ from perdure.session.notes import (
     SessionReopened,
 )
 
-StreamKind = Literal["session", "flow"]
+StreamKind = Literal["session", "flow", "memory"]
 Origin = Literal["user", "role", "subagent", "import"]
 Status = Literal["active", "importing", "exported", "ended", "erased"]
 """``importing``: a file is being imported into it, or the import was interrupted."""

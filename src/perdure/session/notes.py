@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 import msgspec
 
-from perdure.session.entries import Entry, Lane
+from perdure.session.entries import Lane
 from perdure.session.ids import EntryId
 
 EndedBy = Literal["user", "idle", "agent"]
@@ -385,17 +384,3 @@ class QuestionWithdrawn(SideBody, frozen=True):
     kind: ClassVar[str] = "question_withdrawn"
 
     reason: WithdrawalReason
-
-
-CLOSING = (Answer.kind, QuestionWithdrawn.kind)
-"""Kinds of the entries that close the question they are about."""
-
-INBOX_KINDS = (Question.kind, *CLOSING)
-"""Kinds of the entries that `unanswered_questions` needs."""
-
-
-def unanswered_questions(notes: Iterable[Entry]) -> list[Entry]:
-    """Return the questions among `notes` (of `INBOX_KINDS`) that no other note closes."""
-    notes = tuple(notes)
-    closed = {note.about for note in notes if note.kind in CLOSING}
-    return [note for note in notes if note.kind == Question.kind and note.id not in closed]

@@ -402,6 +402,13 @@ class NamespaceReader(Protocol):
         """Return `open_questions` of all streams, in any order. The cost depends on the result."""
         ...
 
+    async def open_ends(self) -> list[Entry]:
+        """Return each ``session_ended`` of all streams that no episode is about, in any order.
+
+        Only those in a session's own log. The cost depends on the result.
+        """
+        ...
+
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         """Return the side entries of `kinds` in the own logs of all streams, in order per stream.
 

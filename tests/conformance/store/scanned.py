@@ -8,15 +8,14 @@ from perdure.session.codec import new_side
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.info import ORIGINS, Origin, SessionInfo, SessionScope, is_found
+from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
 from perdure.session.notes import (
-    INBOX_KINDS,
     Answer,
     Question,
     QuestionWithdrawn,
     SessionEnded,
     SessionInfoChanged,
     SessionReopened,
-    unanswered_questions,
 )
 from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.retention.policy import Retention, expiring
@@ -118,8 +117,8 @@ class Namespace:
 
     async def open_questions(self, stream: StreamId) -> list[Entry]:
         """Return the open questions of the stream's own log."""
-        notes = await self.store.notes(stream, INBOX_KINDS)
-        return unanswered_questions(note for note in notes if note.stream == stream)
+        notes = await self.store.notes(stream, OPEN_KINDS)
+        return unclosed((note for note in notes if note.stream == stream), Question.kind)
 
     async def check(self) -> None:
         """Compare every list with the scan."""

@@ -36,6 +36,13 @@ from perdure.session.ledger import (
     TurnFinished,
     TurnStarted,
 )
+from perdure.session.memory.kinds import (
+    EpisodeRecorded,
+    FactCorrected,
+    FactForgotten,
+    FactRemembered,
+    FactSourcesErased,
+)
 from perdure.session.messages import (
     MESSAGE,
     MediaPart,
@@ -253,6 +260,11 @@ EXPECTED: tuple[Body, ...] = (
     Note("my.rating", {"stars": 5}),
     Message("user", (), author="Ana", said_at=1, foreign={"format": "openai"}),
     Note("my.run"),
+    EpisodeRecorded(0, 1, 2, "idle", "Trip", "ana", "helper", 3, 1, 2, "Said hello."),
+    FactRemembered("Ana likes tea", "helper", (FIRST,), "tool", 1, 2),
+    FactCorrected("Ana likes coffee", "helper", (FIRST,), "inferred", 1, 2),
+    FactForgotten(),
+    FactSourcesErased((FIRST,)),
 )
 
 
@@ -273,7 +285,7 @@ def test_golden_header_decodes_as_expected() -> None:
     first, second, *_, last = ENTRIES
     assert (first.lane, first.parent_id) == ("tree", None)
     assert (second.lane, second.parent_id) == ("tree", first.id)
-    assert (last.lane, last.about) == ("side", first.id)
+    assert (last.lane, last.about) == ("side", "golden/79")
 
 
 def test_first_message_keeps_awkward_characters() -> None:

@@ -20,6 +20,7 @@ from perdure.session.flows import graph
 from perdure.session.flows import kinds as flows
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.kinds import OPAQUE
+from perdure.session.memory import kinds as memory
 from perdure.session.messages import MESSAGE, Message, Part, Usage
 from perdure.stores import chain
 from tests.fakes.samples import case
@@ -85,6 +86,8 @@ def test_every_choice_of_a_field_is_listed() -> None:
         ("message", messages.StopReason),
         ("compaction", kinds.CompactionReason),
         ("session_ended", notes.EndedBy),
+        ("episode", memory.EpisodeEnd),
+        ("fact_remembered", memory.SaidBy),
         ("queued", notes.QueueMode),
         ("turn_started", ledger.InterruptPolicy),
         ("model_called", ledger.CallPurpose),

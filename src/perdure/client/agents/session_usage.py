@@ -9,6 +9,7 @@ import msgspec
 from perdure.client.conversation.abandonment import expire_question
 from perdure.client.conversation.authority import authority_of
 from perdure.client.store import Store
+from perdure.engine.episodes import with_episode
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.recovery import carried_state
 from perdure.errors import HeadConflict
@@ -60,8 +61,10 @@ async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
 
     Raises: SessionNotFound.
     """
-    state = await store.backend.state(StreamId(session))
-    return await _written(store, state.header.id, GrantRevoked(grant))
+    stream = (await store.backend.state(StreamId(session))).header.id
+    write = Write(stream=stream, entries=(new_side(GrantRevoked(grant)),))
+    commit = Commit(writes=(write,), at=store.outside.clock.now_ms())
+    return (await store.backend.commit(commit)).entries[0][0]
 
 
 async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None) -> bool:
@@ -73,7 +76,12 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
     if state.open_turn is not None or not _is_silent(store, info, timeout_s):
         return False
     try:
-        await _written(store, info.id, SessionEnded(by="idle"), expected_head=state.head)
+        at = store.outside.clock.now_ms()
+        end = new_side(SessionEnded(by="idle"), at=at)
+        log = store.backend
+        entries = await with_episode(log, info.id, state.head, (end,), at, info=info)
+        write = Write(stream=info.id, entries=entries, expected_head=state.head)
+        await store.backend.commit(Commit(writes=(write,), at=at))
     except HeadConflict:  # somebody is not idle
         return False
     return True
@@ -122,11 +130,3 @@ async def note_if_idle(environment: Environment, body: SideBody) -> bool:
         except HeadConflict:
             continue
         return True
-
-
-async def _written(
-    store: Store, stream: StreamId, body: SideBody, expected_head: int | None = None
-) -> Entry:
-    write = Write(stream=stream, entries=(new_side(body),), expected_head=expected_head)
-    commit = Commit(writes=(write,), at=store.outside.clock.now_ms())
-    return (await store.backend.commit(commit)).entries[0][0]

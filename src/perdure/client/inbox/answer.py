@@ -11,7 +11,7 @@ from perdure.session.clock import Clock
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
-from perdure.session.notes import ALLOW_FLOW, CLOSING, Answer, Question, QuestionWithdrawn
+from perdure.session.notes import ALLOW_FLOW, Answer, Question, QuestionWithdrawn
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
@@ -53,7 +53,7 @@ async def answer_question(
 
 async def _closing(store: SessionStore, asking: Entry) -> Entry | None:
     """The first entry that closed the question, by the log: a file may hold a wrong inbox."""
-    notes = await store.notes(asking.stream, CLOSING)
+    notes = await store.notes(asking.stream, (Answer.kind, QuestionWithdrawn.kind))
     return next((entry for entry in notes if entry.about == asking.id), None)
 
 

@@ -1,1 +1,1 @@
-"""The memory of a store: what earlier sessions said."""
+"""The memory of a store: what earlier sessions said, facts, and episodes."""

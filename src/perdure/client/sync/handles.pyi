@@ -31,7 +31,7 @@ from perdure.client.conversation.append import (
 )
 from perdure.client.conversation.workspace import Selection, Workspace
 from perdure.client.memory import handle as memory_handle
-from perdure.client.memory.handle import RECALLED, MemoryScope
+from perdure.client.memory.handle import RECALLED, MemoryScope, Source
 from perdure.client.memory.handle import Memory as AsyncMemory
 from perdure.client.reads import EntryRef, OpenQuestion
 from perdure.client.session import Session as AsyncSession
@@ -56,7 +56,9 @@ from perdure.interop.reports import (
     ImportedFiles,
     Redaction,
 )
+from perdure.memory.episodes import Episode
 from perdure.memory.hits import MemoryHit
+from perdure.memory.scope import ScopeName
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient, ThinkingLevel
 from perdure.session.entries import LEAF, Entry
@@ -65,6 +67,8 @@ from perdure.session.info import Origin, SessionInfo, SessionScope, SoughtStatus
 from perdure.session.kinds import BranchSummary
 from perdure.session.ledger import Spending
 from perdure.session.media.inline import InlineMedia
+from perdure.session.memory.facts import Fact
+from perdure.session.memory.kinds import SaidBy
 from perdure.session.messages import InFlightMessage, MediaPart, Message
 from perdure.session.notes import Note
 from perdure.session.records import (
@@ -374,6 +378,7 @@ class Session(Handle[AsyncSession]):
     def end(self, reason: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
 
+        What was said since its start, or since its last end, becomes an episode (`Store.memory`).
         Shape: None when it was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
         completed.
@@ -545,7 +550,7 @@ class Store(Handle[AsyncStore]):
 
     @property
     def memory(self) -> memory_handle.Memory:
-        """What the sessions of this namespace remember: `Memory.recall`."""
+        """What is remembered across sessions: what they said, facts, and episodes."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -789,6 +794,86 @@ class Memory(Handle[AsyncMemory]):
         recall in a large store is several times faster; the hits are the same.
         Raises: SearchIndexDamaged; Unsupported; WrongArgument for an empty question, and for a
         subject with the scope "namespace"; ValueError when `limit` is negative.
+        """
+
+    def remember(
+        self,
+        text: str,
+        *,
+        subject: str | None = None,
+        agent: str | None = None,
+        source: Source | Sequence[Source] | None = None,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
+        said_by: SaidBy = "person",
+        idempotency_key: str | None = None,
+    ) -> Fact:
+        """Store a fact about `subject`; without one, about the subject of its `source`.
+
+        `source` are the entries that say so, or their ids: if all of them are erased, so is the
+        fact. `agent` limits it to one agent. It is true from `valid_from` until `valid_to`; a time
+        without a zone is local. Repeating a call with its `idempotency_key` returns the first fact.
+        Durable: when this returns.
+        Raises: SecretPasted for text that looks like a credential; EntryNotFound; WrongArgument;
+        LimitExceeded; IdempotencyMismatch.
+        """
+
+    def correct(
+        self,
+        fact_id: str,
+        text: str,
+        *,
+        source: Source | Sequence[Source] | None = None,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
+        said_by: SaidBy = "person",
+        idempotency_key: str | None = None,
+    ) -> Fact:
+        """Replace what the fact says; `Fact.history` keeps the earlier text.
+
+        Without `source`, the sources stay; the other arguments are those of the new text.
+        Durable: when this returns. Raises: FactNotFound; and as `remember`.
+        """
+
+    def forget(self, fact_id: str, *, by: str | None = None) -> None:
+        """End a fact and permanently erase its text, that of earlier versions too.
+
+        `by` names the requester in the certificate (`Store.erasures`).
+        Durable: as `Store.erase`. Raises: FactNotFound; Unsupported.
+        """
+
+    def fact(self, fact_id: str) -> Fact:
+        """Return one fact, also if it is no longer valid. Raises: FactNotFound."""
+
+    def facts(
+        self,
+        *,
+        subject: str | None = None,
+        agent: str | None = None,
+        scope: ScopeName = "subject",
+        include_past: bool = False,
+        limit: int | None = None,
+    ) -> list[Fact]:
+        """List the facts of a scope that are valid now, newest first.
+
+        `include_past` adds those that are not valid yet, or no longer. Forgotten facts are gone.
+        Raises: ValueError when `limit` is negative; WrongArgument for a scope that lacks its agent.
+        """
+
+    def episodes(
+        self,
+        *,
+        subject: str | None = None,
+        agent: str | None = None,
+        scope: ScopeName = "subject",
+        session: str | None = None,
+        limit: int | None = 50,
+        before: datetime | None = None,
+    ) -> list[Episode]:
+        """List the episodes of a scope, the latest end first.
+
+        With `session` those of that session, whatever its subject. `before` selects those that
+        ended earlier. Raises: SessionNotFound; ValueError when `limit` is negative; WrongArgument.
         """
 
 class Turn(Handle[AsyncTurn]):

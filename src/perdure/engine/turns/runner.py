@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.engine.episodes import with_episode
 from perdure.engine.turns.co_commit import CoCommit, CommitParticipant
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import CallModel, Effect, RunTool, Wait, effect_of
@@ -215,11 +216,9 @@ class TurnRunner:
         if not decided.entries:
             return decided.state
         beside = await self._beside(decided.entries)
-        write = Write(
-            stream=environment.stream,
-            entries=(*decided.entries, *beside.notes),
-            expected_head=state.head,
-        )
+        entries = (*decided.entries, *beside.notes)
+        entries = await with_episode(environment.store, environment.stream, state.head, entries, at)
+        write = Write(stream=environment.stream, entries=entries, expected_head=state.head)
         blobs = (*named_contents(_contents(happened), write.entries), *beside.blobs)
         commit = Commit(writes=(write, *beside.writes), at=at, blobs=blobs)
         is_last = decided.state.phase is Phase.FINISHED

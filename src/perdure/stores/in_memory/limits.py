@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from perdure.errors import QuotaExceeded
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, blob_hash
+from perdure.session.notes import Question
 from perdure.stores.access.lease_term import is_running
 from perdure.stores.in_memory.erase import forget_keys_of, without_contents
-from perdure.stores.in_memory.streams import Heap, HeldStream, held_in, open_questions_in
+from perdure.stores.in_memory.streams import Heap, HeldStream, held_in, open_in
 from perdure.stores.protocol import Commit
 from perdure.stores.retention.policy import Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
@@ -94,7 +95,7 @@ def _hold(held: HeldStream, now: int) -> Hold | None:
         return "turn"
     if is_running(held.until, now):
         return "lease"
-    return "question" if open_questions_in(held) else None
+    return "question" if open_in(held, Question.kind) else None
 
 
 def holder(heap: Heap, stream: StreamId, now: int) -> Hold | None:

@@ -34,6 +34,7 @@ from perdure.session.info import (
     is_found,
     is_sought,
 )
+from perdure.session.notes import Question, SessionEnded
 from perdure.stores.access.call_lock import one_at_a_time
 from perdure.stores.access.lease_term import holder_at
 from perdure.stores.append_rules import is_current, with_lease
@@ -54,7 +55,7 @@ from perdure.stores.in_memory.streams import (
     find_entry,
     idle_in,
     notes_in,
-    open_questions_in,
+    open_in,
     resolve,
     tree_entry_in,
     tree_in,
@@ -218,7 +219,7 @@ class MemoryStore:
         return notes_in(self._handle.heap, self._handle.stream(stream), kinds)
 
     async def open_questions(self, stream: StreamId) -> list[Entry]:
-        return open_questions_in(self._handle.stream(stream))
+        return open_in(self._handle.stream(stream), Question.kind)
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
         return self._handle.stream(stream).partial
@@ -276,7 +277,11 @@ class MemoryStore:
 
     async def open_questions_of_all(self) -> list[Entry]:
         streams = self._handle.heap.streams.values()
-        return [entry for held in streams for entry in open_questions_in(held)]
+        return [entry for held in streams for entry in open_in(held, Question.kind)]
+
+    async def open_ends(self) -> list[Entry]:
+        streams = self._handle.heap.streams.values()
+        return [entry for held in streams for entry in open_in(held, SessionEnded.kind)]
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         found: list[Entry] = []

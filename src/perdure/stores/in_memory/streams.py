@@ -23,7 +23,8 @@ from perdure.session.fold import (
     undone_of,
 )
 from perdure.session.ids import EntryId, StreamId, entry_place, is_number
-from perdure.session.notes import INBOX_KINDS, CompactionUndone, unanswered_questions
+from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
+from perdure.session.notes import CompactionUndone
 from perdure.stores.protocol import CommitResult, Problem, StreamState
 from perdure.stores.verification import (
     StoredCommit,
@@ -293,9 +294,9 @@ def notes_in(heap: Heap, held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
     return [entry for part in reversed(parts) for entry in part]
 
 
-def open_questions_in(held: HeldStream) -> list[Entry]:
-    """Return the questions of the stream's own log that no entry of it closes, in order."""
-    return unanswered_questions(note for kind in INBOX_KINDS for note in held.notes.get(kind, ()))
+def open_in(held: HeldStream, kind: str) -> list[Entry]:
+    """Return the entries of `kind` in the stream's own log that no entry of it closes, in order."""
+    return unclosed((note for each in OPEN_KINDS for note in held.notes.get(each, ())), kind)
 
 
 def idle_in(heap: Heap, upto: int) -> list[StreamId]:

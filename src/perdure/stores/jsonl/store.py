@@ -38,7 +38,8 @@ from perdure.session.info import (
     is_found,
     is_sought,
 )
-from perdure.session.notes import INBOX_KINDS, unanswered_questions
+from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
+from perdure.session.notes import Question, SessionEnded
 from perdure.stores.access.lease_term import holder_at, is_running, lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
@@ -243,7 +244,7 @@ class JsonlStore:
 
     async def open_questions(self, stream: StreamId) -> list[Entry]:
         return await self._handle.read(
-            stream, lambda log: unanswered_questions(reads.notes(log, INBOX_KINDS))
+            stream, lambda log: unclosed(reads.notes(log, OPEN_KINDS), Question.kind)
         )
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
@@ -320,7 +321,10 @@ class JsonlStore:
         return await self._handle.run(work)
 
     async def open_questions_of_all(self) -> list[Entry]:
-        return unanswered_questions(await self.notes_of_all(INBOX_KINDS))
+        return unclosed(await self.notes_of_all(OPEN_KINDS), Question.kind)
+
+    async def open_ends(self) -> list[Entry]:
+        return unclosed(await self.notes_of_all(OPEN_KINDS), SessionEnded.kind)
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         return await self._handle.run(lambda: reads.notes_of_all(self._logs(), kinds))

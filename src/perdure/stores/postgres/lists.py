@@ -1,4 +1,4 @@
-"""Data for lists and the inbox, updated in the transaction that changes the log."""
+"""Data for lists, and the open entries, updated in the transaction that changes the log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from typing import LiteralString
 
 from perdure.session.info import SessionInfo
-from perdure.session.notes import CLOSING, INBOX_KINDS, Question
+from perdure.session.memory.open_entries import CLOSING, OPEN_KINDS, OPENING
 from perdure.stores.postgres.database import Statement
 from perdure.stores.postgres.names import listed_changed, listed_new
 from perdure.stores.postgres.row_builder import Share
@@ -27,7 +27,7 @@ _FORGET: LiteralString = """
 DELETE FROM perdure.open_question WHERE namespace = %s AND stream = %s AND seq BETWEEN %s AND %s
 """
 
-_INBOX = frozenset(INBOX_KINDS)
+_OPEN_KINDS = frozenset(OPEN_KINDS)
 
 
 def folder_key(cwd: str | None) -> bytes | None:
@@ -50,16 +50,16 @@ def first_listing(namespace: str, stream: Stream) -> list[Statement]:
 
 
 def kept_beside(namespace: str, share: Share) -> list[Statement]:
-    """Return the statements for changes of `share` to lists and the inbox; mostly none."""
+    """Return the statements for changes of `share` to lists and open entries; mostly none."""
     after = share.after
     moved = _place(share.before.state.info) != _place(after.state.info)
     found = [listing(namespace, after)] if moved else []
     found += listed_changed(namespace, share.before.state.info, after.state.info)
-    if _INBOX.isdisjoint(share.columns.kinds):
+    if _OPEN_KINDS.isdisjoint(share.columns.kinds):
         return found
     stream = after.state.header.id
     for entry in share.entries:
-        if entry.kind == Question.kind and entry.lane == "side" and not entry.is_erased:
+        if entry.kind in OPENING and entry.lane == "side" and not entry.is_erased:
             found.append(Statement(_ASK, (namespace, stream, entry.seq)))
         elif entry.kind in CLOSING and (entry.about or "").startswith(f"{stream}/"):
             seq = int((entry.about or "").rpartition("/")[2])
@@ -68,7 +68,7 @@ def kept_beside(namespace: str, share: Share) -> list[Statement]:
 
 
 def forgetting(namespace: str, stream: str, seqs: tuple[int, int]) -> Statement:
-    """Return the statement that removes the questions of erased entries from the inbox."""
+    """Return the statement that removes erased entries from the open ones."""
     return Statement(_FORGET, (namespace, stream, *seqs))
 
 

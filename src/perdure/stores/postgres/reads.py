@@ -124,8 +124,8 @@ WHERE namespace = %s AND kind = 'session' AND origin = %s AND is_active AND upda
     AND NOT is_erased
 """
 
-# OFFSET 0: the server would rather begin with the entries, among which all that were answered are.
-_ASKED: LiteralString = f"""
+# OFFSET 0: the server would rather begin with the entries, most of which are closed.
+_OPEN: LiteralString = f"""
 OFFSET 0) AS q CROSS JOIN LATERAL (
     SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
     WHERE e.namespace = q.namespace AND e.stream = q.stream AND e.seq = q.seq AND e.kind = %s
@@ -134,13 +134,13 @@ OFFSET 0) AS q CROSS JOIN LATERAL (
 ) AS e
 """  # noqa: S608 - put together from constants
 
-_OPEN_QUESTIONS: LiteralString = f"""
-SELECT e.* FROM (SELECT * FROM perdure.open_question WHERE namespace = %s {_ASKED}
+_OPEN_ENTRIES: LiteralString = f"""
+SELECT e.* FROM (SELECT * FROM perdure.open_question WHERE namespace = %s {_OPEN}
 """  # noqa: S608 - put together from constants
 
-_OPEN_QUESTIONS_OF: LiteralString = f"""
+_OPEN_ENTRIES_OF: LiteralString = f"""
 SELECT e.* FROM (
-    SELECT * FROM perdure.open_question WHERE namespace = %s AND stream = %s ORDER BY seq {_ASKED}
+    SELECT * FROM perdure.open_question WHERE namespace = %s AND stream = %s ORDER BY seq {_OPEN}
 """  # noqa: S608 - put together from constants
 
 _SETTLE: LiteralString = "SELECT perdure.settle(%s::int)"
@@ -445,16 +445,16 @@ async def idle_sessions(db: Database, upto: int) -> list[StreamId]:
     return [StreamId(row[1]) for row in rows]
 
 
-async def open_questions_of_all(db: Database) -> list[Entry]:
-    """Return the questions of all streams that no entry closes."""
-    (rows,) = await db.ask(Statement(_OPEN_QUESTIONS, (db.namespace, Question.kind)))
+async def open_of_all(db: Database, kind: str) -> list[Entry]:
+    """Return the entries of `kind` of all streams that no entry closes."""
+    (rows,) = await db.ask(Statement(_OPEN_ENTRIES, (db.namespace, kind)))
     return [entry_of(row) for row in rows]
 
 
 async def open_questions(db: Database, stream: StreamId) -> list[Entry]:
     """Return the questions of the stream's own log that no entry of it closes."""
     values = (db.namespace, stream, Question.kind)
-    rows = await _of_stream(db, stream, Statement(_OPEN_QUESTIONS_OF, values))
+    rows = await _of_stream(db, stream, Statement(_OPEN_ENTRIES_OF, values))
     return [entry_of(row) for row in rows]
 
 

@@ -17,6 +17,7 @@ from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, blob_hash
 from perdure.session.info import OpenTurn, SessionInfo, SessionScope, Sought
+from perdure.session.notes import Question, SessionEnded
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.append_rules import check_commit, wants_leases
 from perdure.stores.chain import SALT_BYTES, fingerprint
@@ -224,7 +225,10 @@ class PostgresStore:
         return await leases.open_turns(self._handle.db, self._handle.now())
 
     async def open_questions_of_all(self) -> list[Entry]:
-        return await reads.open_questions_of_all(self._handle.db)
+        return await reads.open_of_all(self._handle.db, Question.kind)
+
+    async def open_ends(self) -> list[Entry]:
+        return await reads.open_of_all(self._handle.db, SessionEnded.kind)
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         return await reads.notes_of_all(self._handle.db, tuple(kinds))

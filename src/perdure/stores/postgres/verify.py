@@ -18,8 +18,8 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, info_after, info_of
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
+from perdure.session.memory.open_entries import CLOSING, OPENING
 from perdure.session.messages import MESSAGE
-from perdure.session.notes import CLOSING, Question
 from perdure.stores.chain import genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Database, Statement
@@ -115,11 +115,11 @@ SELECT kind, origin, updated_at, folder, is_active, created_at
 FROM perdure.stream WHERE namespace = %s AND id = %s
 """
 
-# Questions that are open only in the log or only in the stored table.
-_QUESTIONS: LiteralString = """
+# Entries that are open only in the log or only in the stored table.
+_OPEN_ENTRIES: LiteralString = """
 WITH open AS (
     SELECT q.stream, q.seq FROM perdure.entry AS q
-    WHERE q.namespace = %s AND q.kind = %s AND q.run IS NULL AND q.salt IS NOT NULL
+    WHERE q.namespace = %s AND q.kind = ANY(%s) AND q.run IS NULL AND q.salt IS NOT NULL
         AND NOT EXISTS (
             SELECT FROM perdure.entry AS a WHERE a.namespace = q.namespace
                 AND a.stream = q.stream AND a.kind = ANY(%s) AND a.run IS NULL AND a.ref = q.seq)
@@ -180,7 +180,7 @@ class _Check:
         for (stream,) in self.rows(Statement(_HOMELESS, (self.namespace,))):
             problems.append(Problem(stream, None, "it has entries, but is not in the list"))
         problems += self.try_check(self._counts, "what it holds cannot be counted")
-        problems += self.try_check(self._questions, "its open questions cannot be read")
+        problems += self.try_check(self._open_entries, "its open entries cannot be read")
         problems += self.try_check(self._names, "the parts of names cannot be read")
         problems += self.try_check(self._contents, "its contents cannot all be read")
         problems += self.try_check(self._index, "its search index cannot be read")
@@ -206,10 +206,10 @@ class _Check:
                 text = f"the count {name} up to position {kept[1]} is kept as {value}, "
                 yield Problem(None, None, f"{text}it should be {given}")
 
-    def _questions(self) -> Iterator[Problem]:
-        values = (self.namespace, Question.kind, list(CLOSING), self.namespace)
-        for stream, seq, is_what in self.rows(Statement(_QUESTIONS, values)):
-            yield Problem(stream, seq, f"this question {is_what} the inbox")
+    def _open_entries(self) -> Iterator[Problem]:
+        values = (self.namespace, list(OPENING), list(CLOSING), self.namespace)
+        for stream, seq, is_what in self.rows(Statement(_OPEN_ENTRIES, values)):
+            yield Problem(stream, seq, f"this entry {is_what} the list of open entries")
 
     def _names(self) -> Iterator[Problem]:
         own = (self.namespace,)

@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.errors import SessionHasForks
 from perdure.session.codec import ENTRY_NOTES, new_side
-from perdure.session.entries import Entry
+from perdure.session.entries import Entry, NewEntry
 from perdure.session.fold import first_kept_by
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ListText
@@ -84,7 +84,8 @@ def _live_forks(
 class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     """What is erased of one stream: ranges of seqs that are `erased`, and those `kept` for forks.
 
-    `listed` is what lists show of its messages afterwards, if only entries are erased.
+    `listed` is what lists show of its messages afterwards, if only entries are erased. `notes` are
+    appended to the stream in the same commit.
     """
 
     stream: StreamId
@@ -93,6 +94,7 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     kept: tuple[Range, ...] = ()
     kept_for: tuple[StreamId, ...] = ()
     listed: ListText | None = None
+    notes: tuple[NewEntry, ...] = ()
 
     def changes_list(self, state: StreamState) -> bool:
         """Return whether lists show the stream at `state` differently afterwards."""
@@ -101,7 +103,8 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     def write(self, request: EraseRequest) -> ErasingWrite:
         """Return the write that records the erasure in the stream."""
         note = ContentErased(request.id, request.by, self.erased, self.is_whole)
-        return ErasingWrite(stream=self.stream, entries=(new_side(note),), listed=self.listed)
+        entries = (new_side(note), *self.notes)
+        return ErasingWrite(stream=self.stream, entries=entries, listed=self.listed)
 
     def erased_session(
         self, before: StreamState, hash_after: bytes, *, entries: int, body_bytes: int
@@ -114,7 +117,7 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
             entries=entries,
             bytes=body_bytes,
             digests=entries,
-            head=before.head + 1,
+            head=before.head + 1 + len(self.notes),
             hash_before=before.hash.hex(),
             hash_after=hash_after.hex(),
             kept=self.kept,

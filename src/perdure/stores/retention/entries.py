@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from perdure.errors import EntryNotFound, InvalidEntry, SessionHasForks, TurnOpen
 from perdure.session.codec import readable
-from perdure.session.entries import Entry
+from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.info import listed_text
 from perdure.session.kinds import ModelChange, ThinkingChange
 from perdure.session.ledger import Interrupted, LateOutcome, ToolFinished, ToolStarted, TurnStarted
+from perdure.session.memory.kinds import FACT_TEXTS
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart
 from perdure.session.notes import ImportSource, Label, Note, Question, Queued
 from perdure.stores.protocol import StreamState
@@ -31,10 +32,11 @@ CONTENT_NOTES = (
     Interrupted.kind,
     LateOutcome.kind,
     ImportSource.kind,
+    *FACT_TEXTS,
 )
 """Kinds of side entries that can be erased, or that can repeat what an entry says."""
 
-_ASKED_FOR = (Label.kind, Note.kind, Queued.kind)
+_ASKED_FOR = (Label.kind, Note.kind, Queued.kind, *FACT_TEXTS)
 _NOTHING_SAID = (ModelChange.kind, ThinkingChange.kind)
 
 
@@ -83,7 +85,7 @@ def entry_erasures(
     trees = {id_: seen[id_].tree for id_ in (stream, *reach.forks)}
     erased |= summaries_of(erased, trees)
     return [
-        _erasure_of(id_, erased, seen[id_].tree, state, (kept, sharing))
+        _erasure_of(id_, erased, seen[id_].tree, state, (kept, sharing), notes=request.notes)
         for id_ in trees
         if id_ == stream or any(entry.id in erased for entry in trees[id_])
     ]
@@ -110,6 +112,8 @@ def _erasure_of(
     tree: Sequence[Entry],
     state: StreamState,
     kept: tuple[set[EntryId], Sequence[StreamId]],
+    *,
+    notes: tuple[NewEntry, ...],
 ) -> StreamErasure:
     left = [entry for entry in tree if entry.id not in erased]
     is_target = stream == state.header.id
@@ -121,6 +125,7 @@ def _erasure_of(
         kept=staying,
         kept_for=tuple(kept[1]) if staying else (),
         listed=listed_text(stream, left),
+        notes=notes if is_target else (),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from perdure.errors import Erased, HeadConflict
+from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.stores.protocol import EMPTY, StreamState
 
@@ -33,9 +34,9 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to erase: the session or subject `name`, or everything with scope "namespace".
 
     With scope "entries": only the entries of session `name` with the seqs in `entries`. With
-    `expected_head`, a session is erased only if that is its head. The caller chooses `id`, the
-    certificate's id; `by` names the requester. If the scope is not "session", forks are erased too,
-    whatever `forks` says.
+    `expected_head`, a session is erased only if that is its head. `notes` are appended to session
+    `name` in the same commit. The caller chooses `id`, the certificate's id; `by` names the
+    requester. If the scope is not "session", forks are erased too, whatever `forks` says.
     Units: `at` is Unix milliseconds.
     """
 
@@ -47,6 +48,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
     forks: ForkPolicy = "refuse"
     entries: tuple[int, ...] = ()
     expected_head: int | None = None
+    notes: tuple[NewEntry, ...] = ()
 
     @property
     def is_of_session(self) -> bool:

@@ -20,8 +20,8 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, SessionInfo, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.memory.open_entries import OPEN_KINDS
 from perdure.session.messages import MESSAGE
-from perdure.session.notes import INBOX_KINDS
 from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.append_rules import (
     Admission,
@@ -35,7 +35,7 @@ from perdure.stores.append_rules import (
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, CommitResult, Lease, LeaseRequest, StreamState
 from perdure.stores.sqlite.branches import node_seen
-from perdure.stores.sqlite.log.inbox import note_questions
+from perdure.stores.sqlite.log.inbox import note_open_entries
 from perdure.stores.sqlite.log.names import list_changed, list_new
 from perdure.stores.sqlite.log.spans import begin_span
 from perdure.stores.sqlite.payload.contents import PackedContent
@@ -53,7 +53,7 @@ from perdure.stores.sqlite.rows import (
 
 _INHERITED = frozenset((Compaction.kind, ModelChange.kind, ThinkingChange.kind))
 _TURN_ENDS = frozenset((TurnStarted.kind, TurnFinished.kind))
-_INBOX = frozenset(INBOX_KINDS)
+_OPEN_KINDS = frozenset(OPEN_KINDS)
 
 _ABOVE_ROOT = Node(-1, 0, EMPTY, EMPTY, -1, 0, None)
 
@@ -343,8 +343,8 @@ def write_admission(
     kinds = [entry.kind for entry in entries]
     if not _TURN_ENDS.isdisjoint(kinds):
         tables.run("DELETE FROM partial WHERE stream = ?", (stream.no,))
-    if not _INBOX.isdisjoint(kinds):
-        note_questions(tables, stream, entries)
+    if not _OPEN_KINDS.isdisjoint(kinds):
+        note_open_entries(tables, stream, entries)
     state = state_after(stream.state, admission, chain)
     return Stream(stream.no, stream.namespace, state, leaf, growth.tip, stream.owner, stream.until)
 

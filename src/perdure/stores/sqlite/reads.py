@@ -16,7 +16,8 @@ from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, is_number
 from perdure.session.info import (
     ORIGINS,
 )
-from perdure.session.notes import CLOSING, Question
+from perdure.session.memory.open_entries import CLOSING
+from perdure.session.notes import Question
 from perdure.stores.append_rules import with_lease
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import StoreInfo, StreamState
@@ -79,18 +80,18 @@ WHERE kind = 'session' AND namespace = (SELECT no FROM namespace WHERE name = ?)
 ORDER BY updated_at DESC, id DESC
 """
 
-# A received file may list a closed question: the log decides.
-_OPEN_QUESTIONS = """
+# A received file may list a closed entry: the log decides.
+_OPEN_ENTRIES = """
 SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.stream
 FROM open_question AS q CROSS JOIN entry AS e ON e.stream = q.stream AND e.seq = q.seq
 WHERE q.namespace = (SELECT no FROM namespace WHERE name = ?1) AND e.kind = ?2
     AND e.run IS NULL AND e.salt IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM entry AS c INDEXED BY entry_note WHERE c.stream = q.stream
-            AND c.kind IN (?3, ?4) AND c.kind > 31
+            AND c.kind IN (?3, ?4, ?5) AND c.kind > 31
             AND c.seq > q.seq AND c.run IS NULL AND c.ref = q.seq)
 """
 
-_OPEN_QUESTIONS_OF = _OPEN_QUESTIONS + " AND q.stream = ?5 ORDER BY e.seq"
+_OPEN_ENTRIES_OF = _OPEN_ENTRIES + " AND q.stream = ?6 ORDER BY e.seq"
 
 _STREAMS_LIKE = """
 SELECT id FROM stream
@@ -351,25 +352,24 @@ def idle_sessions(tables: Tables, namespace: str, upto: int) -> list[StreamId]:
     return [StreamId(row[1]) for row in sorted(rows, reverse=True)]
 
 
-def open_questions_of_all(tables: Tables, namespace: str) -> list[Entry]:
-    """Return the questions of all streams that no entry closes."""
-    return _question_entries(tables, tables.rows(_OPEN_QUESTIONS, namespace, *_asking(tables)))
+def open_of_all(tables: Tables, namespace: str, kind: str) -> list[Entry]:
+    """Return the entries of `kind` of all streams that no entry closes."""
+    return _open_entries(tables, tables.rows(_OPEN_ENTRIES, namespace, *_kinds_for(tables, kind)))
 
 
 def open_questions(tables: Tables, namespace: str, stream: StreamId) -> list[Entry]:
     """Return the questions of the stream's own log that no entry of it closes, in order."""
     number = _number(tables, namespace, stream)
-    return _question_entries(
-        tables, tables.rows(_OPEN_QUESTIONS_OF, namespace, *_asking(tables), number)
-    )
+    kinds = _kinds_for(tables, Question.kind)
+    return _open_entries(tables, tables.rows(_OPEN_ENTRIES_OF, namespace, *kinds, number))
 
 
-def _asking(tables: Tables) -> list[int]:
-    """Return the numbers of the kinds that ask and close; -1 for kinds without entries."""
-    return [tables.kind_number(kind) or -1 for kind in (Question.kind, *CLOSING)]
+def _kinds_for(tables: Tables, kind: str) -> list[int]:
+    """Return the numbers of `kind` and of the kinds that close; -1 for kinds without entries."""
+    return [tables.kind_number(each) or -1 for each in (kind, *CLOSING)]
 
 
-def _question_entries(tables: Tables, rows: Iterable[Row]) -> list[Entry]:
+def _open_entries(tables: Tables, rows: Iterable[Row]) -> list[Entry]:
     return [tables.entry(tables.stream_id(row[7]), _entry_part(row)) for row in list(rows)]
 
 

@@ -19,6 +19,7 @@ from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import OpenTurn, SessionInfo, SessionScope, Sought
+from perdure.session.notes import Question, SessionEnded
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
@@ -269,7 +270,10 @@ class SqliteStore:
         return await self._handle.read(open_turns, self._handle.clock.now_ms())
 
     async def open_questions_of_all(self) -> list[Entry]:
-        return await self._handle.read(reads.open_questions_of_all)
+        return await self._handle.read(reads.open_of_all, Question.kind)
+
+    async def open_ends(self) -> list[Entry]:
+        return await self._handle.read(reads.open_of_all, SessionEnded.kind)
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         return await self._handle.read(reads.notes_of_all, kinds)

@@ -118,7 +118,8 @@ async def test_a_turn_with_k_calls_makes_k_plus_3_commits_also_where_it_reopens(
     assert counting.asked["commit"] == (k + 3 if k else 2)
     assert (await chat.session.info()).status == "active"
     kinds = await stage.kinds()
-    assert kinds[kinds.index("session_ended") + 1] == "session_reopened"
+    ended = kinds.index("session_ended")
+    assert kinds[ended + 1 : ended + 3] == ["episode", "session_reopened"]
 
 
 async def test_a_turn_begins_where_the_session_stands_whoever_appended_before() -> None:

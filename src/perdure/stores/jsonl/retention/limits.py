@@ -16,7 +16,8 @@ import msgspec
 from perdure.errors import QuotaExceeded, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, blob_hash
-from perdure.session.notes import CLOSING, Question
+from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
+from perdure.session.notes import Question
 from perdure.stores.access.lease_term import is_running
 from perdure.stores.jsonl import reads
 from perdure.stores.jsonl.disk.sidefiles import blobs_in, decoded_side, lease_of
@@ -154,9 +155,7 @@ class Limits:
             return "turn"
         if is_running(lease_of(self.folder, log.header.id).until, now):
             return "lease"
-        closed = {note.about for note in reads.notes(log, CLOSING)}
-        asked = {note.id for note in reads.notes(log, (Question.kind,))}
-        return "question" if asked - closed else None
+        return "question" if unclosed(reads.notes(log, OPEN_KINDS), Question.kind) else None
 
     def _keep(self, name: str, content: bytes) -> None:
         self.folder.replace(KIND, name, content, is_synced=True)

@@ -53,8 +53,9 @@ _HOLDING: LiteralString = f"""
 SELECT s.id, b.header, s.updated_at, s.head + 1, s.open_turn IS NOT NULL,
     s.owner IS NOT NULL AND s.until - {_NOW} BETWEEN 1 AND 86400000,
     EXISTS (
-        SELECT FROM perdure.open_question AS q
-        WHERE q.namespace = s.namespace AND q.stream = s.id
+        SELECT FROM perdure.open_question AS q JOIN perdure.entry AS e
+            ON e.namespace = q.namespace AND e.stream = q.stream AND e.seq = q.seq
+        WHERE q.namespace = s.namespace AND q.stream = s.id AND e.kind = 'question'
     ),
     (SELECT coalesce(sum(octet_length(e.body)), 0)::bigint FROM perdure.entry AS e
      WHERE e.namespace = s.namespace AND e.stream = s.id),

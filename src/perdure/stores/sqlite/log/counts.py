@@ -1,4 +1,4 @@
-"""Verify the derived data of a namespace: counts, open questions, the indexes of lists.
+"""Verify the derived data of a namespace: counts, open entries, the indexes of lists.
 
 All of it can be computed from the log; a received file may contain anything.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import apsw
 
-from perdure.session.notes import CLOSING, Question
+from perdure.session.memory.open_entries import CLOSING, OPENING
 from perdure.stores.protocol import Problem
 from perdure.stores.sqlite.log.usage import totals_of
 from perdure.stores.sqlite.rows import NEXT_POSITION, Tables
@@ -37,13 +37,13 @@ _NAMES = (
     "bytes of contents as they are stored",
 )
 
-# Questions that are open only in the log or only in the stored table.
-_QUESTIONS = """
+# Entries that are open only in the log or only in the stored table.
+_OPEN_ENTRIES = """
 WITH open AS (
     SELECT q.stream, q.seq FROM stream AS s CROSS JOIN entry AS q ON q.stream = s.no
-    WHERE s.namespace = ?1 AND q.kind = ?2 AND q.kind > 31 AND q.run IS NULL
+    WHERE s.namespace = ?1 AND q.kind IN (?2, ?3) AND q.kind > 31 AND q.run IS NULL
         AND q.salt IS NOT NULL AND NOT EXISTS (
-            SELECT 1 FROM entry AS a WHERE a.stream = q.stream AND a.kind IN (?3, ?4)
+            SELECT 1 FROM entry AS a WHERE a.stream = q.stream AND a.kind IN (?4, ?5, ?6)
                 AND a.kind > 31 AND a.run IS NULL AND a.ref = q.seq)
 ), kept AS (SELECT stream, seq FROM open_question WHERE namespace = ?1)
 SELECT stream, seq, 'is missing in' FROM (SELECT * FROM open EXCEPT SELECT * FROM kept)
@@ -54,12 +54,12 @@ LIMIT 100
 
 
 def count_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
-    """Yield every wrong count, and every question that is wrongly open or closed."""
+    """Yield every wrong count, and every entry that is wrongly open or closed."""
     try:
         number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
         if number is not None:
             yield from _wrong_counts(tables, number)
-            yield from _wrong_questions(tables, number)
+            yield from _wrong_open_entries(tables, number)
         yield from _wrong_indexes(tables)
     except (apsw.Error, UnicodeDecodeError) as error:
         yield Problem(None, None, f"what the namespace holds cannot be counted ({error})")
@@ -82,10 +82,12 @@ def _wrong_counts(tables: Tables, number: int) -> Iterator[Problem]:
             yield Problem(None, None, text)
 
 
-def _wrong_questions(tables: Tables, number: int) -> Iterator[Problem]:
-    kinds = [tables.kind_number(kind) or -1 for kind in (Question.kind, *CLOSING)]
-    for stream, seq, is_what in list(tables.rows(_QUESTIONS, number, *kinds)):
-        yield Problem(None, None, f"entry {seq} of session number {stream} {is_what} the inbox")
+def _wrong_open_entries(tables: Tables, number: int) -> Iterator[Problem]:
+    kinds = [tables.kind_number(kind) or -1 for kind in (*OPENING, *CLOSING)]
+    for stream, seq, is_what in list(tables.rows(_OPEN_ENTRIES, number, *kinds)):
+        yield Problem(
+            None, None, f"entry {seq} of session number {stream} {is_what} the list of open entries"
+        )
 
 
 def _wrong_indexes(tables: Tables) -> Iterator[Problem]:

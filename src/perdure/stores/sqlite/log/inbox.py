@@ -1,11 +1,11 @@
-"""Track open questions, in the transaction that asks or closes one."""
+"""Track the entries that wait for another one, in the transaction that appends either."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from perdure.session.entries import Entry
-from perdure.session.notes import CLOSING, Question
+from perdure.session.memory.open_entries import CLOSING, OPENING
 from perdure.stores.sqlite.rows import Stream, Tables
 
 _ASK = "INSERT OR IGNORE INTO open_question VALUES (?, ?, ?)"
@@ -13,11 +13,11 @@ _ASK = "INSERT OR IGNORE INTO open_question VALUES (?, ?, ?)"
 _CLOSE = "DELETE FROM open_question WHERE namespace = ? AND stream = ? AND seq = ?"
 
 
-def note_questions(tables: Tables, stream: Stream, entries: Iterable[Entry]) -> None:
-    """Update the open questions of the stream after `entries` were appended."""
+def note_open_entries(tables: Tables, stream: Stream, entries: Iterable[Entry]) -> None:
+    """Update the open entries of the stream after `entries` were appended."""
     own = stream.state.header.id + "/"
     for entry in entries:
-        if entry.kind == Question.kind and entry.lane == "side" and not entry.is_erased:
+        if entry.kind in OPENING and entry.lane == "side" and not entry.is_erased:
             tables.run(_ASK, (stream.namespace, stream.no, entry.seq))
         elif entry.kind in CLOSING and entry.about is not None and entry.about.startswith(own):
             seq = int(entry.about[len(own) :])

@@ -43,7 +43,7 @@ LOG = Copy(
     "log", "the write-ahead log beside the file: another program reads an older moment of it"
 )
 
-_CLOSE_QUESTIONS = """
+_FORGET_OPEN = """
 DELETE FROM open_question WHERE namespace = ? AND stream = ? AND seq BETWEEN ? AND ?
 """
 
@@ -81,7 +81,7 @@ def _erase_some(tables: Tables, erasure: Open, task: _Task) -> None:
         f" AND kind NOT IN ({kept_kinds(tables)})",
         place,
     )
-    tables.run(_CLOSE_QUESTIONS, (owner, *place))
+    tables.run(_FORGET_OPEN, (owner, *place))
     tables.run(_DELETE_ALIASES, place)
     aliases = int(tables.value("SELECT changes()"))
     if last < task.last:

@@ -7,6 +7,7 @@ import msgspec
 from perdure.session.clock import RandomSource
 from perdure.session.ids import StreamId
 from perdure.session.info import LISTED_STATUSES, ORIGINS
+from perdure.session.notes import Question
 from perdure.stores.access.lease_term import is_running
 from perdure.stores.retention.cascade import StreamErasure
 from perdure.stores.retention.erase import Certificate, EraseRequest
@@ -39,8 +40,9 @@ WHERE b.origin IS NOT NULL AND s.namespace = (SELECT no FROM namespace WHERE nam
 """
 
 _WAITS = """
-SELECT 1 FROM open_question WHERE stream = ?1
-    AND namespace = (SELECT namespace FROM stream WHERE no = ?1) LIMIT 1
+SELECT 1 FROM open_question AS q CROSS JOIN entry AS e ON e.stream = q.stream AND e.seq = q.seq
+WHERE q.stream = ?1 AND q.namespace = (SELECT namespace FROM stream WHERE no = ?1) AND e.kind = ?2
+LIMIT 1
 """
 
 _HAS_OLDER = """
@@ -124,7 +126,8 @@ def _hold(tables: Tables, stream: int, *, is_open: bool, is_led: bool) -> Hold |
         return "turn"
     if is_led:
         return "lease"
-    return None if tables.value(_WAITS, stream) is None else "question"
+    asks = tables.value(_WAITS, stream, tables.kind_number(Question.kind))
+    return None if asks is None else "question"
 
 
 def holder(tables: Tables, namespace: str, stream: StreamId, now: int) -> Hold | None:

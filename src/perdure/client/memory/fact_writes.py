@@ -1,0 +1,238 @@
+"""Facts in a store: find, remember, correct and forget them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from perdure.bounds.limits import require_within
+from perdure.client.clock import Outside
+from perdure.client.erase import erase_fact, free_id
+from perdure.client.lookup.identifiers import find_entry
+from perdure.client.session_fields import require_text
+from perdure.errors import (
+    EntryNotFound,
+    FactNotFound,
+    HeadConflict,
+    SessionExists,
+    SessionNotFound,
+    WrongArgument,
+)
+from perdure.memory.scope import MemoryFilter
+from perdure.secrets.pasted_keys import apply_paste_policy
+from perdure.session.codec import new_side, readable
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.info import StreamHeader
+from perdure.session.memory.facts import Fact, StoredFact, fact_of, stored_facts
+from perdure.session.memory.kinds import (
+    FACT_KINDS,
+    FactCorrected,
+    FactForgotten,
+    FactRemembered,
+    SaidBy,
+    memory_stream,
+)
+from perdure.stores.protocol import Commit, StreamState, Write
+from perdure.stores.session_store import SessionStore
+
+
+class NewFact(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call of `remember` or `correct` says. Units: Unix milliseconds."""
+
+    text: str
+    sources: tuple[EntryId, ...]
+    said_by: SaidBy
+    valid_from: int | None
+    valid_to: int | None
+
+
+class _KnownFact(msgspec.Struct, frozen=True):
+    """A fact as stored, and the state of its stream when it was read."""
+
+    stored: StoredFact
+    state: StreamState
+
+    @property
+    def fact(self) -> Fact:
+        return fact_of(self.stored, self.state.header.subject)
+
+
+def source_ids(source: Entry | str | Sequence[Entry | str] | None) -> tuple[EntryId, ...]:
+    """Return the ids of the entries `source`, each once."""
+    given = [] if source is None else [source] if isinstance(source, Entry | str) else source
+    return tuple(dict.fromkeys(EntryId(e.id if isinstance(e, Entry) else e) for e in given))
+
+
+async def remember(
+    store: SessionStore,
+    outside: Outside,
+    new: NewFact,
+    *,
+    subject: str | None,
+    agent: str | None,
+    key: str | None,
+) -> Fact:
+    """Append `new` to the memory stream of its subject. Raises: as `Memory.remember`."""
+    require_text("agent", agent)
+    _check(new)
+    sources = await _require_sources(store, new.sources)
+    subject = subject if subject is not None else _subject_of(sources)
+    stream = await _require_stream(store, outside, subject)
+    body = FactRemembered(
+        text=new.text,
+        agent=agent,
+        sources=tuple(source.entry.id for source in sources),
+        said_by=new.said_by,
+        valid_from=new.valid_from,
+        valid_to=new.valid_to,
+    )
+    write = Write(stream=stream, entries=(new_side(body),))
+    commit = Commit(writes=(write,), at=outside.clock.now_ms(), idempotency_key=key)
+    entry = (await store.commit(commit)).entries[0][0]
+    return (await _known_fact(store, entry.id)).fact
+
+
+async def correct(
+    store: SessionStore, outside: Outside, fact: EntryId, new: NewFact, key: str | None
+) -> Fact:
+    """Append a newer version of `fact`. Raises: as `Memory.correct`."""
+    _check(new)
+    given = [source.entry.id for source in await _require_sources(store, new.sources)]
+    while True:
+        known = await _known_fact(store, fact)
+        newest = known.stored.versions[-1]
+        body = FactCorrected(
+            text=new.text,
+            agent=newest.body.agent,
+            sources=tuple(given) or newest.sources,
+            said_by=new.said_by,
+            valid_from=new.valid_from,
+            valid_to=new.valid_to,
+        )
+        write = Write(
+            stream=known.state.header.id,
+            entries=(new_side(body, fact),),
+            expected_head=None if key is not None else known.state.head,
+        )
+        commit = Commit(writes=(write,), at=outside.clock.now_ms(), idempotency_key=key)
+        with suppress(HeadConflict):  # a forgotten fact is not corrected
+            await store.commit(commit)
+            return (await _known_fact(store, fact)).fact
+
+
+async def forget(store: SessionStore, outside: Outside, fact: EntryId, by: str | None) -> None:
+    """End `fact` and erase its versions. Raises: FactNotFound; Unsupported."""
+    while True:
+        known = await _known_fact(store, fact)
+        forgotten = new_side(FactForgotten(), fact)
+        with suppress(HeadConflict):
+            await erase_fact(store, outside, known.state, known.stored.entries, (forgotten,), by=by)
+            return
+
+
+async def find_fact(store: SessionStore, fact: EntryId) -> Fact:
+    """Return the fact with the id `fact`. Raises: FactNotFound."""
+    return (await _known_fact(store, fact)).fact
+
+
+async def facts_in(store: SessionStore, scope: MemoryFilter) -> list[Fact]:
+    """Return the facts of `scope`, in no order."""
+    by_stream: dict[StreamId, list[Entry]] = {}
+    if scope.name == "subject":
+        stream = memory_stream(scope.subject)
+        with suppress(SessionNotFound):
+            by_stream[stream] = await store.notes(stream, FACT_KINDS)
+    else:
+        for entry in await store.notes_of_all(FACT_KINDS):
+            by_stream.setdefault(entry.stream, []).append(entry)
+    found: list[Fact] = []
+    for stream, entries in by_stream.items():
+        with suppress(SessionNotFound):
+            header = (await store.state(stream)).header
+            if header.kind == "memory":
+                facts = _facts_of(entries).values()
+                found += [fact_of(stored, header.subject) for stored in facts]
+    return [fact for fact in found if scope.covers(fact)]
+
+
+async def own_notes(store: SessionStore, session: str, kinds: Sequence[str]) -> list[Entry]:
+    """Return the notes of `kinds` in the session's own log. Raises: SessionNotFound."""
+    notes = await store.notes(StreamId(session), kinds)
+    return [note for note in notes if note.stream == session]
+
+
+# ------------------------------------------------------------------------------------- inside
+
+
+class _Source(msgspec.Struct, frozen=True):
+    entry: Entry
+    subject: str | None
+
+
+def _check(new: NewFact) -> None:
+    require_text("text", new.text)
+    if not new.text.strip():
+        raise WrongArgument("the text of a fact is empty: say what to remember", argument="text")
+    size = len(new.text.encode())
+    require_within("message_bytes", size, f"a fact of {size:,} bytes")
+    apply_paste_policy(new.text, "refuse", "the fact")
+    if new.valid_from is not None and new.valid_to is not None and new.valid_to <= new.valid_from:
+        raise WrongArgument("valid_to is not after valid_from", argument="valid_to")
+
+
+async def _require_sources(store: SessionStore, sources: Iterable[EntryId]) -> tuple[_Source, ...]:
+    """Return the entries `sources`. Raises: EntryNotFound, also for an erased one."""
+    found: list[_Source] = []
+    for source in sources:
+        entry = await find_entry(store, source)
+        header = (await store.state(entry.stream)).header
+        if entry.is_erased or header.kind == "memory":
+            raise EntryNotFound(source, None)
+        found.append(_Source(entry, header.subject))
+    return tuple(found)
+
+
+def _subject_of(sources: Iterable[_Source]) -> str | None:
+    """Return the one subject of `sources`. Raises: WrongArgument if they have several."""
+    subjects = {source.subject for source in sources}
+    if len(subjects) > 1:
+        raise WrongArgument(
+            "the sources are sessions of several subjects: say which one the fact is about",
+            argument="subject",
+        )
+    return subjects.pop() if subjects else None
+
+
+async def _require_stream(store: SessionStore, outside: Outside, subject: str | None) -> StreamId:
+    """Return the memory stream of `subject`; create it if there is none."""
+    stream, above, at = memory_stream(subject), 0, outside.clock.now_ms()
+    with suppress(SessionNotFound):
+        state = await store.state(stream)
+        if state.info.status != "erased":
+            if state.header.kind != "memory":
+                raise SessionExists(stream)
+            return stream
+        above = max(await free_id(store, stream, is_reused=True), at)
+    header = StreamHeader(id=stream, created_at=at, kind="memory", subject=subject)
+    write = Write(stream=stream, create=header, above_epoch=above)
+    with suppress(SessionExists):
+        await store.commit(Commit(writes=(write,), at=at))
+    return stream
+
+
+def _facts_of(entries: Iterable[Entry]) -> dict[EntryId, StoredFact]:
+    return stored_facts((entry, readable(entry)) for entry in entries)
+
+
+async def _known_fact(store: SessionStore, fact: EntryId) -> _KnownFact:
+    """Return the fact, and the state of its stream from before it was read."""
+    with suppress(ValueError, SessionNotFound):
+        stream, _ = entry_place(fact)
+        state = await store.state(stream)
+        found = _facts_of(await store.notes(stream, FACT_KINDS)).get(fact)
+        if found is not None and state.header.kind == "memory":
+            return _KnownFact(found, state)
+    raise FactNotFound(fact)

@@ -1,0 +1,118 @@
+"""Record episodes: in the commit that ends a session, or later where an end has none.
+
+An end and its episode are one commit, so no crash can separate them. An end of an older log, or of
+another program, has none; the next process that opens the namespace adds it, once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from perdure.errors import Erased, IdempotencyMismatch, PerdureError, SessionNotFound
+from perdure.memory.episodes import EpisodeFold, agent_in, next_first
+from perdure.session.clock import Clock
+from perdure.session.codec import new_side, readable
+from perdure.session.entries import Entry, NewEntry, Sibling
+from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo
+from perdure.session.memory.kinds import EpisodeEnd, EpisodeRecorded
+from perdure.session.notes import AgentBound, SessionEnded, SessionStarted
+from perdure.stores.protocol import Commit, LogReader, Write
+from perdure.stores.session_store import SessionStore
+
+_PAGE = 500
+
+_log = logging.getLogger(__name__)
+
+
+async def with_episode(
+    log: LogReader,
+    stream: StreamId,
+    head: int,
+    entries: tuple[NewEntry, ...],
+    at: int,
+    *,
+    info: SessionInfo | None = None,
+) -> tuple[NewEntry, ...]:
+    """Return `entries`, to append after seq `head`, with the episode of the end among them.
+
+    Without a ``session_ended`` they stay as they are. The commit must expect `head`. `info` is the
+    session's; None reads it.
+    Units: `at`, the time of the commit, is Unix milliseconds.
+    """
+    place = next((n for n, new in enumerate(entries) if new.kind == SessionEnded.kind), None)
+    if place is None:
+        return entries
+    ended = msgspec.json.decode(entries[place].body, type=SessionEnded)
+    info = info or (await log.state(stream)).info
+    body = await _recorded(log, info, head, entries[: place + 1], by=ended.by, at=at)
+    return (*entries, new_side(body, Sibling(place)))
+
+
+async def record_open_ends(store: SessionStore, clock: Clock) -> int:
+    """Record the episode of every end in the namespace that has none; return their number.
+
+    A failure is logged: it must not prevent opening a store.
+    """
+    found = 0
+    try:
+        for end in sorted(await store.open_ends(), key=lambda entry: entry.seq):
+            found += await _record_end(store, clock, end)
+    except PerdureError as error:
+        _log.warning("episodes were not recorded: %s", error)
+    return found
+
+
+async def _record_end(store: SessionStore, clock: Clock, end: Entry) -> bool:
+    body = readable(end)
+    by = body.by if isinstance(body, SessionEnded) else "user"
+    with suppress(SessionNotFound, Erased):
+        info = (await store.state(end.stream)).info
+        recorded = await _recorded(store, info, end.seq, by=by, at=end.at)
+        return await commit_episode(store, clock, end, recorded)
+    return False
+
+
+async def commit_episode(
+    store: SessionStore, clock: Clock, end: Entry, body: EpisodeRecorded
+) -> bool:
+    """Append the episode that ends at `end`; False if another process already has."""
+    write = Write(stream=end.stream, entries=(new_side(body, end.id),))
+    key = f"episode:{end.id}"
+    with suppress(IdempotencyMismatch):
+        done = await store.commit(Commit(writes=(write,), at=clock.now_ms(), idempotency_key=key))
+        return not done.is_replay
+    return False
+
+
+async def _recorded(
+    log: LogReader,
+    info: SessionInfo,
+    head: int,
+    new: Sequence[NewEntry] = (),
+    *,
+    by: EpisodeEnd,
+    at: int,
+) -> EpisodeRecorded:
+    """Return the episode of the entries up to seq `head`, and of `new` after them."""
+    stream = info.id
+    notes = await log.notes(stream, (EpisodeRecorded.kind, SessionStarted.kind, AgentBound.kind))
+    own = [note for note in notes if note.stream == stream and note.kind == EpisodeRecorded.kind]
+    first = next_first(own, head + len(new))
+    fold = EpisodeFold()
+    after = first - 1
+    while after < head:
+        page = await log.entries(stream, after, min(_PAGE, head - after))
+        for entry in page:
+            fold.add(entry.kind, entry.body, entry.v, entry.at)
+        if not page:
+            break
+        after = page[-1].seq
+    for each in new:
+        fold.add(each.kind, each.body, each.v, each.at or at)
+    agent = agent_in(note for note in notes if note.kind != EpisodeRecorded.kind)
+    return fold.recorded(info, first, at, by, agent)

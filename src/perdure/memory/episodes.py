@@ -1,0 +1,134 @@
+"""Episodes: what a session was from its start, or its last end, to its end.
+
+`EpisodeFold` counts the entries of that range; `episode_of` reads an episode back. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from perdure.session.codec import readable
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.info import SessionInfo
+from perdure.session.ledger import TurnStarted
+from perdure.session.memory.kinds import EpisodeEnd, EpisodeRecorded
+from perdure.session.messages import MESSAGE, Message, ToolCallPart, decode_message
+from perdure.session.notes import AgentBound, SessionStarted
+
+_HAS_CALL = b'"tool_call"'
+
+
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that ended, from its start or its previous end to this end.
+
+    Shape: `id` is the id of the last entry, for a session that was closed its ``session_ended``.
+    Its history are the entries `first` to `last` of the log of `session`; the counts are theirs.
+    Units: Unix milliseconds.
+    """
+
+    id: EntryId
+    session: StreamId
+    subject: str | None
+    agent: str | None
+    first: int
+    last: int
+    started_at: int
+    ended_at: int
+    by: EpisodeEnd
+    title: str | None
+    messages: int
+    turns: int
+    tool_calls: int
+    summary: str | None = None
+
+
+class EpisodeFold:
+    """Collects what an episode says of the entries of its range."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.turns = 0
+        self.tool_calls = 0
+        self.started_at: int | None = None
+
+    def add(self, kind: str, body: bytes, v: int, at: int) -> None:
+        """Add the next entry of the range."""
+        self.started_at = at if self.started_at is None else min(self.started_at, at)
+        if kind == TurnStarted.kind:
+            self.turns += 1
+        elif kind == MESSAGE:
+            self.messages += 1
+            if _HAS_CALL in body:
+                self.tool_calls += _calls_in(body, v)
+
+    def recorded(
+        self, info: SessionInfo, first: int, ended_at: int, by: EpisodeEnd, agent: str | None
+    ) -> EpisodeRecorded:
+        """Return the body of the episode of the session `info` that begins at seq `first`."""
+        return EpisodeRecorded(
+            first=first,
+            started_at=ended_at if self.started_at is None else min(self.started_at, ended_at),
+            ended_at=ended_at,
+            by=by,
+            title=info.title,
+            subject=info.subject,
+            agent=agent,
+            messages=self.messages,
+            turns=self.turns,
+            tool_calls=self.tool_calls,
+        )
+
+
+def _calls_in(body: bytes, v: int) -> int:
+    try:
+        message = decode_message(body, v)
+    except (ValueError, RecursionError):
+        return 0
+    return _calls_of(message)
+
+
+def _calls_of(message: Message) -> int:
+    return sum(isinstance(part, ToolCallPart) for part in message.parts)
+
+
+def next_first(episodes: Iterable[Entry], before: int) -> int:
+    """Return the seq after the last of `episodes` that ended before seq `before`."""
+    ends = (entry_place(entry.about)[1] for entry in episodes if entry.about is not None)
+    return max((end + 1 for end in ends if end < before), default=0)
+
+
+def agent_in(notes: Iterable[Entry]) -> str | None:
+    """Return the id of the agent that the newest of `notes` gave the session."""
+    for entry in sorted(notes, key=lambda note: note.seq, reverse=True):
+        body = readable(entry)
+        if isinstance(body, SessionStarted | AgentBound):
+            found = (body.agent or {}).get("id")
+            return found if isinstance(found, str) else None
+    return None
+
+
+def episode_of(entry: Entry) -> Episode | None:
+    """Return the episode that `entry` records; None if its body is not readable."""
+    body = readable(entry)
+    if not isinstance(body, EpisodeRecorded) or entry.about is None:
+        return None
+    session, last = entry_place(entry.about)
+    return Episode(
+        id=entry.about,
+        session=session,
+        subject=body.subject,
+        agent=body.agent,
+        first=body.first,
+        last=last,
+        started_at=body.started_at,
+        ended_at=body.ended_at,
+        by=body.by,
+        title=body.title,
+        messages=body.messages,
+        turns=body.turns,
+        tool_calls=body.tool_calls,
+        summary=body.summary,
+    )

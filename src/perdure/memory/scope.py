@@ -1,0 +1,41 @@
+"""The scope of what is remembered: namespace, then subject, then agent.
+
+A missing subject is a scope of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+ScopeName = Literal["subject", "agent", "namespace"]
+"""``subject``: one person, or none. ``agent``: one agent, of every subject. ``namespace``: all."""
+
+
+class Scoped(Protocol):
+    """An episode or a fact."""
+
+    @property
+    def subject(self) -> str | None: ...
+
+    @property
+    def agent(self) -> str | None: ...
+
+
+class MemoryFilter(msgspec.Struct, frozen=True):
+    """Which episodes and facts a call sees.
+
+    With the default `name` those of exactly `subject`; None: those without a subject. `agent` None:
+    of every agent of the subject.
+    """
+
+    subject: str | None = None
+    agent: str | None = None
+    name: ScopeName = "subject"
+
+    def covers(self, memory: Scoped) -> bool:
+        """Return whether `memory` is in this scope."""
+        if self.name == "subject" and memory.subject != self.subject:
+            return False
+        return self.agent is None or memory.agent == self.agent

@@ -1,0 +1,139 @@
+"""Fold the entries of a memory stream into facts.
+
+A fact is what its newest version says; older versions are its history. A version whose sources were
+all erased is erased with them, and a fact with its newest version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
+from perdure.session.memory.kinds import (
+    FactCorrected,
+    FactForgotten,
+    FactRemembered,
+    FactSourcesErased,
+    SaidBy,
+)
+
+
+class FactVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fact said before it was corrected. Units: Unix milliseconds."""
+
+    text: str
+    sources: tuple[EntryId, ...]
+    said_by: SaidBy
+    valid_from: int | None
+    valid_to: int | None
+    at: int
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """Something an agent remembers about `subject`.
+
+    Shape: `sources` are the entries that say so. `agent` None: any agent of the subject.
+    `history` are the earlier versions, oldest first.
+    Units: Unix milliseconds; `at` is the time of the newest version, `valid_from` and `valid_to`
+    limit when it is true; None: no limit.
+    """
+
+    id: EntryId
+    text: str
+    subject: str | None
+    agent: str | None
+    sources: tuple[EntryId, ...]
+    said_by: SaidBy
+    valid_from: int | None
+    valid_to: int | None
+    at: int
+    history: tuple[FactVersion, ...] = ()
+
+    def is_valid_at(self, moment: int) -> bool:
+        """Return whether the fact is true at `moment`. Units: Unix milliseconds."""
+        is_begun = self.valid_from is None or self.valid_from <= moment
+        return is_begun and (self.valid_to is None or moment < self.valid_to)
+
+
+class StoredVersion(msgspec.Struct, frozen=True):
+    """A version with its entry; `sources` are those of it that were not erased."""
+
+    entry: Entry
+    body: FactRemembered | FactCorrected
+    sources: tuple[EntryId, ...]
+
+
+class StoredFact(msgspec.Struct, frozen=True):
+    """A fact as its entries: the versions that are left, oldest first."""
+
+    id: EntryId
+    versions: tuple[StoredVersion, ...]
+
+    @property
+    def entries(self) -> tuple[int, ...]:
+        """The seqs of its versions."""
+        return tuple(version.entry.seq for version in self.versions)
+
+
+def stored_facts(entries: Iterable[tuple[Entry, object]]) -> dict[EntryId, StoredFact]:
+    """Return the facts of one memory stream by id, in the order they were remembered.
+
+    `entries` are those of ``FACT_KINDS`` with their bodies, in order. Forgotten and erased facts
+    are omitted.
+    """
+    versions: dict[EntryId, list[StoredVersion]] = {}
+    gone: set[EntryId] = set()
+    for entry, body in entries:
+        fact = entry.id if entry.kind == FactRemembered.kind else entry.about
+        if fact is None:
+            continue
+        match body:
+            case FactRemembered() | FactCorrected():
+                versions.setdefault(fact, []).append(StoredVersion(entry, body, body.sources))
+            case FactForgotten():
+                gone.add(fact)
+            case FactSourcesErased():
+                lost = frozenset(body.sources)
+                versions[fact] = [_without(each, lost) for each in versions.get(fact, ())]
+            case _:
+                pass
+    return {
+        fact: StoredFact(fact, tuple(found))
+        for fact, found in versions.items()
+        if fact not in gone and found
+    }
+
+
+def _without(version: StoredVersion, lost: frozenset[EntryId]) -> StoredVersion:
+    left = tuple(source for source in version.sources if source not in lost)
+    return msgspec.structs.replace(version, sources=left)
+
+
+def fact_of(stored: StoredFact, subject: str | None) -> Fact:
+    """Return `stored` as a fact about `subject`."""
+    newest = stored.versions[-1]
+    return Fact(
+        id=stored.id,
+        text=newest.body.text,
+        subject=subject,
+        agent=newest.body.agent,
+        sources=newest.sources,
+        said_by=newest.body.said_by,
+        valid_from=newest.body.valid_from,
+        valid_to=newest.body.valid_to,
+        at=newest.entry.at,
+        history=tuple(
+            FactVersion(
+                text=each.body.text,
+                sources=each.sources,
+                said_by=each.body.said_by,
+                valid_from=each.body.valid_from,
+                valid_to=each.body.valid_to,
+                at=each.entry.at,
+            )
+            for each in stored.versions[:-1]
+        ),
+    )

@@ -1,0 +1,104 @@
+"""Bodies of the entries of memory: episodes in the streams of sessions, facts in those of memory.
+
+Each call of `remember`, `correct` or `forget` is one entry of a stream of kind ``memory``. There is
+one such stream for each subject of a namespace, and one for what has no subject.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import ClassVar, Literal
+
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.notes import SideBody
+
+EpisodeEnd = Literal["user", "idle", "agent", "flow", "import"]
+"""How an episode ended: as its session did, with its flow, or at the end of an import."""
+
+SaidBy = Literal["person", "tool", "inferred"]
+"""The source of a fact: a person said it, a tool returned it, or a model concluded it."""
+
+
+class EpisodeRecorded(SideBody, frozen=True, omit_defaults=True):
+    """Entries `first` to the one it is about are an episode: a session from its start to its end.
+
+    Written in the commit of the ``session_ended`` that it is about. `messages`, `turns` and
+    `tool_calls` count what the session's own log holds of them in that range.
+    Units: Unix milliseconds.
+    """
+
+    kind: ClassVar[str] = "episode"
+
+    first: int
+    started_at: int
+    ended_at: int
+    by: EpisodeEnd = "user"
+    title: str | None = None
+    subject: str | None = None
+    agent: str | None = None
+    messages: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    summary: str | None = None
+
+
+class FactRemembered(SideBody, frozen=True, omit_defaults=True):
+    """A fact about the subject of the stream; this entry's id is the id of the fact.
+
+    `sources` are the entries that say so. `agent` is the agent that remembers it; None: any agent.
+    Units: `valid_from` and `valid_to` are Unix milliseconds; None: no limit.
+    """
+
+    kind: ClassVar[str] = "fact_remembered"
+
+    text: str
+    agent: str | None = None
+    sources: tuple[EntryId, ...] = ()
+    said_by: SaidBy = "person"
+    valid_from: int | None = None
+    valid_to: int | None = None
+
+
+class FactCorrected(SideBody, frozen=True, omit_defaults=True):
+    """A newer version of the fact it is about; the older ones are its history."""
+
+    kind: ClassVar[str] = "fact_corrected"
+
+    text: str
+    agent: str | None = None
+    sources: tuple[EntryId, ...] = ()
+    said_by: SaidBy = "person"
+    valid_from: int | None = None
+    valid_to: int | None = None
+
+
+class FactForgotten(SideBody, frozen=True):
+    """The fact it is about was forgotten; the same commit erases its versions."""
+
+    kind: ClassVar[str] = "fact_forgotten"
+
+
+class FactSourcesErased(SideBody, frozen=True):
+    """Entries that the fact it is about came from were erased; other sources remain."""
+
+    kind: ClassVar[str] = "fact_sources_erased"
+
+    sources: tuple[EntryId, ...]
+
+
+MEMORY_BODIES = (EpisodeRecorded, FactRemembered, FactCorrected, FactForgotten, FactSourcesErased)
+
+FACT_TEXTS = (FactRemembered.kind, FactCorrected.kind)
+"""Kinds of the entries that hold a version of a fact."""
+
+FACT_KINDS = (*FACT_TEXTS, FactForgotten.kind, FactSourcesErased.kind)
+"""Kinds of the entries that facts are folded from."""
+
+
+def memory_stream(subject: str | None) -> StreamId:
+    """Return the id of the stream of facts about `subject`.
+
+    The id is computed, so that two processes that remember the first fact use the same stream.
+    """
+    named = b"" if subject is None else b"subject\0" + subject.encode("utf-8", "surrogatepass")
+    return StreamId("memory-" + hashlib.blake2b(named, digest_size=16).hexdigest())

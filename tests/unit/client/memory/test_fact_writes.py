@@ -1,0 +1,114 @@
+"""What a fact may say, where it comes from, and whose it is."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import user
+from perdure.client.store import Store
+from perdure.session.memory.kinds import memory_stream
+
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+async def test_fact_takes_the_subject_of_its_source(store: Store) -> None:
+    session = await store.create(subject="ana")
+    one, two = await session.append(user("I like tea"), user("and milk"))
+    fact = await store.memory.remember("likes tea", source=one)
+    assert (fact.subject, fact.sources) == ("ana", (one.id,))
+    both = await store.memory.remember("likes tea and milk", source=[one, two.id, one])
+    assert both.sources == (one.id, two.id)
+    named = await store.memory.remember("knows Ana", source=one, subject="bob")
+    assert (named.subject, named.sources) == ("bob", (one.id,))
+
+
+async def test_sources_of_several_subjects_need_a_named_one(store: Store) -> None:
+    entries = [
+        await (await store.create(subject=subject)).append(user("Hello"))
+        for subject in ("ana", "bob")
+    ]
+    with pytest.raises(perdure.WrongArgument, match="several subjects"):
+        await store.memory.remember("know each other", source=entries)
+    fact = await store.memory.remember("know each other", source=entries, subject="ana")
+    assert fact.subject == "ana"
+
+
+async def test_missing_or_erased_source_raises(store: Store) -> None:
+    session = await store.create()
+    entry = await session.append(user("Hello"))
+    await session.erase_entries([entry])
+    fact = await store.memory.remember("likes tea")
+    for source in ("nothing", "nothing/1", entry, fact.id):
+        with pytest.raises(perdure.EntryNotFound):
+            await store.memory.remember("x", source=source)
+
+
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"text": " \n"}, perdure.WrongArgument, "empty"),
+    ({"text": "a\0b"}, perdure.WrongArgument, "NUL"),
+    ({"text": "half \ud800"}, perdure.WrongArgument, "half"),
+    ({"text": "x" * 17_000_000}, perdure.LimitExceeded, "fact of 17,000,000 bytes"),
+    ({"text": "key: ghp_" + "a1B2" * 9}, perdure.SecretPasted, "github-token"),
+    ({"text": "x", "valid_from": LATER, "valid_to": LATER}, perdure.WrongArgument, "valid_to"),
+    ({"text": "x", "said_by": "nobody"}, perdure.WrongArgument, "said_by"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "reason"), WRONG)
+async def test_unusable_text_is_neither_remembered_nor_corrected(
+    store: Store, arguments: dict[str, Any], error: type[Exception], reason: str
+) -> None:
+    with pytest.raises(error, match=reason):
+        await store.memory.remember(**arguments)
+    fact = await store.memory.remember("likes tea")
+    with pytest.raises(error, match=reason):
+        await store.memory.correct(fact.id, **arguments)
+    assert await store.memory.facts() == [fact]
+
+
+async def test_repeated_call_with_its_key_returns_the_first_fact(store: Store) -> None:
+    memory = store.memory
+    first = await memory.remember("likes tea", subject="ana", idempotency_key="k")
+    assert await memory.remember("likes tea", subject="ana", idempotency_key="k") == first
+    newer = await memory.correct(first.id, "likes milk", idempotency_key="k2")
+    assert await memory.correct(first.id, "likes milk", idempotency_key="k2") == newer
+    assert len(newer.history) == 1
+    with pytest.raises(perdure.IdempotencyMismatch):
+        await memory.remember("likes coffee", subject="ana", idempotency_key="k")
+
+
+async def test_correction_keeps_sources_unless_given_others(store: Store) -> None:
+    session = await store.create()
+    one, two = await session.append(user("I like tea"), user("No, milk"))
+    fact = await store.memory.remember("likes tea", source=one)
+    assert (await store.memory.correct(fact.id, "likes green tea")).sources == (one.id,)
+    assert (await store.memory.correct(fact.id, "likes milk", source=two)).sources == (two.id,)
+
+
+async def test_concurrent_first_facts_share_one_stream(store: Store) -> None:
+    texts = [f"fact {number}" for number in range(8)]
+    facts = await asyncio.gather(*(store.memory.remember(t, subject="ana") for t in texts))
+    assert {fact.id.rpartition("/")[0] for fact in facts} == {memory_stream("ana")}
+    assert {fact.text for fact in await store.memory.facts(subject="ana")} == {*texts}
+
+
+async def test_erased_subject_can_be_remembered_again(store: Store) -> None:
+    await store.memory.remember("likes tea", subject="ana")
+    await store.memory.remember("likes milk", subject="bob")
+    await store.erase(subject="ana")
+    assert await store.memory.facts(subject="ana") == []
+    assert len(await store.memory.facts(subject="bob")) == 1
+    again = await store.memory.remember("likes coffee", subject="ana")
+    assert await store.memory.facts(subject="ana") == [again]
+
+
+async def test_session_with_the_id_of_a_memory_stream_is_no_memory(store: Store) -> None:
+    await store.create(id=memory_stream("ana"))
+    assert await store.memory.facts(subject="ana") == []
+    with pytest.raises(perdure.SessionExists):
+        await store.memory.remember("likes tea", subject="ana")

@@ -1,0 +1,111 @@
+"""Episodes in the commit of an end, and those that the next opening adds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+import perdure
+from perdure import assistant, user
+from perdure.client.store import Store
+from perdure.engine.episodes import record_open_ends, with_episode
+from perdure.errors import StoreFull
+from perdure.memory.episodes import Episode, episode_of
+from perdure.session.codec import new_side
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.memory.kinds import EpisodeRecorded
+from perdure.session.notes import Label, SessionEnded, SessionReopened, SideBody
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+
+
+async def write(store: Store, session: str, *bodies: SideBody) -> None:
+    """Append `bodies` as a program that knows no episodes."""
+    entries = tuple(new_side(body) for body in bodies)
+    commit = Commit(writes=(Write(stream=StreamId(session), entries=entries),), at=START_MS)
+    await store.backend.commit(commit)
+
+
+async def recorded(store: Store) -> list[Episode]:
+    notes = await store.backend.notes_of_all((EpisodeRecorded.kind,))
+    found = [episode for entry in notes if (episode := episode_of(entry)) is not None]
+    return sorted(found, key=lambda episode: (episode.session, episode.last))
+
+
+async def test_end_and_episode_are_one_commit() -> None:
+    async with perdure.open("memory:", clock=ManualClock()) as store:
+        session = await store.create(title="Trip", subject="ana")
+        await session.append(user("Hello"), assistant("Hi"))
+        end = await session.end("done")
+        assert end is not None
+        (episode,) = await recorded(store)
+        assert (episode.id, episode.first, episode.last, episode.by) == (end.id, 0, 2, "user")
+        assert (episode.messages, episode.title, episode.subject) == (2, "Trip", "ana")
+        assert await session.end() is None
+        assert len(await recorded(store)) == 1
+
+
+async def test_reopened_session_gets_second_episode_from_its_first_end() -> None:
+    async with perdure.open("memory:", clock=ManualClock()) as store:
+        session = await store.create()
+        await session.append(user("One"))
+        await session.end()
+        await session.append(user("Two"), assistant("Three"))
+        await session.reopen()
+        await session.end()
+        first, second = await recorded(store)
+        assert (second.first, second.messages) == (first.last + 1, 2)
+
+
+async def test_entries_without_an_end_stay_as_they_are() -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        entries = (new_side(Label("x")),)
+        log, head = store.backend, session.head
+        assert await with_episode(log, session.id, head, entries, START_MS) is entries
+
+
+async def test_ends_without_episode_get_one_each_and_only_once() -> None:
+    async with perdure.open("memory:", clock=ManualClock()) as store:
+        clock = store.outside.clock
+        ended = await store.create(id="a")
+        await ended.append(user("One"))
+        await write(store, "a", SessionEnded(by="idle"), SessionReopened(), SessionEnded())
+        await store.create(id="b")
+        await write(store, "b", SessionEnded(by="agent"))
+        counts = await asyncio.gather(*(record_open_ends(store.backend, clock) for _ in range(4)))
+        assert sum(counts) == 3
+        found = [(each.session, each.first, each.last, each.by) for each in await recorded(store)]
+        assert found == [("a", 0, 1, "idle"), ("a", 2, 3, "user"), ("b", 0, 0, "agent")]
+        assert await record_open_ends(store.backend, clock) == 0
+
+
+async def test_fork_of_an_ended_session_has_no_episode_of_its_own() -> None:
+    async with perdure.open("memory:", clock=ManualClock()) as store:
+        session = await store.create()
+        await session.append(user("One"))
+        await session.end()
+        fork = await session.fork()
+        await fork.append(user("Two"))
+        await fork.end()
+        found = {each.session: each for each in await recorded(store)}
+        assert (found[fork.id].first, found[fork.id].messages) == (0, 1)
+
+
+async def test_failure_to_record_is_logged_and_not_raised(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock, random=SeededRandom())
+
+    async def fail() -> list[Entry]:
+        raise StoreFull("memory:")
+
+    monkeypatch.setattr(store, "open_ends", fail)
+    with caplog.at_level(logging.WARNING):
+        assert await record_open_ends(store, clock) == 0
+    assert "no space left" in caplog.text

@@ -1,0 +1,72 @@
+"""What an episode says of its entries, and reading it back."""
+
+from __future__ import annotations
+
+from perdure.memory.episodes import EpisodeFold, agent_in, episode_of, next_first
+from perdure.session.codec import new_side, new_tree
+from perdure.session.entries import Entry, NewEntry
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.info import SessionInfo
+from perdure.session.ledger import TurnStarted
+from perdure.session.memory.kinds import EpisodeRecorded
+from perdure.session.messages import assistant, tool_call, tool_result, user
+from perdure.session.notes import AgentBound, Label, SessionStarted
+
+INFO = SessionInfo(StreamId("s"), "session", "user", 0, 0, title="Trip", subject="ana")
+
+
+def entry(seq: int, new: NewEntry, *, about: EntryId | None = None, at: int = 0) -> Entry:
+    stream = StreamId("s")
+    return Entry(stream, seq, new.lane, None, about, at, new.kind, new.v, new.body)
+
+
+def test_fold_counts_messages_turns_and_tool_calls() -> None:
+    fold = EpisodeFold()
+    both = assistant(tool_call("c1", "read", {}), tool_call("c2", "read", {}))
+    said = [user('say "tool_call"'), both, tool_result("c1", "1"), tool_result("c2", "2")]
+    for at, new in enumerate([new_side(TurnStarted(1, "helper")), *map(new_tree, said)], 10):
+        fold.add(new.kind, new.body, new.v, at)
+    made = fold.recorded(INFO, 3, 20, "idle", "helper")
+    assert (made.messages, made.turns, made.tool_calls) == (4, 1, 2)
+    assert (made.first, made.started_at, made.ended_at, made.by) == (3, 10, 20, "idle")
+    assert (made.title, made.subject, made.agent) == ("Trip", "ana", "helper")
+
+
+def test_fold_without_entries_starts_at_its_end() -> None:
+    made = EpisodeFold().recorded(INFO, 0, 7, "user", None)
+    assert (made.started_at, made.ended_at, made.messages) == (7, 7, 0)
+
+
+def test_unreadable_message_is_counted_without_calls() -> None:
+    fold = EpisodeFold()
+    fold.add("message", b'{"tool_call": "tool_call"', 1, 0)
+    made = fold.recorded(INFO, 0, 7, "user", None)
+    assert (made.messages, made.tool_calls) == (1, 0)
+
+
+def test_next_episode_begins_after_the_last_that_ended_before() -> None:
+    recorded = new_side(EpisodeRecorded(0, 0, 0))
+    ends = [entry(n + 1, recorded, about=entry_id("s", n)) for n in (4, 9)]
+    assert next_first([], 20) == 0
+    assert next_first(ends, 20) == 10
+    assert next_first(ends, 9) == 5
+    assert next_first(ends, 3) == 0
+
+
+def test_agent_is_that_of_the_newest_binding() -> None:
+    started = entry(0, new_side(SessionStarted({"id": "old"})))
+    bound = entry(5, new_side(AgentBound({"id": "new"})))
+    assert agent_in([bound, started]) == "new"
+    assert agent_in([started]) == "old"
+    assert agent_in([entry(0, new_side(SessionStarted()))]) is None
+    assert agent_in([]) is None
+
+
+def test_episode_has_the_id_of_its_end() -> None:
+    body = EpisodeRecorded(3, 10, 20, "agent", "Trip", "ana", "helper", 4, 1, 2, "Said hello.")
+    found = episode_of(entry(8, new_side(body), about=entry_id("s", 7)))
+    assert found is not None
+    assert (found.id, found.session, found.first, found.last) == ("s/7", "s", 3, 7)
+    assert (found.subject, found.agent, found.summary) == ("ana", "helper", "Said hello.")
+    assert episode_of(entry(8, new_side(body))) is None
+    assert episode_of(entry(8, new_side(Label("x")), about=entry_id("s", 7))) is None
