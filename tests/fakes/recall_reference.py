@@ -26,9 +26,14 @@ def reference_scores(sessions: list[list[SaidText]], question: str, now: int) ->
     asked = question_of(question, now)
     texts = [(session, index) for session in sessions for index in range(len(session))]
     lengths = {said.name: len(terms(said.text)) for session in sessions for said in session}
-    mean = sum(lengths.values()) / len(texts)
+    spans = {
+        session[index].name: sum(weight * lengths[name] for weight, name in _near(session, index))
+        for session, index in texts
+    }
+    mean = sum(spans.values()) / len(texts)
     session_mean = sum(lengths.values()) / len(sessions)
     scores: dict[str, float] = {}
+    is_any = False
     context: defaultdict[str, float] = defaultdict(float)
     own: defaultdict[str, float] = defaultdict(float)
     of_session: defaultdict[int, float] = defaultdict(float)
@@ -48,39 +53,42 @@ def reference_scores(sessions: list[list[SaidText]], question: str, now: int) ->
                 of_session[number] += session_idf * 2.2 * total / (total + norm)
         for session, index in texts:
             name = session[index].name
-            c = float(tf[name])
-            c += sum(
-                weight * tf[session[index - distance].name]
-                for distance, weight in enumerate(BEFORE, 1)
-                if index >= distance
-            )
-            c += sum(
-                weight * tf[session[index + distance].name]
-                for distance, weight in enumerate(AFTER, 1)
-                if index + distance < len(session)
-            )
+            c = sum(weight * tf[near] for weight, near in _near(session, index))
             if c:
-                context[name] += idf * 2.2 * c / (c + 1.2 * (0.7 + 0.3 * lengths[name] / mean))
+                context[name] += idf * 2.2 * c / (c + 1.2 * (0.7 + 0.3 * spans[name] / mean))
             if tf[name]:
                 own[name] += idf * 1.9 * tf[name] / (tf[name] + 0.9)
     for number, session in enumerate(sessions):
         for index, said in enumerate(session):
-            if said.name not in context:
-                continue
-            score = 0.28 * context[said.name] + 0.10 * own[said.name]
-            score += 0.45 * of_session[number] + _cues(asked, session, index)
-            scores[said.name] = score
-    return scores
+            main = 0.28 * context[said.name] + 0.10 * own[said.name]
+            main += 0.45 * of_session[number] + _circumstances(asked, session, said)
+            score = main + _cues(asked, session, index)
+            is_any |= score > 0 and main != 0.45 * of_session[number]
+            if score > 0:
+                scores[said.name] = score
+    return scores if is_any else {}
+
+
+def _near(session: list[SaidText], index: int) -> list[tuple[float, str]]:
+    """Return the weight and the name of a text and of its neighbours."""
+    near = [(1.0, index)]
+    near += [(weight, index - distance) for distance, weight in enumerate(BEFORE, 1)]
+    near += [(weight, index + distance) for distance, weight in enumerate(AFTER, 1)]
+    return [(weight, session[at].name) for weight, at in near if 0 <= at < len(session)]
+
+
+def _circumstances(asked: Question, session: list[SaidText], said: SaidText) -> float:
+    score, question_words = 0.0, set(terms(asked.text))
+    named = {each.author for each in session if question_words & set(terms(each.author or ""))}
+    if len(named) == 1 and said.author in named:
+        score += 1.0
+    if asked.period is not None and (closeness := asked.period.closeness(said.at)) >= 0.05:
+        score += 6 * closeness
+    return score
 
 
 def _cues(asked: Question, session: list[SaidText], index: int) -> float:
     said, score = session[index], 0.0
-    question_words = set(terms(asked.text))
-    named = {each.author for each in session if question_words & set(terms(each.author or ""))}
-    if len(named) == 1 and said.author in named:
-        score += 1.0
-    if asked.period is not None:
-        score += 6 * asked.period.closeness(said.at)
     if asked.asks_when and "yesterday" in terms(said.text):
         score += 1.9
     if index and session[index - 1].text.endswith("?"):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perdure.memory.question import Question
 from perdure.memory.ranking import (
-    AFTER,
-    BEFORE,
     CONTEXT,
+    MAIN,
+    NEAREST,
     OWN,
     SESSION,
     Saturation,
@@ -21,7 +23,7 @@ from perdure.memory.ranking import (
 )
 from perdure.memory.sums import allowed_sessions
 from perdure.session.search.cues import Cue
-from perdure.stores.search.corpus import Corpus, Counts
+from perdure.stores.search.corpus import AFTER, BEFORE, Corpus, Counts
 from perdure.stores.search.recall_plan import Ranked
 
 Numbers = NDArray[np.int_]
@@ -43,7 +45,8 @@ class ArraySums:
         self._sessions = int(self._allowed.sum())
         self._texts = int(sizes[self._allowed].sum())
         words = int(lengths[self._allowed].sum())
-        self._lengths = _view(corpus.lengths) / (words / max(self._texts, 1) or 1.0)
+        spans = float(_view(corpus.session_spans, np.float64)[self._allowed].sum())
+        self._lengths = _view(corpus.spans, np.float64) / (spans / max(self._texts, 1) or 1.0)
         self._session_lengths = lengths / (words / max(self._sessions, 1) or 1.0)
         self._context = np.zeros(len(self._owner))
         self._own = np.zeros(len(self._owner))
@@ -71,16 +74,15 @@ class ArraySums:
         said = np.zeros(len(self._owner), dtype=np.bool_)
         for texts in spoken:
             said[texts] = True
-        numbers = np.flatnonzero(self._context)
-        if not len(numbers):  # a question that has only a speaker or a time
-            everything = np.flatnonzero(self._allowed[self._owner])
-            numbers = everything[said[everything] | (self._closeness(everything) > 0.5)]
+        numbers = np.flatnonzero(self._allowed[self._owner])
         reasons = self._reasons(numbers, said)
         score = np.sum(list(reasons.values()), axis=0)
-        best = np.arange(len(numbers))
-        if len(numbers) > limit > 0:
-            best = np.argpartition(score, len(numbers) - limit)[len(numbers) - limit :]
-            best = np.flatnonzero(score >= score[best].min())
+        best = np.flatnonzero(score > 0)
+        if not any(reasons[name][best].any() for name in MAIN & reasons.keys()):
+            return []
+        if len(best) > limit > 0:
+            least = np.partition(score[best], len(best) - limit)[len(best) - limit]
+            best = best[score[best] >= least]
         positions = _view(self._corpus.positions)[numbers[best]]
         order = best[np.lexsort((-positions, -score[best]))][:limit]
         return [
@@ -129,11 +131,12 @@ class ArraySums:
         if period is None:
             return np.zeros(len(texts))
         hours, where = np.unique(_view(self._corpus.ats)[texts] // _HOUR_MS, return_inverse=True)
-        return np.array([period.closeness(int(hour) * _HOUR_MS) for hour in hours])[where]
+        closeness = np.array([period.closeness(int(hour) * _HOUR_MS) for hour in hours])
+        return np.where(closeness >= NEAREST, closeness, 0.0)[where]
 
 
-def _view(column: Sequence[int]) -> Numbers:
-    return np.frombuffer(column, dtype=np.int_)  # type: ignore[arg-type] - an array has a buffer
+def _view(column: array[Any], kind: type[np.number[Any]] = np.int_) -> NDArray[Any]:
+    return np.frombuffer(column, kind)
 
 
 def _saturated(form: Saturation, counts: Floats | Numbers, lengths: Floats | float) -> Floats:

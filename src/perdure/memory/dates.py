@@ -34,7 +34,7 @@ _BEFORE_MONTH = frozenset(
     | {"im", "seit", "bis", "en", "de", "depuis", "nel", "di", "em", "do"}
 )
 
-_ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d?)(?:-(\d\d?))?\b")
+_ISO = re.compile(r"\b((?:1\d|20)\d\d)-(\d\d?)(?:-(\d\d?))?\b")
 _TOKEN = re.compile(r"[^\W_]+")
 
 _AGO_DAYS = {
@@ -168,4 +168,4 @@ def _day(word: str) -> int | None:
 
 
 def _is_year(word: str) -> bool:
-    return len(word) == 4 and word.isdigit() and word[:2] in ("19", "20")
+    return len(word) == 4 and word.isdigit() and "1000" <= word < "2100"

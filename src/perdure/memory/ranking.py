@@ -19,9 +19,6 @@ from perdure.memory.question import Question
 from perdure.stores.search.corpus import Corpus, Counts
 from perdure.stores.search.recall_plan import Ranked
 
-BEFORE, AFTER = (0.7, 0.35, 0.2, 0.1), (0.5, 0.25, 0.1)
-"""Weight of a word in the texts before and after, by distance."""
-
 
 class Weights(NamedTuple):
     """The weight of each reason; 0 switches it off. `neighbours` False counts a text alone."""
@@ -39,6 +36,12 @@ class Weights(NamedTuple):
 
 
 STANDARD = Weights()
+
+MAIN = frozenset({"neighbours", "speaker", "date"})
+"""If no text has any of these reasons, nothing is recalled."""
+
+NEAREST = 0.05
+"""Closeness to the period of the question below which a time does not count."""
 
 
 class Scope(NamedTuple):

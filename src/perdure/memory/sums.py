@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import nlargest
 
 from perdure.memory.question import Question
 from perdure.memory.ranking import (
-    AFTER,
-    BEFORE,
     CONTEXT,
+    MAIN,
+    NEAREST,
     OWN,
     SESSION,
     Saturation,
@@ -18,7 +18,7 @@ from perdure.memory.ranking import (
     idf,
 )
 from perdure.session.search.cues import Cue
-from perdure.stores.search.corpus import Corpus, Counts
+from perdure.stores.search.corpus import AFTER, BEFORE, Corpus, Counts
 from perdure.stores.search.recall_plan import Ranked
 
 _HOUR_MS = 3_600_000
@@ -33,9 +33,9 @@ class PlainSums:
         self._weights = weights
         self._allowed = allowed_sessions(corpus, scope)
         self._sessions = sum(self._allowed)
-        self._texts = self._total(corpus.session_sizes)
+        self._texts = int(self._total(corpus.session_sizes))
         words = self._total(corpus.session_lengths)
-        self._mean = words / max(self._texts, 1) or 1.0
+        self._mean = self._total(corpus.session_spans) / max(self._texts, 1) or 1.0
         self._session_mean = words / max(self._sessions, 1) or 1.0
         self._context: dict[int, float] = {}
         self._own: dict[int, float] = {}
@@ -57,7 +57,7 @@ class PlainSums:
             totals[session] = totals.get(session, 0) + frequency
         smooth = self._smoothed(found) if self._weights.neighbours else found
         for text, count in smooth.items():
-            length = corpus.lengths[text] / self._mean
+            length = corpus.spans[text] / self._mean
             _add(self._context, text, rarity * _saturated(CONTEXT, count, length))
         rarity = idf(self._sessions, len(totals))
         for session, total in totals.items():
@@ -66,10 +66,27 @@ class PlainSums:
 
     def best(self, spoken: Sequence[Sequence[int]], limit: int) -> list[Ranked]:
         said = {text for texts in spoken for text in texts}
-        candidates = self._context or self._without_words(said)
-        scored = ((*self._scored(text, said), text) for text in candidates)
-        best = nlargest(limit, scored, key=lambda each: (each[0], self._corpus.positions[each[2]]))
-        return [Ranked(text, score, reasons) for score, reasons, text in best]
+        best = self._best(self._context, said, limit)
+        least = best[-1].score if len(best) == limit > 0 else 0.0
+        others = {text for session in self._promising(said, least) for text in session}
+        found = self._best(others.union(each.text for each in best), said, limit)
+        return found if any(MAIN.intersection(each.reasons) for each in found) else []
+
+    def _best(self, texts: Iterable[int], said: Collection[int], limit: int) -> list[Ranked]:
+        found = (each for text in texts if (each := self._scored(text, said)).score > 0)
+        positions = self._corpus.positions
+        return nlargest(limit, found, key=lambda each: (each.score, positions[each.text]))
+
+    def _promising(self, said: Collection[int], least: float) -> Iterator[Iterator[int]]:
+        """Yield the texts of each session in which one may score more than `least`."""
+        corpus, weights = self._corpus, self._weights
+        spoken = {corpus.sessions[text] for text in said}
+        for session, is_allowed in enumerate(self._allowed):
+            score = weights.session * self._of_session.get(session, 0.0)
+            score += weights.speaker * (session in spoken)
+            score += weights.date * (self._question.period is not None)
+            if is_allowed and score + weights.time + weights.answers >= least:
+                yield corpus.texts_of(session)
 
     def _smoothed(self, found: dict[int, int]) -> dict[int, float]:
         """Add each word to its neighbours: the words before a text are those of earlier texts."""
@@ -81,7 +98,7 @@ class PlainSums:
                         _add(smooth, column[text], weight * frequency)
         return smooth
 
-    def _scored(self, text: int, said: Collection[int]) -> tuple[float, dict[str, float]]:
+    def _scored(self, text: int, said: Collection[int]) -> Ranked:
         weights, corpus = self._weights, self._corpus
         cues, before = corpus.cues[text], corpus.before[0][text]
         reasons = {
@@ -95,7 +112,8 @@ class PlainSums:
             "question": weights.asks * (cues & Cue.ASKS > 0)
             + weights.has_question * (cues & Cue.HAS_QUESTION > 0),
         }
-        return sum(reasons.values()), {name: value for name, value in reasons.items() if value}
+        reasons = {name: value for name, value in reasons.items() if value}
+        return Ranked(text, sum(reasons.values()), reasons)
 
     def _closeness(self, text: int) -> float:
         period = self._question.period
@@ -103,16 +121,11 @@ class PlainSums:
             return 0.0
         hour = self._corpus.ats[text] // _HOUR_MS
         if hour not in self._hours:
-            self._hours[hour] = period.closeness(hour * _HOUR_MS)
+            closeness = period.closeness(hour * _HOUR_MS)
+            self._hours[hour] = closeness if closeness >= NEAREST else 0.0
         return self._hours[hour]
 
-    def _without_words(self, said: Collection[int]) -> Iterator[int]:
-        """Yield the texts of a question that has only a speaker or a time."""
-        for text, session in enumerate(self._corpus.sessions):
-            if self._allowed[session] and (text in said or self._closeness(text) > 0.5):
-                yield text
-
-    def _total(self, column: Sequence[int]) -> int:
+    def _total(self, column: Sequence[float]) -> float:
         return sum(each for each, is_in in zip(column, self._allowed, strict=True) if is_in)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from perdure.session.search.cues import Cue
@@ -21,8 +21,11 @@ from perdure.session.search.parts.pages import FILTER, SESSION, Kept, is_word, r
 from perdure.session.search.parts.postings import bits, numbers
 from perdure.stores.search.index_keys import AUTHOR, CUES, SUBJECT, cues_in
 
-REACH = (3, 4)
-"""How many texts before and after a text are its neighbours."""
+BEFORE, AFTER = (0.7, 0.35, 0.2, 0.1), (0.5, 0.25, 0.1)
+"""Weight of the words of a text in the texts after it, and before it, by distance.
+
+A text has the words of the texts before it with the weights `BEFORE`, and so their lengths.
+"""
 
 _ROLES = frozenset(map(role_key, ("user", "assistant", "tool", "custom")))
 """Only what was said, done or shown in a session is recalled, not what was made of it."""
@@ -57,9 +60,11 @@ class Corpus:
 
     Shape: `positions` (in the log), `ats` (Unix milliseconds), `lengths` (words), `sessions`
     (number of the session) and `cues` are columns of texts; `before[d - 1][i]` and
-    `after[d - 1][i]` are the d-th neighbour of text i in its session, or -1. `session_subjects`
-    (number of a subject), `session_sizes` (texts) and `session_lengths` (words) are columns of
-    sessions. `authors`: author key -> number of a session -> what the author said there.
+    `after[d - 1][i]` are the d-th neighbour of text i in its session, or -1; `before` has the
+    neighbours of `AFTER`, which the words of i reach, and `after` those of `BEFORE`. `spans` are
+    lengths with those of the neighbours, weighed. `session_subjects` (number of a subject),
+    `session_sizes` (texts), `session_lengths` (words) and `session_spans` are columns of sessions.
+    `authors`: author key -> number of a session -> what the author said there.
     """
 
     def __init__(self) -> None:
@@ -68,11 +73,13 @@ class Corpus:
         self.lengths = array("l")
         self.sessions = array("l")
         self.cues = bytearray()
-        self.before = tuple(array("l") for _ in range(REACH[0]))
-        self.after = tuple(array("l") for _ in range(REACH[1]))
+        self.before = tuple(array("l") for _ in AFTER)
+        self.after = tuple(array("l") for _ in BEFORE)
+        self.spans = array("d")
         self.session_subjects = array("l")
         self.session_sizes = array("l")
         self.session_lengths = array("l")
+        self.session_spans = array("d")
         self.authors: dict[str, dict[int, array[int]]] = {}
         self._sessions: dict[str, int] = {}
         self._subjects: dict[str, int] = {}
@@ -118,6 +125,10 @@ class Corpus:
     def session(self, key: str) -> int:
         """Return the number of a session, by its key; -1 if it has no text."""
         return self._sessions.get(key, _NOWHERE)
+
+    def texts_of(self, session: int) -> Iterator[int]:
+        """Yield the texts of a session in order."""
+        return (number for _, number in self._order[session])
 
     def around(self, text: int) -> list[int]:
         """Return a text and its neighbours."""
@@ -195,7 +206,7 @@ class Corpus:
         self.lengths.append(length)
         self.sessions.append(owner)
         self.cues.append(cues.value)
-        self._place(self._order[owner], text.place, number)
+        self._place(owner, text.place, number)
         self.session_sizes[owner] += 1
         self.session_lengths[owner] += length
         for author in authors:
@@ -210,26 +221,47 @@ class Corpus:
             self.session_subjects.append(self._subjects.setdefault(subject, len(self._subjects)))
             self.session_sizes.append(0)
             self.session_lengths.append(0)
+            self.session_spans.append(0)
         return number
 
-    def _place(self, order: list[tuple[int, int]], place: int, number: int) -> None:
+    def _place(self, owner: int, place: int, number: int) -> None:
+        """Put a text in its place in the session `owner`, and link it with its neighbours."""
         for columns in (self.before, self.after):
             for column in columns:
                 column.append(_NOWHERE)
+        self.spans.append(0.0)
+        order = self._order[owner]
         index = bisect_left(order, (place, number))
         order.insert(index, (place, number))
-        self._link(order, index)
+        reach = max(len(BEFORE), len(AFTER))
+        for later in range(index, min(index + reach + 1, len(order))):
+            self._link(order, later)
+        for near in range(max(index - len(AFTER), 0), min(index + len(BEFORE) + 1, len(order))):
+            self._measure(owner, order, near)
 
-    def _link(self, order: Sequence[tuple[int, int]], first: int) -> None:
-        """Link the text at the index `first`, and those after it, with those before them."""
-        for index in range(first, min(first + max(REACH) + 1, len(order))):
-            number = order[index][1]
-            for distance in range(1, max(REACH) + 1):
-                other = order[index - distance][1] if index >= distance else _NOWHERE
-                if distance <= REACH[0]:
-                    self.before[distance - 1][number] = other
-                if distance <= REACH[1] and other != _NOWHERE:
-                    self.after[distance - 1][other] = number
+    def _link(self, order: Sequence[tuple[int, int]], index: int) -> None:
+        """Link the text at `index` with the texts before it."""
+        number = order[index][1]
+        for distance, column in enumerate(self.before, 1):
+            column[number] = order[index - distance][1] if index >= distance else _NOWHERE
+        for distance, column in enumerate(self.after, 1):
+            if index >= distance:
+                column[order[index - distance][1]] = number
+
+    def _measure(self, owner: int, order: Sequence[tuple[int, int]], index: int) -> None:
+        """Compute the span of the text at `index`."""
+        number = order[index][1]
+        span = float(self.lengths[number])
+        for weight, (_, other) in zip(
+            BEFORE, reversed(order[:index][-len(BEFORE) :]), strict=False
+        ):
+            span += weight * self.lengths[other]
+        for weight, (_, other) in zip(
+            AFTER, order[index + 1 : index + 1 + len(AFTER)], strict=False
+        ):
+            span += weight * self.lengths[other]
+        self.session_spans[owner] += span - self.spans[number]
+        self.spans[number] = span
 
     def _forget_words(self, number: int) -> None:
         for word in self._loose.pop(number, ()):
