@@ -16,11 +16,11 @@ import msgspec
 from perdure.errors import CorruptLog, InvalidEntry, UnsupportedVersion
 from perdure.session import kinds, ledger, notes
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref
-from perdure.session.flows.kinds import FLOW_BODIES
+from perdure.session.flows import kinds as flow_kinds
 from perdure.session.ids import EntryId, entry_place
 from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.media_storage.handles import inline_in
-from perdure.session.memory.kinds import MEMORY_BODIES
+from perdure.session.memory import kinds as memory_kinds
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message, with_unknown_parts
 from perdure.session.notes import SideBody
 from perdure.session.upgrade import upgrade_body
@@ -36,57 +36,15 @@ class Unknown(msgspec.Struct, frozen=True):
 
 Body = Message | TreeBody | SideBody | Unknown
 
-_TREE: tuple[type[TreeBody], ...] = (
-    kinds.Compaction,
-    kinds.BranchSummary,
-    kinds.ModelChange,
-    kinds.ThinkingChange,
-    kinds.Custom,
-    kinds.CustomMessage,
-)
-_SIDE: tuple[type[SideBody], ...] = (
-    notes.LeafMoved,
-    notes.Note,
-    notes.Label,
-    notes.SessionInfoChanged,
-    notes.SessionStarted,
-    notes.AgentBound,
-    notes.WorkspaceChanged,
-    notes.SessionReceived,
-    notes.SessionEnded,
-    notes.SessionReopened,
-    notes.SessionCancelled,
-    notes.GrantRevoked,
-    notes.SessionExported,
-    notes.Pin,
-    notes.NodeEntered,
-    notes.ContentErased,
-    notes.CompactionUndone,
-    notes.Queued,
-    notes.Adopted,
-    notes.ImportSource,
-    notes.ImportedRecord,
-    notes.RoleImported,
-    notes.Question,
-    notes.Answer,
-    notes.QuestionWithdrawn,
-    ledger.TurnStarted,
-    ledger.ModelCalled,
-    ledger.ModelFinished,
-    ledger.BudgetNoted,
-    ledger.ToolStarted,
-    ledger.ToolFinished,
-    ledger.TurnFinished,
-    ledger.Interrupted,
-    ledger.LateOutcome,
-    ledger.Trimmed,
-    *FLOW_BODIES,
-    *MEMORY_BODIES,
-)
-BODIES: dict[str, type[TreeBody] | type[SideBody]] = {c.kind: c for c in (*_TREE, *_SIDE)}
+KIND_MODULES = (kinds, notes, ledger, flow_kinds, memory_kinds)
+"""The modules that define kinds: each body class in them is one."""
+
+BODIES: dict[str, type[TreeBody] | type[SideBody]] = {
+    body.kind: body for body in (*TreeBody.__subclasses__(), *SideBody.__subclasses__())
+}
 """Kind -> class of its body, for every kind but ``message`` and ``opaque``."""
 
-ENTRY_NOTES = tuple([body.kind for body in _SIDE if body.follows_entry])
+ENTRY_NOTES = tuple([body.kind for body in SideBody.__subclasses__() if body.follows_entry])
 """Kinds of notes that follow the tree entry they are about into forks, bundles and copies."""
 
 _encoder = msgspec.json.Encoder()

@@ -415,20 +415,7 @@ class NodePassed(SideBody, frozen=True, omit_defaults=True):
     targets: tuple[HandoffTarget, ...] = ()
 
 
-FLOW_BODIES: tuple[type[SideBody], ...] = (
-    *(FlowStarted, RunSettings, WorkspaceBound, WorkflowChanged),
-    *(NodeClaimed, NodeParked, NodeContinued),
-    *(
-        HumanReplied,
-        StopAsked,
-        HandoffMade,
-        HandoffAwaited,
-        HandoffStaged,
-        HandoffDeclined,
-        RepairAsked,
-    ),
-    *(ConsentChanged, RoleConfigured, ForwardPassClosed, ImprovementChosen, ImprovementClaimed),
-    *(ImprovementParked, FindingsMade, FeedbackAsked, FeedbackDecided, FlowCompleted),
-    *(FlowImported, DocumentBound, NodePassed, SelectorOpened),
+FLOW_BODIES: tuple[type[SideBody], ...] = tuple(
+    [body for body in SideBody.__subclasses__() if body.__module__ == __name__]
 )
 """Every kind of a flow's log."""

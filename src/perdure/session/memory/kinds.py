@@ -86,8 +86,6 @@ class FactSourcesErased(SideBody, frozen=True):
     sources: tuple[EntryId, ...]
 
 
-MEMORY_BODIES = (EpisodeRecorded, FactRemembered, FactCorrected, FactForgotten, FactSourcesErased)
-
 FACT_TEXTS = (FactRemembered.kind, FactCorrected.kind)
 """Kinds of the entries that hold a version of a fact."""
 
