@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from perdure.session.messages import StopReason
 
-FORMAT = "operator"
+FORMAT: Final = "operator"
 VERSION = 3
 HEADER = "session"
 HEADERS = (HEADER, "session_header")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from perdure.session.messages import StopReason
 
-FORMAT = "pi"
+FORMAT: Final = "pi"
 VERSION = 3
 BASH = "bash_execution"
 """Custom type, here, of a shell command that the person ran."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from perdure.codecs.fields import Fields, fields_of, name_in
 from perdure.codecs.lines import read_line
 from perdure.interop.formats import native
@@ -22,7 +20,7 @@ def detect_format(content: Content) -> Format | None:
     start = content.read(0, _BEGINNING_BYTES)
     for name, format in FORMATS.items():
         if format.is_beginning is not None and format.is_beginning(start):
-            return cast("Format", name)
+            return name
     for line in lines_in(content):
         if line.number > LINES_LOOKED_AT:
             break
@@ -63,5 +61,5 @@ def _format_of(fields: Fields) -> Format | None:
         return native.FORMAT
     for name, format in FORMATS.items():
         if format.is_record is not None and format.is_record(fields):
-            return cast("Format", name)
+            return name
     return None

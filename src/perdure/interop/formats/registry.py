@@ -17,6 +17,7 @@ from perdure.interop.formats.operator import reader as operator
 from perdure.interop.formats.pi import reader as pi
 from perdure.interop.formats.sources.parse_state import Progress
 from perdure.interop.formats.sources.reader import Make
+from perdure.interop.reports import Format
 
 Parse = Callable[[bytes, Progress | None], ParsedSource]
 
@@ -35,7 +36,7 @@ class SourceFormat(msgspec.Struct, frozen=True):
     is_beginning: Callable[[bytes], bool] | None = None
 
 
-FORMATS: Mapping[str, SourceFormat] = {
+FORMATS: Mapping[Format, SourceFormat] = {
     pi_words.FORMAT: SourceFormat("pi", pi.parse, pi.Reader, pi.is_record),
     claude_code.FORMAT: SourceFormat(
         "Claude Code", claude_code.parse, claude_code.Reader, claude_code.is_record

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -41,7 +42,7 @@ from perdure.session.kinds import Compaction, CompactionReason, Custom, CustomMe
 from perdure.session.messages import Message, Part, TextPart, ToolCallPart
 from perdure.session.notes import ImportedRecord, SessionInfoChanged
 
-FORMAT = "claude-code"
+FORMAT: Final = "claude-code"
 
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 """Types of the records that name the session, the weakest first, and the field that does."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Final
 
 from perdure.codecs.fields import (
     Fields,
@@ -36,7 +37,7 @@ from perdure.session.kinds import Compaction, Custom, CustomMessage, ModelChange
 from perdure.session.messages import Message, TextPart
 from perdure.session.notes import ImportedRecord, LeafMoved, SessionInfoChanged
 
-FORMAT = "codex"
+FORMAT: Final = "codex"
 ENVELOPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 """Types of the lines that have a payload."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -37,7 +37,7 @@ from perdure.session.kinds import Compaction, Custom
 from perdure.session.messages import Message
 from perdure.session.notes import ImportedRecord, SessionInfoChanged
 
-FORMAT = "opencode"
+FORMAT: Final = "opencode"
 _BEGINNING = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 
 _METADATA = ("version", "projectID", "slug")

@@ -21,11 +21,12 @@ from perdure.codecs.fields import (
     time_in,
 )
 from perdure.codecs.lines import Line, ReadLine
+from perdure.codecs.media import Media
 from perdure.codecs.operator.bodies import said_by
 from perdure.codecs.operator.messages import message_of, meta_of
 from perdure.codecs.operator.words import FORMAT, HEADERS, VERSION
-from perdure.interop.formats.items import Item, ParsedSource, SourceHeader
-from perdure.interop.formats.sources.parent_links import Leaf, Linker
+from perdure.interop.formats.items import ParsedSource, SourceHeader
+from perdure.interop.formats.sources.parent_links import Leaf, Linker, MessageFields
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.reader import parsed_whole
 from perdure.session.notes import ImportedRecord, LeafMoved
@@ -87,28 +88,9 @@ class Reader:
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
         """Fast path: add a message below an earlier record; False for others."""
-        if fields.get("type") != "message":
+        node = self.linker.add_message(fields, "parent_id", (number, offset, length), _read_message)
+        if node is None:
             return False
-        own, parent, message = (
-            fields.get("id"),
-            fields.get("parent_id"),
-            object_in(fields, "message"),
-        )
-        if type(own) is not str or not own or message is None:
-            return False
-        linker, draft = self.linker, self.draft
-        if not linker.is_plain(own, parent):
-            return False
-        body = message_of(message, draft.media)
-        if body is None:
-            return False
-        at = seconds_in(fields, "timestamp")
-        if at is None:
-            at = seconds_in(message, "timestamp")
-        item = Item(body, number, offset, length, 0, linker.below(parent), None, at, own)
-        if "meta" in fields:
-            item.meta = meta_of(fields)
-        node = linker.nodes[own] = draft.put(item)
         self.leaf.follow_line(number, node)
         self._has_gap = False
         return True
@@ -126,9 +108,7 @@ class Reader:
 
     def _take_record(self, line: Line, fields: Fields, kind: str) -> None:
         record = Record(line, fields, name_in(fields, "id"), name_in(fields, "parent_id"))
-        record.at = seconds_in(fields, "timestamp")
-        if record.at is None:
-            record.at = seconds_in(object_in(fields, "message") or {}, "timestamp")
+        record.at = _time_of(fields, object_in(fields, "message") or {})
         if kind in HEADER_TYPES:
             record.id = None
             self.draft.warn("header", f"line {line.number}: a second header, stored without effect")
@@ -188,6 +168,15 @@ class Reader:
         if node is not None and self.draft.items[node].alias == id:
             return node
         return self.draft.next_below(node, parent)  # it names a label: keep what comes after it
+
+
+def _read_message(fields: Fields, message: Fields, media: Media) -> MessageFields:
+    return message_of(message, media), _time_of(fields, message), meta_of(fields)
+
+
+def _time_of(fields: Fields, message: Fields) -> int | None:
+    at = seconds_in(fields, "timestamp")
+    return seconds_in(message, "timestamp") if at is None else at
 
 
 def _leaf(reader: Reader, record: Record, parent: int | None) -> int | None:

@@ -21,11 +21,12 @@ from perdure.codecs.fields import (
     time_in,
 )
 from perdure.codecs.lines import Line, ReadLine
+from perdure.codecs.media import Media
 from perdure.codecs.pi.bodies import said_by
 from perdure.codecs.pi.messages import message_of, nested_usage
 from perdure.codecs.pi.words import FORMAT, VERSION
-from perdure.interop.formats.items import Item, ParsedSource, SourceHeader
-from perdure.interop.formats.sources.parent_links import Leaf, Linker
+from perdure.interop.formats.items import ParsedSource, SourceHeader
+from perdure.interop.formats.sources.parent_links import Leaf, Linker, MessageFields
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.reader import parsed_whole
 from perdure.session.notes import SideBody
@@ -90,28 +91,10 @@ class Reader:
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
         """Fast path: add a message below an earlier record; False for others."""
-        if fields.get("type") != "message":
+        node = self.linker.add_message(fields, "parentId", (number, offset, length), _read_message)
+        if node is None:
             return False
-        own, parent, message = (
-            fields.get("id"),
-            fields.get("parentId"),
-            object_in(fields, "message"),
-        )
-        if type(own) is not str or not own or message is None:
-            return False
-        linker, draft = self.linker, self.draft
-        if not linker.is_plain(own, parent):
-            return False
-        body = message_of(message, draft.media)
-        if body is None:
-            return False
-        at = time_in(fields, "timestamp") or time_in(message, "timestamp")
-        item = Item(body, number, offset, length, 0, linker.below(parent), None, at, own)
-        if "usage" in message:
-            item.meta = nested_usage(message)
-        node = linker.nodes[own] = draft.put(item)
-        self.indexed.append(number)
-        self.ids.append(own)
+        self._index(number, name_in(fields, "id"))
         self._own_at(number, node)
         self._leaf.follow_line(number, node)
         self._has_gap = False
@@ -128,9 +111,7 @@ class Reader:
 
     def _take_record(self, line: Line, fields: Fields) -> None:
         record = Record(line, fields, name_in(fields, "id"), name_in(fields, "parentId"))
-        record.at = time_in(fields, "timestamp") or time_in(
-            object_in(fields, "message") or {}, "timestamp"
-        )
+        record.at = _time_of(fields, object_in(fields, "message") or {})
         self._index(line.number, record.id)
         if fields["type"] == "session":
             record.id = None
@@ -204,6 +185,14 @@ class Reader:
         if index is not None and 0 <= index < len(self.indexed):
             return self.indexed[int(index)], self.ids[int(index)]
         return 0, name_in(record.fields, "firstKeptEntryId")
+
+
+def _read_message(fields: Fields, message: Fields, media: Media) -> MessageFields:
+    return message_of(message, media), _time_of(fields, message), nested_usage(message)
+
+
+def _time_of(fields: Fields, message: Fields) -> int | None:
+    return time_in(fields, "timestamp") or time_in(message, "timestamp")
 
 
 def is_record(fields: Fields) -> bool:

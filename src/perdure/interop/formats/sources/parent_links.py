@@ -10,9 +10,15 @@ knows a format.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import cast
 
+from perdure.codecs.fields import Fields, object_in
+from perdure.codecs.media import Media
 from perdure.codecs.protocol import Said
+from perdure.interop.formats.items import Item
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.session.kinds import CustomMessage
+from perdure.session.messages import Message
 from perdure.session.notes import ImportedRecord, Label, LeafMoved, SideBody
 
 Place = Callable[[Record, int | None], int | None]
@@ -20,6 +26,12 @@ Place = Callable[[Record, int | None], int | None]
 
 
 Referred = Callable[[str, str], int | None]
+
+MessageFields = tuple[Message | CustomMessage | None, int | None, Fields | None]
+"""Body, time and metadata of a message; the body is None if it cannot be read."""
+
+ReadMessage = Callable[[Fields, Fields, Media], MessageFields]
+"""Reads a message from its record and the message in the record."""
 
 
 class Leaf:
@@ -66,6 +78,25 @@ class Linker:
             return None
         self.links += 1
         return self.nodes[parent]
+
+    def add_message(
+        self, fields: Fields, parent_key: str, place: tuple[int, int, int], read: ReadMessage
+    ) -> int | None:
+        """Add the record `fields` of the line at `place` if it is a message below an earlier one.
+
+        Shape: `place` is line number, offset and length. Returns the item; None for other records.
+        """
+        own, parent = fields.get("id"), fields.get(parent_key)
+        message = object_in(fields, "message") if fields.get("type") == "message" else None
+        if message is None or type(own) is not str or not own or not self.is_plain(own, parent):
+            return None
+        body, at, meta = read(fields, message, self._draft.media)
+        if body is None:
+            return None
+        below = self.below(cast("str | None", parent))
+        item = Item(body, *place, 0, below, None, at, own, None, None, meta)
+        node = self.nodes[own] = self._draft.put(item)
+        return node
 
     def link(self, record: Record, leaf: int | None, *, has_gap: bool) -> bool:
         """Place `record` as `add` does, or below `leaf` if it has no ids.
