@@ -23,8 +23,6 @@ from benchmarks.memory.conversations import Conversation, Language, Place
 NEAR = {-4: 0.1, -3: 0.2, -2: 0.35, -1: 0.7, 0: 1.0, 1: 0.5, 2: 0.25, 3: 0.1}
 """Weight of a word in the entries before and after."""
 
-PASSAGE_WORDS = 120
-
 _WORD = re.compile(r"[^\W_]+")
 _POSSESSIVE = re.compile("['\N{RIGHT SINGLE QUOTATION MARK}]s\\b")
 _FUNCTION_WORDS: dict[Language, str] = {
@@ -76,15 +74,20 @@ _TIME = re.compile(
 
 
 class Techniques(NamedTuple):
-    """Which parts count. `own` and the rest are weights of the sum; 0 leaves a part out."""
+    """Which parts count. `context` and the rest are weights of the sum; 0 leaves a part out.
+
+    `speakers`: of a text by one of several named speakers. `passages`: words of the passages that a
+    long entry is cut into, which are ranked like entries of their own.
+    """
 
     stems: bool = True
     neighbours: bool = True
-    passages: bool = False
+    passages: int = 0
     context: float = 0.28
     own: float = 0.10
     session: float = 0.45
     speaker: float = 1.0
+    speakers: float = 0.0
     date: float = 6.0
     time: float = 1.9
     answers: float = 0.2
@@ -104,6 +107,12 @@ WITHOUT: dict[str, Techniques] = {
     "time": STANDARD._replace(time=0),
     "question marks": STANDARD._replace(answers=0, asks=0, has_question=0),
 }
+WITH: dict[str, Techniques] = {
+    "several speakers": STANDARD._replace(speakers=1.5),
+    "passages of 60 words": STANDARD._replace(passages=60),
+    "both": STANDARD._replace(speakers=1.5, passages=60),
+}
+"""What the product has not, tried in the reference."""
 
 
 class _Unit(NamedTuple):
@@ -140,7 +149,7 @@ class Reference:
     def _units(
         self, place: Place, author: str | None, text: str, language: Language
     ) -> Iterator[_Unit]:
-        for passage in _passages(text) if self.techniques.passages else [text]:
+        for passage in _passages(text, self.techniques.passages):
             counts = Counter(self._stem(word, language) for word in _words(passage))
             yield _Unit(place, author, passage, counts, counts.total())
 
@@ -198,8 +207,8 @@ class Reference:
                 length = 0.7 + 0.3 * near.total() / self._mean
                 score += part.context * idf * 2.2 * near[term] / (near[term] + 1.2 * length)
                 score += part.own * idf * 1.9 * unit.counts[term] / (unit.counts[term] + 0.9)
-            if len(speakers) == 1 and unit.author in speakers:
-                score += part.speaker
+            if unit.author in speakers:
+                score += part.speaker if len(speakers) == 1 else part.speakers
             if asks_when and _TIME.search(unit.text):
                 score += part.time
             if number and units[number - 1].text.rstrip().endswith("?"):
@@ -240,10 +249,10 @@ def _idf(size: int, having: int) -> float:
     return log(1 + (size - having + 0.5) / (having + 0.5))
 
 
-def _passages(text: str) -> Iterator[str]:
+def _passages(text: str, length: int) -> Iterator[str]:
     words = text.split(" ")
-    for start in range(0, max(len(words), 1), PASSAGE_WORDS):
-        yield " ".join(words[start : start + PASSAGE_WORDS])
+    for start in range(0, len(words), length or len(words)):
+        yield " ".join(words[start : start + (length or len(words))])
 
 
 @lru_cache(maxsize=100_000)

@@ -10,7 +10,7 @@ from rich.table import Table
 from benchmarks.memory.conversations import Conversation
 from benchmarks.memory.measures import GROUPS, Means, Outcome, means, outcomes_of
 from benchmarks.memory.memories import Asker, Memory, filled, reference
-from benchmarks.memory.reference import STANDARD, WITHOUT, Techniques
+from benchmarks.memory.reference import STANDARD, WITH, WITHOUT, Techniques
 
 FACTORS = (0.0, 0.5, 0.75, 1.0, 1.33, 2.0)
 FITTED = ("context", "own", "session", "speaker", "date", "time", "answers", "asks", "has_question")
@@ -61,9 +61,10 @@ async def table_of_gains(rankings: Rankings) -> Table:
             rows = await rankings.halves(techniques)
             table.add_row(name, *(f"{each.turn:.3f}" for each in rows), *_gains(rows, whole))
     if rankings.asking == "reference":
-        rows = await rankings.halves(STANDARD._replace(passages=True))
-        name = "(with passages)"
-        table.add_row(name, *(f"{each.turn:.3f}" for each in rows), *_gains(whole, rows))
+        for name, techniques in WITH.items():
+            rows = await rankings.halves(techniques)
+            shown = (f"{each.turn:.3f}" for each in rows)
+            table.add_row(f"(with {name})", *shown, *_gains(whole, rows))
     return table
 
 
