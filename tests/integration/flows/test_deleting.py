@@ -36,7 +36,7 @@ async def begun(flows: Flows, folder: Path, id: str = "f", record: str = "record
     return await flows.start(LINE, workspace=folder, id=id, record_folder=record)
 
 
-async def test_a_flow_goes_with_its_sessions_and_its_files_stay(tmp_path: Path) -> None:
+async def test_flow_goes_with_its_sessions_and_its_files_stay(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ASKING)
     flows = stage.flows("owner")
     await (await begun(flows, tmp_path)).run()
@@ -49,7 +49,7 @@ async def test_a_flow_goes_with_its_sessions_and_its_files_stay(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("link", [False, True])
-async def test_two_flows_never_share_a_record_folder_though_they_are_of_one_workflow(
+async def test_flows_of_one_workflow_never_share_record_folder(
     tmp_path: Path, *, link: bool
 ) -> None:
     flows = FlowStage(tmp_path).flows("owner")
@@ -67,7 +67,7 @@ async def test_two_flows_never_share_a_record_folder_though_they_are_of_one_work
     await begun(flows, tmp_path, "g", name)
 
 
-async def test_of_flows_that_begin_at_once_in_one_record_folder_one_does(tmp_path: Path) -> None:
+async def test_one_of_concurrent_flows_gets_record_folder(tmp_path: Path) -> None:
     flows = FlowStage(tmp_path).flows("owner")
     ids = [f"f{n}" for n in range(8)]
     begins = (begun(flows, tmp_path, id) for id in ids)
@@ -86,7 +86,7 @@ async def test_one_flow_that_several_begin_at_once_is_begun_once(tmp_path: Path)
         assert [type(end) for end in ends if not isinstance(end, FlowExists)] == [Flow]
 
 
-async def test_a_kill_before_it_says_whose_the_folder_is_leaves_it_to_anybody(
+async def test_kill_before_folder_is_claimed_leaves_it_free(
     tmp_path: Path,
 ) -> None:
     owner = tmp_path / "record" / ".flow"
@@ -96,7 +96,7 @@ async def test_a_kill_before_it_says_whose_the_folder_is_leaves_it_to_anybody(
     assert owner.read_text() == "f"
 
 
-def test_a_record_folder_is_made_where_nothing_can_be_locked(
+def test_record_folder_is_created_without_file_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_file: object, _how: int) -> None:
@@ -107,7 +107,7 @@ def test_a_record_folder_is_made_where_nothing_can_be_locked(
     assert (tmp_path / ".flow").read_text() == "f"
 
 
-def test_whose_the_folder_is_is_told_where_it_is_another_persons(
+def test_folder_of_other_user_is_reported_with_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who may read it and not write it."""
@@ -138,7 +138,7 @@ def test_existing_workflow_is_not_rewritten(tmp_path: Path) -> None:
     ]
 
 
-async def test_who_lists_flows_passes_over_one_that_is_deleted_meanwhile(
+async def test_listing_skips_flow_deleted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = FlowStage(tmp_path)
@@ -157,7 +157,7 @@ async def test_who_lists_flows_passes_over_one_that_is_deleted_meanwhile(
     assert [state.run.flow_id for state in await flows.list()] == ["g"]
 
 
-async def test_its_files_go_too_where_that_is_asked_for(tmp_path: Path) -> None:
+async def test_files_are_deleted_on_request(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, *hands(AT, "record", "plan.md", "a"))
     flows = stage.flows("owner")
     await begun(flows, tmp_path)
@@ -166,7 +166,7 @@ async def test_its_files_go_too_where_that_is_asked_for(tmp_path: Path) -> None:
     assert not (tmp_path / "record").exists()
 
 
-async def test_files_of_which_some_could_not_be_removed_go_when_that_is_asked_for_again(
+async def test_failed_file_deletion_is_completed_by_retry(
     tmp_path: Path,
 ) -> None:
     """Whichever it is at that it ends, as a kill would end it."""
@@ -200,7 +200,7 @@ async def test_of_a_folder_that_is_empty_nothing_is_asked(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("record", [".", "..", "both", "both/inner", "link"])
-async def test_a_folder_that_is_not_the_flows_alone_is_not_removed(
+async def test_folder_that_is_not_the_flows_alone_is_not_removed(
     tmp_path: Path, record: str
 ) -> None:
     root = tmp_path / "work"
@@ -216,7 +216,7 @@ async def test_a_folder_that_is_not_the_flows_alone_is_not_removed(
     assert (await flows.state("f")).run.status == "running"
 
 
-async def test_a_flow_at_work_is_not_deleted_and_one_whose_process_is_gone_is(
+async def test_running_flow_is_not_deleted_but_dead_one_is(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(tmp_path, HANGING)
@@ -237,7 +237,7 @@ async def test_a_flow_at_work_is_not_deleted_and_one_whose_process_is_gone_is(
     assert (await flows.delete("f")).sessions == ("f__owner",)
 
 
-async def test_what_a_kill_left_of_a_flow_is_deleted_by_asking_again(tmp_path: Path) -> None:
+async def test_deletion_after_kill_is_completed_by_retry(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ASKING)
     flows = stage.flows("owner")
     await (await begun(flows, tmp_path)).run()

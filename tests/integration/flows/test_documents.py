@@ -56,7 +56,7 @@ async def ended(stage: FlowStage, workflow: Workflow, **given: object) -> tuple[
         return await flow.state(), flow
 
 
-async def test_a_line_is_one_conversation_whose_last_answer_comes_out(tmp_path: Path) -> None:
+async def test_line_is_one_conversation_whose_last_answer_comes_out(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, says("Do check", "all is well"), says("Do plan", "first this"))
     state, flow = await ended(stage, LINE)
     assert state.run.status == "completed"
@@ -69,7 +69,7 @@ async def test_a_line_is_one_conversation_whose_last_answer_comes_out(tmp_path: 
     assert (record / "inputs" / "in.json").read_text() == "{}\n"
 
 
-async def test_branches_work_in_sessions_of_their_own_and_the_join_hears_both(
+async def test_branches_have_separate_sessions_and_join_gets_both(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(
@@ -85,7 +85,7 @@ async def test_branches_work_in_sessions_of_their_own_and_the_join_hears_both(
     assert told == "Do join\n\n## From `left`\n```\nL\n```\n\n## From `right`\n```\nR\n```"
 
 
-async def test_what_a_template_said_is_what_a_resumed_run_sees(tmp_path: Path) -> None:
+async def test_resumed_run_uses_original_template_text(tmp_path: Path) -> None:
     workflow = document("in>a", "a>out", prompts={"a": "{{inputs.file | read_file}} {{ctx.c}}"})
     workflow = msgspec.structs.replace(
         workflow,
@@ -112,7 +112,7 @@ async def test_what_a_template_said_is_what_a_resumed_run_sees(tmp_path: Path) -
         assert (await said(flow, "helper"))[0] == "as it was 9"
 
 
-async def test_a_node_that_is_stopped_goes_on_with_what_a_person_says(tmp_path: Path) -> None:
+async def test_stopped_node_continues_with_reply(tmp_path: Path) -> None:
     stage = FlowStage(
         tmp_path, steps("Do plan", Hang()), says("go on", "after all"), says("Do check", "ok")
     )
@@ -132,7 +132,7 @@ async def test_a_node_that_is_stopped_goes_on_with_what_a_person_says(tmp_path: 
     assert (tmp_path / ".perdure/records/f/outputs/plan.md").read_text() == "after all"
 
 
-async def test_a_branch_that_fails_waits_alone(tmp_path: Path) -> None:
+async def test_branch_that_fails_waits_alone(tmp_path: Path) -> None:
     stage = FlowStage(
         tmp_path,
         steps("Do left", Fail("model_refused", reason="no")),
@@ -146,7 +146,7 @@ async def test_a_branch_that_fails_waits_alone(tmp_path: Path) -> None:
     assert waiting.target == "left"
 
 
-async def test_a_node_has_only_the_tools_it_names_and_the_next_one_all(tmp_path: Path) -> None:
+async def test_node_has_only_tools_it_names_and_next_one_all(tmp_path: Path) -> None:
     workflow = changed(LINE, "plan", tools=("read_file",))
     stage = FlowStage(
         tmp_path, writes("Do plan", "a.md"), writes("Do check", "b.md"), says("Do", "done")
@@ -161,7 +161,7 @@ async def test_a_node_has_only_the_tools_it_names_and_the_next_one_all(tmp_path:
     assert (tmp_path / "b.md").exists()
 
 
-async def test_a_tool_asks_first_and_the_flow_goes_on_once_it_may(tmp_path: Path) -> None:
+async def test_flow_continues_after_tool_approval(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, writes("Do plan", "a.md"), says("Do", "done"))
     async with stage.flows("helper") as flows:
         flow = await flows.start(LINE, workspace=tmp_path, id="f")
@@ -178,7 +178,7 @@ async def test_a_tool_asks_first_and_the_flow_goes_on_once_it_may(tmp_path: Path
         assert (tmp_path / "a.md").exists()
 
 
-async def test_an_agents_budget_counts_and_its_node_says_why_it_stopped(tmp_path: Path) -> None:
+async def test_agent_budget_applies_and_node_reports_stop(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, says("Do", "done"))
     agent = Agent("helper", model=MODEL, max_cost_microcents=1, on_exceed="fail")
     prices = {MODEL: Price(1_000_000_000, 1_000_000_000)}
@@ -189,7 +189,7 @@ async def test_an_agents_budget_counts_and_its_node_says_why_it_stopped(tmp_path
     assert "raise max_cost_microcents" in (run.awaiting_human_nodes["plan"].detail or "")
 
 
-async def test_a_file_that_is_missing_is_told_and_a_reply_stands_in_its_place(
+async def test_missing_file_is_reported_and_reply_replaces_it(
     tmp_path: Path,
 ) -> None:
     workflow = document("in>a", "a>out", prompts={"a": "{{inputs.file | read_file}}"})
@@ -206,7 +206,7 @@ async def test_a_file_that_is_missing_is_told_and_a_reply_stands_in_its_place(
         assert await flows.outputs("f") == {"out": "fine"}
 
 
-async def test_what_a_context_reads_has_to_be_there_when_the_flow_begins(tmp_path: Path) -> None:
+async def test_context_files_must_exist_at_flow_start(tmp_path: Path) -> None:
     entry = ContextEntry("c", "{{inputs.file | read_file}}")
     workflow = msgspec.structs.replace(LINE, inputs=(RunInput("file"),), context=(entry,))
     workflow = msgspec.structs.replace(
@@ -221,7 +221,7 @@ async def test_what_a_context_reads_has_to_be_there_when_the_flow_begins(tmp_pat
         assert await flows.list() == []
 
 
-async def test_agents_of_the_file_work_without_any_of_the_program_also_when_resumed(
+async def test_agents_of_file_need_no_program_agents(
     tmp_path: Path,
 ) -> None:
     workflow = changed(LINE, "check", agent_ref="other")
@@ -239,7 +239,7 @@ async def test_agents_of_the_file_work_without_any_of_the_program_also_when_resu
         assert "you wrote “Do check" in (await session.messages())[-1].text
 
 
-async def test_the_retries_of_an_agent_of_the_file_count(tmp_path: Path) -> None:
+async def test_retries_of_an_agent_of_the_file_count(tmp_path: Path) -> None:
     own: dict[str, object] = {
         "id": "helper",
         "model": "flow",
@@ -257,7 +257,7 @@ async def test_the_retries_of_an_agent_of_the_file_count(tmp_path: Path) -> None
             assert (await flow.run()).status == status
 
 
-async def test_instructions_that_name_what_is_not_there_are_refused_at_once(
+async def test_instructions_with_unknown_placeholder_are_rejected(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(tmp_path)
@@ -267,7 +267,7 @@ async def test_instructions_that_name_what_is_not_there_are_refused_at_once(
         assert await flows.list() == []
 
 
-async def test_what_cannot_be_run_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+async def test_unrunnable_document_is_rejected_before_any_write(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     node = AgentNode("plan", "helper", "{{x}}", ("no_tool",))
     wrong = msgspec.structs.replace(LINE, nodes=(LINE.nodes[0], node, *LINE.nodes[2:]))
@@ -309,7 +309,7 @@ async def test_what_cannot_be_run_is_refused_before_anything_is_written(tmp_path
         ),
     ],
 )
-async def test_what_is_wrong_with_an_agent_of_the_file_is_said(
+async def test_faults_of_file_agent_are_reported(
     tmp_path: Path, agent: dict[str, object], fault: str
 ) -> None:
     stage = FlowStage(tmp_path)
@@ -320,7 +320,7 @@ async def test_what_is_wrong_with_an_agent_of_the_file_is_said(
     assert any(fault in each for each in caught.value.faults)
 
 
-async def test_an_input_that_leads_to_an_output_comes_out_as_it_went_in(tmp_path: Path) -> None:
+async def test_input_connected_to_output_is_unchanged(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     state, _ = await ended(stage, document("in>out", "in>out2"), message="hi")
     assert state.run.status == "completed"

@@ -52,7 +52,7 @@ async def prompt_of(stage: FlowStage, role: str) -> str:
     return started.body.decode()
 
 
-async def test_a_role_is_taught_what_its_own_file_lists(tmp_path: Path) -> None:
+async def test_role_gets_skills_of_its_file(tmp_path: Path) -> None:
     stage = FlowStage(project(tmp_path), *RULES)
     flow = await stage.flows("owner", "developer").start(
         LINE, workspace=tmp_path, record_folder="record", consent="full-access", id="f"
@@ -65,7 +65,7 @@ async def test_a_role_is_taught_what_its_own_file_lists(tmp_path: Path) -> None:
     assert "Run them all." in await prompt_of(stage, "developer")  # it is in the log
 
 
-async def test_what_was_chosen_goes_before_the_file_and_is_kept(tmp_path: Path) -> None:
+async def test_chosen_skills_override_file_and_are_kept(tmp_path: Path) -> None:
     stage = FlowStage(project(tmp_path), *RULES)
     flow = await stage.flows("owner", "developer").start(
         LINE,
@@ -100,7 +100,7 @@ async def test_what_was_chosen_goes_before_the_file_and_is_kept(tmp_path: Path) 
         ({"owner": RoleConfiguration(model="x")}, "'x' names no provider and model"),
     ],
 )
-async def test_what_there_is_not_cannot_be_chosen_for_a_flow(
+async def test_unknown_choice_for_flow_is_rejected(
     tmp_path: Path, roles: dict[str, RoleConfiguration], told: str
 ) -> None:
     stage = FlowStage(project(tmp_path), *RULES)
@@ -118,7 +118,7 @@ async def test_what_there_is_not_cannot_be_chosen_for_a_flow(
             Flows(runtime, offered_models=("scripted:flow", model or ""))
 
 
-async def test_what_a_role_cannot_work_with_is_refused_when_a_person_says_it(
+async def test_unusable_configuration_by_person_is_rejected(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(project(tmp_path), *RULES)
@@ -151,7 +151,7 @@ async def test_what_a_role_cannot_work_with_is_refused_when_a_person_says_it(
     await elsewhere.configure("owner", tools=["read_file"])
 
 
-async def test_a_role_waits_until_a_person_said_what_it_works_with(tmp_path: Path) -> None:
+async def test_role_waits_until_person_configures_it(tmp_path: Path) -> None:
     stage = FlowStage(project(tmp_path), *RULES)
     models = ("scripted:flow", "scripted:other")
 
@@ -187,7 +187,7 @@ async def test_a_role_waits_until_a_person_said_what_it_works_with(tmp_path: Pat
     assert "Run them all." in await prompt_of(stage, "developer")
 
 
-async def test_a_chosen_model_that_is_not_offered_any_more_is_asked_about_again(
+async def test_withdrawn_model_choice_is_asked_again(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(tmp_path, *RULES)
@@ -211,7 +211,7 @@ async def test_a_chosen_model_that_is_not_offered_any_more_is_asked_about_again(
     assert (await flow.run()).status == "awaiting_improvement_choice"
 
 
-async def test_where_there_is_nothing_to_choose_nobody_is_asked(tmp_path: Path) -> None:
+async def test_empty_offers_cause_no_question(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, *RULES)
     flow = await stage.flows("owner", "developer", offered=("scripted:flow",)).start(
         LINE, workspace=tmp_path, record_folder="record", consent="full-access", configuring="ask"

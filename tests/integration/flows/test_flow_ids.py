@@ -15,7 +15,7 @@ from tests.integration.flows.test_deleting import LINE
 AT = "Node `owner-intake` started"
 
 
-async def test_flow_id_of_role_session_of_existing_flow_is_refused(tmp_path: Path) -> None:
+async def test_flow_id_of_role_session_of_existing_flow_is_rejected(tmp_path: Path) -> None:
     flows = FlowStage(tmp_path).flows("owner")
     await flows.start(LINE, workspace=tmp_path, id="f__x", record_folder="first")
     for id in ("f__x__owner", "f__x__owner__selector-1", "f__x__owner__selector-12"):
@@ -28,7 +28,7 @@ async def test_flow_id_of_role_session_of_existing_flow_is_refused(tmp_path: Pat
         await flows.start(LINE, workspace=tmp_path, id=id, record_folder=f"other-{number}")
 
 
-async def test_import_again_reuses_no_id_of_erased_role_session_for_flow(tmp_path: Path) -> None:
+async def test_reimport_avoids_ids_of_erased_role_sessions(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ends(AT, "prompt-human"))
     flows, backend = stage.flows("owner"), stage.store.backend
     flow = await flows.start(LINE, workspace=tmp_path, id="f", record_folder="record")

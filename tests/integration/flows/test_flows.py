@@ -27,7 +27,7 @@ RULES = (
 )
 
 
-async def test_a_flow_defined_in_python_runs_to_its_end(tmp_path: Path) -> None:
+async def test_flow_defined_in_python_runs_to_its_end(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, *RULES)
     async with stage.flows("owner", "developer") as flows:
         flow = await flows.start(

@@ -127,7 +127,7 @@ def meanwhile(
 # ---------------------------------------------------------------- what is decided on a look
 
 
-async def test_what_a_flow_does_by_itself_two_processes_do_once(
+async def test_two_processes_do_own_steps_of_flow_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(
@@ -143,7 +143,7 @@ async def test_what_a_flow_does_by_itself_two_processes_do_once(
     assert (await place.kinds()).count("flow_completed") == 1
 
 
-async def test_that_nobody_can_go_on_two_processes_say_once(
+async def test_two_processes_report_stall_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = signal("await-handoff")
@@ -155,7 +155,7 @@ async def test_that_nobody_can_go_on_two_processes_say_once(
     assert (await place.kinds()).count("node_parked") == 1
 
 
-async def test_a_graph_that_is_drawn_anew_is_followed_by_two_processes_once(
+async def test_two_processes_apply_graph_edit_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = FlowStage(tmp_path, ends("Node `owner-intake`", "prompt-human"))
@@ -177,7 +177,7 @@ async def test_a_graph_that_is_drawn_anew_is_followed_by_two_processes_once(
     assert (await flow.state()).graph.name == "second"
 
 
-async def test_a_role_that_was_configured_while_it_was_found_wanting_is_not_parked(
+async def test_role_configured_meanwhile_is_not_parked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, dev=[])
@@ -193,7 +193,7 @@ async def test_a_role_that_was_configured_while_it_was_found_wanting_is_not_park
     assert (await place.kinds()).count("node_parked") == 1
 
 
-async def test_a_turn_that_went_wrong_is_parked_though_the_flow_has_moved_meanwhile(
+async def test_failed_turn_is_parked_despite_concurrent_change(
     tmp_path: Path,
 ) -> None:
     """It was tried, and is not tried again because something else has happened."""
@@ -216,7 +216,7 @@ async def test_a_turn_that_went_wrong_is_parked_though_the_flow_has_moved_meanwh
     assert state.run.awaiting_human_nodes["owner-intake"].detail == "ValueError: try 1"
 
 
-async def test_a_node_whose_turn_another_process_ends_just_now_is_not_parked(
+async def test_node_ended_by_other_process_is_not_parked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, owner=[HANGS, hand(tmp_path, "a", name="plan.md")], dev=[ASK])
@@ -247,7 +247,7 @@ async def test_a_node_whose_turn_another_process_ends_just_now_is_not_parked(
     assert [b"prompt-human" in body for body in parked] == [True]
 
 
-async def test_node_that_another_process_ends_and_claims_again_just_now_is_not_parked(
+async def test_node_reclaimed_by_other_process_is_not_parked(
     tmp_path: Path,
 ) -> None:
     place = Place(tmp_path, owner=[HANGS, ASK])
@@ -284,7 +284,7 @@ async def test_node_that_another_process_ends_and_claims_again_just_now_is_not_p
     assert [each.reason for each in parked if isinstance(each, NodeParked)] == ["prompt-human"] * 2
 
 
-async def test_turn_of_another_node_of_the_role_is_not_recovered_for_this_one(
+async def test_turn_of_other_node_is_not_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process ends one node of the role, claims the next, and dies before the other looks."""
@@ -324,7 +324,7 @@ async def test_turn_of_another_node_of_the_role_is_not_recovered_for_this_one(
     assert len(looked) == 2
 
 
-async def test_turn_that_another_process_ends_before_its_next_one_is_not_recovered(
+async def test_turn_ended_by_other_process_is_not_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refusing it would park the node while the other process works in its next turn."""
@@ -345,7 +345,7 @@ async def test_turn_that_another_process_ends_before_its_next_one_is_not_recover
     assert (await stage.memory.state(part.session)).open_turn is None
 
 
-async def test_what_a_person_decides_while_the_flow_moves_is_decided_anew_and_not_lost(
+async def test_decision_during_change_is_repeated_and_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, owner=[ASK])
@@ -360,7 +360,7 @@ async def test_what_a_person_decides_while_the_flow_moves_is_decided_anew_and_no
     assert (await place.kinds())[-2:] == ["role_configured", "human_replied"]
 
 
-async def test_of_two_people_who_reply_at_once_the_second_is_refused(
+async def test_second_of_concurrent_replies_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, owner=[ASK])
@@ -379,7 +379,7 @@ async def test_of_two_people_who_reply_at_once_the_second_is_refused(
 # ---------------------------------------------------------------- what is known of the newest
 
 
-async def test_a_reply_right_after_the_last_look_is_not_left_to_nobody(
+async def test_reply_after_last_check_is_handled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, owner=[ASK, ASK])
@@ -423,7 +423,7 @@ def fan(folder: Path, *replies: str) -> Place:
     )
 
 
-async def test_what_others_append_is_seen_while_a_role_is_at_work(tmp_path: Path) -> None:
+async def test_foreign_append_is_seen_while_role_works(tmp_path: Path) -> None:
     place = fan(tmp_path, ASK)
     waker = Waker(place.store)
     running = await at_work(place, lambda: waker.wakes(FLOW))
@@ -439,7 +439,7 @@ async def test_what_others_append_is_seen_while_a_role_is_at_work(tmp_path: Path
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_a_wake_is_looked_at_unless_it_tells_of_what_is_known(
+async def test_wake_up_with_known_position_causes_no_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_known: bool
 ) -> None:
     """Told of the very entry that it does not have, or that it cannot be told which is the newest;
@@ -511,9 +511,7 @@ class Held(ScriptedRoles):
 
 
 @pytest.mark.parametrize("left_s", [60.0, 0.1, -60.0])
-async def test_a_session_that_another_process_has_is_tried_again_in_time_and_not_all_the_time(
-    tmp_path: Path, left_s: float
-) -> None:
+async def test_busy_session_is_retried_with_delay(tmp_path: Path, left_s: float) -> None:
     """Also when their lease lasts longer, as they may have died; or is over by our clock only."""
     place = Place(tmp_path)
     roles = Held(place.store, place.clock, {"owner": [ASK]})
@@ -535,7 +533,7 @@ async def test_a_session_that_another_process_has_is_tried_again_in_time_and_not
     assert state.run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
 
 
-async def test_once_the_flow_moves_a_session_that_another_process_had_is_tried_at_once(
+async def test_busy_session_is_retried_at_once_after_flow_change(
     tmp_path: Path,
 ) -> None:
     place = Place(tmp_path)
@@ -552,7 +550,7 @@ async def test_once_the_flow_moves_a_session_that_another_process_had_is_tried_a
     assert state.run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
 
 
-async def test_who_comes_second_waits_for_the_turn_of_the_first_and_takes_it_up_when_that_dies(
+async def test_second_process_takes_over_after_first_dies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = When(user_contains="Node `owner-intake`")
@@ -597,7 +595,7 @@ async def test_who_comes_second_waits_for_the_turn_of_the_first_and_takes_it_up_
 
 
 @pytest.mark.parametrize("target", ["owner", "owner-intake"])
-async def test_a_turn_whose_process_is_gone_is_stopped_by_who_goes_on_with_it(
+async def test_stop_of_dead_process_turn_is_done_by_successor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """Also where nothing happens to the flow after that."""

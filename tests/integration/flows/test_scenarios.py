@@ -54,7 +54,7 @@ async def texts(flow: Flow, role: str) -> list[str]:
     return [message.text for message in messages if message.role == "user"]
 
 
-async def test_17_a_reopened_node_gets_its_contract_and_readings_only_once(tmp_path: Path) -> None:
+async def test_17_reopened_node_gets_its_contract_and_readings_only_once(tmp_path: Path) -> None:
     stage = FlowStage(
         prepared(tmp_path),
         *hands(INTAKE, RECORD, "plan.md", "build"),
@@ -74,7 +74,7 @@ async def test_17_a_reopened_node_gets_its_contract_and_readings_only_once(tmp_p
     assert "Close it." in end
 
 
-async def test_18_a_turn_whose_process_died_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_18_turn_of_dead_process_continues(tmp_path: Path) -> None:
     part = "This is the part that was said before. " * 80
     hanging = Reply(when=When(user_contains=INTAKE), steps=(Say(part), Hang()), chunk_chars=400)
     stage = FlowStage(tmp_path, hanging)
@@ -107,7 +107,7 @@ async def kinds(stage: FlowStage, stream: str) -> list[str]:
     return [entry.kind for entry in await stage.memory.entries(found)]
 
 
-async def test_19_a_staged_handoff_is_approved_without_another_turn(tmp_path: Path) -> None:
+async def test_19_staged_handoff_is_approved_without_another_turn(tmp_path: Path) -> None:
     nodes = (FlowNode("owner-intake", "owner", has_human=True), *NODES[1:])
     stage = FlowStage(
         tmp_path,
@@ -167,7 +167,7 @@ async def answered(stage: FlowStage, flow: Flow, choice: str) -> None:
     await session.answer(waiting.question, choice, by="me")
 
 
-async def test_22_once_is_once_and_for_the_flow_lets_others_go_on(tmp_path: Path) -> None:
+async def test_22_grant_for_flow_applies_to_other_roles(tmp_path: Path) -> None:
     split = Graph(
         "two at once",
         (NODES[0], FlowNode("a", "developer"), FlowNode("b", "reviewer"), NODES[2]),
@@ -230,7 +230,7 @@ async def test_23_exact_commands_are_granted_and_looking_is_free(
         assert (await running).status == "awaiting_improvement_choice"
 
 
-async def test_23_what_only_a_shell_could_run_is_refused_before_anybody_is_asked(
+async def test_23_shell_command_is_rejected_without_question(
     tmp_path: Path,
 ) -> None:
     call = ScriptedCall("run_command", '{"command": "ls && rm x"}')
@@ -248,7 +248,7 @@ async def test_23_what_only_a_shell_could_run_is_refused_before_anybody_is_asked
 
 
 @pytest.mark.parametrize(("used", "compactions"), [(7_900, 0), (8_000, 1)])
-async def test_24_a_context_is_compacted_before_a_turn_from_four_fifths_of_the_window_on(
+async def test_24_context_is_compacted_at_four_fifths_of_window(
     tmp_path: Path, used: int, compactions: int
 ) -> None:
     ask = "Which one?\n```handoff\ntype: prompt-human\n```"
@@ -271,7 +271,7 @@ async def test_24_a_context_is_compacted_before_a_turn_from_four_fifths_of_the_w
     assert any("Which one?" in e.message.text for e in entries if e.message is not None)
 
 
-async def test_25_a_write_that_would_drop_a_node_that_worked_is_refused_unasked(
+async def test_25_write_that_drops_worked_node_is_rejected_without_question(
     tmp_path: Path,
 ) -> None:
     without = "workflow:\n  name: x\n  nodes: [{id: other, role: owner}]\n  edges: []\n"
@@ -290,7 +290,7 @@ async def test_25_a_write_that_would_drop_a_node_that_worked_is_refused_unasked(
     assert "the flow could not continue with that workflow.yaml" in result.text
 
 
-async def test_25_an_owner_that_leaves_a_wrong_workflow_is_asked_to_put_it_right(
+async def test_25_owner_is_asked_to_repair_invalid_workflow(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(
@@ -317,7 +317,7 @@ async def test_25_an_owner_that_leaves_a_wrong_workflow_is_asked_to_put_it_right
     assert (await flow.state()).graph == LINE
 
 
-async def test_26_a_stop_that_comes_after_the_words_still_stops(tmp_path: Path) -> None:
+async def test_26_stop_after_answer_text_still_stops(tmp_path: Path) -> None:
     said = Reply(
         when=When(user_contains=INTAKE),
         steps=(Say("```handoff\ntype: forward-pass-closed\n```"), Hang()),
@@ -336,7 +336,7 @@ async def test_26_a_stop_that_comes_after_the_words_still_stops(tmp_path: Path) 
     assert run.awaiting_human_nodes["owner-intake"].reason == "autonomous-abort"
 
 
-async def test_a_flow_whose_workspace_is_gone_says_so_and_goes_on_elsewhere(tmp_path: Path) -> None:
+async def test_flow_reports_missing_workspace_and_continues_in_other(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     stage = FlowStage(old, ends(INTAKE, "forward-pass-closed"))
@@ -351,20 +351,20 @@ async def test_a_flow_whose_workspace_is_gone_says_so_and_goes_on_elsewhere(tmp_
     assert (run.status, run.workspace_root) == ("awaiting_improvement_choice", str(new))
 
 
-async def test_a_role_without_an_agent_waits_and_says_what_is_missing(tmp_path: Path) -> None:
+async def test_role_without_agent_waits_and_names_it(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     flow = await begun(stage.flows("developer"), tmp_path)
     run = await flow.run()
     assert "role 'owner' has no agent" in (run.awaiting_human_nodes["owner-intake"].detail or "")
 
 
-async def test_a_workflow_whose_reading_is_missing_does_not_start(tmp_path: Path) -> None:
+async def test_workflow_whose_reading_is_missing_does_not_start(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     with pytest.raises(ConfigError, match=r"node 'owner-intake': \$RULES is not in"):
         await begun(stage.flows("owner"), tmp_path, LINE)
 
 
-async def test_flows_are_listed_the_newest_first_and_found_by_how_they_begin(
+async def test_flows_are_listed_newest_first_and_found_by_prefix(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(tmp_path, ends(INTAKE, "forward-pass-closed"))

@@ -72,7 +72,7 @@ async def said_to(stage: FlowStage, selector: str) -> list[str]:
     return [message.text for message in await session.messages()]
 
 
-async def test_a_model_chooses_at_once_and_the_log_says_so(tmp_path: Path) -> None:
+async def test_selection_of_model_is_recorded_in_log(tmp_path: Path) -> None:
     stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)
     assert (await (await begun(stage)).run()).status == "awaiting_improvement_choice"
     opened, chosen, _, developers = await choices(stage)
@@ -93,7 +93,7 @@ async def test_a_model_chooses_at_once_and_the_log_says_so(tmp_path: Path) -> No
     assert opened.session not in [info.id for info in listed]
 
 
-async def test_a_model_that_fails_thrice_leaves_it_to_a_person(tmp_path: Path) -> None:
+async def test_model_that_fails_thrice_leaves_it_to_a_person(tmp_path: Path) -> None:
     wrong = (
         says("there is no skill 'magic'", "I take them all."),
         says("'I' says nothing", "model=scripted:flow"),
@@ -129,7 +129,7 @@ async def test_each_dimension_has_its_own_chooser(tmp_path: Path) -> None:
     assert [each.offers.skills for each in opened] == [{}, {}]
 
 
-async def test_a_turn_that_fails_is_an_attempt_that_came_to_nothing(tmp_path: Path) -> None:
+async def test_turn_that_fails_is_an_attempt_that_came_to_nothing(tmp_path: Path) -> None:
     stage = FlowStage(project(tmp_path), *RULES, Reply(when=When(user_contains="x"), steps=()))
     await (await begun(stage)).run()
     (asked,) = await stage.store.questions()
@@ -139,7 +139,7 @@ async def test_a_turn_that_fails_is_an_attempt_that_came_to_nothing(tmp_path: Pa
 HANGING = Reply(when=When(user_contains="Role instance `owner`"), steps=(Hang(),))
 
 
-async def test_a_selector_is_stopped_and_a_person_chooses_instead(tmp_path: Path) -> None:
+async def test_selector_is_stopped_and_a_person_chooses_instead(tmp_path: Path) -> None:
     stage = FlowStage(project(tmp_path), HANGING, DEVELOPER, *RULES)
     flow = await begun(stage)
     running = asyncio.ensure_future(flow.run())
@@ -157,7 +157,7 @@ async def test_a_selector_is_stopped_and_a_person_chooses_instead(tmp_path: Path
     assert [each.role for each in opened] == ["owner", "developer"]
 
 
-async def test_a_selector_whose_process_is_gone_is_stopped_by_whoever_goes_on(
+async def test_selector_of_dead_process_is_stopped_by_successor(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(project(tmp_path), HANGING, DEVELOPER, *RULES)
@@ -233,7 +233,7 @@ async def test_selector_that_another_process_ends_while_this_one_looks_counts(
     assert len(await said_to(stage, "f__owner__selector-1")) == 2
 
 
-async def test_a_selector_that_was_erased_is_an_attempt_that_came_to_nothing(
+async def test_selector_that_was_erased_is_attempt_that_came_to_nothing(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)
@@ -253,7 +253,7 @@ async def test_a_selector_that_was_erased_is_an_attempt_that_came_to_nothing(
     assert (second.attempt, second.refused) == (2, "its session was erased")
 
 
-async def test_what_selectors_said_is_exported_and_goes_with_the_flow(tmp_path: Path) -> None:
+async def test_selector_sessions_are_exported_and_deleted_with_flow(tmp_path: Path) -> None:
     stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)
     await (await begun(stage)).run()
     files = (await export_flow(stage.memory, StreamId("f"))).files

@@ -72,7 +72,7 @@ async def asking(stage: FlowStage) -> str:
     return (await stage.store.questions())[0].id
 
 
-async def test_04_a_claim_and_its_turn_are_one_commit_and_so_are_an_end_and_what_follows(
+async def test_04_claim_and_outcome_share_commits_with_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
@@ -92,7 +92,7 @@ async def test_04_a_claim_and_its_turn_are_one_commit_and_so_are_an_end_and_what
     assert "turn_finished" in closed
 
 
-async def test_05_a_history_that_ends_in_tool_calls_is_gone_on_with(tmp_path: Path) -> None:
+async def test_05_history_ending_in_tool_calls_is_continued(tmp_path: Path) -> None:
     hanging = Reply(when=When(after_tool="write_file"), steps=(Hang(),))
     stage = FlowStage(tmp_path, writes(INTAKE, "record/a.md"), hanging)
     flow = await begun(stage)
@@ -102,7 +102,7 @@ async def test_05_a_history_that_ends_in_tool_calls_is_gone_on_with(tmp_path: Pa
     assert (run.status, run.awaiting_human_nodes) == ("awaiting_improvement_choice", {})
 
 
-async def test_05_and_so_is_one_of_looking_back(tmp_path: Path) -> None:
+async def test_05_reflection_ending_in_tool_calls_is_continued(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
     flow = await begun(stage)
     await flow.run()
@@ -138,7 +138,7 @@ async def test_06_denied_call_ends_turn_and_answers_every_call(tmp_path: Path) -
     assert (await flow.run()).status == "awaiting_improvement_choice"
 
 
-async def test_10_a_consent_asked_while_looking_back_survives_a_restart(tmp_path: Path) -> None:
+async def test_10_consent_asked_while_looking_back_survives_a_restart(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
     flow = await begun(stage, consent="no-access")
     await flow.run()
@@ -157,7 +157,7 @@ async def test_10_a_consent_asked_while_looking_back_survives_a_restart(tmp_path
     assert run.status == "awaiting_feedback_consent"
 
 
-async def test_11_the_workspace_is_checked_while_looking_back_too(tmp_path: Path) -> None:
+async def test_11_workspace_is_checked_while_looking_back_too(tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir()
     stage = FlowStage(old, ends(INTAKE, CLOSED))
@@ -170,7 +170,7 @@ async def test_11_the_workspace_is_checked_while_looking_back_too(tmp_path: Path
 
 
 @pytest.mark.parametrize(("cached", "compactions"), [(7_800, 0), (7_900, 1)])
-async def test_13_what_was_read_from_a_cache_counts_for_the_window(
+async def test_13_cached_tokens_count_for_window(
     tmp_path: Path, cached: int, compactions: int
 ) -> None:
     ask = Say("Which one?\n```handoff\ntype: prompt-human\n```")
@@ -192,7 +192,7 @@ async def test_13_what_was_read_from_a_cache_counts_for_the_window(
     assert len([body for body in found if isinstance(body, Compaction)]) == compactions
 
 
-async def test_18_nobody_compacts_a_session_whose_turn_runs(tmp_path: Path) -> None:
+async def test_18_session_with_running_turn_is_not_compacted(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, Reply(when=When(user_contains=INTAKE), steps=(Say("…"), Hang())))
     flow = await begun(stage)
     running = asyncio.ensure_future(flow.run())

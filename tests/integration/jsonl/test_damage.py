@@ -44,7 +44,7 @@ async def named(store: SessionStore) -> list[tuple[str | None, int | None]]:
 
 
 @pytest.mark.parametrize(("text", "seq"), [("zero", 0), ("one", 1), ("three", 3), ("four", 4)])
-async def test_a_changed_word_is_named_by_its_entry(
+async def test_changed_word_is_named_by_its_entry(
     store: JsonlStore, open_store: Opener, folder: Path, text: str, seq: int
 ) -> None:
     path = await filled(store, folder)
@@ -58,7 +58,7 @@ async def test_a_changed_word_is_named_by_its_entry(
 
 
 @pytest.mark.parametrize("seq", [1, 2, 3])
-async def test_a_line_that_cannot_be_read_any_more_keeps_its_place(
+async def test_line_that_cannot_be_read_any_more_keeps_its_place(
     store: JsonlStore, open_store: Opener, folder: Path, seq: int
 ) -> None:
     path = await filled(store, folder)
@@ -87,7 +87,7 @@ async def test_a_line_that_cannot_be_read_any_more_keeps_its_place(
     assert path.read_bytes() == before
 
 
-async def test_a_line_that_was_taken_out_is_missed(
+async def test_line_that_was_taken_out_is_missed(
     store: JsonlStore, open_store: Opener, folder: Path
 ) -> None:
     path = await filled(store, folder)
@@ -99,7 +99,7 @@ async def test_a_line_that_was_taken_out_is_missed(
     assert [entry.seq for entry in await other.entries(S)] == [0, 1, 2, 3, 4]
 
 
-async def test_what_was_acknowledged_and_cut_off_is_missed(
+async def test_lost_acknowledged_tail_is_reported(
     store: JsonlStore, open_store: Opener, folder: Path
 ) -> None:
     path = await filled(store, folder)
@@ -112,7 +112,7 @@ async def test_what_was_acknowledged_and_cut_off_is_missed(
     assert "acknowledged" in problem.problem
 
 
-async def test_a_changed_time_parent_or_kind_breaks_the_hash_of_its_commit(
+async def test_changed_time_parent_or_kind_breaks_hash_of_its_commit(
     store: JsonlStore, open_store: Opener, folder: Path
 ) -> None:
     path = await filled(store, folder)
@@ -125,7 +125,7 @@ async def test_a_changed_time_parent_or_kind_breaks_the_hash_of_its_commit(
     assert "altered" in problem.problem
 
 
-async def test_lines_of_ours_that_stand_twice_are_named(
+async def test_duplicated_own_lines_are_reported(
     store: JsonlStore, open_store: Opener, folder: Path
 ) -> None:
     path = await filled(store, folder)
@@ -137,7 +137,7 @@ async def test_lines_of_ours_that_stand_twice_are_named(
     assert [entry.seq for entry in await other.entries(S)] == [0, 1, 2, 3, 4]
 
 
-async def test_a_session_in_two_files_is_named(
+async def test_session_in_two_files_is_named(
     store: JsonlStore, folder: Path, open_store: Opener
 ) -> None:
     path = await filled(store, folder)
@@ -150,7 +150,7 @@ async def test_a_session_in_two_files_is_named(
     assert "holds the same session as" in problems[0].problem
 
 
-async def test_a_file_of_a_newer_perdure_is_refused_and_left_alone(
+async def test_file_of_a_newer_perdure_is_rejected_and_left_alone(
     store: JsonlStore, folder: Path, open_store: Opener
 ) -> None:
     path = await filled(store, folder)
@@ -165,7 +165,7 @@ async def test_a_file_of_a_newer_perdure_is_refused_and_left_alone(
     assert path.read_bytes() == before
 
 
-async def test_a_lease_that_cannot_be_read_stops_everybody(store: JsonlStore, folder: Path) -> None:
+async def test_lease_that_cannot_be_read_stops_everybody(store: JsonlStore, folder: Path) -> None:
     await filled(store, folder)
     await store.acquire_lease(S, "me", 1000)
     (lease,) = files_below(folder / ".perdure" / "leases", "*")

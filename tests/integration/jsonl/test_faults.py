@@ -35,7 +35,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("kept", [0.0, 0.4, 0.99])
 @pytest.mark.parametrize("error", ERRORS)
-async def test_a_write_that_fails_is_refused_and_the_next_one_succeeds(
+async def test_write_that_fails_is_rejected_and_the_next_one_succeeds(
     store: JsonlStore, error: int, kept: float
 ) -> None:
     await create(store, S, said("before"))
@@ -49,9 +49,7 @@ async def test_a_write_that_fails_is_refused_and_the_next_one_succeeds(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_a_session_that_could_not_be_made_is_not_there(
-    store: JsonlStore, folder: Path
-) -> None:
+async def test_session_that_could_not_be_made_is_not_there(store: JsonlStore, folder: Path) -> None:
     for operation in ("write", "link"):
         with planned(failing_at(1, errno.ENOSPC, operation)), pytest.raises(StoreFull):
             await create(store, S, said("lost"))
@@ -61,7 +59,7 @@ async def test_a_session_that_could_not_be_made_is_not_there(
     assert texts(await store.entries(S)) == ["made"]
 
 
-async def test_after_a_failed_fsync_nobody_claims_to_know(open_store: Opener) -> None:
+async def test_failed_fsync_reports_unknown_outcome(open_store: Opener) -> None:
     store = await open_store(durability="full")
     await create(store, S, said("before"))
 
@@ -74,7 +72,7 @@ async def test_after_a_failed_fsync_nobody_claims_to_know(open_store: Opener) ->
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_a_content_that_could_not_be_kept_refuses_its_commit(store: JsonlStore) -> None:
+async def test_content_that_could_not_be_kept_refuses_its_commit(store: JsonlStore) -> None:
     await create(store)
     write = Write(stream=S, entries=(said("with it"),))
 
@@ -86,7 +84,7 @@ async def test_a_content_that_could_not_be_kept_refuses_its_commit(store: JsonlS
     assert (await store.info()).payload_bytes == 0
 
 
-async def test_a_commit_reaches_the_disk_before_it_returns_and_a_new_file_with_its_name(
+async def test_commit_is_synced_with_its_new_file_name(
     open_store: Opener,
 ) -> None:
     synced: list[int] = []
@@ -112,7 +110,7 @@ def showing(stream: str, content: bytes) -> Commit:
     return Commit(writes=(write,), at=START_MS, blobs=(content,))
 
 
-async def test_what_is_used_again_while_it_is_erased_stays(open_store: Opener) -> None:
+async def test_content_reused_during_erasure_stays(open_store: Opener) -> None:
     """The erasure had found nobody else who showed it, and then it was cut off."""
     store, content = await open_store(), b"\x89PNG of two"
     await store.commit(showing("s", content))
@@ -139,7 +137,7 @@ async def test_while_a_session_is_damaged_no_content_goes(store: JsonlStore, fol
     assert await store.blob(blob_hash(content)) == content
 
 
-async def test_beside_a_session_of_a_newer_perdure_others_go_and_no_content_does(
+async def test_erasure_beside_newer_session_keeps_contents(
     open_store: Opener, folder: Path
 ) -> None:
     store, content = await open_store(), b"\x89PNG"

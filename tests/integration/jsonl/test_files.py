@@ -87,7 +87,7 @@ async def test_session_without_a_title_has_no_record_of_one(
     assert b"session_info" not in file_of(folder, S).read_bytes()
 
 
-async def test_header_of_a_newer_perdure_is_refused(
+async def test_header_of_a_newer_perdure_is_rejected(
     store: JsonlStore, open_store: Opener, folder: Path
 ) -> None:
     await create(store, S, said("hi"))
@@ -192,7 +192,7 @@ async def test_pis_records_are_as_pi_writes_them(tmp_path: Path) -> None:
     assert found[8]["parentId"] == ids[4]
 
 
-async def test_what_a_record_says_is_not_kept_twice(tmp_path: Path, dialect: DialectName) -> None:
+async def test_record_fields_are_not_stored_twice(tmp_path: Path, dialect: DialectName) -> None:
     text = "said once " * 100
     async with opened(tmp_path, dialect) as store:
         await create(store, S, said(text), new_tree(assistant(text, model="openai:gpt")))
@@ -203,7 +203,7 @@ async def test_what_a_record_says_is_not_kept_twice(tmp_path: Path, dialect: Dia
     assert [entry.message for entry in entries] == [user(text), assistant(text, model="openai:gpt")]
 
 
-async def test_names_say_when_a_session_began_and_which_it_is(
+async def test_file_names_have_start_time_and_id(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     await create(store, header("a.b:c", created_at=START_MS))
@@ -227,7 +227,7 @@ async def test_everything_is_readable_by_its_owner_only(store: JsonlStore, folde
 
 
 @pytest.mark.parametrize("durability", ["full", "normal"])
-async def test_a_file_only_ever_grows(open_store: Opener, folder: Path, durability: str) -> None:
+async def test_file_only_ever_grows(open_store: Opener, folder: Path, durability: str) -> None:
     store = await open_store(durability=durability)
     before = b""
     await create(store)
@@ -239,7 +239,7 @@ async def test_a_file_only_ever_grows(open_store: Opener, folder: Path, durabili
     assert len(before.splitlines()) == 42
 
 
-async def test_a_fork_names_the_file_it_came_from(
+async def test_fork_names_the_file_it_came_from(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     await create(store, S, said("a"))
@@ -249,9 +249,7 @@ async def test_a_fork_names_the_file_it_came_from(
     assert records(folder, "f")[0][key] == str(file_of(folder, "s"))
 
 
-async def test_pictures_stand_in_the_line_for_the_tool_and_once_beside_it(
-    store: JsonlStore, folder: Path
-) -> None:
+async def test_pictures_are_in_line_and_stored_once(store: JsonlStore, folder: Path) -> None:
     digest = blob_hash(PICTURE)
     part = MediaPart("image/png", f"media://{digest}", len(PICTURE))
     write = Write(
@@ -266,7 +264,7 @@ async def test_pictures_stand_in_the_line_for_the_tool_and_once_beside_it(
     assert (path.parent.name, path.name) == (digest[7:9], digest)
 
 
-async def test_a_damaged_content_is_named(store: JsonlStore, folder: Path) -> None:
+async def test_damaged_content_is_named(store: JsonlStore, folder: Path) -> None:
     write = Write(stream=S, create=header("s"))
     await store.commit(Commit(writes=(write,), at=1, blobs=(b"whole",)))
     (path,) = files_below(folder, "sha256-*")
@@ -279,7 +277,7 @@ async def test_a_damaged_content_is_named(store: JsonlStore, folder: Path) -> No
     ]
 
 
-async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, open_store: Opener) -> None:
+async def test_folder_that_cannot_be_made_is_rejected(tmp_path: Path, open_store: Opener) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreUnavailable, match="file"):
         await open_store(tmp_path / "file" / "folder")

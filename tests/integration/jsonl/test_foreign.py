@@ -130,7 +130,7 @@ def extend(path: Path, added: bytes) -> None:
         file.write(added)
 
 
-async def test_a_session_an_agent_wrote_is_listed_read_and_left_as_it_is(
+async def test_session_of_agent_is_read_and_unchanged(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, FILES[dialect])
@@ -146,7 +146,7 @@ async def test_a_session_an_agent_wrote_is_listed_read_and_left_as_it_is(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_operators_rules_give_its_leaf_labels_and_links(tmp_path: Path) -> None:
+async def test_operator_rules_give_leaf_labels_and_links(tmp_path: Path) -> None:
     path = written(tmp_path, OPERATOR)
     async with opened(tmp_path, "operator") as store:
         tree = await store.tree(S)
@@ -165,7 +165,7 @@ async def test_operators_rules_give_its_leaf_labels_and_links(tmp_path: Path) ->
         assert await context_of(store, S) == Operator(path).context()
 
 
-async def test_pis_rules_give_its_leaf_names_and_what_nobody_knows(tmp_path: Path) -> None:
+async def test_pi_rules_give_leaf_names_and_unknown_records(tmp_path: Path) -> None:
     written(tmp_path, PI)
     async with opened(tmp_path, "pi") as store:
         state = await store.state(S)
@@ -184,7 +184,7 @@ async def test_pis_rules_give_its_leaf_names_and_what_nobody_knows(tmp_path: Pat
         assert (window.hidden, texts(list(window.entries))) == (1, ["second", "after"])
 
 
-async def test_entries_are_appended_behind_the_agents_and_the_agent_goes_on_behind_them(
+async def test_agent_and_perdure_append_in_turns(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, FILES[dialect])
@@ -204,7 +204,7 @@ async def test_entries_are_appended_behind_the_agents_and_the_agent_goes_on_behi
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_what_the_agent_wrote_is_covered_by_the_chain_once_we_append(
+async def test_agent_lines_enter_chain_at_next_append(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, FILES[dialect])
@@ -220,7 +220,7 @@ async def test_what_the_agent_wrote_is_covered_by_the_chain_once_we_append(
     assert "altered" in problem.problem
 
 
-async def test_half_surrogates_and_numbers_out_of_range_are_mended_and_kept_in_the_file(
+async def test_invalid_text_is_repaired_in_entry_but_not_file(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     records = FILES[dialect][:3]
@@ -234,7 +234,7 @@ async def test_half_surrogates_and_numbers_out_of_range_are_mended_and_kept_in_t
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_lines_that_are_no_records_are_passed_over_named_and_kept(
+async def test_invalid_lines_are_skipped_reported_and_kept(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     lines = [json.dumps(each).encode() for each in FILES[dialect][:3]]
@@ -249,7 +249,7 @@ async def test_lines_that_are_no_records_are_passed_over_named_and_kept(
     assert texts(await store.branch(S, (await store.state(S)).leaf)) == ["first", "second", "on"]
 
 
-async def test_a_line_the_agent_did_not_finish_is_passed_over_and_begun_behind(
+async def test_unfinished_line_is_skipped_by_next_append(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     lines = [json.dumps(each).encode() for each in FILES[dialect][:3]]
@@ -265,7 +265,7 @@ async def test_a_line_the_agent_did_not_finish_is_passed_over_and_begun_behind(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_a_last_line_without_an_end_counts_and_is_ended_first(
+async def test_last_line_without_an_end_counts_and_is_ended_first(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     lines = [json.dumps(each).encode() for each in FILES[dialect][:3]]
@@ -279,7 +279,7 @@ async def test_a_last_line_without_an_end_counts_and_is_ended_first(
 
 
 @pytest.mark.parametrize("odd", [b"", b"\n", b"{}\n", b"hello\n", b'{"type":"message","id":"a"}\n'])
-async def test_a_file_that_does_not_begin_with_a_header_is_no_session_and_is_left_alone(
+async def test_file_without_header_is_ignored_and_unchanged(
     store: JsonlStore, folder: Path, odd: bytes
 ) -> None:
     path = written(folder, odd)
@@ -293,7 +293,7 @@ async def test_a_file_that_does_not_begin_with_a_header_is_no_session_and_is_lef
     assert content(path) == odd
 
 
-async def test_a_session_is_found_under_whatever_name_its_file_has(
+async def test_session_is_found_under_any_file_name(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, FILES[dialect], "renamed.jsonl")
@@ -304,7 +304,7 @@ async def test_a_session_is_found_under_whatever_name_its_file_has(
     assert tool(dialect, path).context()[-1] == ("user", "on")
 
 
-async def test_an_agent_that_rewrites_the_file_takes_our_marks_and_leaves_the_conversation(
+async def test_rewrite_by_agent_keeps_conversation_without_own_data(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, "operator") as store:
@@ -323,7 +323,7 @@ async def test_an_agent_that_rewrites_the_file_takes_our_marks_and_leaves_the_co
         assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_a_line_that_slips_in_while_we_append_takes_its_place_behind(
+async def test_line_written_during_append_is_placed_after_it(
     store: JsonlStore, open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
     """As when the agent appends between our reading of the file and our writing to it."""
@@ -408,7 +408,7 @@ async def test_files_of_older_versions_are_read_and_not_appended_to(tmp_path: Pa
         assert texts(await store.tree(StreamId("f"))) == ["one", "two", "on"]
 
 
-async def test_a_session_forked_by_the_agent_is_another_session(tmp_path: Path) -> None:
+async def test_session_forked_by_the_agent_is_another_session(tmp_path: Path) -> None:
     """pi copies its records with everything that is in them, marks of ours included."""
     async with opened(tmp_path, "pi") as store:
         written(tmp_path, PI[:3])
@@ -431,7 +431,7 @@ def forked_from(entries: list[Entry]) -> EntryId:
     return EntryId(f"{S}/{entries[0].seq}")
 
 
-async def test_what_an_agent_appends_wakes_whoever_waits_and_has_a_position(
+async def test_append_by_agent_wakes_iterators_and_gets_position(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, FILES[dialect][:3])

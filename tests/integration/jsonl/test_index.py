@@ -202,7 +202,7 @@ async def test_whatever_happens_it_finds_what_a_scan_finds(
     assert parts_of(folder)
 
 
-async def test_a_fresh_process_reads_no_session_but_the_lines_it_shows(
+async def test_fresh_process_reads_no_session_but_the_lines_it_shows(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(await open_store(), "a", "b")
@@ -243,7 +243,7 @@ async def test_what_grows_a_little_at_a_time_is_in_few_parts(
     assert len(parts_of(folder)) < 240 / sizes.MOST_LOOSE + indexer.MOST_SMALL
 
 
-async def test_a_text_that_is_too_long_for_any_part_is_found(
+async def test_text_that_is_too_long_for_any_part_is_found(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexer, "MOST_WORDS", 50)
@@ -360,7 +360,7 @@ async def test_what_is_lost_of_it_is_made_again(
 
 
 @pytest.mark.parametrize("content", [b"", b"not what it was"])
-async def test_a_damaged_catalogue_is_named_and_made_again(
+async def test_damaged_catalogue_is_named_and_made_again(
     open_store: Opener, folder: Path, content: bytes
 ) -> None:
     store = await open_store()
@@ -533,7 +533,7 @@ async def test_a_part_that_says_it_is_huge_takes_no_memory(
     assert await faults_of_index(store) != []
 
 
-async def test_the_folder_is_not_listed_for_each_session_that_a_tool_wrote(
+async def test_folder_is_not_listed_for_each_session_that_tool_wrote(
     open_store: Opener, folder: Path, dialect: DialectName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await open_store()

@@ -55,7 +55,7 @@ async def fed(address: str, after: int = 0) -> list[tuple[int, int, bytes]]:
         return [(each.position, each.entry.seq, each.entry.body) for each in found]
 
 
-async def test_tail_that_was_cut_is_reported_after_any_number_of_commits(
+async def test_lost_tail_is_reported_after_any_number_of_commits(
     address: str, folder: Path
 ) -> None:
     await commit(address, "m0", "m1", "m2", "m3")
@@ -78,9 +78,7 @@ async def test_tail_that_was_cut_is_reported_after_any_number_of_commits(
     assert await problems(address) == [("s", 2, TAIL), second]
 
 
-async def test_tail_that_was_cut_is_reported_by_another_process_that_had_read_it(
-    address: str, folder: Path
-) -> None:
+async def test_lost_tail_is_reported_by_process_that_read_it(address: str, folder: Path) -> None:
     await commit(address, "m0", "m1")
     async with open_by_address(address) as here:
         session = await here.open("s")
@@ -100,7 +98,7 @@ async def test_tail_that_was_cut_is_reported_by_another_process_that_had_read_it
     assert await problems(address) == [("s", 2, TAIL)]
 
 
-async def test_older_copy_in_place_of_the_file_is_reported_until_the_session_is_erased(
+async def test_older_copy_of_file_is_reported_until_erasure(
     address: str, folder: Path, tmp_path: Path
 ) -> None:
     await commit(address, "m0", "m1")
@@ -125,7 +123,7 @@ async def test_older_copy_in_place_of_the_file_is_reported_until_the_session_is_
     assert await problems(address) == []
 
 
-async def test_kill_between_the_record_of_a_loss_and_the_commit_keeps_the_loss_once(
+async def test_kill_between_record_of_loss_and_commit_keeps_loss_once(
     address: str, folder: Path
 ) -> None:
     await commit(address, "m0", "m1", "m2", "m3")
@@ -151,9 +149,7 @@ async def test_kill_between_the_record_of_a_loss_and_the_commit_keeps_the_loss_o
     assert (folder / ".perdure" / "feed").read_bytes().count(b" -") == 1
 
 
-async def test_whole_session_that_was_lost_but_for_its_header_is_reported(
-    address: str, folder: Path
-) -> None:
+async def test_session_reduced_to_header_is_reported(address: str, folder: Path) -> None:
     await commit(address, "m0", "m1")
     path = file_of(folder, "s")
     first_lines = path.read_bytes().splitlines(keepends=True)
@@ -163,9 +159,7 @@ async def test_whole_session_that_was_lost_but_for_its_header_is_reported(
     assert ("s", 0, text) in await problems(address)
 
 
-async def test_session_whose_file_was_removed_by_hand_begins_anew(
-    address: str, folder: Path
-) -> None:
+async def test_session_with_removed_file_starts_over(address: str, folder: Path) -> None:
     await commit(address, "m0", "m1", "m2", "m3")
     file_of(folder, "s").unlink()
     await commit(address, "n0")

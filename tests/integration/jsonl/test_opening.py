@@ -14,7 +14,7 @@ from tests.fakes.session_tools import Operator, Pi
 
 
 @pytest.mark.parametrize(("query", "tool"), [("", Operator), ("?dialect=pi", Pi)])
-async def test_a_folder_is_opened_by_its_address(
+async def test_folder_is_opened_by_its_address(
     tmp_path: Path, query: str, tool: type[Operator | Pi]
 ) -> None:
     async with perdure.open(f"jsonl:///{tmp_path}/my%20sessions{query}") as store:
@@ -35,7 +35,7 @@ async def test_a_folder_is_opened_by_its_address(
         assert session.id in path.name
 
 
-async def test_a_relative_folder_is_made_where_the_program_runs(
+async def test_relative_folder_is_created_in_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -51,14 +51,14 @@ async def test_a_relative_folder_is_made_where_the_program_runs(
     "address",
     ["jsonl:", "jsonl:///", "jsonl:dir", "jsonl:///d?dialect=cobol", "jsonl:///d?other=1"],
 )
-async def test_an_address_that_is_not_understood_is_refused(address: str) -> None:
+async def test_address_that_is_not_understood_is_rejected(address: str) -> None:
     with pytest.raises(ConfigError):
         async with perdure.open(address):
             pass
 
 
 @pytest.mark.parametrize(("dialect", "other"), [("pi", "operator"), ("operator", "pi")])
-async def test_folder_of_the_other_dialect_is_refused_and_unchanged(
+async def test_folder_of_the_other_dialect_is_rejected_and_unchanged(
     tmp_path: Path, dialect: str, other: str
 ) -> None:
     address = f"jsonl:///{tmp_path}/s"

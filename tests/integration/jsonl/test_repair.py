@@ -68,7 +68,7 @@ def with_line(path: Path, number: int, line: bytes | None) -> None:
 
 @pytest.mark.parametrize("line", [b"{\n", b"\xff\xfe\n", b'{"type":"else"}\n', None])
 @pytest.mark.parametrize("number", [0, 1, 4, 7, -2])
-async def test_a_damaged_line_costs_what_it_held(
+async def test_damaged_line_loses_only_its_content(
     address: str, place: str, folder: Path, number: int, line: bytes | None
 ) -> None:
     await filled(address)
@@ -90,7 +90,7 @@ async def test_a_damaged_line_costs_what_it_held(
     assert {path: path.read_bytes() for path in files_below(folder, "*.jsonl")} == damaged
 
 
-async def test_what_was_acknowledged_is_kept_though_its_last_line_is_damaged(
+async def test_acknowledged_entries_survive_damaged_last_line(
     address: str, place: str, folder: Path
 ) -> None:
     """The line that ends a commit says that it was made; the others can still be read."""
@@ -111,7 +111,7 @@ async def test_what_was_acknowledged_is_kept_though_its_last_line_is_damaged(
     assert [id_ for id_ in before if after[id_] != before[id_]] == ["s/8"]
 
 
-async def test_a_store_that_lost_what_it_had_acknowledged_is_not_backed_up(
+async def test_store_with_lost_entries_is_not_backed_up(
     address: str, tmp_path: Path, folder: Path
 ) -> None:
     await filled(address)
@@ -121,7 +121,7 @@ async def test_a_store_that_lost_what_it_had_acknowledged_is_not_backed_up(
         await back_up(address, tmp_path / "backup")
 
 
-async def test_a_damaged_content_costs_no_session(
+async def test_damaged_content_costs_no_session(
     address: str, place: str, folder: Path, tmp_path: Path
 ) -> None:
     image = media(b"\x89PNG" * 50, "image/png")
@@ -146,7 +146,7 @@ async def test_a_damaged_content_costs_no_session(
         await back_up(address, tmp_path / "backup")
 
 
-async def test_a_flipped_bit_anywhere(address: str, tmp_path: Path, folder: Path) -> None:
+async def test_flipped_bit_anywhere(address: str, tmp_path: Path, folder: Path) -> None:
     await filled(address)
     before = await content(address)
     path, chance = file_of(folder, "s1"), random.Random(5)
@@ -163,7 +163,7 @@ async def test_a_flipped_bit_anywhere(address: str, tmp_path: Path, folder: Path
     assert damaged > 15
 
 
-async def test_a_file_cut_anywhere(address: str, tmp_path: Path, folder: Path) -> None:
+async def test_file_cut_anywhere(address: str, tmp_path: Path, folder: Path) -> None:
     await filled(address)
     before = await content(address)
     path = file_of(folder, "s1")
@@ -176,7 +176,7 @@ async def test_a_file_cut_anywhere(address: str, tmp_path: Path, folder: Path) -
         await check_repaired(place, before, done)
 
 
-async def test_lines_of_a_tool_are_kept_with_hashes_of_their_own(
+async def test_lines_of_tool_are_kept_with_hashes_of_their_own(
     address: str, place: str, folder: Path
 ) -> None:
     await filled(address)
@@ -192,7 +192,7 @@ async def test_lines_of_a_tool_are_kept_with_hashes_of_their_own(
     await check_repaired(place, before, done)
 
 
-async def test_sound_files_are_left_alone_and_a_place_is_asked_for(
+async def test_sound_files_are_left_alone_and_place_is_asked_for(
     address: str, place: str, folder: Path
 ) -> None:
     await filled(address)

@@ -31,7 +31,7 @@ async def long_session(store: JsonlStore) -> None:
 
 
 @pytest.mark.parametrize("tail_bytes", [500, 5_000, 60_000, 2**20])
-async def test_what_is_read_from_the_end_is_what_the_whole_file_says(
+async def test_tail_read_equals_full_read(
     store: JsonlStore, open_store: Opener, tail_bytes: int
 ) -> None:
     await long_session(store)
@@ -66,7 +66,7 @@ async def test_only_the_end_of_the_file_is_read(
     assert fresh._handle.shelf.logs() == ()  # pyright: ignore[reportPrivateUsage] - looks behind
 
 
-async def test_where_a_tool_wrote_the_whole_file_is_read(
+async def test_file_changed_by_tool_is_read_whole(
     store: JsonlStore, open_store: Opener, folder: Path, dialect: str
 ) -> None:
     await create(store, S, said("a"), said("b"))

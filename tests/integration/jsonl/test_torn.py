@@ -81,9 +81,7 @@ def written(dialect: DialectName) -> Written:
 
 
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
-def test_a_commit_cut_at_any_byte_is_there_whole_or_not_at_all(
-    dialect: DialectName, tmp_path: Path
-) -> None:
+def test_commit_cut_at_any_byte_is_whole_or_absent(dialect: DialectName, tmp_path: Path) -> None:
     name, before, after = written(dialect)
     path = tmp_path / name
 
@@ -99,9 +97,7 @@ def test_a_commit_cut_at_any_byte_is_there_whole_or_not_at_all(
 
 
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
-def test_a_reader_that_looks_while_a_commit_arrives_sees_it_when_it_is_whole(
-    dialect: DialectName, tmp_path: Path
-) -> None:
+def test_reader_sees_commit_only_when_complete(dialect: DialectName, tmp_path: Path) -> None:
     name, before, after = written(dialect)
     path = tmp_path / name
     path.write_bytes(before)
@@ -119,9 +115,7 @@ def test_a_reader_that_looks_while_a_commit_arrives_sees_it_when_it_is_whole(
 
 @settings(max_examples=max(10, settings().max_examples // 2))
 @given(cut=st.floats(0, 1), name=NAMES)
-async def test_the_next_commit_begins_behind_what_was_cut_off(
-    cut: float, name: DialectName
-) -> None:
+async def test_next_commit_starts_after_torn_write(cut: float, name: DialectName) -> None:
     file, before, after = written(name)
     end = len(before) + round(cut * (len(after) - len(before)))
     with tempfile.TemporaryDirectory() as folder:
@@ -175,7 +169,7 @@ async def test_verify_reports_a_cut_off_write_after_the_next_commit(
 
 
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
-async def test_verify_reports_a_cut_off_write_after_a_line_of_the_tool(
+async def test_verify_reports_cut_off_write_after_line_of_tool(
     dialect: DialectName, tmp_path: Path
 ) -> None:
     name, before, after = written(dialect)
@@ -219,7 +213,7 @@ async def test_cut_off_again_and_again_nothing_acknowledged_is_lost(
 
 @settings(max_examples=max(10, settings().max_examples // 2))
 @given(place=st.floats(0, 1), flip=st.integers(1, 255), name=NAMES)
-async def test_a_changed_byte_is_never_fatal_and_nothing_is_written_behind_what_is_lost(
+async def test_changed_byte_is_not_fatal_but_blocks_appends(
     place: float, flip: int, name: DialectName
 ) -> None:
     file, _, whole = written(name)

@@ -133,7 +133,7 @@ async def each_moment(folder: Path, open_store: Opener, read: Reading, *, is_kno
 
 @pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize("name", ACROSS)
-async def test_who_looks_at_all_sessions_passes_over_one_that_goes(
+async def test_scan_of_sessions_skips_vanishing_one(
     folder: Path, open_store: Opener, name: str, *, is_known: bool
 ) -> None:
     async def read(store: JsonlStore) -> None:
@@ -147,14 +147,14 @@ async def test_who_looks_at_all_sessions_passes_over_one_that_goes(
 
 @pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize("name", OF_ONE)
-async def test_who_looks_at_a_session_that_goes_is_told_that_it_is_not_there(
+async def test_read_of_vanishing_session_raises_not_found(
     folder: Path, open_store: Opener, name: str, *, is_known: bool
 ) -> None:
     await each_moment(folder, open_store, OF_ONE[name], is_known=is_known)
 
 
 @pytest.mark.parametrize("is_held", [False, True])
-async def test_what_a_fork_shows_stays_though_its_origin_is_erased_meanwhile(
+async def test_fork_keeps_content_when_origin_is_erased(
     folder: Path, open_store: Opener, *, is_held: bool
 ) -> None:
     """Before the fork holds all contents, or after."""
@@ -184,7 +184,7 @@ async def test_what_a_fork_shows_stays_though_its_origin_is_erased_meanwhile(
 
 
 @pytest.mark.parametrize("name", ["position", "index"])
-async def test_a_session_that_goes_before_it_got_its_positions_gets_none(
+async def test_session_that_goes_before_it_got_its_positions_gets_none(
     folder: Path, open_store: Opener, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Else one of its name that comes later would seem to have lost entries."""

@@ -16,7 +16,7 @@ ANYTHING = st.recursive(
 
 
 @given(ANYTHING)
-def test_a_field_of_another_type_counts_as_absent(value: object) -> None:
+def test_field_of_another_type_counts_as_absent(value: object) -> None:
     record = {"key": value}
     assert isinstance(fields.object_in(record, "key"), dict | None)
     assert isinstance(fields.list_in(record, "key"), list | None)
@@ -35,7 +35,7 @@ def test_counts_are_those_of_each_field(value: object) -> None:
     assert fields.counts_in(record, ("a", "b", "c")) == expected
 
 
-def test_a_name_is_a_text_that_is_not_empty() -> None:
+def test_name_is_a_text_that_is_not_empty() -> None:
     assert fields.name_in({"id": "x"}, "id") == "x"
     assert fields.name_in({"id": ""}, "id") is None
 
@@ -46,7 +46,7 @@ def test_true_is_no_number() -> None:
 
 
 @pytest.mark.parametrize("number", [-1, math.nan, math.inf, 1e30, None, "12"])
-def test_what_cannot_be_a_count_counts_nothing(number: object) -> None:
+def test_invalid_count_is_zero(number: object) -> None:
     assert fields.count_in({"n": number}, "n") == 0
 
 
@@ -69,7 +69,7 @@ def test_times_are_read_in_whole_milliseconds(value: object, time: int | None) -
     assert fields.time_in({"at": value}, "at") == time
 
 
-def test_texts_leave_out_what_is_no_text() -> None:
+def test_texts_omit_other_types() -> None:
     assert fields.texts_in({"files": ["a", 1, None, "b"]}, "files") == ("a", "b")
 
 
@@ -87,5 +87,5 @@ def test_texts_leave_out_what_is_no_text() -> None:
         (True, None),
     ],
 )
-def test_a_time_may_be_a_number_of_seconds(written: object, time: int | None) -> None:
+def test_time_may_be_a_number_of_seconds(written: object, time: int | None) -> None:
     assert fields.seconds_in({"key": written}, "key") == time

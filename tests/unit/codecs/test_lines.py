@@ -18,7 +18,7 @@ from perdure.codecs.lines import (
 
 
 @given(st.binary())
-def test_the_lines_joined_by_line_feeds_are_the_file(content: bytes) -> None:
+def test_lines_joined_by_line_feeds_are_the_file(content: bytes) -> None:
     lines = list(lines_of(content))
     assert b"\n".join(line.content for line in lines) == content.removesuffix(b"\n")
     assert [line.number for line in lines] == list(range(1, len(lines) + 1))
@@ -32,12 +32,12 @@ def test_only_a_line_feed_ends_a_line() -> None:
     assert [line.content for line in lines_of(text + b"\n" + text)] == [text, text]
 
 
-def test_a_final_line_feed_begins_no_line() -> None:
+def test_final_line_feed_begins_no_line() -> None:
     assert [line.content for line in lines_of(b"a\n\n")] == [b"a", b""]
     assert list(lines_of(b"")) == []
 
 
-def test_a_last_line_without_a_line_feed_may_still_be_written() -> None:
+def test_last_line_without_a_line_feed_may_still_be_written() -> None:
     assert [line.is_ended for line in lines_of(b"a\nb")] == [True, False]
     assert [line.is_ended for line in lines_of(b"a\nb\n")] == [True, True]
 
@@ -57,13 +57,13 @@ def test_white_space_alone_is_a_blank_line() -> None:
         (b"[" + b"9" * 5000 + b"]", ["9" * 5000]),
     ],
 )
-def test_what_can_be_read_sensibly_is_read(line: bytes, value: object) -> None:
+def test_readable_line_is_read(line: bytes, value: object) -> None:
     reading = read_line(line)
     assert reading.is_json
     assert reading.value == value
 
 
-def test_a_mended_line_says_so_and_an_exact_one_does_not() -> None:
+def test_repaired_line_reports_problem_and_exact_line_none() -> None:
     assert read_line(b'"\\ud800"').problem
     assert read_line(b'"\xff"').problem
     assert read_line('"\u2028 ä"'.encode()).problem is None
@@ -72,13 +72,13 @@ def test_a_mended_line_says_so_and_an_exact_one_does_not() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"{}{}", b"1],[2", b'{"a":}', b"\xff", b'"a\tb"'])
-def test_what_is_no_json_is_refused_with_a_reason(line: bytes) -> None:
+def test_invalid_json_is_rejected_with_reason(line: bytes) -> None:
     reading = read_line(line)
     assert not reading.is_json
     assert reading.problem
 
 
-def test_deep_nesting_is_refused_before_it_can_hurt_a_later_reader() -> None:
+def test_deep_nesting_is_rejected_before_it_can_hurt_later_reader() -> None:
     for depth in (2_000, 100_000):
         assert read_line(b"[" * depth + b"]" * depth).problem == TOO_DEEP
         assert read_line(b"[" * depth + b"NaN" + b"]" * depth).problem == TOO_DEEP
@@ -89,7 +89,7 @@ def test_many_brackets_side_by_side_are_not_deep() -> None:
     assert read_line(json.dumps(value).encode()).value == value
 
 
-def test_brackets_that_would_close_ours_are_refused() -> None:
+def test_brackets_that_would_close_ours_are_rejected() -> None:
     filling = b"[]," * (LEVELS * 10)
     assert not read_line(b"1],[" + filling + b"2").is_json
 
@@ -98,7 +98,7 @@ def test_brackets_that_would_close_ours_are_refused() -> None:
     st.binary(max_size=200)
     | st.dictionaries(st.text(), st.floats()).map(json.dumps).map(str.encode)
 )
-def test_fields_are_plain_where_reading_them_finds_nothing_to_say(line: bytes) -> None:
+def test_fields_are_plain_if_read_without_problem(line: bytes) -> None:
     fields = plain_fields(line)
     is_plain = isinstance(read_line(line).value, dict) and read_line(line).problem is None
     assert fields == (read_line(line).value if is_plain else None)
@@ -111,7 +111,7 @@ def test_fields_that_nest_too_deeply_are_not_plain() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_whatever_is_read_can_be_written_and_read_again(line: bytes) -> None:
+def test_any_read_line_round_trips(line: bytes) -> None:
     reading = read_line(line)
     if reading.is_json:
         assert msgspec.json.decode(msgspec.json.encode(reading.value)) == reading.value
@@ -133,7 +133,7 @@ def read_below(frames: int, line: bytes) -> ReadLine:
 
 @pytest.mark.parametrize("frames", [0, 100, 400])
 @pytest.mark.parametrize("depth", [LEVELS - 1, LEVELS, LEVELS + 1, LEVELS + 50])
-def test_how_deep_is_too_deep_is_the_same_whoever_asks(frames: int, depth: int) -> None:
+def test_all_readers_share_nesting_limit(frames: int, depth: int) -> None:
     line = b'[{"a":' * (depth // 2) + b"[" * (depth % 2) + b"NaN"
     line += b"]" * (depth % 2) + b"}]" * (depth // 2)
     assert read_below(frames, line).is_json == (depth <= LEVELS)

@@ -23,7 +23,7 @@ def test_media_are_named_by_their_hash_and_kept_once() -> None:
 
 
 @pytest.mark.parametrize("data", [None, "no base64!", "YQ", "ä"])
-def test_what_is_no_base64_is_no_media(data: str | None) -> None:
+def test_invalid_base64_is_not_media(data: str | None) -> None:
     media = Media()
     assert media.part(data, "image/png") is None
     assert media.blobs == ()
@@ -45,7 +45,7 @@ def test_media_without_a_type_are_bytes() -> None:
         (b"RIFF0000AVI ", "application/octet-stream"),
     ],
 )
-def test_a_type_that_nobody_told_is_found_in_the_content(beginning: bytes, name: str) -> None:
+def test_missing_type_is_detected_from_content(beginning: bytes, name: str) -> None:
     part = Media().part(b64encode(beginning).decode(), None)
     assert part is not None
     assert part.mime_type == name
@@ -60,7 +60,7 @@ def test_a_type_that_nobody_told_is_found_in_the_content(beginning: bytes, name:
         ("YQ==", "application/octet-stream"),
     ],
 )
-def test_an_address_may_hold_its_content(address: str, name: str) -> None:
+def test_address_may_hold_its_content(address: str, name: str) -> None:
     media = Media()
     part = media.from_address(address)
     assert part is not None
@@ -68,13 +68,13 @@ def test_an_address_may_hold_its_content(address: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("address", [None, "", "https://example.org/a.png", "file:/tmp/a.png"])
-def test_an_address_of_something_elsewhere_is_no_media(address: str | None) -> None:
+def test_address_of_something_elsewhere_is_no_media(address: str | None) -> None:
     media = Media()
     assert media.from_address(address) is None
     assert media.blobs == ()
 
 
-def test_an_unknown_part_keeps_all_but_signatures() -> None:
+def test_unknown_part_keeps_all_but_signatures() -> None:
     part = unknown_part({"type": "new", "thoughtSignature": "s", "signature": "s", "text": "t"})
     assert msgspec.json.decode(part.raw) == {"type": "new", "text": "t"}
     assert msgspec.json.decode(unknown_part([1]).raw) == [1]
@@ -92,13 +92,13 @@ DATA_ADDRESS = "data:image/png;base64,"
         [DATA_ADDRESS + "AA\nBB", "words"],
     ],
 )
-def test_media_as_bytes_in_a_part_nobody_knows_are_left_to_the_original(item: object) -> None:
+def test_media_bytes_in_unknown_part_stay_in_original(item: object) -> None:
     part = unknown_part(item)
     assert inline_in((part,)) is None
     assert b"AA" not in bytes(part.raw)
 
 
-def test_the_rest_of_such_a_part_stays() -> None:
+def test_rest_of_such_a_part_stays() -> None:
     part = unknown_part({"type": "x", "name": "n", "of": {"type": "base64", "data": "A", "n": 1}})
     kept = msgspec.json.decode(bytes(part.raw))
     assert kept == {"type": "x", "name": "n", "of": {"type": "base64", "data": None, "n": 1}}

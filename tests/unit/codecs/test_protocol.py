@@ -47,7 +47,7 @@ def test_carried_body_is_read_back_byte_for_byte(codec: Codec, kind: str, body: 
     assert (data["lane"], data["about"]) == ("side", "s/0")
 
 
-def test_body_with_a_line_end_of_the_tool_does_not_stand_as_json() -> None:
+def test_body_with_tool_line_end_is_not_written_as_json() -> None:
     body = '{"a":"\u2028"}'.encode()
     assert stands_as_json(body, is_escaped=False)
     assert not stands_as_json(body, is_escaped=True)
@@ -60,7 +60,7 @@ def test_damaged_carrier_carries_nothing() -> None:
     assert carried_body(b'{"data":3}') == b""
 
 
-def test_custom_record_of_ours_is_in_the_tree_only_if_it_says_so() -> None:
+def test_own_custom_record_is_in_tree_only_if_marked() -> None:
     assert custom_body("pi", "todo", [1]) == Custom("todo", [1])
     beside = ImportedRecord("pi", "perdure.turn_started")
     assert custom_body("pi", "perdure.turn_started", {"lane": "side"}) == beside
@@ -75,14 +75,14 @@ def test_unknown_record_keeps_all_but_its_envelope() -> None:
     assert said.unknown == "'new' is stored without effect"
 
 
-def test_message_without_a_role_is_malformed_and_one_of_another_role_unknown() -> None:
+def test_message_without_role_is_malformed_and_other_role_unknown() -> None:
     assert unreadable_message("pi", {}, None, is_known=False).malformed is not None
     assert unreadable_message("pi", {}, "user", is_known=True).malformed is not None
     said = unreadable_message("pi", {"role": "x"}, "x", is_known=False)
     assert (said.malformed, said.body) == (None, Custom("pi:message", {"role": "x"}))
 
 
-def test_reference_is_left_out_where_there_is_none() -> None:
+def test_missing_reference_is_omitted() -> None:
     assert reference("from_id", {"fromId": "a"}, "fromId") == (("from_id", "a"),)
     assert reference("from_id", {"fromId": ""}, "fromId") == ()
 

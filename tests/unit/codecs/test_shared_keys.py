@@ -16,7 +16,7 @@ from perdure.session.messages import Usage
 from perdure.session.notes import SessionInfoChanged
 
 
-def test_costs_are_written_in_dollars_and_one_nobody_knows_as_nothing() -> None:
+def test_costs_are_in_dollars_and_unknown_cost_is_zero() -> None:
     assert dollars(Usage(1, cost_microcents=150_000_000)) == 1.5
     assert dollars(Usage(1)) == 0
 
@@ -24,7 +24,7 @@ def test_costs_are_written_in_dollars_and_one_nobody_knows_as_nothing() -> None:
 @pytest.mark.parametrize(
     ("total", "microcents"), [(1.5, 150_000_000), (0, None), (-1, None), (10**7, None), ("1", None)]
 )
-def test_what_no_call_can_cost_is_no_cost(total: object, microcents: int | None) -> None:
+def test_implausible_cost_is_ignored(total: object, microcents: int | None) -> None:
     assert microcents_in({"total": total}) == microcents
 
 
@@ -37,9 +37,7 @@ def test_what_no_call_can_cost_is_no_cost(total: object, microcents: int | None)
         ("unknown", "unknown", None),
     ],
 )
-def test_model_is_named_by_what_is_known(
-    provider: str, model: str | None, name: str | None
-) -> None:
+def test_model_name_has_known_parts(provider: str, model: str | None, name: str | None) -> None:
     assert model_name(provider, model) == name
 
 
@@ -50,6 +48,6 @@ def test_meta_of_a_message_is_read_back() -> None:
     assert meta_of(b'{"meta":') == {}
 
 
-def test_a_name_of_spaces_is_no_title() -> None:
+def test_name_of_spaces_is_no_title() -> None:
     assert title_in({"name": " a b "}) == SessionInfoChanged(title="a b")
     assert title_in({"name": "  "}) == title_in({}) == SessionInfoChanged()

@@ -41,7 +41,7 @@ BODIES = (
 
 
 @pytest.mark.parametrize("codec", [OPERATOR, PI], ids=lambda codec: codec.name)
-def test_record_is_read_back_as_it_was_written(codec: Codec) -> None:
+def test_record_round_trips(codec: Codec) -> None:
     writing = writing_of({OTHER: "r0"}, {}, own="r1")
     for body in BODIES:
         is_side = isinstance(body, Label | SessionInfoChanged)
@@ -57,7 +57,7 @@ def test_record_is_read_back_as_it_was_written(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", [OPERATOR, PI], ids=lambda codec: codec.name)
-def test_record_without_what_it_needs_is_kept_as_it_is(codec: Codec) -> None:
+def test_incomplete_record_is_kept_unchanged(codec: Codec) -> None:
     for type in ("model_change", "new"):
         said = codec.said({"type": type, "id": "1", "x": 2}, Media())
         assert said.body == Custom(f"{codec.name}:{type}", {"x": 2})

@@ -14,7 +14,7 @@ STYLES = pytest.mark.parametrize("style", [javascript.STYLE, operator.STYLE])
 
 
 @STYLES
-def test_the_deepest_value_a_reader_lets_through_can_be_written(style: Style) -> None:
+def test_deepest_value_a_reader_lets_through_can_be_written(style: Style) -> None:
     def nested(depth: int) -> bytes:
         return b'[{"a":' * depth + b"0.5" + b"}]" * depth
 
@@ -25,7 +25,7 @@ def test_the_deepest_value_a_reader_lets_through_can_be_written(style: Style) ->
 
 
 @STYLES
-def test_a_number_at_that_depth_is_in_the_style(style: Style) -> None:
+def test_number_at_that_depth_is_in_the_style(style: Style) -> None:
     def nested(depth: int) -> bytes:
         return b"[" * depth + b"1e-7" + b"]" * depth
 
@@ -34,14 +34,14 @@ def test_a_number_at_that_depth_is_in_the_style(style: Style) -> None:
 
 
 @STYLES
-def test_what_python_cannot_walk_is_still_written(style: Style) -> None:
+def test_value_too_deep_for_python_is_still_written(style: Style) -> None:
     value: object = 0.000005
     for _ in range(600):
         value = [value]
     assert msgspec.json.decode(to_line(value, style)) == value
 
 
-def test_what_is_nested_too_deeply_for_a_reader_is_told_as_text() -> None:
+def test_value_too_deep_for_reader_becomes_text() -> None:
     deep = b'{"a":' * LEVELS + b'{"b":[1]}' + b"}" * LEVELS
     flat = shallow(deep)
     assert flat is not None

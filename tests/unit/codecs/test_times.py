@@ -15,16 +15,16 @@ from perdure.codecs.times import iso_time, time_of
         (-1, "1969-12-31T23:59:59.999Z"),
     ],
 )
-def test_a_time_is_written_with_milliseconds_and_read_back(at: int, text: str) -> None:
+def test_time_is_written_with_milliseconds_and_read_back(at: int, text: str) -> None:
     assert iso_time(at) == text
     assert time_of(text) == at
 
 
-def test_a_time_outside_the_calendar_is_written_as_1970() -> None:
+def test_time_outside_the_calendar_is_written_as_1970() -> None:
     assert iso_time(2**53) == "1970-01-01T00:00:00.000Z"
 
 
-def test_what_is_no_time_is_none_and_without_an_offset_it_is_utc() -> None:
+def test_invalid_time_is_none_and_missing_offset_means_utc() -> None:
     assert time_of("yesterday") is None
     assert time_of("1970-01-01T00:00:01") == 1_000
     assert time_of("1970-01-01T01:00:00+01:00") == 0

@@ -5,7 +5,7 @@ from perdure.session.messages import assistant, user
 from tests.fakes.chats import Stage
 
 
-async def test_what_is_left_is_what_the_other_branch_does_not_have() -> None:
+async def test_abandoned_entries_are_those_of_old_branch_only() -> None:
     store = Stage().store
     session = await store.create(id="s")
     a, b, c = await session.append(user("a"), assistant("b"), user("c"))

@@ -24,7 +24,7 @@ def under(stage: Stage) -> tuple[Environment, Terms]:
     return turns.environment, turns.terms
 
 
-async def test_a_session_that_had_ended_is_opened_again_for_a_summary() -> None:
+async def test_session_that_had_ended_is_opened_again_for_a_summary() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.send("hi")
@@ -51,7 +51,7 @@ async def test_while_a_turn_is_open_nothing_is_summarised() -> None:
         await summarise_branch(*under(stage), None, focus=None)
 
 
-async def test_of_a_branch_on_which_nothing_was_said_no_model_is_asked() -> None:
+async def test_branch_without_messages_needs_no_model_call() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.send("hi")

@@ -11,7 +11,7 @@ from tests.fakes.streams import say
 FORK = StreamId("fork")
 
 
-async def test_a_fork_sees_what_it_shares_before_what_is_its_own() -> None:
+async def test_fork_sees_shared_entries_before_own() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v2.jsonl"))).session
     state = await store.state(origin)
@@ -25,7 +25,7 @@ async def test_a_fork_sees_what_it_shares_before_what_is_its_own() -> None:
     assert ids["a0000001"] == (await store.tree(FORK))[0].id
 
 
-async def test_a_log_is_read_a_page_at_a_time() -> None:
+async def test_log_is_read_a_page_at_a_time() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v2.jsonl"))).session
     await say(store, *["more"] * (2 * PAGE), stream=origin)

@@ -54,7 +54,7 @@ class Interrupted(MemoryStore):
         return await super().commit(commit)
 
 
-async def test_in_pieces_a_file_becomes_what_it_becomes_whole() -> None:
+async def test_import_in_pieces_equals_whole_import() -> None:
     for content in FILES:
         with case(content):
             whole, pieces = empty_store(), empty_store()
@@ -80,7 +80,7 @@ async def test_in_pieces_a_file_becomes_what_it_becomes_whole() -> None:
 FORMATS: tuple[ExportFormat, ...] = ("pi", "operator")
 
 
-async def test_what_was_imported_in_pieces_comes_out_as_it_was() -> None:
+async def test_import_in_pieces_exports_original_bytes() -> None:
     for content in FILES:
         with case(content):
             store = empty_store()
@@ -90,7 +90,7 @@ async def test_what_was_imported_in_pieces_comes_out_as_it_was() -> None:
                     assert (await export_session(store, report.session, format)).content == content
 
 
-async def test_an_import_that_was_cut_off_says_so_and_goes_on() -> None:
+async def test_interrupted_import_is_marked_and_resumed() -> None:
     for content in FILES:
         with case(content):
             whole = empty_store()

@@ -46,7 +46,7 @@ async def test_every_file_has_its_outcome_in_the_order_given(folder: list[Path])
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_many_at_a_time_make_what_one_after_the_other_makes(folder: list[Path]) -> None:
+async def test_parallel_import_equals_sequential_import(folder: list[Path]) -> None:
     together, alone = empty_store(), empty_store()
     await outcomes(together, folder)
     for content in every_file():
@@ -57,7 +57,7 @@ async def test_many_at_a_time_make_what_one_after_the_other_makes(folder: list[P
         assert [entry.kind for entry in ours] == [entry.kind for entry in theirs]
 
 
-async def test_the_same_file_twice_makes_one_session(folder: list[Path], tmp_path: Path) -> None:
+async def test_same_file_twice_makes_one_session(folder: list[Path], tmp_path: Path) -> None:
     store = empty_store()
     copies = [tmp_path / f"copy-{number}.jsonl" for number in range(8)]
     for copy in copies:
@@ -69,13 +69,13 @@ async def test_the_same_file_twice_makes_one_session(folder: list[Path], tmp_pat
     assert (await store.info()).streams == 1
 
 
-async def test_a_file_that_is_not_there_is_told_and_stops_nothing(folder: list[Path]) -> None:
+async def test_missing_file_is_reported_and_others_continue(folder: list[Path]) -> None:
     found = await outcomes(empty_store(), [Path("/nowhere/x.jsonl"), folder[0]])
     assert [outcome.error is None for outcome in found] == [False, True]
     assert size_of(Path("/nowhere/x.jsonl")) == 0
 
 
-async def test_how_far_each_file_was_read_is_told(folder: list[Path]) -> None:
+async def test_how_far_each_file_was_read_is_reported(folder: list[Path]) -> None:
     read: dict[Path, int] = {}
     await outcomes(empty_store(), folder, told=read.__setitem__)
     good = [path for path in folder if path.stat().st_size > 20]
@@ -101,9 +101,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("sizes", [[3] * 50, [1, 9, 2, 8] * 9, [100, 1, 100], []])
-async def test_what_is_held_at_once_is_bounded(
-    sizes: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_memory_at_once_is_bounded(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "BYTES_AT_ONCE", 10)
     counted = Counted()
     done = [size async for size in in_order(counted.job(size) for size in sizes)]
@@ -112,7 +110,7 @@ async def test_what_is_held_at_once_is_bounded(
     assert counted.most_running <= bulk.FILES_AT_ONCE
 
 
-async def test_who_stops_early_leaves_nothing_running() -> None:
+async def test_early_stop_leaves_no_running_task() -> None:
     never = asyncio.Event()
     started = 0
 
@@ -132,7 +130,7 @@ async def test_who_stops_early_leaves_nothing_running() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_an_error_that_is_no_error_of_a_file_is_raised(folder: list[Path]) -> None:
+async def test_error_that_is_no_error_of_a_file_is_raised(folder: list[Path]) -> None:
     class Closed(MemoryStore):
         async def commit(self, commit: Commit) -> CommitResult:
             raise RuntimeError("closed")

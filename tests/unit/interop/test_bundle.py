@@ -42,7 +42,7 @@ def texts(entries: tuple[Entry, ...]) -> list[str]:
     return [entry.message.text for entry in entries if entry.message is not None]
 
 
-async def test_a_session_is_its_log_its_ids_and_its_blobs() -> None:
+async def test_session_is_its_log_its_ids_and_its_blobs() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     bundle = await bundle_of(store, stream)
@@ -53,19 +53,19 @@ async def test_a_session_is_its_log_its_ids_and_its_blobs() -> None:
     assert len(bundle.blobs) == 2
 
 
-async def test_a_text_that_looks_like_a_blob_is_none() -> None:
+async def test_text_that_looks_like_a_blob_is_none() -> None:
     store = empty_store()
     await create(store)
     await say(store, "sha256-" + "0" * 64)
     assert (await bundle_of(store, S)).blobs == ()
 
 
-async def test_a_session_that_is_not_there_is_not_there() -> None:
+async def test_session_that_is_not_there_is_not_there() -> None:
     with pytest.raises(SessionNotFound):
         await bundle_of(empty_store(), S)
 
 
-async def test_a_fork_of_a_path_takes_that_path_and_its_labels_only() -> None:
+async def test_fork_of_path_takes_that_path_and_its_labels_only() -> None:
     store = empty_store()
     await create(store)
     one, two = await say(store, "one", "two")
@@ -82,7 +82,7 @@ async def test_a_fork_of_a_path_takes_that_path_and_its_labels_only() -> None:
     assert bundle.header.parent == S
 
 
-async def test_a_fork_of_a_tree_begins_where_it_was_forked() -> None:
+async def test_fork_of_tree_starts_at_fork_point() -> None:
     store = empty_store()
     await create(store)
     one, _two = await say(store, "one", "two")
@@ -102,7 +102,7 @@ async def test_references_of_shared_entries_follow() -> None:
     assert body_of(bundle.entries[1]) == Compaction("sum", EntryId("fork/0"))
 
 
-async def test_a_fork_of_a_fork_is_one_log_too() -> None:
+async def test_fork_of_a_fork_is_one_log_too() -> None:
     store = empty_store()
     await create(store)
     (one,) = await say(store, "one")
@@ -115,7 +115,7 @@ async def test_a_fork_of_a_fork_is_one_log_too() -> None:
     assert [entry.parent_id for entry in bundle.entries] == [None, "second/0", "second/1"]
 
 
-async def test_a_title_is_inherited_as_it_was_when_the_fork_was_made() -> None:
+async def test_title_is_inherited_as_of_fork_point() -> None:
     store = empty_store()
     await create(store)
     (one,) = await say(store, "one")
@@ -129,7 +129,7 @@ async def test_a_title_is_inherited_as_it_was_when_the_fork_was_made() -> None:
     assert (await bundle_of(store, SECOND)).header.title == "Given"
 
 
-async def test_a_fork_of_a_path_holds_nothing_of_the_import_original() -> None:
+async def test_fork_of_a_path_holds_nothing_of_the_import_original() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v3.jsonl"))).session
     await fork(store, origin, FORK, await store.resolve(origin, "b0000003"))
@@ -139,7 +139,7 @@ async def test_a_fork_of_a_path_holds_nothing_of_the_import_original() -> None:
     assert set(bundle.aliases) == {"b0000001", "b0000002", "b0000003"}
 
 
-async def test_a_fork_of_a_tree_keeps_the_import_original_and_the_places_in_it() -> None:
+async def test_fork_of_tree_keeps_import_original_and_places_in_it() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v3.jsonl"))).session
     await fork(store, origin, FORK, (await store.state(origin)).leaf, scope="tree")

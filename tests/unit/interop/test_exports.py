@@ -47,7 +47,7 @@ async def stored(name: str = "v3.jsonl") -> tuple[MemoryStore, StreamId]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_the_same_session_gives_the_same_bytes(format: ExportFormat) -> None:
+async def test_same_session_gives_the_same_bytes(format: ExportFormat) -> None:
     store, session = await stored()
     first, second = [await export_session(store, session, format) for _ in range(2)]
     assert first == second
@@ -57,7 +57,7 @@ async def test_the_same_session_gives_the_same_bytes(format: ExportFormat) -> No
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("sort", [*REDACTIONS, None])
-async def test_a_redacted_export_is_never_the_file_that_was_imported(
+async def test_redacted_export_is_never_the_file_that_was_imported(
     format: ExportFormat, sort: Redaction | None
 ) -> None:
     store, session = await stored()
@@ -70,7 +70,7 @@ async def test_a_redacted_export_is_never_the_file_that_was_imported(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_what_was_erased_is_said(format: ExportFormat) -> None:
+async def test_erased_entries_are_reported(format: ExportFormat) -> None:
     store, session = await stored()
     await store.commit(
         Commit(
@@ -95,7 +95,7 @@ async def test_what_was_erased_is_said(format: ExportFormat) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_a_summary_that_was_erased_in_a_fork_is_counted(format: ExportFormat) -> None:
+async def test_summary_that_was_erased_in_a_fork_is_counted(format: ExportFormat) -> None:
     store = empty_store()
     await create(store)
     await append(store, *(new_tree(user(text)) for text in ("a", "secret")), stream=SESSION)
@@ -114,7 +114,7 @@ async def test_a_summary_that_was_erased_in_a_fork_is_counted(format: ExportForm
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_a_leaf_alone_gives_its_branch(format: ExportFormat) -> None:
+async def test_leaf_alone_gives_its_branch(format: ExportFormat) -> None:
     store, session = await stored()
     tree = await store.tree(session)
     first = next(entry for entry in tree if entry.kind == "message")
@@ -132,7 +132,7 @@ async def test_a_leaf_alone_gives_its_branch(format: ExportFormat) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_a_leaf_with_all_branches_gives_everything_standing_there(
+async def test_leaf_with_all_branches_gives_everything_standing_there(
     format: ExportFormat,
 ) -> None:
     store, session = await stored()
@@ -153,7 +153,7 @@ async def test_a_leaf_with_all_branches_gives_everything_standing_there(
         assert len(await again.branch(report.session, state.leaf)) == 1
 
 
-async def test_a_leaf_that_is_no_entry_is_not_found() -> None:
+async def test_leaf_that_is_no_entry_is_not_found() -> None:
     store, session = await stored()
     for leaf in ("nowhere/1", f"{session}/0"):  # the second is a side entry
         with pytest.raises(EntryNotFound):
@@ -161,7 +161,7 @@ async def test_a_leaf_that_is_no_entry_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_a_fork_is_exported_from_an_entry_it_shares(format: ExportFormat) -> None:
+async def test_fork_is_exported_from_an_entry_it_shares(format: ExportFormat) -> None:
     store, session = await stored()
     state = await store.state(session)
     fork = ForkPoint(session, state.leaf, state.head, "tree")
@@ -176,7 +176,7 @@ async def test_a_fork_is_exported_from_an_entry_it_shares(format: ExportFormat) 
             assert len(path) == len(await store.branch(session, shared.id))
 
 
-async def test_what_a_format_cannot_hold_is_told() -> None:
+async def test_losses_of_format_are_reported() -> None:
     store, session = await stored()
     markdown = await export_session(store, session, "markdown")
     everything = await export_session(
@@ -191,7 +191,7 @@ async def test_what_a_format_cannot_hold_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", OPERATOR)
-async def test_an_unchanged_import_of_operator_gives_its_own_bytes(name: str) -> None:
+async def test_unchanged_import_of_operator_gives_its_own_bytes(name: str) -> None:
     store = empty_store()
     content = operator_file(name)
     report = await imported(store, content)
@@ -210,7 +210,7 @@ async def test_so_does_one_whose_lines_are_damaged(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", OPERATOR)
-async def test_what_is_said_after_an_import_of_operator_is_read_by_operator(name: str) -> None:
+async def test_messages_after_operator_import_are_readable_by_operator(name: str) -> None:
     store = empty_store()
     session = (await imported(store, operator_file(name))).session
     write = Write(stream=session, entries=(new_tree(user("Go on.")),))
@@ -227,7 +227,7 @@ async def test_what_is_said_after_an_import_of_operator_is_read_by_operator(name
     assert len(there.context()) == len(before.context()) + 1
 
 
-async def test_a_pi_session_says_the_same_to_operator() -> None:
+async def test_pi_session_exports_same_context_to_operator() -> None:
     store, session = await stored()
     there = operator_reader.read((await export_session(store, session, "operator")).content)
     state = await store.state(session)
@@ -236,7 +236,7 @@ async def test_a_pi_session_says_the_same_to_operator() -> None:
     assert roles == [each.message.role for each in here]
 
 
-async def test_a_tool_message_of_unknown_parts_alone_can_be_written_for_every_program() -> None:
+async def test_tool_message_of_unknown_parts_is_exported_everywhere() -> None:
     store = empty_store()
     unknown = UnknownPart(msgspec.Raw(b'{"type":"hologram"}'))
     entries = (
@@ -252,7 +252,7 @@ async def test_a_tool_message_of_unknown_parts_alone_can_be_written_for_every_pr
 
 
 @pytest.mark.parametrize("format", ["pi", "operator"])
-async def test_an_import_original_that_is_gone_is_written_anew(format: ExportFormat) -> None:
+async def test_session_without_import_original_is_rewritten(format: ExportFormat) -> None:
     content = pi_file("v3.jsonl") if format == "pi" else operator_file("current.jsonl")
     store = empty_store()
     stream = (await imported(store, content)).session
@@ -267,7 +267,7 @@ async def test_an_import_original_that_is_gone_is_written_anew(format: ExportFor
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_a_note_of_a_newer_perdure_stops_no_export(format: ExportFormat) -> None:
+async def test_note_of_a_newer_perdure_stops_no_export(format: ExportFormat) -> None:
     store, stream = await stored()
     notes = (
         NewEntry(SessionInfoChanged.kind, b'{"title":7}', v=9, lane="side"),

@@ -64,7 +64,7 @@ async def sources(store: SessionStore, stream: StreamId) -> list[ImportSource]:
 # -- a new session
 
 
-async def test_a_new_session_is_about_whom_the_import_says_and_an_old_one_stays_so() -> None:
+async def test_subject_applies_only_to_new_session() -> None:
     store = empty_store()
     about_ann = partial(
         import_source, store, clock=ManualClock(), random=SeededRandom(1), subject="ann"
@@ -86,7 +86,7 @@ async def test_a_new_session_is_about_whom_the_import_says_and_an_old_one_stays_
     assert "stays about ann" in told.warnings[-1]
 
 
-async def test_a_file_becomes_a_session_with_its_own_id() -> None:
+async def test_file_becomes_a_session_with_its_own_id() -> None:
     store = empty_store()
     report = await imported(store, pi_file("v3.jsonl"))
     state = await store.state(V3)
@@ -99,7 +99,7 @@ async def test_a_file_becomes_a_session_with_its_own_id() -> None:
     assert state.info.messages == 8
 
 
-async def test_the_log_begins_with_where_it_came_from() -> None:
+async def test_log_starts_with_import_source() -> None:
     store = empty_store()
     content = pi_file("damaged.jsonl")
     report = await imported(store, content)
@@ -131,7 +131,7 @@ async def test_references_name_the_entries_that_were_made() -> None:
     assert kept.message.text.startswith("And how many are pears?")
 
 
-async def test_the_leaf_is_where_the_file_ends() -> None:
+async def test_leaf_is_at_end_of_file() -> None:
     store = empty_store()
     await imported(store, claude_file("sidechain.jsonl"))
     await imported(store, pi_file("v2.jsonl"))
@@ -140,7 +140,7 @@ async def test_the_leaf_is_where_the_file_ends() -> None:
         assert (await store.state(name)).leaf == await store.resolve(name, last)
 
 
-async def test_a_file_whose_leaf_is_not_its_last_entry_ends_with_a_leaf() -> None:
+async def test_file_with_earlier_leaf_gets_leaf_entry() -> None:
     store = empty_store()
     side = claude_file("sidechain.jsonl").split(b"\n")
     report = await imported(store, b"\n".join([*side[:2], *side[6:12], *side[2:6]]))
@@ -155,7 +155,7 @@ async def test_every_file_makes_a_sound_store() -> None:
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_a_path_names_the_source(tmp_path: Path) -> None:
+async def test_path_names_the_source(tmp_path: Path) -> None:
     store = empty_store()
     path = tmp_path / "2026_x.jsonl"
     path.write_bytes(pi_file("v3.jsonl"))
@@ -163,7 +163,7 @@ async def test_a_path_names_the_source(tmp_path: Path) -> None:
     assert [source.name for source in await sources(store, V3)] == ["2026_x.jsonl"]
 
 
-async def test_what_is_no_session_is_refused() -> None:
+async def test_unrecognized_file_is_rejected() -> None:
     store = empty_store()
     for content in (b"", b"hello\n", b'{"a":1}\n'):
         with pytest.raises(FormatError):
@@ -175,7 +175,7 @@ async def test_what_is_no_session_is_refused() -> None:
     assert (await store.info()).streams == 0
 
 
-async def test_a_file_of_ours_that_no_store_would_take_is_refused_as_a_file() -> None:
+async def test_invalid_native_file_is_rejected() -> None:
     store = empty_store()
     report = await imported(store, pi_file("v3.jsonl"))
     content = (await export_session(store, report.session)).content
@@ -185,7 +185,7 @@ async def test_a_file_of_ours_that_no_store_would_take_is_refused_as_a_file() ->
         await imported(empty_store(), spoilt)
 
 
-async def test_progress_is_told() -> None:
+async def test_progress_is_reported() -> None:
     told: list[tuple[int, int]] = []
     content = pi_file("v3.jsonl")
     await import_source(
@@ -201,7 +201,7 @@ async def test_progress_is_told() -> None:
 # -- the same file again
 
 
-async def test_the_same_file_again_adds_nothing() -> None:
+async def test_same_file_again_adds_nothing() -> None:
     store = empty_store()
     for content in every_file():
         first = await imported(store, content)
@@ -212,7 +212,7 @@ async def test_the_same_file_again_adds_nothing() -> None:
         assert await store.state(first.session) == before
 
 
-async def test_an_older_copy_of_a_file_adds_nothing_and_says_so() -> None:
+async def test_older_copy_adds_nothing_and_is_reported() -> None:
     store = empty_store()
     await imported(store, pi_file("v3.jsonl"))
     before = await store.state(V3)
@@ -232,7 +232,7 @@ async def test_two_imports_at_once_make_one_session() -> None:
 # -- a file that grew
 
 
-async def test_a_file_imported_in_pieces_is_the_file_imported_whole() -> None:
+async def test_file_imported_in_pieces_is_the_file_imported_whole() -> None:
     for content in growing_files():
         with case(content):
             whole, pieces = empty_store(), empty_store()
@@ -249,7 +249,7 @@ async def test_a_file_imported_in_pieces_is_the_file_imported_whole() -> None:
             assert (await pieces.state(report.session)).info.messages == report.messages
 
 
-async def test_only_what_is_new_is_added_and_kept() -> None:
+async def test_only_new_part_is_added_and_stored() -> None:
     store = empty_store()
     content = pi_file("v3.jsonl")
     await imported(store, lines(content, 8))
@@ -261,14 +261,14 @@ async def test_only_what_is_new_is_added_and_kept() -> None:
     assert await store.blob(new.blob) == content[new.offset :]
 
 
-async def test_the_leaf_follows_a_file_that_grew() -> None:
+async def test_leaf_follows_a_file_that_grew() -> None:
     store = empty_store()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     await imported(store, pi_file("v3.jsonl"))
     assert (await texts(store, V3))[-1] == "Thanks"
 
 
-async def test_a_leaf_that_was_moved_stays_where_it_is() -> None:
+async def test_moved_leaf_stays() -> None:
     store = empty_store()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     target = await store.resolve(V3, "b0000003")
@@ -277,7 +277,7 @@ async def test_a_leaf_that_was_moved_stays_where_it_is() -> None:
     assert (await store.state(V3)).leaf == target
 
 
-async def test_a_conversation_that_went_on_here_goes_on() -> None:
+async def test_continued_conversation_keeps_its_leaf() -> None:
     store = empty_store()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     [said] = await append(store, new_tree(user("Here")), stream=V3)
@@ -288,7 +288,7 @@ async def test_a_conversation_that_went_on_here_goes_on() -> None:
     assert said.id not in [entry.id for entry in await store.branch(V3, new.id)]
 
 
-async def test_new_entries_hang_on_the_parents_they_name() -> None:
+async def test_new_entries_have_their_named_parents() -> None:
     store = empty_store()
     content = pi_file("v2.jsonl")
     stream = (await imported(store, lines(content, 6))).session
@@ -298,7 +298,7 @@ async def test_new_entries_hang_on_the_parents_they_name() -> None:
 
 
 @pytest.mark.parametrize("written", [1, 30, 100, 200])
-async def test_a_half_written_line_is_read_once_it_is_whole(written: int) -> None:
+async def test_half_written_line_is_read_once_it_is_whole(written: int) -> None:
     store = empty_store()
     content = pi_file("v3.jsonl")
     cut = len(lines(content, 3)) + written
@@ -311,7 +311,7 @@ async def test_a_half_written_line_is_read_once_it_is_whole(written: int) -> Non
     assert (await export_session(store, V3, "pi")).content == content
 
 
-async def test_the_usage_of_an_answer_is_not_counted_again_when_the_file_grows() -> None:
+async def test_usage_of_answer_is_not_counted_again_when_file_grows() -> None:
     store = empty_store()
     content = claude_file("tools.jsonl")
     await imported(store, lines(content, 5))
@@ -330,7 +330,7 @@ async def test_lines_that_are_only_malformed_are_kept_too() -> None:
     assert (await export_session(store, V3, "pi")).content == content + b"noise\n"
 
 
-async def test_a_file_does_not_grow_into_an_open_turn() -> None:
+async def test_file_does_not_grow_into_an_open_turn() -> None:
     store = empty_store()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     lease = await store.acquire_lease(V3, "me", 1000)
@@ -341,7 +341,7 @@ async def test_a_file_does_not_grow_into_an_open_turn() -> None:
         await imported(store, pi_file("v3.jsonl"))
 
 
-async def test_a_writer_in_between_is_noticed_and_the_import_tried_again() -> None:
+async def test_writer_in_between_is_noticed_and_the_import_tried_again() -> None:
     store = RacedStore()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     store.failures.append(HeadConflict(V3, 1, 2))
@@ -376,7 +376,7 @@ async def test_rewritten_file_becomes_a_session_of_its_own() -> None:
     assert await store.entries(V3) == before
 
 
-async def test_a_migrated_file_is_matched_by_what_was_said_when() -> None:
+async def test_migrated_file_is_matched_by_content_and_time() -> None:
     store = empty_store()
     await imported(store, pi_file("v1.jsonl"))
     migrated = await export_after_one_more(pi_file("v1.jsonl"))
@@ -404,7 +404,7 @@ async def test_another_file_with_the_same_id_becomes_another_session() -> None:
     assert (await imported(store, pi_file("v3.jsonl"))).session == V3
 
 
-async def test_a_session_of_ours_is_never_taken_for_an_import() -> None:
+async def test_own_session_is_never_taken_for_import() -> None:
     store = empty_store()
     await append_native(store, V3)
     assert (await imported(store, pi_file("v3.jsonl"))).session == f"{V3}.2"
@@ -421,7 +421,7 @@ async def append_native(store: SessionStore, stream: StreamId) -> list[Entry]:
 # -- a session of ours that another program went on with
 
 
-async def test_a_pi_file_of_ours_that_went_on_comes_back_to_its_session() -> None:
+async def test_continued_pi_export_returns_to_its_session() -> None:
     store = empty_store()
     stream = StreamId("ours")
     await append_native(store, stream)
@@ -438,7 +438,7 @@ async def test_a_pi_file_of_ours_that_went_on_comes_back_to_its_session() -> Non
 
 
 @pytest.mark.parametrize("format", ["pi", "operator"])
-async def test_a_file_of_an_unknown_version_is_read_and_said_to_be_one(format: str) -> None:
+async def test_unknown_version_is_read_and_reported(format: str) -> None:
     content = pi_file("v3.jsonl") if format == "pi" else operator_file("current.jsonl")
     newer = content.replace(b'"version":3', b'"version":99', 1)
     store = empty_store()

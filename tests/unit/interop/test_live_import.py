@@ -79,7 +79,7 @@ def told(changes: list[Change]) -> list[tuple[str, str, int]]:
     ]
 
 
-async def test_what_is_there_is_imported_once(desk: Desk) -> None:
+async def test_existing_files_are_imported_once(desk: Desk) -> None:
     desk.write("a.jsonl", pi_file("v3.jsonl"))
     desk.write("deep/er/b.jsonl", codex_file("agent.jsonl"))
     desk.write("notes.txt", pi_file("v2.jsonl"))
@@ -97,9 +97,7 @@ async def test_what_is_there_is_imported_once(desk: Desk) -> None:
     ],
     ids=["pi", "claude-code", "operator", "codex"],
 )
-async def test_a_history_that_grows_line_by_line_is_what_it_is_in_the_end(
-    desk: Desk, content: bytes
-) -> None:
+async def test_file_growing_by_lines_equals_final_import(desk: Desk, content: bytes) -> None:
     whole = Desk(desk.folder)
     for count in range(1, content.count(b"\n") + 1):
         desk.write("a.jsonl", lines(content, count), is_fresh=True)
@@ -111,7 +109,7 @@ async def test_a_history_that_grows_line_by_line_is_what_it_is_in_the_end(
     assert (await desk.store.maintenance.verify()).is_ok
 
 
-async def test_a_new_file_and_a_grown_one_are_told_of(desk: Desk) -> None:
+async def test_new_and_grown_files_are_reported(desk: Desk) -> None:
     content = pi_file("v3.jsonl")
     desk.write("a.jsonl", lines(content, 8))
     await desk.look()
@@ -124,7 +122,7 @@ async def test_a_new_file_and_a_grown_one_are_told_of(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("written", [1, 30, 100])
-async def test_a_half_written_line_waits_for_its_other_half(desk: Desk, written: int) -> None:
+async def test_half_written_line_waits_for_its_other_half(desk: Desk, written: int) -> None:
     content = pi_file("v3.jsonl")
     cut = len(lines(content, 3))
     desk.write("a.jsonl", content[: cut + written], is_fresh=True)
@@ -139,7 +137,7 @@ async def test_a_half_written_line_waits_for_its_other_half(desk: Desk, written:
     assert (await export_session(desk.store, V3, "pi")).content == content
 
 
-async def test_a_half_written_line_that_stays_so_is_kept_as_it_is(desk: Desk) -> None:
+async def test_permanently_half_written_line_is_kept_unchanged(desk: Desk) -> None:
     content = pi_file("v3.jsonl")[:-40]
     desk.write("a.jsonl", content, is_fresh=True)
     await desk.look()
@@ -151,21 +149,21 @@ async def test_a_half_written_line_that_stays_so_is_kept_as_it_is(desk: Desk) ->
     assert await desk.look() == []
 
 
-async def test_a_last_line_without_an_end_is_read_when_it_is_quiet(desk: Desk) -> None:
+async def test_last_line_without_end_is_read_when_it_is_quiet(desk: Desk) -> None:
     desk.write("a.jsonl", pi_file("v3.jsonl").removesuffix(b"\n"))
     [change] = await desk.look()
     assert change.report is not None
     assert (change.report.entries, change.report.malformed) == (19, ())
 
 
-async def test_a_time_in_the_future_hides_nothing(desk: Desk) -> None:
+async def test_time_in_the_future_hides_nothing(desk: Desk) -> None:
     path = desk.write("a.jsonl", pi_file("v3.jsonl").removesuffix(b"\n"))
     later = (desk.clock.now_ms() + 10**9) * 1_000_000
     os.utime(path, ns=(later, later))
     assert told(await desk.look()) == [("a.jsonl", "imported", 19)]
 
 
-async def test_a_history_that_is_deleted_stays_a_session(desk: Desk) -> None:
+async def test_history_that_is_deleted_stays_a_session(desk: Desk) -> None:
     path = desk.write("a.jsonl", pi_file("v3.jsonl"))
     await desk.look()
     path.unlink()
@@ -176,7 +174,7 @@ async def test_a_history_that_is_deleted_stays_a_session(desk: Desk) -> None:
     assert await desk.look() == []
 
 
-async def test_a_folder_that_goes_away_and_comes_back_is_no_trouble(tmp_path: Path) -> None:
+async def test_folder_that_goes_away_and_comes_back_is_no_trouble(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "folder")
     assert await desk.look() == []
     desk.write("a.jsonl", pi_file("v3.jsonl"))
@@ -187,7 +185,7 @@ async def test_a_folder_that_goes_away_and_comes_back_is_no_trouble(tmp_path: Pa
     assert await desk.look() == []
 
 
-async def test_a_file_that_is_renamed_is_the_same_file(desk: Desk) -> None:
+async def test_file_that_is_renamed_is_the_same_file(desk: Desk) -> None:
     path = desk.write("a.jsonl", lines(pi_file("v3.jsonl"), 8))
     await desk.look()
     path.rename(desk.folder / "a.1.jsonl")
@@ -196,7 +194,7 @@ async def test_a_file_that_is_renamed_is_the_same_file(desk: Desk) -> None:
     assert told(await desk.look()) == [("a.1.jsonl", "imported", 12)]
 
 
-async def test_a_file_that_is_rotated_is_another_session(desk: Desk) -> None:
+async def test_file_that_is_rotated_is_another_session(desk: Desk) -> None:
     path = desk.write("a.jsonl", pi_file("v3.jsonl"))
     await desk.look()
     path.rename(desk.folder / "a.old.jsonl")
@@ -207,7 +205,7 @@ async def test_a_file_that_is_rotated_is_another_session(desk: Desk) -> None:
     assert change.report.session != V3
 
 
-async def test_a_file_that_is_cut_loses_nothing(desk: Desk) -> None:
+async def test_file_that_is_cut_loses_nothing(desk: Desk) -> None:
     desk.write("a.jsonl", pi_file("v3.jsonl"))
     await desk.look()
     before = await desk.texts(V3)
@@ -222,7 +220,7 @@ async def test_one_file_with_two_names_counts_once(desk: Desk) -> None:
     assert told(await desk.look()) == [("a.jsonl", "imported", 19)]
 
 
-async def test_what_is_no_session_is_told_once_and_read_when_it_becomes_one(desk: Desk) -> None:
+async def test_unrecognized_file_is_reported_once_and_retried(desk: Desk) -> None:
     desk.write("a.jsonl", b'{"level":"info"}\n')
     [change] = await desk.look()
     assert isinstance(change.error, FormatError)
@@ -232,7 +230,7 @@ async def test_what_is_no_session_is_told_once_and_read_when_it_becomes_one(desk
     assert told(await desk.look()) == [("a.jsonl", "imported", 19)]
 
 
-async def test_an_empty_file_is_not_talked_about(desk: Desk) -> None:
+async def test_empty_file_is_not_talked_about(desk: Desk) -> None:
     path = desk.write("a.jsonl", b"")
     assert await desk.look() == []
     desk.write("b.jsonl", b'{"type":"sess', is_fresh=True)
@@ -241,7 +239,7 @@ async def test_an_empty_file_is_not_talked_about(desk: Desk) -> None:
     assert await desk.look() == []
 
 
-async def test_a_session_in_the_middle_of_a_turn_goes_on_when_that_has_ended(desk: Desk) -> None:
+async def test_session_with_open_turn_is_imported_after_its_end(desk: Desk) -> None:
     desk.write("a.jsonl", lines(pi_file("v3.jsonl"), 8))
     await desk.look()
     lease = await desk.store.acquire_lease(V3, "me", 10**9)
@@ -259,7 +257,7 @@ async def test_a_session_in_the_middle_of_a_turn_goes_on_when_that_has_ended(des
     assert told(await desk.look()) == [("a.jsonl", "imported", 12)]
 
 
-async def test_what_perdure_writes_itself_is_left_alone(tmp_path: Path) -> None:
+async def test_own_files_are_ignored(tmp_path: Path) -> None:
     own = tmp_path / "own"
     output = tmp_path / "output.jsonl"
     output.write_bytes(b"")
@@ -270,7 +268,7 @@ async def test_what_perdure_writes_itself_is_left_alone(tmp_path: Path) -> None:
     assert await desk.look() == []
 
 
-async def test_a_file_that_takes_long_to_read_is_read_less_often(tmp_path: Path) -> None:
+async def test_file_that_takes_long_to_read_is_read_less_often(tmp_path: Path) -> None:
     class Slow(ManualClock):
         def steady_s(self) -> float:
             self.advance(1.0)
@@ -346,7 +344,7 @@ def test_files_below_a_folder_come_in_order(tmp_path: Path) -> None:
     assert list(histories_in(tmp_path / "nowhere")) == []
 
 
-def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     told: list[OSError] = []
     assert list(histories_in(tmp_path / "closed", told.append)) == []
     assert [error.filename for error in told] == [str(tmp_path / "closed")]

@@ -12,19 +12,19 @@ def first(count: int, foreign: str | None, line: bytes = b"line") -> list[str]:
     return list(islice(session_ids("pi", foreign, line), count))
 
 
-def test_a_source_keeps_its_own_id_where_it_can() -> None:
+def test_source_keeps_its_valid_id() -> None:
     assert first(3, "0f6f3f0e-7d55") == ["0f6f3f0e-7d55", "0f6f3f0e-7d55.2", "0f6f3f0e-7d55.3"]
 
 
 @pytest.mark.parametrize("foreign", ["", "a b", "/etc", "ä", "x" * 129, "a\nb", "\U0001f600"])
-def test_an_id_that_cannot_be_one_is_replaced_by_its_digest(foreign: str) -> None:
+def test_id_that_cannot_be_one_is_replaced_by_its_digest(foreign: str) -> None:
     ids = first(3, foreign)
     assert all(stream_id(id) for id in ids)
     assert ids == first(3, foreign)
     assert ids != first(3, foreign + "x")
 
 
-def test_a_source_without_an_id_is_known_by_its_first_line() -> None:
+def test_source_without_an_id_is_known_by_its_first_line() -> None:
     assert first(1, None, b"one") == first(1, None, b"one") != first(1, None, b"two")
     assert first(1, None)[0].startswith("pi-")
 

@@ -69,7 +69,7 @@ async def branch(store: MemoryStore, stream: StreamId) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PI)
-async def test_an_unchanged_import_gives_the_bytes_it_was_read_from(name: str) -> None:
+async def test_unchanged_import_gives_the_bytes_it_was_read_from(name: str) -> None:
     for content in (pi_file(name), pi_file(name).removesuffix(b"\n"), pi_file(name) + b"\n\n"):
         store = empty_store()
         stream = (await imported(store, content)).session
@@ -84,7 +84,7 @@ async def test_so_does_one_of_a_file_in_any_state(content: bytes) -> None:
         assert await exported(store, stream) == content
 
 
-async def test_what_perdure_keeps_beside_the_conversation_changes_nothing() -> None:
+async def test_side_entries_do_not_change_export() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     await append(store, new_side(SessionEnded()), stream=stream)
@@ -97,7 +97,7 @@ async def test_what_perdure_keeps_beside_the_conversation_changes_nothing() -> N
 
 
 @pytest.mark.parametrize("name", ["v3.jsonl", "newer.jsonl", "damaged.jsonl"])
-async def test_what_is_new_follows_the_original_lines(name: str) -> None:
+async def test_additions_follow_original_lines(name: str) -> None:
     store = empty_store()
     stream = (await imported(store, pi_file(name))).session
     before = await branch(store, stream)
@@ -108,7 +108,7 @@ async def test_what_is_new_follows_the_original_lines(name: str) -> None:
     assert texts_on(path_of(parse(content))) == [*before, "More", "Yes."]
 
 
-async def test_a_file_without_a_final_line_feed_gets_one_before_what_is_new() -> None:
+async def test_missing_final_line_feed_is_added_before_additions() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl").removesuffix(b"\n"))).session
     await say(store, "More", stream=stream)
@@ -116,7 +116,7 @@ async def test_a_file_without_a_final_line_feed_gets_one_before_what_is_new() ->
 
 
 @pytest.mark.parametrize("name", ["v1.jsonl", "v2.jsonl"])
-async def test_an_older_version_is_migrated_as_pi_does_when_something_is_new(name: str) -> None:
+async def test_older_version_is_migrated_only_with_additions(name: str) -> None:
     store = empty_store()
     stream = (await imported(store, pi_file(name))).session
     before = await branch(store, stream)
@@ -137,7 +137,7 @@ async def test_new_ids_are_none_that_the_file_has() -> None:
     assert len(set(ids)) == len(ids)
 
 
-async def test_a_branch_made_here_hangs_where_it_was_made() -> None:
+async def test_own_branch_has_its_parent() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v2.jsonl"))).session
     target = await store.resolve(stream, "a0000002")
@@ -146,7 +146,7 @@ async def test_a_branch_made_here_hangs_where_it_was_made() -> None:
     assert (last["parentId"], last["message"]["content"][0]["text"]) == ("a0000002", "Again")
 
 
-async def test_a_leaf_that_was_only_moved_is_said_with_a_marker() -> None:
+async def test_moved_leaf_is_written_as_marker() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     target = await store.resolve(stream, "b0000003")
@@ -159,7 +159,7 @@ async def test_a_leaf_that_was_only_moved_is_said_with_a_marker() -> None:
     assert (await other.state(stream)).leaf == await other.resolve(stream, "b0000003")
 
 
-async def test_labels_and_the_title_of_here_are_said_at_the_end() -> None:
+async def test_own_labels_and_title_are_written_at_end() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     first = await store.resolve(stream, "b0000003")
@@ -182,14 +182,14 @@ async def test_labels_and_the_title_of_here_are_said_at_the_end() -> None:
     assert texts_on(path_of(parse(content)))[-1] == "Thanks"
 
 
-async def test_a_title_that_was_cleared_cannot_be_said() -> None:
+async def test_cleared_title_cannot_be_written() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     await append(store, new_side(SessionInfoChanged(title=None)), stream=stream)
     assert any("title" in text for text in (await export_pi(store, stream)).warnings)
 
 
-async def test_an_export_that_comes_back_is_known() -> None:
+async def test_export_that_comes_back_is_known() -> None:
     store = empty_store()
     for name in PI:
         stream = (await imported(store, pi_file(name))).session
@@ -223,7 +223,7 @@ async def native(store: MemoryStore) -> list[EntryId]:
     return [entry.id for entry in committed.entries[0]]
 
 
-async def test_a_session_of_ours_becomes_a_file_of_version_3() -> None:
+async def test_own_session_becomes_file_of_version_3() -> None:
     store = empty_store()
     await native(store)
     content = await exported(store)
@@ -242,7 +242,7 @@ async def test_a_session_of_ours_becomes_a_file_of_version_3() -> None:
 
 
 @pytest.mark.parametrize("name", CLAUDE_CODE)
-async def test_a_transcript_becomes_a_pi_file_with_the_same_branch(name: str) -> None:
+async def test_transcript_becomes_a_pi_file_with_the_same_branch(name: str) -> None:
     store, other = empty_store(), empty_store()
     stream = (await imported(store, claude_file(name))).session
     await imported(other, await exported(store, stream))
@@ -261,7 +261,7 @@ async def test_media_go_along() -> None:
     assert [picture[:4] for picture in pictures] == [b"\x89PNG"]
 
 
-async def test_an_empty_session_is_a_header() -> None:
+async def test_empty_session_is_a_header() -> None:
     store = empty_store()
     await create(store)
     assert [record["type"] for record in records(await exported(store))] == ["session"]
@@ -285,7 +285,7 @@ async def test_leaf_move_that_is_written_is_not_reported_as_lost() -> None:
     assert lost.startswith("not exported: ")
 
 
-async def test_a_leaf_before_the_root_is_said_with_a_root() -> None:
+async def test_leaf_before_root_is_written_as_root() -> None:
     store = empty_store()
     await native(store)
     await append(store, new_side(LeafMoved(None)), new_side(SessionInfoChanged(title=None)))
@@ -293,7 +293,7 @@ async def test_a_leaf_before_the_root_is_said_with_a_root() -> None:
     assert (last["customType"], last["parentId"]) == (LEAF_MARKER, None)
 
 
-async def test_header_that_pi_would_pass_over_is_told() -> None:
+async def test_header_that_pi_would_pass_over_is_reported() -> None:
     for cwd, is_told in (("/short", False), ("/" + "x" * 500, True)):
         store = empty_store()
         header = StreamHeader(S, START_MS, cwd=cwd)
@@ -302,7 +302,7 @@ async def test_header_that_pi_would_pass_over_is_told() -> None:
         assert ("`pi -c` passes over it" in warnings) == is_told
 
 
-async def test_what_pi_cannot_hold_is_told() -> None:
+async def test_losses_in_pi_are_reported() -> None:
     store = empty_store()
     await create(store)
     await append(store, new_tree(system("rules")), new_tree(user("x")))
@@ -318,7 +318,7 @@ async def test_what_pi_cannot_hold_is_told() -> None:
 # -- forks
 
 
-async def test_a_fork_of_an_import_keeps_the_records_of_its_origin() -> None:
+async def test_fork_of_an_import_keeps_the_records_of_its_origin() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v2.jsonl"))).session
     point = await store.resolve(origin, "a0000005")
@@ -346,7 +346,7 @@ async def test_a_fork_of_an_import_keeps_the_records_of_its_origin() -> None:
     assert any(entry.get("label") == "choice" for entry in entries)
 
 
-async def test_a_compaction_keeps_what_it_kept_in_a_fork_of_version_1() -> None:
+async def test_compaction_in_fork_of_version_1_keeps_same_entries() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v1.jsonl"))).session
     state = await store.state(origin)
@@ -357,7 +357,7 @@ async def test_a_compaction_keeps_what_it_kept_in_a_fork_of_version_1() -> None:
     assert texts_on(path_of(after)) == texts_on(path_of(before))
 
 
-async def test_extension_state_of_here_is_custom_there() -> None:
+async def test_extension_state_becomes_custom_record() -> None:
     store = empty_store()
     await create(store)
     await append(store, new_tree(Custom("todo", {"ratio": 0.000005})))
@@ -371,7 +371,7 @@ def nested(levels: int) -> object:
     return value
 
 
-async def test_a_value_that_no_reader_takes_so_deep_is_written_as_text_and_told() -> None:
+async def test_too_deep_value_is_written_as_text_and_reported() -> None:
     store = empty_store()
     await create(store, S)
     await append(store, new_tree(assistant(tool_call("c", "t", {"a": nested(LEVELS)}))))
@@ -390,7 +390,7 @@ HALF = (
 WHOLE = HALF + b'{"type":"message"\n'
 
 
-async def test_a_line_that_was_read_half_written_is_not_written_beside_the_whole_one() -> None:
+async def test_half_written_line_is_not_exported_with_whole_one() -> None:
     store, head = empty_store(), pi_file("v3.jsonl")
     stream = (await imported(store, head + HALF)).session
     await imported(store, head + WHOLE)
@@ -399,7 +399,7 @@ async def test_a_line_that_was_read_half_written_is_not_written_beside_the_whole
     assert any("half-written" in warning for warning in made.warnings)
 
 
-async def test_it_is_written_where_something_of_ours_hangs_on_it() -> None:
+async def test_half_written_line_is_exported_if_it_has_own_children() -> None:
     store, head = empty_store(), pi_file("v3.jsonl")
     stream = (await imported(store, head + HALF)).session
     await say(store, "ours", stream=stream)
@@ -409,7 +409,7 @@ async def test_it_is_written_where_something_of_ours_hangs_on_it() -> None:
     assert texts_on(path_of(parse(made)))[-2:] == ["half", "ours"]
 
 
-async def test_a_name_that_was_read_half_written_is_not_given_again() -> None:
+async def test_name_that_was_read_half_written_is_not_given_again() -> None:
     store, head = empty_store(), pi_file("v3.jsonl")
     named = b'{"type":"session_info","id":"n","parentId":null,"name":"Half"}'
     stream = (await imported(store, head + named)).session

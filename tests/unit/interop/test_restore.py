@@ -63,7 +63,7 @@ async def with_turn(store: MemoryStore) -> Bundle:
     return await bundle_of(store, S)
 
 
-async def test_a_session_comes_back_the_same_to_the_last_byte() -> None:
+async def test_session_comes_back_the_same_to_the_last_byte() -> None:
     for content in every_file():
         with case(content):
             store, other = empty_store(), empty_store()
@@ -87,7 +87,7 @@ async def test_turns_come_back_too() -> None:
     assert (state.open_turn, state.info.turns, state.leaf) == (None, 1, "s/0")
 
 
-async def test_a_turn_that_is_open_stays_open_for_recovery() -> None:
+async def test_turn_that_is_open_stays_open_for_recovery() -> None:
     bundle = await with_turn(empty_store())
     cut = msgspec.structs.replace(bundle, entries=bundle.entries[:3])
     other = empty_store()
@@ -95,21 +95,21 @@ async def test_a_turn_that_is_open_stays_open_for_recovery() -> None:
     assert (await other.state(S)).open_turn == 1
 
 
-async def test_the_same_file_again_adds_nothing() -> None:
+async def test_same_file_again_adds_nothing() -> None:
     bundle = await with_turn(empty_store())
     other = empty_store()
     await restored(other, bundle)
     assert await restored(other, bundle) == ("s", 0, False)
 
 
-async def test_a_session_that_went_on_here_takes_nothing_from_its_older_self() -> None:
+async def test_continued_session_ignores_older_file() -> None:
     store = empty_store()
     bundle = await with_turn(store)
     await say(store, "later")
     assert await restored(store, bundle) == ("s", 0, False)
 
 
-async def test_a_session_that_went_on_elsewhere_brings_the_rest() -> None:
+async def test_session_that_went_on_elsewhere_brings_the_rest() -> None:
     store, other = empty_store(), empty_store()
     await restored(other, await with_turn(store))
     await say(store, "later")
@@ -139,7 +139,7 @@ async def test_sessions_that_parted_ways_stay_apart() -> None:
     assert (session, is_new) == ("s.2", True)
 
 
-async def test_a_session_somebody_else_restores_right_now_is_left_to_them() -> None:
+async def test_session_being_restored_elsewhere_is_skipped() -> None:
     bundle = await with_turn(empty_store())
     other = empty_store()
     header = bundle.header
@@ -161,7 +161,7 @@ class DyingStore(MemoryStore):
         return await super().commit(commit)
 
 
-async def test_an_import_that_died_in_the_middle_goes_on_where_it_was() -> None:
+async def test_interrupted_import_is_resumed() -> None:
     bundle = await with_turn(empty_store())
     other = DyingStore(clock=ManualClock(), random=SeededRandom(1))
     other.left = 1
@@ -172,7 +172,7 @@ async def test_an_import_that_died_in_the_middle_goes_on_where_it_was() -> None:
     assert await bundle_of(other, S) == bundle
 
 
-async def test_a_log_in_pieces_is_the_same_log() -> None:
+async def test_log_in_pieces_is_the_same_log() -> None:
     for content in every_file():
         with case(content):
             store, other = empty_store(), empty_store()
@@ -187,7 +187,7 @@ async def test_a_log_in_pieces_is_the_same_log() -> None:
             assert (await other.maintenance.verify()).is_ok
 
 
-async def test_an_import_that_died_at_any_commit_is_finished_by_the_same_import() -> None:
+async def test_import_killed_at_any_commit_is_completed_by_retry() -> None:
     bundle = await with_turn(empty_store())
     last = len(bundle.entries)  # as many pieces, after the commit that creates the session
     for left in range(last + 1):
@@ -219,7 +219,7 @@ async def bundle_of_many() -> Bundle:
     return await bundle_of(store, S)
 
 
-async def test_what_is_no_log_at_its_end_leaves_nothing_behind() -> None:
+async def test_log_with_invalid_end_adds_nothing() -> None:
     bundle = await bundle_of_many()
     bad = msgspec.structs.replace(bundle.entries[-1], parent_id=EntryId("s/99"))
     content = native.write_bundle(
@@ -231,7 +231,7 @@ async def test_what_is_no_log_at_its_end_leaves_nothing_behind() -> None:
     assert await store.sessions(scope="all") == []
 
 
-async def test_a_log_in_pieces_can_take_another_id() -> None:
+async def test_log_in_pieces_can_take_another_id() -> None:
     store, other = empty_store(), empty_store()
     bundle = await with_turn(store)
     await create(other)
@@ -241,7 +241,7 @@ async def test_a_log_in_pieces_can_take_another_id() -> None:
     assert (await other.maintenance.verify()).is_ok
 
 
-async def test_a_fork_is_known_again_where_it_is_and_moves_elsewhere_whole() -> None:
+async def test_fork_is_recognized_here_and_complete_elsewhere() -> None:
     store, other = empty_store(), empty_store()
     await with_turn(store)
     await fork(store, S, FORK, EntryId("s/2"), scope="tree")
@@ -253,7 +253,7 @@ async def test_a_fork_is_known_again_where_it_is_and_moves_elsewhere_whole() -> 
     assert (await export_session(other, FORK)).content == exported.content
 
 
-async def test_what_no_store_would_take_adds_nothing_where_it_is_all_there() -> None:
+async def test_invalid_log_of_known_session_adds_nothing() -> None:
     bundle = await bundle_of_many()
     store = empty_store()
     await restored(store, bundle)
@@ -263,7 +263,7 @@ async def test_what_no_store_would_take_adds_nothing_where_it_is_all_there() -> 
         await imported(empty_store(), content)
 
 
-async def test_what_follows_an_open_turn_stays_in_the_tree() -> None:
+async def test_entries_after_open_turn_stay_in_tree() -> None:
     bundle = await with_turn(empty_store())
     other = empty_store()
     await restored(other, msgspec.structs.replace(bundle, entries=bundle.entries[:2]))
@@ -272,7 +272,7 @@ async def test_what_follows_an_open_turn_stays_in_the_tree() -> None:
     assert (await bundle_of(other, S)).entries == more.entries
 
 
-async def test_a_bundle_that_was_renamed_keeps_its_import_original() -> None:
+async def test_bundle_that_was_renamed_keeps_its_import_original() -> None:
     store, other = empty_store(), empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     header = StreamHeader(stream, 0)

@@ -44,7 +44,7 @@ def item(text: str, offset: int, alias: str | None = None, at: int = 0) -> Item:
     return Item(user(text), 1, offset, 1, alias=alias, at=at)
 
 
-def test_a_part_at_the_beginning_begins_a_new_version() -> None:
+def test_part_at_the_beginning_begins_a_new_version() -> None:
     notes = [part(0, b"abc", 0), part(5, b"de", 3), part(9, b"xyz", 0)]
     first, second = originals_of(notes)
     assert (first.byte_length, first.seqs) == (5, {0, 5})
@@ -52,7 +52,7 @@ def test_a_part_at_the_beginning_begins_a_new_version() -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=5), min_size=1, max_size=4), st.binary(max_size=5))
-def test_a_file_is_told_from_its_original_by_hashes(contents: list[bytes], more: bytes) -> None:
+def test_file_is_compared_with_original_by_hashes(contents: list[bytes], more: bytes) -> None:
     original, whole = original_of(*contents), b"".join(contents)
     assert relation_of(Held(whole), original) is FileRelation.SAME
     assert relation_of(Held(whole[:-1]), original) is FileRelation.OLDER
@@ -62,47 +62,47 @@ def test_a_file_is_told_from_its_original_by_hashes(contents: list[bytes], more:
     assert relation_of(Held(changed + more), original) is FileRelation.OTHER
 
 
-def test_what_was_read_from_the_same_version_is_matched_by_place() -> None:
+def test_entries_of_same_version_are_matched_by_place() -> None:
     entries = [entry(1, user("a"), SourcePlace(0, 0, 1)), entry(2, user("b"), SourcePlace(0, 5, 1))]
     items = [item("changed", 0), item("b", 5), item("new", 9)]
     assert known_items(items, entries, {}, {0}) == {0: "s/1", 1: "s/2"}
 
 
-def test_several_entries_of_one_line_are_told_apart() -> None:
+def test_entries_of_one_line_are_distinguished() -> None:
     entries = [entry(1, user("a"), SourcePlace(0, 0, 1)), entry(2, user("b"), SourcePlace(0, 0, 1))]
     items = [item("a", 0), msgspec.structs.replace(item("b", 0), ordinal=1)]
     assert known_items(items, entries, {}, {0}) == {0: "s/1", 1: "s/2"}
 
 
-def test_a_place_in_another_version_is_no_match() -> None:
+def test_place_in_another_version_is_no_match() -> None:
     entries = [entry(1, user("a"), SourcePlace(0, 0, 1), at=5)]
     assert known_items([item("z", 0, at=5)], entries, {}, {7}) == {}
     assert known_items([item("z", 0, at=5)], entries, {}, ()) == {}
 
 
-def test_a_repeated_line_of_a_file_that_grew_is_new() -> None:
+def test_repeated_line_of_a_file_that_grew_is_new() -> None:
     entries = [entry(1, user("a"), SourcePlace(0, 0, 1))]
     items = [item("a", 0, "x"), item("a", 5, "x")]
     assert known_items(items, entries, {"x": EntryId("s/1")}, {0}) == {0: "s/1"}
 
 
-def test_opaque_entries_have_no_place_and_are_matched_by_their_bytes_in_order() -> None:
+def test_opaque_entries_are_matched_by_bytes_in_order() -> None:
     entries = [Entry(S, seq, "tree", None, None, 0, OPAQUE, 1, b"\xff") for seq in (1, 2)]
     items = [Item(b"\xff", 1, offset, 1, alias="x") for offset in (0, 5, 9)]
     assert known_items(items, entries, {"x": EntryId("s/2")}, {0}) == {0: "s/1", 1: "s/2"}
 
 
-def test_a_line_that_was_opaque_and_can_be_read_now_is_new() -> None:
+def test_formerly_opaque_line_is_new() -> None:
     entries = [Entry(S, 1, "tree", None, None, 0, OPAQUE, 1, b"\xff")]
     assert known_items([item("whole", 0, "x")], entries, {"x": EntryId("s/1")}, {0}) == {}
 
 
-def test_what_was_written_here_is_matched_by_the_id_it_got() -> None:
+def test_own_entries_are_matched_by_assigned_id() -> None:
     own = entry(2, user("ours"), None)
     assert known_items([item("ours", 0, "y")], [own], {"y": own.id}, {0}) == {0: "s/2"}
 
 
-def test_a_rewritten_file_is_matched_by_ids_then_by_what_was_said_when() -> None:
+def test_rewritten_file_is_matched_by_ids_then_content() -> None:
     entries = [
         entry(1, user("a"), SourcePlace(0, 0, 1), at=1),
         entry(2, user("same"), SourcePlace(0, 5, 1), at=2),
@@ -118,12 +118,12 @@ def test_a_rewritten_file_is_matched_by_ids_then_by_what_was_said_when() -> None
     assert known_items(items, entries, ids, ()) == {0: "s/1", 1: "s/2", 2: "s/3"}
 
 
-def test_what_was_said_here_is_never_matched_by_content() -> None:
+def test_own_messages_are_never_matched_by_content() -> None:
     own = entry(1, user("a"), None, at=1)
     assert known_items([item("a", 0, at=1)], [own], {}, ()) == {}
 
 
 @pytest.mark.parametrize("noise", [b"", b"{}"])
-def test_a_place_to_which_an_import_moved_the_leaf_is_no_entry_of_a_line(noise: bytes) -> None:
+def test_leaf_move_of_import_matches_no_line(noise: bytes) -> None:
     moved = Entry(S, 3, "side", None, None, 0, "leaf", 1, with_source(b"{}", SourcePlace(0, 5, 0)))
     assert known_items([item(noise.decode(), 5)], [moved], {}, {0}) == {}

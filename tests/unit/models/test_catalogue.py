@@ -32,7 +32,7 @@ def test_every_provider_is_listed_by_its_own_name() -> None:
     ]
 
 
-def test_a_provider_is_where_the_environment_says_else_at_home() -> None:
+def test_provider_address_comes_from_environment_or_default() -> None:
     anthropic, google = PROVIDERS["anthropic"], PROVIDERS["google"]
     assert anthropic.address({}) == ANTHROPIC_URL
     assert anthropic.address({"ANTHROPIC_BASE_URL": " http://proxy:1 "}) == "http://proxy:1"
@@ -43,20 +43,20 @@ def test_a_provider_is_where_the_environment_says_else_at_home() -> None:
 @pytest.mark.parametrize(
     "name", ["openai", "openai-responses", "anthropic", "google", "openrouter"]
 )
-def test_a_key_is_needed_at_the_providers_own_address_only(name: str) -> None:
+def test_key_is_needed_at_the_providers_own_address_only(name: str) -> None:
     provider = PROVIDERS[name]
     assert provider.wants_key(provider.default_url + "/")
     assert not provider.wants_key("http://localhost:1/v1")
 
 
 @pytest.mark.parametrize("name", ["ollama", "vllm", "llamacpp", "lmstudio"])
-def test_servers_of_ones_own_need_no_key(name: str) -> None:
+def test_private_servers_need_no_key(name: str) -> None:
     provider = PROVIDERS[name]
     assert provider.default_url.startswith("http://localhost:")
     assert not provider.wants_key(provider.default_url)
 
 
-def test_the_remedy_names_what_to_install_and_what_to_set() -> None:
+def test_remedy_names_extra_and_variable() -> None:
     assert PROVIDERS["google"].remedy == (
         "pip install 'perdure[google]' and set GEMINI_API_KEY "
         "(GEMINI_BASE_URL for another server that speaks its protocol)"
@@ -64,7 +64,7 @@ def test_the_remedy_names_what_to_install_and_what_to_set() -> None:
     assert "http://localhost:11434/v1" in PROVIDERS["ollama"].remedy
 
 
-def test_the_guide_lists_every_provider_with_its_variables() -> None:
+def test_guide_lists_every_provider_with_its_variables() -> None:
     guide = Path(__file__).resolve().parents[3] / "docs" / "guides" / "models.md"
     text = guide.read_text(encoding="utf-8")
     rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
@@ -77,13 +77,13 @@ def test_the_guide_lists_every_provider_with_its_variables() -> None:
 
 
 @pytest.mark.parametrize("name", ["scripted:echo", "ollama:qwen3:8b", "a:b c", "openrouter:x/y"])
-def test_a_model_is_named_with_its_provider(name: str) -> None:
+def test_model_is_named_with_its_provider(name: str) -> None:
     assert is_model_name(name)
     require_model_name(name)
 
 
 @pytest.mark.parametrize("name", ["", " ", "gpt-5", "openai:", "openai: ", ":gpt-5", "a b:c"])
-def test_a_name_without_a_provider_is_refused_and_the_error_says_what_to_write(name: str) -> None:
+def test_model_name_without_provider_is_rejected_with_remedy(name: str) -> None:
     assert not is_model_name(name)
     with pytest.raises(WrongArgument, match="write provider:name, such as") as refused:
         require_model_name(name, "fallbacks")

@@ -24,23 +24,23 @@ def calls_for(text: str) -> tuple[ScriptedCall, ...]:
     return next((step.calls for step in steps if isinstance(step, CallTools)), ())
 
 
-def test_it_says_what_it_is_and_how_to_get_more() -> None:
+def test_echo_introduces_itself_with_help() -> None:
     text = text_of(ModelRequest("scripted:echo", (user("What is 6 x 7?"),)))
     assert text.startswith("offline scripted model: you wrote “What is 6 x 7?”.")
     assert "/tool" in text
     assert "-m openai:" in text
 
 
-def test_the_instructions_come_once_in_a_conversation() -> None:
+def test_instructions_come_once_in_a_conversation() -> None:
     text = text_of(ModelRequest("m", (user("a"), assistant("b"), user("again"))))
     assert text == "offline scripted model: you wrote “again”."
 
 
-def test_a_long_message_is_not_repeated_whole() -> None:
+def test_long_message_is_not_repeated_whole() -> None:
     assert len(text_of(ModelRequest("m", (user("x" * 100_000),)))) < 1_000
 
 
-def test_it_calls_the_tools_it_is_told_to_call() -> None:
+def test_echo_calls_requested_tools() -> None:
     text = 'Please:\n/tool read_file {"path": "a"}\n/tool list\n/tool write {\n  "n": 1\n}'
     assert calls_for(text) == (
         ScriptedCall("read_file", '{"path": "a"}'),
@@ -58,7 +58,7 @@ def test_other_text_calls_nothing(text: str) -> None:
     assert calls_for(text) == ()
 
 
-def test_it_reports_what_the_tools_gave() -> None:
+def test_echo_reports_tool_results() -> None:
     request = ModelRequest(
         "m",
         (
@@ -89,7 +89,7 @@ def transcript(lines: int) -> str:
     return f"<conversation>\n{said}\n</conversation>\n\nSummarise.\n## Goal"
 
 
-def test_a_summary_has_every_section_and_words_of_the_conversation() -> None:
+def test_summary_has_every_section_and_conversation_text() -> None:
     text = text_of(ModelRequest("m", (user(transcript(100)),)))
     assert [section for section in SECTIONS if section in text] == list(SECTIONS)
     assert "line 0 of the talk" in text
@@ -98,15 +98,15 @@ def test_a_summary_has_every_section_and_words_of_the_conversation() -> None:
     assert 300 < len(text) < 4_000
 
 
-def test_a_summary_keeps_the_one_before_it() -> None:
+def test_summary_keeps_the_one_before_it() -> None:
     text = transcript(2) + "<previous-summary>\nThey chose Rome.\n</previous-summary>"
     assert "They chose Rome." in summary_of(text)
 
 
-def test_the_same_conversation_gives_the_same_summary() -> None:
+def test_same_conversation_gives_the_same_summary() -> None:
     assert summary_of(transcript(50)) == summary_of(transcript(50))
     assert summary_of(transcript(50)) != summary_of(transcript(51))
 
 
-def test_a_conversation_of_nothing_has_a_summary_too() -> None:
+def test_conversation_of_nothing_has_a_summary_too() -> None:
     assert "(nothing was said)" in summary_of("<conversation>\n</conversation>")

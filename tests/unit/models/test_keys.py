@@ -29,7 +29,7 @@ def held(keys: dict[str, str]) -> ModuleType:
     return module
 
 
-def test_the_environment_comes_before_the_keyring() -> None:
+def test_environment_comes_before_the_keyring() -> None:
     def asked(name: str) -> str:
         raise AssertionError(f"the keyring was asked for {name}")
 
@@ -38,7 +38,7 @@ def test_the_environment_comes_before_the_keyring() -> None:
     assert (key.value, key.source) == (SECRET, "ANTHROPIC_API_KEY")
 
 
-def test_the_first_variable_that_is_set_counts() -> None:
+def test_first_variable_that_is_set_counts() -> None:
     environment = {"GEMINI_API_KEY": " ", "GOOGLE_API_KEY": f"{SECRET}\n"}
     key = find_key(PROVIDERS["google"], environment, nothing)
     assert key is not None
@@ -58,23 +58,23 @@ def test_without_a_key_there_is_none() -> None:
     assert find_key(PROVIDERS["openai"], {"OPENAI_API_KEY": ""}, {"openai": " "}.get) is None
 
 
-def test_a_key_does_not_show_itself() -> None:
+def test_key_does_not_show_itself() -> None:
     key = ApiKey(SECRET, "keyring")
     assert SECRET not in f"{key} {key!r} {[key]}"
 
 
-def test_the_keyring_is_asked_for_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keyring_is_asked_for_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", held({"openai": SECRET}))
     assert in_keyring("openai") == SECRET
     assert in_keyring("anthropic") is None
 
 
-def test_a_keyring_that_is_not_installed_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keyring_that_is_not_installed_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     assert in_keyring("openai") is None
 
 
-def test_a_keyring_that_fails_holds_nothing_and_tells_no_secret(
+def test_failing_keyring_gives_no_key_and_leaks_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = held({})
@@ -90,7 +90,7 @@ def test_a_keyring_that_fails_holds_nothing_and_tells_no_secret(
     assert SECRET not in caplog.text
 
 
-def test_the_real_keyring_of_a_headless_machine_holds_nothing(
+def test_real_keyring_of_a_headless_machine_holds_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keyring = pytest.importorskip("keyring")

@@ -32,12 +32,12 @@ def test_dollars_are_exact(amount: str | float | Decimal, microcents: int) -> No
 
 
 @pytest.mark.parametrize("amount", ["free", "-1", "inf", "nan", ""])
-def test_what_is_no_amount_is_refused(amount: str) -> None:
+def test_invalid_amount_is_rejected(amount: str) -> None:
     with pytest.raises(ValueError, match=r"amount|nothing"):
         dollars(amount)
 
 
-def test_each_class_of_tokens_has_its_price_and_the_cache_costs_what_input_does_without() -> None:
+def test_token_classes_have_prices_and_cache_defaults_to_input() -> None:
     price = Price(dollars(3), dollars(15), cache_read=dollars("0.3"))
     million = 1_000_000
     assert price.cost_microcents(Usage(million)) == dollars(3)
@@ -46,19 +46,19 @@ def test_each_class_of_tokens_has_its_price_and_the_cache_costs_what_input_does_
     assert price.cost_microcents(Usage(cache_write_tokens=million)) == dollars(3)
 
 
-def test_a_price_is_not_negative() -> None:
+def test_price_is_not_negative() -> None:
     with pytest.raises(ValueError, match="from 0 as output, not -1"):
         Price(1, -1)
 
 
 @given(usages, usages)
-def test_the_cost_of_two_calls_is_that_of_one_up_to_rounding(one: Usage, two: Usage) -> None:
+def test_cost_is_additive_up_to_rounding(one: Usage, two: Usage) -> None:
     price = Price(123_457, 1_000_003, 11, 13)
     apart = price.cost_microcents(one) + price.cost_microcents(two)
     assert abs(price.cost_microcents(one + two) - apart) <= 1
 
 
-def test_own_prices_come_first_then_what_was_reported_then_the_list() -> None:
+def test_own_price_precedes_reported_cost_and_list() -> None:
     own = {MODEL: Price(1_000_000, 0), "q:*": Price(2_000_000, 0)}
     reported = Usage(5, cost_microcents=99)
     assert CostCalculator(own, Listed())(MODEL, reported) == 5

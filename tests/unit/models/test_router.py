@@ -37,14 +37,14 @@ async def said(router: ModelRouter, model: str) -> str:
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
 
-async def test_the_prefix_picks_the_client_and_the_client_sees_the_whole_name() -> None:
+async def test_prefix_picks_client_and_client_sees_whole_name() -> None:
     router = ModelRouter({"a": NamedClient("first"), "b": NamedClient("second")})
     assert await said(router, "a:x") == "first for a:x"
     assert await said(router, "b:vendor/model:tag") == "second for b:vendor/model:tag"
     assert router.info("b:x").context_window == 6
 
 
-async def test_a_factory_is_called_once_and_only_when_needed() -> None:
+async def test_factory_is_called_once_and_only_when_needed() -> None:
     made: list[NamedClient] = []
 
     def factory() -> NamedClient:
@@ -61,12 +61,12 @@ async def test_a_factory_is_called_once_and_only_when_needed() -> None:
 
 
 @pytest.mark.parametrize("model", ["gpt-5", "", ":x", "openai:", ":"])
-def test_a_name_without_provider_is_refused(model: str) -> None:
+def test_name_without_provider_is_rejected(model: str) -> None:
     with pytest.raises(ConfigError, match=r"provider:name.*scripted"):
         ModelRouter({"scripted": NamedClient("s")}).client_for(model)
 
 
-def test_an_unknown_provider_is_told_which_there_are() -> None:
+def test_unknown_provider_error_lists_known_ones() -> None:
     router = ModelRouter({"scripted": NamedClient("s"), "mine": NamedClient("m")})
     with pytest.raises(
         ConfigError, match=r"unknown model provider 'nobody'; available: mine, scripted$"
@@ -74,14 +74,14 @@ def test_an_unknown_provider_is_told_which_there_are() -> None:
         router.client_for("nobody:x")
 
 
-def test_which_provider_a_model_has_is_told_without_loading_it() -> None:
+def test_provider_of_model_is_found_without_loading() -> None:
     def factory() -> NamedClient:
         raise AssertionError("it is not asked for")
 
     assert ModelRouter({}, factories={"b": factory}).provider_of("b:vendor/model:tag") == "b"
 
 
-def test_a_provider_that_is_not_set_up_says_what_it_needs() -> None:
+def test_missing_setup_of_provider_is_explained() -> None:
     with pytest.raises(ConfigError, match=r"perdure\[openai\].*OPENAI_API_KEY"):
         ModelRouter({"scripted": NamedClient("s")}).client_for("openai:gpt-5")
 
@@ -98,7 +98,7 @@ async def test_in_a_turn_an_unusable_model_is_a_refusal() -> None:
     assert router.info("b:x") == ModelInfo("b:x")
 
 
-async def test_closing_closes_what_was_used() -> None:
+async def test_closing_closes_used_clients() -> None:
     unused: list[NamedClient] = []
     clients = {"a": NamedClient("a"), "b": NamedClient("b")}
     router = ModelRouter(
@@ -122,14 +122,14 @@ class PricedClient(NamedClient):
         return usage.total_tokens
 
 
-async def test_prices_come_from_the_client_of_the_model_or_are_unknown() -> None:
+async def test_prices_come_from_client_of_model_or_are_unknown() -> None:
     router = ModelRouter({"a": PricedClient("one"), "b": NamedClient("two")})
     assert router.cost_microcents("a:x", Usage(3, 4)) == 7
     assert router.cost_microcents("b:x", Usage(3, 4)) is None
     assert router.cost_microcents("nowhere:x", Usage(3, 4)) is None
 
 
-async def test_a_renewed_provider_is_made_anew_and_its_old_client_let_go() -> None:
+async def test_renewed_provider_gets_new_client_and_closes_old() -> None:
     made: list[NamedClient] = []
 
     def factory() -> NamedClient:

@@ -87,7 +87,7 @@ def test_conditions_on_results_need_results() -> None:
         assert not does_hold(when, user("x"))
 
 
-def test_what_the_context_put_before_the_users_words_does_not_count_as_theirs() -> None:
+def test_context_text_before_user_message_is_ignored() -> None:
     message = Message(
         "user",
         (
@@ -100,17 +100,17 @@ def test_what_the_context_put_before_the_users_words_does_not_count_as_theirs() 
     assert not does_hold(When(user_contains="hotel"), message)
 
 
-def test_a_request_for_a_summary_is_recognised() -> None:
+def test_request_for_a_summary_is_recognised() -> None:
     assert does_hold(When(asks_summary=True), SUMMARY)
     assert not does_hold(When(asks_summary=True), SUMMARY, assistant("done"))
     assert not does_hold(When(asks_summary=True))
 
 
-def test_an_empty_request_is_a_situation_too() -> None:
+def test_empty_request_is_a_situation_too() -> None:
     assert does_hold(When(nth=1, round=1, after="user", user_contains=""))
 
 
-def test_the_first_rule_that_holds_comes_before_the_sequence() -> None:
+def test_first_rule_that_holds_comes_before_the_sequence() -> None:
     scenario = Scenario(
         name="x",
         rules=(
@@ -131,13 +131,13 @@ def test_the_first_rule_that_holds_comes_before_the_sequence() -> None:
     assert chosen(SUMMARY) is None
 
 
-def test_a_rule_without_condition_holds_for_everything_but_summaries() -> None:
+def test_rule_without_condition_holds_for_everything_but_summaries() -> None:
     scenario = Scenario(name="x", rules=(said("always"),))
     assert reply_to(scenario, situation_of(ModelRequest("m", (user("x"),)))) == said("always")
     assert reply_to(scenario, situation_of(ModelRequest("m", (SUMMARY,)))) is None
 
 
-def test_a_summary_can_be_scripted() -> None:
+def test_summary_can_be_scripted() -> None:
     rule = Reply(steps=(Say("## Goal"),), when=When(asks_summary=True))
     scenario = Scenario(name="x", rules=(said("answer"), rule))
     assert reply_to(scenario, situation_of(ModelRequest("m", (SUMMARY,)))) == rule
@@ -147,14 +147,14 @@ def test_a_summary_can_be_scripted() -> None:
 CUT = (user("go"), assistant("One. "), user(CONTINUE_TEXT))
 
 
-def test_an_answer_that_was_cut_off_is_one_answer_to_conditions() -> None:
+def test_answer_that_was_cut_off_is_one_answer_to_conditions() -> None:
     assert does_hold(When(nth=1, round=1, user_contains="go", after="user"), *CUT)
     twice = (*CUT, assistant("Two."), user(CONTINUE_TEXT))
     assert does_hold(When(nth=1, round=1, user_contains="go"), *twice)
     assert does_hold(When(nth=2, round=2, user_contains="go"), *CUT, assistant("Two. Three."))
 
 
-def test_who_goes_on_with_an_answer_says_the_rest_of_it() -> None:
+def test_continued_answer_has_only_the_rest() -> None:
     reply = Reply(steps=(Think("hm"), Say("One. Two."), Fail("rate_limited"), Say(" Three.")))
     assert said_already(CUT) == "One. "
     assert said_already((*CUT, assistant("Two."), user(CONTINUE_TEXT))) == "One. Two."

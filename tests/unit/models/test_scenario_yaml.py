@@ -33,7 +33,7 @@ def documented() -> str:
     return blocks[0]
 
 
-def test_the_documented_example_is_read_as_it_says() -> None:
+def test_documented_example_is_parsed_as_described() -> None:
     scenario = read_scenario(documented(), name="unused")
     files = (
         ScriptedCall("read_file", '{"path":"notes.md"}'),
@@ -120,7 +120,7 @@ def test_every_step_and_key_has_its_place() -> None:
     )
 
 
-def test_a_file_is_named_for_itself(tmp_path: Path) -> None:
+def test_file_is_named_for_itself(tmp_path: Path) -> None:
     path = tmp_path / "greeting.scenario.yaml"
     path.write_text("sequence: [{text: Hi}]", encoding="utf-8")
     assert load_scenario(path).name == "greeting"
@@ -129,26 +129,24 @@ def test_a_file_is_named_for_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "name"), [(".sc.yaml", "sc"), ("trip.de.yaml", "trip"), ("..trip.yml", "trip")]
 )
-def test_its_name_is_what_stands_before_the_first_dot_that_ends_it(
-    tmp_path: Path, file: str, name: str
-) -> None:
+def test_scenario_name_is_file_name_without_suffix(tmp_path: Path, file: str, name: str) -> None:
     (tmp_path / file).write_text("sequence: [{text: a}]\n")
     assert load_scenario(tmp_path / file).name == name
 
 
-def test_a_scenario_without_a_name_is_refused_with_what_to_write() -> None:
+def test_scenario_without_name_is_rejected_with_remedy() -> None:
     with pytest.raises(ConfigError, match="write `name: NAME`"):
         read_scenario("name: ''\nsequence: [{text: a}]\n", name="x")
 
 
-def test_a_file_that_cannot_be_read_is_a_mistake_of_the_configuration(tmp_path: Path) -> None:
+def test_file_that_cannot_be_read_is_mistake_of_configuration(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     for name in ("missing.yaml", "binary.yaml"):
         with pytest.raises(ConfigError, match=f"{name}.*cannot be read"):
             load_scenario(tmp_path / name)
 
 
-def test_all_mistakes_are_told_at_once_with_their_lines() -> None:
+def test_all_faults_are_reported_at_once_with_lines() -> None:
     text = """\
 name: 5
 sequnce: []
@@ -180,6 +178,6 @@ rules:
 
 
 @pytest.mark.parametrize("text", ["{}", "name: x", "model: {context_window: 5}"])
-def test_a_scenario_that_answers_nothing_is_a_mistake(text: str) -> None:
+def test_scenario_that_answers_nothing_is_a_mistake(text: str) -> None:
     with pytest.raises(ConfigError, match="neither 'sequence' nor 'rules'"):
         read_scenario(text, name="x")

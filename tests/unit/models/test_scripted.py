@@ -48,7 +48,7 @@ async def answer(model: ScriptedModel, *messages: Message, name: str = "x") -> M
     return answer_of(await deltas(model, *messages, name=name), f"scripted:{name}")
 
 
-async def test_the_same_request_gets_the_same_answer_in_another_process() -> None:
+async def test_same_request_gets_the_same_answer_in_another_process() -> None:
     text = "sequence: [{text: a, calls: [{name: t}, {name: t}]}]"
     first, second = await answer(scripted(text)), await answer(scripted(text))
     assert first == second
@@ -62,7 +62,7 @@ async def test_calls_in_another_place_of_the_conversation_have_other_ids() -> No
     assert first.id != second.id
 
 
-async def test_a_failure_that_happens_twice_is_followed_by_the_answer() -> None:
+async def test_failure_that_happens_twice_is_followed_by_the_answer() -> None:
     model = scripted(
         "sequence: [{error: {code: rate_limited, retry_after_s: 3, times: 2}, text: ok}]"
     )
@@ -75,7 +75,7 @@ async def test_a_failure_that_happens_twice_is_followed_by_the_answer() -> None:
         await answer(model, user("another request"))
 
 
-async def test_a_failure_in_mid_answer_happens_after_the_words_before_it() -> None:
+async def test_failure_in_answer_follows_earlier_text() -> None:
     model = scripted("sequence: [{steps: [{text: one}, {cut: {times: 1}}, {text: ' two'}]}]")
     builder = AnswerBuilder("m")
     for delta in await deltas(model):
@@ -102,7 +102,7 @@ async def test_delays_are_slept_on_the_clock() -> None:
     assert slept == [1.0, 0.25, 0.25]
 
 
-async def test_text_is_cut_where_the_scenario_says() -> None:
+async def test_text_is_split_as_scenario_says() -> None:
     got = await deltas(scripted("{chunk_chars: 3, sequence: [{text: abcdefgh}]}"))
     assert [d.text for d in got if isinstance(d, TextDelta)] == ["abc", "def", "gh"]
 
@@ -117,7 +117,7 @@ async def test_parallel_calls_are_interleaved() -> None:
     assert pieces == [(0, ""), (1, ""), (0, "1234"), (1, "78"), (0, "56")]
 
 
-async def test_usage_is_estimated_reported_as_told_or_left_out() -> None:
+async def test_usage_is_estimated_scripted_or_omitted() -> None:
     model = scripted(
         """
         rules:
@@ -131,7 +131,7 @@ async def test_usage_is_estimated_reported_as_told_or_left_out() -> None:
     assert (await answer(model, user("none"))).usage is None
 
 
-async def test_a_request_larger_than_the_window_overflows() -> None:
+async def test_request_larger_than_the_window_overflows() -> None:
     model = scripted("{model: {context_window: 100, max_output_tokens: 9}, rules: [{text: ok}]}")
     assert model.info("scripted:x") == ModelInfo("scripted:x", 100, 9)
     assert (await answer(model, user("x" * 400))).text == "ok"
@@ -140,13 +140,13 @@ async def test_a_request_larger_than_the_window_overflows() -> None:
     assert (raised.value.used_tokens, raised.value.limit_tokens) == (101, 100)
 
 
-async def test_where_the_script_ends_the_model_refuses() -> None:
+async def test_model_refuses_after_end_of_script() -> None:
     model = scripted("sequence: [{text: only}]")
     with pytest.raises(ModelRefused, match="no reply for this request"):
         await answer(model, user("a"), assistant("b"), user("c"))
 
 
-async def test_an_unknown_scenario_is_refused_with_those_there_are() -> None:
+async def test_unknown_scenario_is_rejected_with_those_there_are() -> None:
     with pytest.raises(ModelRefused, match="available: echo, x"):
         await answer(scripted("sequence: [{text: a}]"), name="y")
 
@@ -157,7 +157,7 @@ async def test_without_any_scenario_there_is_the_echo() -> None:
     assert message.usage is not None
 
 
-async def test_a_summary_that_nobody_scripted_is_written_all_the_same() -> None:
+async def test_unscripted_summary_is_written() -> None:
     asked = user("<conversation>\n[User]: hi\n</conversation>")
     message = await answer(scripted("sequence: [{text: not this}]"), asked)
     assert "## Goal\n[User]: hi" in message.text
@@ -183,7 +183,7 @@ def test_everything_that_is_sent_counts_as_tokens() -> None:
     assert estimated_tokens(larger) > 10 + 10 + 10 + 10
 
 
-def test_a_scenario_of_the_name_echo_takes_its_place() -> None:
+def test_scenario_of_the_name_echo_takes_its_place() -> None:
     model = ScriptedModel(Scenario(name="echo", context_window=5), clock=ManualClock())
     assert model.info("scripted:echo").context_window == 5
 
@@ -212,7 +212,7 @@ def counted(heard: Heard) -> tuple[int, str]:
 
 
 @given(st.lists(st.sampled_from(SAID), min_size=1, max_size=60), st.lists(st.integers(1, 12)))
-def test_a_growing_conversation_is_counted_as_if_for_the_first_time(
+def test_growing_conversation_is_counted_as_if_for_the_first_time(
     said: list[Message], steps: list[int]
 ) -> None:
     hearing, upto = MessageCounter(), 0
@@ -225,7 +225,7 @@ def test_a_growing_conversation_is_counted_as_if_for_the_first_time(
         assert heard.size_bytes == Heard().and_then(messages).size_bytes
 
 
-def test_a_conversation_that_goes_on_elsewhere_is_another() -> None:
+def test_diverged_conversation_is_different() -> None:
     hearing, first = MessageCounter(), user("hello")
     left, right = ((first, *(assistant(f"{side}{n}") for n in range(99))) for side in "lr")
     for messages in (left, right, left[:50], left, (first, *right[50:])):
@@ -249,9 +249,7 @@ def test_nothing_is_counted_as_nothing() -> None:
     ("steps", "limit"),
     [((Hang(),), "first_byte_timeout_s"), ((Say("Wait"), Hang()), "stream_idle_timeout_s")],
 )
-async def test_hang_ends_at_the_timeout_of_the_request(
-    steps: tuple[Say | Hang, ...], limit: str
-) -> None:
+async def test_hang_step_ends_at_request_timeout(steps: tuple[Say | Hang, ...], limit: str) -> None:
     clock = ManualClock()
     model = ScriptedModel(Scenario(name="a", sequence=(Reply(steps=steps),)), clock=clock)
     limits: dict[str, Any] = {limit: 30.0}

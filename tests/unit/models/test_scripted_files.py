@@ -19,7 +19,7 @@ async def said(client: FiledScripts, model: str) -> str:
     return "".join([delta.text async for delta in deltas if isinstance(delta, TextDelta)])
 
 
-async def test_a_model_that_names_a_file_acts_its_scenario(tmp_path: Path) -> None:
+async def test_model_that_names_a_file_acts_its_scenario(tmp_path: Path) -> None:
     file = tmp_path / "trip.yaml"
     file.write_text("name: other\nmodel: {context_window: 9000}\nrules: [{text: Ahoy}]\n")
     client, model = FiledScripts(clock=ManualClock()), f"scripted:{file}"
@@ -31,14 +31,14 @@ async def test_a_model_that_names_a_file_acts_its_scenario(tmp_path: Path) -> No
     assert await said(client, model) == "Land"
 
 
-async def test_a_name_is_one_of_the_scenarios_there_are() -> None:
+async def test_name_is_one_of_the_scenarios_there_are() -> None:
     client = FiledScripts(clock=ManualClock())
     client.require("scripted:echo")
     assert "you wrote “hi”" in await said(client, "scripted:echo")
 
 
 @pytest.mark.parametrize(("content", "told"), [(None, "cannot be read"), ("rules: 5", "line 1")])
-async def test_a_file_that_is_no_scenario_is_told(
+async def test_file_that_is_no_scenario_is_reported(
     tmp_path: Path, content: str | None, told: str
 ) -> None:
     file = tmp_path / "trip.yml"

@@ -74,7 +74,7 @@ def test_empty_deltas_leave_no_part() -> None:
     assert made(TextDelta(""), ThinkingDelta(""), STOP).parts == ()
 
 
-def test_interleaved_calls_are_told_apart_by_their_index() -> None:
+def test_interleaved_calls_are_separated_by_index() -> None:
     message = made(
         call(4, id_="b", name="two"),
         call(1, id_="a", name="one"),
@@ -110,7 +110,7 @@ def test_no_arguments_are_an_empty_object(nothing: str) -> None:
         '{"a":' + "[" * 100_000,
     ],
 )
-def test_arguments_that_are_no_object_are_kept_as_they_came(text: str) -> None:
+def test_arguments_that_are_no_object_are_kept_unchanged(text: str) -> None:
     (only,) = made(call(0, text, id_="a", name="t"), STOP).tool_calls
     assert only.args == {INVALID_JSON: text}
     assert invalid_json(only) == text
@@ -132,14 +132,12 @@ def test_good_arguments_are_not_taken_for_bad_ones() -> None:
         ("content_filter", False, "content_filter"),
     ],
 )
-def test_the_stop_reason_says_whether_there_are_calls(
-    said: StopReason, has_call: bool, told: StopReason
-) -> None:
+def test_stop_reason_reflects_calls(said: StopReason, has_call: bool, told: StopReason) -> None:
     calls = (call(0, "{}", id_="a", name="t"),) if has_call else ()
     assert made(TextDelta("x"), *calls, StreamEnd(said)).stop_reason == told
 
 
-def test_what_was_counted_is_known_also_of_an_answer_that_never_ends() -> None:
+def test_usage_of_unfinished_answer_is_known() -> None:
     builder = AnswerBuilder(MODEL)
     assert (builder.counted, builder.has_begun) == (None, False)
     builder.add(UsageUpdate(Usage(10, 1)))
@@ -150,7 +148,7 @@ def test_what_was_counted_is_known_also_of_an_answer_that_never_ends() -> None:
     assert builder.build().usage == Usage(10, 1)
 
 
-def test_an_answer_cut_at_its_limit_keeps_only_complete_calls() -> None:
+def test_answer_cut_at_its_limit_keeps_only_complete_calls() -> None:
     message = made(
         TextDelta("Both."),
         call(0, '{"a": 1}', id_="a", name="t"),
@@ -161,7 +159,7 @@ def test_an_answer_cut_at_its_limit_keeps_only_complete_calls() -> None:
     assert [part.id for part in message.tool_calls] == ["a"]
 
 
-def test_a_partial_holds_text_reasoning_and_complete_calls() -> None:
+def test_partial_holds_text_reasoning_and_complete_calls() -> None:
     builder = AnswerBuilder(MODEL)
     assert builder.partial().parts == ()
     for delta in (
@@ -179,7 +177,7 @@ def test_a_partial_holds_text_reasoning_and_complete_calls() -> None:
     assert [part.id for part in builder.partial().tool_calls] == ["a", "b"]
 
 
-def test_a_stream_without_an_end_is_unavailability() -> None:
+def test_stream_without_an_end_is_unavailability() -> None:
     with pytest.raises(ModelUnavailable, match="broke off"):
         made(TextDelta("half"))
 
@@ -189,7 +187,7 @@ def test_nothing_comes_after_the_end() -> None:
         made(STOP, TextDelta("more"))
 
 
-def test_a_call_without_a_name_is_malformed() -> None:
+def test_call_without_a_name_is_malformed() -> None:
     with pytest.raises(MalformedResponse, match="without naming it"):
         made(call(0, "{}", id_="a"), STOP)
 
@@ -214,7 +212,7 @@ def test_halves_of_characters_in_names_and_ids_can_be_written() -> None:
         Usage(input_tokens=1, cost_microcents=-5),
     ],
 )
-def test_what_cannot_be_a_count_is_not_counted(usage: Usage) -> None:
+def test_implausible_count_is_ignored(usage: Usage) -> None:
     counted = Usage(input_tokens=7)
     for known, deltas in (
         (None, [UsageUpdate(usage), StreamEnd("stop", usage)]),
@@ -223,7 +221,7 @@ def test_what_cannot_be_a_count_is_not_counted(usage: Usage) -> None:
         assert answer_of([TextDelta("a"), *deltas], "p:m").usage == known
 
 
-def test_ids_are_made_distinct_from_each_other_and_from_those_before() -> None:
+def test_ids_are_made_distinct_from_earlier_ones() -> None:
     before = call_ids([user("x"), assistant(tool_call("call_0", "t"), tool_call("call_1", "t"))])
     deltas = [
         call(0, "{}", id_="call_0", name="t"),
@@ -269,7 +267,7 @@ deltas_of_one_answer = st.lists(
 
 
 @given(deltas_of_one_answer, st.sampled_from(["stop", "tool_calls", "length"]))
-def test_whatever_comes_can_be_written_to_the_log(deltas: list[Delta], reason: StopReason) -> None:
+def test_any_answer_can_be_written_to_log(deltas: list[Delta], reason: StopReason) -> None:
     builder = AnswerBuilder(MODEL, taken_ids=["a"])
     for delta in deltas:
         builder.add(delta)
@@ -285,7 +283,7 @@ def test_whatever_comes_can_be_written_to_the_log(deltas: list[Delta], reason: S
 
 
 @given(st.lists(st.text(max_size=9)), st.data())
-def test_where_the_text_is_cut_makes_no_difference(texts: list[str], data: st.DataObject) -> None:
+def test_split_position_makes_no_difference(texts: list[str], data: st.DataObject) -> None:
     whole = "".join(texts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
     bounds = zip([0, *cuts], [*cuts, len(whole)], strict=True)

@@ -21,7 +21,7 @@ def test_gateway_facts_of_a_message_are_its_meta() -> None:
     assert (found.body, found.meta) == (Message("user", (TextPart("x"),)), {"reply_to": "7"})
 
 
-def test_result_is_named_by_our_key_in_its_metadata_only() -> None:
+def test_result_tool_name_is_read_only_from_perdure_key() -> None:
     for metadata, name in (({"perdure.name": "read"}, "read"), ({"name": "other"}, None)):
         block = {"type": "tool_result", "id": "c", "content": "out", "metadata": metadata}
         found = said_by(
@@ -30,7 +30,7 @@ def test_result_is_named_by_our_key_in_its_metadata_only() -> None:
         assert found.body == Message("tool", (ToolResultPart("c", "out", name=name),))
 
 
-def test_channel_is_state_and_an_unknown_type_is_said_to_be() -> None:
+def test_channel_is_state_and_unknown_type_is_reported() -> None:
     channel = said_by({"type": "channel", "name": "web"}, Media())
     assert (channel.body, channel.unknown) == (Custom("operator:channel", {"name": "web"}), None)
     assert said_by({"type": "new"}, Media()).unknown == "'new' is stored without effect"

@@ -45,12 +45,12 @@ def test_roles_made_up_for_a_context_are_extensions_messages(role: str) -> None:
     assert message.custom_type == f"operator:{role}"
 
 
-def test_a_message_of_another_role_or_without_content_is_none() -> None:
+def test_message_of_another_role_or_without_content_is_none() -> None:
     assert message_of(said("oracle"), Media()) is None
     assert message_of({"role": "user"}, Media()) is None
 
 
-def test_what_a_model_said_has_its_usage_and_its_end() -> None:
+def test_answer_has_usage_and_stop_reason() -> None:
     usage = {
         "input_tokens": 5,
         "output_tokens": 4,
@@ -83,7 +83,7 @@ def test_every_stop_reason_has_its_own(theirs: str, ours: str | None) -> None:
 
 
 @pytest.mark.parametrize("cost", [{}, {"total": "1"}, {"total": -1}, {"total": 1e9}])
-def test_a_cost_that_makes_no_sense_is_none(cost: dict[str, object]) -> None:
+def test_cost_that_makes_no_sense_is_none(cost: dict[str, object]) -> None:
     assert usage_of({"input_tokens": 1, "cost": cost}) == Usage(input_tokens=1)
 
 
@@ -119,7 +119,7 @@ def test_calls_and_results() -> None:
         7,
     ],
 )
-def test_a_part_that_is_not_understood_is_kept(part: object) -> None:
+def test_part_that_is_not_understood_is_kept(part: object) -> None:
     assert [type(found) for found in parts_of(part)] == [UnknownPart]
 
 
@@ -144,7 +144,7 @@ def test_content_may_be_a_text() -> None:
     assert parts_of("hello") == (TextPart("hello"),)
 
 
-def test_what_a_gateway_did_not_say_is_left_out() -> None:
+def test_missing_gateway_fields_are_omitted() -> None:
     assert meta_of({"meta": {"reply_to": None, "reactions": [], "attachments": []}}) is None
     assert meta_of({"meta": {"reply_to": "1", "reactions": []}}) == {"reply_to": "1"}
     assert meta_of({}) is None

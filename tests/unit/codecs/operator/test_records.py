@@ -43,19 +43,19 @@ def line(body: Message | TreeBody) -> dict[str, Any]:
     return json.loads(record_line(OPERATOR, made[0], "77777777", "00000000", entry.at))
 
 
-def test_the_header_has_its_fields_in_order() -> None:
+def test_header_has_its_fields_in_order() -> None:
     assert header_line(OPERATOR, "s", 1_750_000_000_250, None) == (
         b'{"type":"session","version":3,"id":"s","timestamp":1750000000.25,"cwd":""}'
     )
 
 
-def test_a_record_has_its_place_first_and_a_root_no_parent() -> None:
+def test_record_has_its_place_first_and_a_root_no_parent() -> None:
     made = record_line(OPERATOR, {"type": "leaf"}, "a", None, 1_000)
     assert made == b'{"id":"a","timestamp":1.0,"type":"leaf"}'
     assert b'"parent_id":"b"' in record_line(OPERATOR, {"type": "leaf"}, "a", "b", 1_000)
 
 
-def test_an_answer_has_usage_stop_reason_and_error() -> None:
+def test_answer_has_usage_stop_reason_and_error() -> None:
     usage = Usage(1, 2, 3, 4, cost_microcents=50_000_000)
     said = assistant("x", tool_call("c", "read", {"a": None}), usage=usage)
     record = line(said)
@@ -78,19 +78,19 @@ def test_an_answer_has_usage_stop_reason_and_error() -> None:
     )
 
 
-def test_a_message_of_the_person_has_nothing_more_than_it_needs() -> None:
+def test_message_of_the_person_has_nothing_more_than_it_needs() -> None:
     message = line(user("x"))["message"]
     assert list(message) == ["contents", "id", "timestamp", "role"]
 
 
-def test_what_a_gateway_said_of_a_message_goes_along() -> None:
+def test_gateway_metadata_of_message_is_written() -> None:
     body = b'{"role":"user","parts":[],"meta":{"reactions":["+1"],"subagent":"x"}}'
     entry = Entry(StreamId("s"), 7, "tree", None, None, 1_500, "message", 1, body)
     (record,) = records_of(entry, body_of(entry), WRITING)
     assert record["meta"] == {"reactions": ["+1"]}
 
 
-def test_the_other_kinds_have_records_of_their_own() -> None:
+def test_other_kinds_have_records_of_their_own() -> None:
     assert {k: v for k, v in line(ModelChange("anthropic:a:b")).items() if "_id" in k} == {
         "parent_id": "00000000",
         "model_id": "a:b",
@@ -112,7 +112,7 @@ def test_the_other_kinds_have_records_of_their_own() -> None:
     )  # fmt: skip
 
 
-def test_what_no_model_is_shown_becomes_a_custom_record() -> None:
+def test_entry_outside_context_becomes_custom_record() -> None:
     for body in (CustomMessage("n", (TextPart("x"),), in_context=False), BranchSummary(" ")):
         assert str(line(body)["custom_type"]).startswith("perdure.")
 

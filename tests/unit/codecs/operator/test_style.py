@@ -34,7 +34,7 @@ def test_numbers_are_spelled_in_its_way(number: float, text: str) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_every_number_is_spelled_as_the_library_that_operator_writes_with(number: float) -> None:
+def test_every_number_is_spelled_as_library_that_operator_writes_with(number: float) -> None:
     assert spelling(number, STYLE) == pydantic_core.to_json(number).decode()
 
 
@@ -42,12 +42,12 @@ _texts = st.text(st.characters(codec="utf-8"))
 
 
 @given(_texts, _texts)
-def test_no_text_breaks_a_line_by_anybody_s_rules(key: str, text: str) -> None:
+def test_no_text_contains_unescaped_line_end(key: str, text: str) -> None:
     line = to_line({key: text}).decode()
     assert len(line.splitlines()) == 1
     assert json.loads(line) == {key: text}
 
 
-def test_everything_else_stays_as_it_is() -> None:
+def test_other_values_stay_unchanged() -> None:
     value = {"b": [1, 2.0, None, True], "a": {"é": "漢字"}}
     assert to_line(value).decode() == '{"b":[1,2.0,null,true],"a":{"é":"漢字"}}'

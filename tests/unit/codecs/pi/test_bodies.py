@@ -25,12 +25,12 @@ def test_summaries_have_their_usage_and_references() -> None:
     assert (left.body, left.references) == (BranchSummary("s"), (("from_id", "b"),))
 
 
-def test_compaction_of_version_1_names_what_it_keeps_by_number() -> None:
+def test_compaction_of_version_1_names_first_kept_by_number() -> None:
     made: Fields = {"type": "compaction", "summary": "s", "firstKeptEntryIndex": 4}
     assert said_by(made, Media()).references == (("first_kept", "#4"),)
 
 
-def test_record_of_ours_is_beside_the_tree_and_a_leaf_marker_moves_to_its_parent() -> None:
+def test_own_record_is_side_entry_and_leaf_marker_moves_leaf() -> None:
     ours = said(type="custom", customType="perdure.turn_started")
     assert ours == ImportedRecord("pi", "perdure.turn_started")
     moved = said_by({"type": "custom", "customType": "perdure.leaf", "parentId": "p"}, Media())
@@ -38,7 +38,7 @@ def test_record_of_ours_is_beside_the_tree_and_a_leaf_marker_moves_to_its_parent
     assert said(type="custom", customType="todo", data=1) == Custom("todo", 1)
 
 
-def test_shown_message_of_ours_has_its_role_again() -> None:
+def test_shown_own_message_gets_its_role_back() -> None:
     for role in ("system", "context"):
         shown = said(type="custom_message", customType=f"perdure.{role}", content="x")
         assert shown == Message(role, (TextPart("x"),))

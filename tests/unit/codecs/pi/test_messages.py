@@ -42,12 +42,12 @@ def read(**fields: object) -> Message | CustomMessage | None:
     return message_of(fields, Media())
 
 
-def test_a_text_and_a_list_of_parts_say_the_same() -> None:
+def test_text_and_list_of_parts_are_equivalent() -> None:
     assert read(role="user", content="hi") == user("hi")
     assert read(role="user", content=[{"type": "text", "text": "hi"}]) == user("hi")
 
 
-def test_an_answer_keeps_its_parts_but_no_signature() -> None:
+def test_answer_keeps_its_parts_but_no_signature() -> None:
     answer = read(
         role="assistant",
         content=[
@@ -114,7 +114,7 @@ def test_model_error_and_usage_come_along() -> None:
     assert answer.usage == Usage(3, 17, 5, 1684, 658_000)
 
 
-def test_a_cost_is_rounded_to_a_hundred_millionth_of_a_dollar() -> None:
+def test_cost_is_rounded_to_a_hundred_millionth_of_a_dollar() -> None:
     usage = usage_of({"input": 1, "cost": {"total": 0.000005}})
     assert usage is not None
     assert usage.cost_microcents == 500
@@ -125,20 +125,20 @@ def test_usage_that_counts_nothing_is_no_usage() -> None:
     assert usage_of(None) is None
 
 
-def test_a_price_nobody_gave_is_unknown() -> None:
+def test_missing_price_is_unknown() -> None:
     for cost in (None, {}, {"total": "free"}, {"total": -1}):
         usage = usage_of({"input": 1, "cost": cost})
         assert usage is not None
         assert usage.cost_microcents is None
 
 
-def test_a_model_is_named_by_what_is_known() -> None:
+def test_model_name_has_known_parts() -> None:
     assert model_name("openai", "gpt") == "openai:gpt"
     assert model_name(None, "gpt") == "gpt"
     assert model_name(None, None) is None
 
 
-def test_a_tool_result_joins_its_texts_and_keeps_its_media() -> None:
+def test_tool_result_joins_its_texts_and_keeps_its_media() -> None:
     media = Media()
     fields: Fields = {
         "role": "toolResult",
@@ -157,7 +157,7 @@ def test_a_tool_result_joins_its_texts_and_keeps_its_media() -> None:
     assert media.blobs == (b"pixels",)
 
 
-def test_an_image_that_is_no_base64_is_kept_as_it_came() -> None:
+def test_image_without_base64_is_kept_unchanged() -> None:
     broken = {**PICTURE, "data": "!"}
     message = read(role="user", content=[broken])
     assert isinstance(message, Message)
@@ -169,7 +169,7 @@ def test_an_image_that_is_no_base64_is_kept_as_it_came() -> None:
     assert result.text == UNREADABLE_MEDIA
 
 
-def test_a_command_of_the_persons_is_a_message_unless_it_was_private() -> None:
+def test_command_of_persons_is_message_unless_it_was_private() -> None:
     ran = read(role="bashExecution", command="ls", output="a```b", exitCode=2, truncated=True)
     assert isinstance(ran, CustomMessage)
     assert (ran.custom_type, ran.in_context) == (BASH, True)
@@ -190,7 +190,7 @@ def test_messages_of_extensions_stay_messages_of_extensions(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", sorted(ROLES - {"bashExecution"}))
-def test_a_message_without_content_is_none(role: str) -> None:
+def test_message_without_content_is_none(role: str) -> None:
     assert read(role=role) is None
     assert read(role=role, content=7) is None
 
@@ -200,7 +200,7 @@ def test_unknown_roles_are_none(role: object) -> None:
     assert read(role=role, content="x") is None
 
 
-def test_a_retained_tail_keeps_only_what_is_for_the_model() -> None:
+def test_retained_tail_keeps_only_messages_for_model() -> None:
     tail: list[object] = [
         {"role": "user", "content": "q"},
         {"role": "bashExecution", "command": "ls", "output": "", "excludeFromContext": True},
@@ -242,7 +242,7 @@ def test_no_message_however_odd_is_a_crash_or_unwritable(role: str, fields: Fiel
         msgspec.json.decode(encode(message), type=CustomMessage)
 
 
-def test_only_results_tell_what_a_tool_took() -> None:
+def test_nested_usage_is_read_only_from_results() -> None:
     assert nested_usage({"role": "toolResult", "usage": {"input": 1}}) == {"usage": {"input": 1}}
     assert nested_usage({"role": "assistant", "usage": {"input": 1}}) is None
     assert nested_usage({"role": "toolResult", "usage": 5}) is None

@@ -56,7 +56,7 @@ def record_of(body: Message | TreeBody) -> dict[str, Any]:
     return records[0]
 
 
-def test_keys_stand_where_pi_puts_them() -> None:
+def test_keys_have_order_of_pi() -> None:
     line = record_line(PI, record_of(user("hi")), "11111111", "00000000", AT)
     assert line == (
         b'{"type":"message","id":"11111111","parentId":"00000000",'
@@ -75,7 +75,7 @@ def test_header_has_the_keys_of_version_3() -> None:
     assert "parentSession" not in header("id", 0, "/x", None)
 
 
-def test_ids_stand_where_pi_puts_them() -> None:
+def test_ids_have_place_of_pi() -> None:
     message = place_record({"type": "message", "message": {}}, "b", "a", 0)
     assert list(message) == ["type", "id", "parentId", "timestamp", "message"]
     custom = place_record(PI.custom("todo", None), "b", None, 0)
@@ -98,7 +98,7 @@ def test_answer_without_a_stop_reason_gets_it_from_its_parts() -> None:
         (None, ("unknown", "unknown", "openai-completions")),
     ],
 )
-def test_model_is_named_in_three_words(model: str | None, words: tuple[str, ...]) -> None:
+def test_model_has_provider_api_and_name(model: str | None, words: tuple[str, ...]) -> None:
     made = answer(Message("assistant", ()), 0, model, WRITING)
     assert (made["provider"], made["model"], made["api"]) == words
 
@@ -136,7 +136,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_what_pi_has_a_message_for_comes_back_the_same(message: Message) -> None:
+def test_messages_known_to_pi_round_trip(message: Message) -> None:
     written = msgspec.json.decode(record_line(PI, record_of(message), "1", None, AT))["message"]
     read = message_of(written, Media())
     assert isinstance(read, Message)
@@ -149,19 +149,19 @@ def test_what_pi_has_a_message_for_comes_back_the_same(message: Message) -> None
     assert actual == expected
 
 
-def test_a_message_with_several_results_becomes_several_records() -> None:
+def test_message_with_several_results_becomes_several_records() -> None:
     entry = entry_of(Message("tool", (ToolResultPart("a", "1"), ToolResultPart("b", "2"))))
     records: list[Any] = list(records_of(entry, body_of(entry), WRITING))
     assert [record["message"]["toolCallId"] for record in records] == ["a", "b"]
 
 
-def test_media_that_are_not_here_are_said_to_be_missing() -> None:
+def test_missing_media_become_notice() -> None:
     missing = MediaPart("image/png", "media://sha256-gone", 1)
     content = record_of(Message("user", (missing,)))["message"]["content"]
     assert content == [{"type": "text", "text": "[image/png, not kept]"}]
 
 
-def test_a_compaction_names_what_it_keeps_or_itself() -> None:
+def test_compaction_names_first_kept_or_itself() -> None:
     keeps = record_of(Compaction("s", EntryId("s/0"), read_files=("a",), reason="hook"))
     assert keeps == {
         "type": "compaction",
@@ -175,13 +175,13 @@ def test_a_compaction_names_what_it_keeps_or_itself() -> None:
     assert record_of(Compaction("s", EntryId("s/9")))["firstKeptEntryId"] == "11111111"
 
 
-def test_a_retained_tail_is_written_as_messages() -> None:
+def test_retained_tail_is_written_as_messages() -> None:
     record = record_of(Compaction("s", retained=(user("q"), tool_result("c", "r"))))
     assert [message["role"] for message in record["retainedTail"]] == ["user", "toolResult"]
     assert "firstKeptEntryId" not in record
 
 
-def test_the_other_kinds_have_records_too() -> None:
+def test_other_kinds_have_records_too() -> None:
     assert record_of(BranchSummary("s"))["fromId"] == "root"
     assert record_of(BranchSummary("s", EntryId("s/0")))["fromId"] == "00000000"
     assert record_of(ModelChange("openai:gpt:x")) == {
@@ -194,7 +194,7 @@ def test_the_other_kinds_have_records_too() -> None:
     assert record_of(shown)["display"] is False
 
 
-def test_a_private_message_never_becomes_one_for_the_model() -> None:
+def test_private_message_never_becomes_one_for_the_model() -> None:
     record = record_of(CustomMessage("t", (TextPart("secret"),), in_context=False))
     assert record["type"] == "custom"
 

@@ -37,12 +37,12 @@ def test_numbers_are_spelt_as_javascript_spells_them() -> None:
 
 
 @given(FINITE)
-def test_a_spelling_reads_as_the_same_number(number: float) -> None:
+def test_spelling_reads_as_the_same_number(number: float) -> None:
     assert float(spelling(number, STYLE)) == number
 
 
 @given(FINITE)
-def test_exponents_stand_only_outside_the_decimal_range(number: float) -> None:
+def test_exponents_appear_only_outside_decimal_range(number: float) -> None:
     is_decimal = number == 0 or 1e-6 <= math.fabs(number) < 1e21
     assert ("e" in spelling(number, STYLE)) == (not is_decimal)
 

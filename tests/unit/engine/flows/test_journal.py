@@ -46,7 +46,7 @@ async def test_journal_follows_foreign_appends() -> None:
     assert (await first.state()).run.running_nodes == ("o",)
 
 
-async def test_what_is_decided_on_an_old_state_is_decided_anew() -> None:
+async def test_decision_on_old_state_is_repeated() -> None:
     _, log = await journal(STARTED, CLAIMED, NodeParked("o", "o", "prompt-human"))
     seen: list[int] = []
 
@@ -69,7 +69,7 @@ async def test_nothing_decided_appends_nothing() -> None:
     assert (await log.append(lambda _: [])).head == 0
 
 
-async def test_a_stream_that_is_no_flow_and_one_that_is_not_there_are_told() -> None:
+async def test_missing_stream_and_other_stream_raise_errors() -> None:
     _, log = await journal(Label("x"))
     with pytest.raises(CorruptLog):
         await log.state()

@@ -91,7 +91,7 @@ async def test_only_a_turns_beginning_and_end_concern_the_flow(tmp_path: Path) -
     assert (await turn.beside([new_side(ModelCalled(1, "m"))])).writes == ()
 
 
-async def test_a_claim_that_somebody_else_made_first_is_given_up(tmp_path: Path) -> None:
+async def test_claim_made_by_other_process_first_is_abandoned(tmp_path: Path) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
@@ -100,7 +100,7 @@ async def test_a_claim_that_somebody_else_made_first_is_given_up(tmp_path: Path)
     assert await place.kinds() == ["flow_started", "node_claimed"]
 
 
-async def test_a_claim_of_a_role_that_is_to_work_with_something_else_is_given_up(
+async def test_claim_of_reconfigured_role_is_abandoned(
     tmp_path: Path,
 ) -> None:
     place = Place()
@@ -110,7 +110,7 @@ async def test_a_claim_of_a_role_that_is_to_work_with_something_else_is_given_up
         await turn.beside(STARTED)
 
 
-async def test_its_end_says_what_becomes_of_the_flow_and_keeps_the_artifact(
+async def test_turn_end_updates_flow_and_stores_artifact(
     tmp_path: Path,
 ) -> None:
     place = Place()
@@ -122,7 +122,7 @@ async def test_its_end_says_what_becomes_of_the_flow_and_keeps_the_artifact(
     assert end.blobs == (b"what is in a.md",)
 
 
-async def test_a_turn_that_another_process_began_is_judged_by_the_log(tmp_path: Path) -> None:
+async def test_turn_that_another_process_began_is_judged_by_the_log(tmp_path: Path) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
@@ -130,7 +130,7 @@ async def test_a_turn_that_another_process_began_is_judged_by_the_log(tmp_path: 
     assert kinds_of((await taken_up.beside([FINISHED])).writes[0]) == ["handoff_made"]
 
 
-async def test_a_repair_that_another_process_has_made_is_given_up(tmp_path: Path) -> None:
+async def test_repair_that_another_process_has_made_is_given_up(tmp_path: Path) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
@@ -145,7 +145,7 @@ async def test_a_repair_that_another_process_has_made_is_given_up(tmp_path: Path
         await second.beside(STARTED)
 
 
-async def test_what_an_owner_made_of_the_graph_counts_with_what_it_hands_over(
+async def test_graph_edit_of_owner_applies_with_its_handoff(
     tmp_path: Path,
 ) -> None:
     place = Place()
@@ -164,7 +164,7 @@ async def test_what_an_owner_made_of_the_graph_counts_with_what_it_hands_over(
     assert kinds_of(write) == [WorkflowChanged.kind, HandoffMade.kind]
 
 
-async def test_an_owner_who_looks_back_draws_the_flow_no_more(tmp_path: Path) -> None:
+async def test_owner_in_improvement_cannot_edit_graph(tmp_path: Path) -> None:
     place = Place()
     await place.turn(tmp_path)
     (tmp_path / WORKFLOW).write_text(workflow_text(GROWN))
@@ -186,7 +186,7 @@ async def test_an_owner_who_looks_back_draws_the_flow_no_more(tmp_path: Path) ->
     assert kinds_of(write) == [RepairAsked.kind]
 
 
-async def test_a_turn_that_begins_and_ends_at_once_is_both(tmp_path: Path) -> None:
+async def test_turn_that_begins_and_ends_at_once_is_both(tmp_path: Path) -> None:
     turn = await Place().turn(tmp_path)
     both = await turn.beside([*STARTED, new_side(TurnFinished("error", error="no turn is left"))])
     assert kinds_of(both.writes[0]) == ["node_claimed", "node_parked"]
@@ -202,7 +202,7 @@ async def test_turn_ended_by_denial_parks_node_as_consent_denied(tmp_path: Path)
     assert b"ana denied send" in end.entries[0].body
 
 
-async def test_an_answer_cut_in_two_by_a_crash_is_judged_as_one(tmp_path: Path) -> None:
+async def test_answer_cut_in_two_by_crash_is_judged_as_one(tmp_path: Path) -> None:
     place = Place()
     whole = hand(tmp_path, "end", name="a.md")
     turn = await place.turn(tmp_path)

@@ -48,7 +48,7 @@ class Place:
         return self.ground.journal
 
 
-async def test_a_line_of_roles_works_to_its_end(tmp_path: Path) -> None:
+async def test_line_of_roles_works_to_its_end(tmp_path: Path) -> None:
     place = Place(
         tmp_path,
         owner=[hand(tmp_path, "build", name="plan.md"), CLOSE],
@@ -71,7 +71,7 @@ async def test_a_line_of_roles_works_to_its_end(tmp_path: Path) -> None:
     ]
 
 
-async def test_branches_work_side_by_side_and_a_role_never_twice_at_once(tmp_path: Path) -> None:
+async def test_branches_run_in_parallel_but_role_only_once(tmp_path: Path) -> None:
     flow = graph(
         *("owner-intake>a", "owner-intake>b", "owner-intake>c", "a>end", "b>end", "c>end"),
         **OWNERS,
@@ -105,7 +105,7 @@ async def test_review_that_is_sent_back_is_done_again(tmp_path: Path) -> None:
     assert place.roles.told["developer"] == ["build owner-intake=>build", "build end=>build"]
 
 
-async def test_what_cannot_be_used_is_repaired_and_in_the_end_waits_for_a_person(
+async def test_unusable_answer_is_repaired_then_waits_for_person(
     tmp_path: Path,
 ) -> None:
     place = Place(
@@ -120,7 +120,7 @@ async def test_what_cannot_be_used_is_repaired_and_in_the_end_waits_for_a_person
     assert "after 3 repairs" in (state.run.awaiting_human_nodes["build"].detail or "")
 
 
-async def test_a_question_is_answered_from_elsewhere_and_the_flow_goes_on(tmp_path: Path) -> None:
+async def test_answer_from_other_process_continues_flow(tmp_path: Path) -> None:
     place = Place(tmp_path, owner=[ASK, ASK], developer=[])
     state = await place.run(LINE)
     assert state.run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
@@ -129,7 +129,7 @@ async def test_a_question_is_answered_from_elsewhere_and_the_flow_goes_on(tmp_pa
     assert place.roles.told["owner"] == ["owner-intake", "owner-intake  the red one"]
 
 
-async def test_a_role_that_cannot_work_stops_nobody_else(tmp_path: Path) -> None:
+async def test_role_that_cannot_work_stops_no_other(tmp_path: Path) -> None:
     flow = graph(
         *("owner-intake>a", "owner-intake>b", "a>end", "b>end"), **OWNERS, a="nobody", b="qa"
     )
@@ -144,14 +144,14 @@ async def test_a_role_that_cannot_work_stops_nobody_else(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("end", ["aborted", "error"])
-async def test_a_turn_that_fails_parks_its_node_alone(tmp_path: Path, end: str) -> None:
+async def test_turn_that_fails_parks_its_node_alone(tmp_path: Path, end: str) -> None:
     place = Place(tmp_path, owner=[end], developer=[])
     state = await place.run(LINE)
     waiting = state.run.awaiting_human_nodes["owner-intake"]
     assert (waiting.reason, waiting.detail) == ("autonomous-abort", f"its turn ended as {end}")
 
 
-async def test_what_a_node_with_a_person_hands_over_waits_for_them(tmp_path: Path) -> None:
+async def test_handoff_of_node_with_human_waits_for_approval(tmp_path: Path) -> None:
     intake = FlowNode("owner-intake", "owner", has_human=True)
     flow = Graph("g", (intake, *LINE.nodes[1:]), LINE.edges)
     place = Place(
@@ -167,7 +167,7 @@ async def test_what_a_node_with_a_person_hands_over_waits_for_them(tmp_path: Pat
     assert len(place.roles.told["owner"]) == 1
 
 
-async def test_a_flow_in_which_all_wait_for_each_other_asks_a_person(tmp_path: Path) -> None:
+async def test_flow_in_which_all_wait_for_each_other_asks_person(tmp_path: Path) -> None:
     flow = graph("owner-intake>a", "owner-intake>b", "a>end", "b>end", **OWNERS, a="x", b="y")
     place = Place(
         tmp_path,
@@ -213,7 +213,7 @@ async def test_roles_look_back_give_feedback_and_the_flow_is_complete(tmp_path: 
     assert (await place.run()).run == state.run
 
 
-async def test_reply_to_role_that_cannot_work_stays_queued_and_is_tried_once(
+async def test_reply_to_unusable_role_stays_queued_and_is_tried_once(
     tmp_path: Path,
 ) -> None:
     place = Place(tmp_path)
@@ -229,7 +229,7 @@ async def test_reply_to_role_that_cannot_work_stays_queued_and_is_tried_once(
     assert state.run.pending_human_inputs == {}
 
 
-async def test_what_was_found_wrong_before_the_flow_moved_on_is_looked_at_again(
+async def test_fault_found_before_flow_changed_is_checked_again(
     tmp_path: Path,
 ) -> None:
     place = Place(tmp_path)

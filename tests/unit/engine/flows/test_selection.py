@@ -45,7 +45,7 @@ def after(
     return flow_state((entry_of(n, body), body) for n, body in enumerate((started, *bodies)))
 
 
-def test_skills_are_chosen_by_whom_the_model_is_unless_it_is_said() -> None:
+def test_skills_are_configured_like_model_by_default() -> None:
     assert who_configures(after(), "skills") == "auto"
     state = after(of_skills="ask")
     assert (who_configures(state, "model"), who_configures(state, "skills")) == ("auto", "ask")
@@ -62,7 +62,7 @@ def test_skills_are_chosen_by_whom_the_model_is_unless_it_is_said() -> None:
         ("given", "auto", Offers((), OFFERS.skills), Offers()),
     ],
 )
-def test_each_dimension_is_for_who_chooses_it(
+def test_each_dimension_has_its_configurer(
     of_model: Configuring, of_skills: Configuring | None, by_selector: Offers, by_person: Offers
 ) -> None:
     state = after(of_model=of_model, of_skills=of_skills)
@@ -72,7 +72,7 @@ def test_each_dimension_is_for_who_chooses_it(
     assert found.is_for_person == (by_person != Offers())
 
 
-def test_a_selector_keeps_what_it_was_told_and_the_next_one_is_numbered_on() -> None:
+def test_selector_keeps_its_offers_and_next_gets_new_number() -> None:
     assert opening(after(), "owner", OFFERS) == FIRST
     state = after(FIRST)
     assert undecided_choices(state, "owner", Offers()).by_selector == OFFERS
@@ -84,7 +84,7 @@ def test_a_selector_keeps_what_it_was_told_and_the_next_one_is_numbered_on() -> 
     assert (third.attempt, third.session[-1]) == (1, "2")
 
 
-def test_what_a_selector_chose_is_said_to_be_its_choice() -> None:
+def test_selection_records_its_selector() -> None:
     chosen = selection(
         after(FIRST), FIRST, " model=p:big\nskills=tests,tests,prose\n", is_partial=False
     )
@@ -107,12 +107,12 @@ def test_what_a_selector_chose_is_said_to_be_its_choice() -> None:
         ("```\nmodel=p:big skills=none\n```", "'```' says nothing"),
     ],
 )
-def test_an_answer_that_says_more_or_less_is_refused(answer: str, why: str) -> None:
+def test_selector_answer_with_wrong_choices_is_rejected(answer: str, why: str) -> None:
     with pytest.raises(InvalidEntry, match=why):
         selection(after(FIRST), FIRST, answer, is_partial=False)
 
 
-def test_a_person_chooses_the_rest_of_what_a_selector_chose_in_part() -> None:
+def test_person_completes_partial_selection() -> None:
     offers = Offers(OFFERS.models)
     opened = SelectorOpened("owner", FIRST.session, 1, offers)
     state = after(opened, of_skills="ask")

@@ -65,7 +65,7 @@ async def look(store: MemoryStore) -> FlowState:
     return await Journal(store, FLOW, ManualClock()).state()
 
 
-async def test_the_next_look_reads_what_is_new_however_long_the_log_is() -> None:
+async def test_next_read_reads_only_new_entries() -> None:
     store = store_of()
     await begun(store, STARTED, *([CLAIMED, PARKED] * 500))
     first = await look(store)
@@ -77,7 +77,7 @@ async def test_the_next_look_reads_what_is_new_however_long_the_log_is() -> None
     assert store.given == 1002 + 2
 
 
-async def test_another_flow_of_the_same_id_is_folded_from_its_beginning() -> None:
+async def test_another_flow_of_same_id_is_folded_from_its_beginning() -> None:
     for bodies in ([STARTED], [STARTED, PARKED], [STARTED, PARKED, CLAIMED]):
         store = store_of()
         await begun(store, STARTED, CLAIMED)
@@ -100,7 +100,7 @@ async def begun_elsewhere(*bodies: SideBody) -> FlowState:
     return await look(store)
 
 
-async def test_what_gives_authority_is_judged_anew_when_that_has_changed() -> None:
+async def test_changed_authority_invalidates_cached_state() -> None:
     store = store_of()
     endorsed: frozenset[str] = frozenset()
     await begun(store, STARTED)
@@ -138,7 +138,7 @@ def held(states: StateCache, flows: Sequence[str]) -> list[str]:
     return [flow for flow, each in found.items() if each is not None]
 
 
-def test_states_are_kept_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_are_cached_if_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_cache, "MOST_ENTRIES", 10)
     states = StateCache()
     for each in (kept("a", 6), kept("b", 5), kept("c", 4), kept("a", 5)):
@@ -148,7 +148,7 @@ def test_states_are_kept_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None
     assert held(states, "abc") == ["b"]
 
 
-def test_a_completed_flow_makes_room_for_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completed_flow_makes_room_for_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_cache, "MOST_ENTRIES", 10)
     states = StateCache()
     for each in (kept("a", 6, FlowCompleted()), kept("b", 5), kept("c", 6, FlowCompleted())):

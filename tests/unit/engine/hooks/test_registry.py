@@ -28,7 +28,7 @@ def failing(point: object) -> None:
     raise RuntimeError("ours")
 
 
-async def test_hooks_run_in_order_and_see_what_the_ones_before_changed() -> None:
+async def test_hooks_run_in_order_and_see_earlier_changes() -> None:
     hooks = Hooks()
 
     async def louder(point: ToolAnswered) -> ToolOutput:
@@ -62,7 +62,7 @@ async def test_failing_hook_is_skipped_and_reported(
     assert "a hook of tool_result failed" in caplog.text
 
 
-async def test_a_guard_that_fails_blocks_without_telling_what_it_knew() -> None:
+async def test_failing_guard_blocks_without_revealing_details() -> None:
     hooks = Hooks()
     hooks.on("tool_call", failing)
     _, answer = await hooks.ask(ASKED)
@@ -74,7 +74,7 @@ async def test_a_guard_that_fails_blocks_without_telling_what_it_knew() -> None:
     assert isinstance((await hooks.ask(SessionShutdown("s")))[1], Block)
 
 
-async def test_an_answer_the_point_does_not_take_is_a_failure() -> None:
+async def test_answer_the_point_does_not_take_is_a_failure() -> None:
     hooks = Hooks()
     hooks.on("tool_result", lambda point: "text")
     assert (await hooks.ask(ANSWERED)) == (ANSWERED, None)
@@ -82,7 +82,7 @@ async def test_an_answer_the_point_does_not_take_is_a_failure() -> None:
     assert isinstance((await hooks.ask(ASKED))[1], Block)
 
 
-async def test_a_hook_can_be_taken_away_and_a_point_must_exist() -> None:
+async def test_hook_can_be_taken_away_and_a_point_must_exist() -> None:
     hooks = Hooks()
     assert not hooks.has("tool_call")
     remove = hooks.on("tool_call", lambda point: Block("no"))
@@ -94,7 +94,7 @@ async def test_a_hook_can_be_taken_away_and_a_point_must_exist() -> None:
         hooks.on(cast("HookName", "x"), failing)
 
 
-async def test_hooks_over_others_ask_those_first_and_see_what_is_added_to_them_later() -> None:
+async def test_layered_hooks_run_base_first_and_see_later_additions() -> None:
     of_store, of_agent = Hooks(), Hooks()
     both = Hooks(of_store, None, of_agent)
     of_agent.on("tool_result", lambda point: ToolOutput(point.output.text + "2"))

@@ -62,7 +62,7 @@ async def test_no_hooks_change_nothing() -> None:
     assert (await ran(look, Hooks())).output == ToolOutput("seen")
 
 
-async def test_a_stream_that_is_closed_closes_the_model_s() -> None:
+async def test_stream_that_is_closed_closes_the_model_s() -> None:
     words = Words()
     stream = HookedModels(words, Hooks(), "s").stream(REQUEST)
     await anext(stream)
@@ -71,7 +71,7 @@ async def test_a_stream_that_is_closed_closes_the_model_s() -> None:
     assert words.is_closed
 
 
-async def test_a_supplied_answer_comes_as_a_model_would_give_it() -> None:
+async def test_supplied_answer_comes_as_a_model_would_give_it() -> None:
     hooks = Hooks()
     answer = assistant(thinking("hm"), "look", tool_call("c", "look", {"at": [1]}))
     hooks.on("before_model_call", lambda point: answer)
@@ -83,14 +83,14 @@ async def test_a_supplied_answer_comes_as_a_model_would_give_it() -> None:
     assert made.usage.total_tokens == 0
 
 
-async def test_what_is_blocked_is_an_error_the_engine_knows() -> None:
+async def test_blocked_call_raises_engine_error() -> None:
     hooks = Hooks()
     hooks.on("before_model_call", lambda point: Block("no"))
     with pytest.raises(ModelRefused, match="no"):
         await anext(HookedModels(Words(), hooks, "s").stream(REQUEST))
 
 
-async def test_what_is_blocked_is_refused_and_has_no_result_to_be_asked_about() -> None:
+async def test_blocked_tool_has_no_result_hook() -> None:
     hooks, asked = Hooks(), list[ToolAnswered]()
     hooks.on("tool_call", lambda point: Block("no"))
     hooks.on("tool_result", asked.append)
@@ -129,7 +129,7 @@ async def lose() -> str:
         (lose, "unknown", "tool_lost", "the line went dead"),
     ],
 )
-async def test_a_result_is_asked_about_however_the_tool_ended(
+async def test_result_is_asked_about_however_the_tool_ended(
     function: Callable[[], Awaitable[object]], outcome: str, code: str, said: str
 ) -> None:
     spec = tool(timeout_s=0.001 if function is wait else 60)(function)
@@ -150,14 +150,14 @@ async def test_a_result_is_asked_about_however_the_tool_ended(
     assert (run.outcome, run.error_code, run.output) == ("ok", None, ToolOutput("never mind"))
 
 
-async def test_a_success_that_a_hook_calls_an_error_is_one() -> None:
+async def test_success_that_a_hook_calls_an_error_is_one() -> None:
     hooks = Hooks()
     hooks.on("tool_result", lambda point: ToolOutput("not good enough", is_error=True))
     run = await ran(look, hooks)
     assert (run.outcome, run.error_code, run.error) == ("error", "tool_error", "not good enough")
 
 
-async def test_a_guard_of_results_that_fails_keeps_them_back() -> None:
+async def test_guard_of_results_that_fails_keeps_them_back() -> None:
     def broken(point: ToolAnswered) -> None:
         raise RuntimeError("cannot tell")
 
@@ -171,7 +171,7 @@ async def test_a_guard_of_results_that_fails_keeps_them_back() -> None:
     assert "seen" not in run.output.text
 
 
-async def test_what_a_hook_says_of_a_failure_is_cut_like_every_output() -> None:
+async def test_hook_text_about_failure_is_truncated_like_output() -> None:
     hooks, asked = Hooks(), list[ToolAnswered]()
     hooks.on("tool_result", asked.append)
     hooks.on("tool_result", lambda point: ToolOutput(point.output.text * 2, is_error=True))

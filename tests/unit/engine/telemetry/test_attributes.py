@@ -23,7 +23,7 @@ from perdure.session.messages import StopReason, Usage, assistant, thinking, too
 KEY = "sk-ant-" + "a1B2" * 8
 
 
-def test_a_call_is_named_as_the_conventions_name_its_provider() -> None:
+def test_call_is_named_as_the_conventions_name_its_provider() -> None:
     about = of_call(OpenCall(1, 1, 2, "google:gemini-pro", "answer"), 100)
     assert about[names.PROVIDER] == "gcp.gemini"
     assert about[names.REQUEST_MODEL] == "gemini-pro"
@@ -38,7 +38,7 @@ def test_input_tokens_are_all_of_them() -> None:
     assert of_usage(None) == {}
 
 
-def test_a_session_is_the_conventions_conversation() -> None:
+def test_session_is_the_conventions_conversation() -> None:
     assert scope_attributes({"session": "s", "turn": 2}) == {
         "perdure.session": "s",
         "perdure.turn": 2,
@@ -58,7 +58,7 @@ def test_messages_are_shown_as_the_conventions_write_them_without_secrets() -> N
         assert shown["finish_reason"] == shown_as
 
 
-def test_what_is_too_long_is_cut_and_stays_json() -> None:
+def test_long_content_is_truncated_to_valid_json() -> None:
     for content in ("x" * 100_000, '"' * 100_000, "ä\n" * 50_000):
         text = shown_message(user(content))
         assert MAX_CONTENT * 0.4 < len(text) <= MAX_CONTENT
@@ -71,7 +71,7 @@ def test_what_is_too_long_is_cut_and_stays_json() -> None:
         assert content.startswith(told["content"])
 
 
-def test_of_many_messages_the_newest_are_shown_and_the_others_counted() -> None:
+def test_of_many_messages_newest_are_shown_and_others_counted() -> None:
     said = [user(f"{n} " * 500) for n in range(100)]
     text = shown_messages(said)
     assert len(text) <= MAX_CONTENT

@@ -92,7 +92,7 @@ async def turn_under(monkeypatch: pytest.MonkeyPatch, observer: Any) -> tuple[li
 
 
 @pytest.mark.parametrize("what", MADE)
-async def test_whatever_fails_in_it_the_turn_is_as_without_it(
+async def test_observer_failure_does_not_affect_turn(
     monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     observer = Isolated(SpanObserver(ManualClock(), **MADE[what]()))
@@ -140,7 +140,7 @@ def leave(watched: Isolated, error: BaseException) -> None:
 
 
 @pytest.mark.parametrize("is_failing", [False, True])
-def test_what_the_block_raises_goes_through_and_is_told(is_failing: bool) -> None:
+def test_error_in_block_propagates_and_is_observed(is_failing: bool) -> None:
     recording = Recording(is_failing=is_failing)
     nothing: Any = None
     watched = Isolated(recording)

@@ -26,7 +26,7 @@ async def chatting(
     return chat, told
 
 
-async def test_with_content_a_call_says_what_it_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_span_has_request_with_content(monkeypatch: pytest.MonkeyPatch) -> None:
     replies = (says(calls("look", json='{"where": "attic"}')), says("done"))
     chat, told = await chatting(monkeypatch, *replies, has_content=True)
     await chat.send(f"my plan, with {KEY}")
@@ -44,7 +44,7 @@ async def test_with_content_a_call_says_what_it_was_sent(monkeypatch: pytest.Mon
     assert not any(KEY in span.to_json() for span in told.spans)
 
 
-async def test_without_content_nothing_of_it_is_said_but_how_it_was_asked(
+async def test_call_span_has_only_settings_without_content(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await chatting(monkeypatch, says("done"))
@@ -60,7 +60,7 @@ async def test_without_content_nothing_of_it_is_said_but_how_it_was_asked(
     assert first.attributes["gen_ai.provider.name"] == "scripted"
 
 
-async def test_histograms_begin_their_buckets_where_the_conventions_do(
+async def test_histograms_use_buckets_of_conventions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await chatting(monkeypatch, says("done"))

@@ -45,7 +45,7 @@ async def observed(
     return await stage.chat([look]), told
 
 
-async def test_a_turn_is_a_span_with_its_calls_and_tools_below(
+async def test_turn_is_a_span_with_its_calls_and_tools_below(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await observed(monkeypatch, looking(), says("done", usage=Usage(7, 2)))
@@ -70,7 +70,7 @@ async def test_a_turn_is_a_span_with_its_calls_and_tools_below(
     assert [event.name for event in ran.events] == ["looked"]
 
 
-async def test_nothing_that_was_said_is_told_unless_somebody_asked(
+async def test_spans_have_no_content_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await observed(monkeypatch, looking("attic"), says("done"))
@@ -91,7 +91,7 @@ async def test_content_that_was_asked_for_shows_no_secret(monkeypatch: pytest.Mo
     assert not any(KEY in span.to_json() for span in told.spans)
 
 
-async def test_failures_are_told_by_code_and_never_by_text(
+async def test_failures_are_reported_by_code_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await observed(monkeypatch, says(Fail("model_refused", KEY)))
@@ -106,7 +106,7 @@ async def test_failures_are_told_by_code_and_never_by_text(
         assert KEY not in span.to_json()
 
 
-async def test_a_turn_hangs_below_the_span_in_which_it_was_begun(
+async def test_turn_span_is_child_of_current_span(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await observed(monkeypatch, says("done"), environment={"TRACEPARENT": PARENT})
@@ -117,7 +117,7 @@ async def test_a_turn_hangs_below_the_span_in_which_it_was_begun(
     assert turn.parent.span_id == request.get_span_context().span_id
 
 
-async def test_a_process_that_was_given_a_w3c_context_goes_on_with_it(
+async def test_w3c_context_of_process_is_continued(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await observed(monkeypatch, says("done"), environment={"TRACEPARENT": PARENT})
@@ -127,7 +127,7 @@ async def test_a_process_that_was_given_a_w3c_context_goes_on_with_it(
     assert f"{turn.parent.trace_id:032x}-{turn.parent.span_id:016x}" in PARENT
 
 
-async def test_every_span_of_a_flow_says_flow_role_and_node(
+async def test_every_flow_span_has_flow_role_and_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await observed(monkeypatch, looking(), says("done"))
@@ -140,7 +140,7 @@ async def test_every_span_of_a_flow_says_flow_role_and_node(
         assert [found[f"perdure.{name}"] for name in names] == ["f1", "writer", "draft", "s", 1]
 
 
-async def test_what_calls_take_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_usage_and_duration_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     chat, told = await observed(monkeypatch, looking(), says("done", usage=Usage(7, 2)))
     await chat.send("go")
     taken = told.points("gen_ai.client.token.usage")
@@ -153,7 +153,7 @@ async def test_what_calls_take_is_measured(monkeypatch: pytest.MonkeyPatch) -> N
     assert tools.attributes["gen_ai.tool.name"] == "look"
 
 
-async def test_a_turn_that_is_left_ends_its_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_turn_that_is_left_ends_its_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     began = asyncio.Event()
 
     @tool(effect="read")

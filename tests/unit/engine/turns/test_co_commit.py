@@ -77,7 +77,7 @@ async def notes(stage: Stage) -> list[str]:
     return [body.partition('"reason":"')[2].partition('"')[0] for body in bodies]
 
 
-async def test_a_turn_and_what_goes_with_it_begin_and_end_together() -> None:
+async def test_turn_and_participant_share_first_and_last_commit() -> None:
     stage, companion, chat = await place()
     companion.blobs = (b"an artifact",)
     before = await stage.memory.position()
@@ -88,7 +88,7 @@ async def test_a_turn_and_what_goes_with_it_begin_and_end_together() -> None:
     assert await stage.memory.blob(blob_hash(b"an artifact")) == b"an artifact"
 
 
-async def test_a_companion_that_refuses_the_beginning_leaves_nothing_of_the_turn() -> None:
+async def test_companion_that_refuses_the_beginning_leaves_nothing_of_the_turn() -> None:
     stage, companion, chat = await place()
     companion.refused = TurnStarted
     with pytest.raises(LookupError):
@@ -98,7 +98,7 @@ async def test_a_companion_that_refuses_the_beginning_leaves_nothing_of_the_turn
     assert (await stage.memory.state(S)).open_turn is None
 
 
-async def test_a_companion_that_refuses_the_end_leaves_the_turn_open() -> None:
+async def test_companion_that_refuses_the_end_leaves_the_turn_open() -> None:
     stage, companion, chat = await place()
     companion.refused = TurnFinished
     with pytest.raises(LookupError):
@@ -107,7 +107,7 @@ async def test_a_companion_that_refuses_the_end_leaves_the_turn_open() -> None:
     assert await notes(stage) == ["made", "turn_started"]
 
 
-async def test_a_companion_is_asked_again_when_its_stream_moved_meanwhile() -> None:
+async def test_companion_is_asked_again_when_its_stream_moved_meanwhile() -> None:
     stage, companion, chat = await place()
     companion.rival = "somebody else"
     await run(chat, companion)

@@ -18,7 +18,7 @@ def test_no_limit_is_the_default_limit(none: int) -> None:
     assert Limits(none, none, none) == Limits(MAX_TURNS, MAX_TOOL_ROUNDS, MAX_CORRECTABLE_ROUNDS)
 
 
-def test_a_limit_that_is_set_stays() -> None:
+def test_limit_that_is_set_stays() -> None:
     assert Limits(max_turns=3, max_tool_rounds=0).max_turns == 3
 
 

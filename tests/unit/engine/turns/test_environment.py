@@ -29,13 +29,13 @@ def environment(stage: Stage) -> Environment:
     )
 
 
-def test_a_claim_is_made_under_the_owners_name_and_term() -> None:
+def test_claim_is_made_under_the_owners_name_and_term() -> None:
     claim = environment(Stage()).claim
     assert (claim.owner, claim.ttl_ms, claim.stream) == ("here", 77, "s")
     assert not claim.is_gone("anybody")
 
 
-def test_estimates_are_corrected_by_what_providers_report() -> None:
+def test_estimates_are_corrected_by_reported_usage() -> None:
     scales = Scales()
     request = ModelRequest("p:m", (user("x" * 4000),))
     before, unscaled = estimate_request(request, scales.of("p:m")), estimate_request(request)
@@ -55,7 +55,7 @@ def test_chance_is_a_number_from_0_up_to_1() -> None:
     assert len(set(chances)) > 40
 
 
-def test_a_provider_is_left_alone_until_the_latest_moment_anybody_was_told() -> None:
+def test_provider_is_parked_until_latest_reported_time() -> None:
     cooldowns = Cooldowns()
     cooldowns.learn({"p": 30, "q": 10})
     cooldowns.learn({"p": 20})

@@ -39,7 +39,7 @@ async def test_lease_is_exclusive_and_released_afterwards() -> None:
     assert (await mine.store.acquire_lease(S, "there", 1)).epoch == leadership.lease.epoch + 1
 
 
-async def test_the_lease_is_given_back_when_the_block_fails() -> None:
+async def test_lease_is_given_back_when_the_block_fails() -> None:
     mine = await claim()
     with pytest.raises(ZeroDivisionError):
         async with leading(mine):
@@ -47,7 +47,7 @@ async def test_the_lease_is_given_back_when_the_block_fails() -> None:
     await mine.store.acquire_lease(S, "there", 1)
 
 
-async def test_the_lease_is_renewed_while_the_block_runs() -> None:
+async def test_lease_is_renewed_while_the_block_runs() -> None:
     mine = await claim()
     clock = mine.clock
     assert isinstance(clock, ManualClock)
@@ -65,7 +65,7 @@ async def test_the_lease_is_renewed_while_the_block_runs() -> None:
         await until(is_renewed)
 
 
-async def test_ensure_renews_a_lease_that_runs_out_soon_and_finds_one_that_is_lost() -> None:
+async def test_ensure_renews_expiring_lease_and_detects_lost_one() -> None:
     mine = await claim()
     clock = mine.clock
     assert isinstance(clock, ManualClock)
@@ -102,7 +102,7 @@ async def is_free(mine: Claim) -> bool:
 
 
 @pytest.mark.parametrize("made", [MemoryStore, Plain])
-async def test_a_session_is_led_from_the_first_commit_to_the_last(made: type[MemoryStore]) -> None:
+async def test_session_is_led_from_the_first_commit_to_the_last(made: type[MemoryStore]) -> None:
     mine = await claim(made=made)
     async with leading(mine, is_begun=False) as leadership:
         assert await is_free(mine)
@@ -174,7 +174,7 @@ async def test_cancelled_lease_request_releases_lease(made: type[MemoryStore], t
     assert await is_free(mine)
 
 
-async def test_nothing_is_renewed_once_the_last_commit_is_on_its_way() -> None:
+async def test_nothing_is_renewed_once_last_commit_is_on_its_way() -> None:
     mine = await claim()
     clock = mine.clock
     assert isinstance(clock, ManualClock)

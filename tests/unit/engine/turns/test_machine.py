@@ -16,7 +16,7 @@ from perdure.session.messages import StopReason, Usage, assistant, tool_call, us
 from tests.fakes.turn_log import CONFIG, Course, empty_state
 
 
-def test_a_turn_without_tools_is_two_commits() -> None:
+def test_turn_without_tools_is_two_commits() -> None:
     course = Course()
     assert course.log.kinds == ["turn_started", "message", "model_called"]
     assert isinstance(effect_of(course.state), CallModel)
@@ -28,7 +28,7 @@ def test_a_turn_without_tools_is_two_commits() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
-def test_a_turn_with_k_tool_calls_is_k_plus_3_commits(k: int) -> None:
+def test_turn_with_k_tool_calls_is_k_plus_3_commits(k: int) -> None:
     course = Course()
     calls = [tool_call(f"c{n}", "retry") for n in range(k)]
     course.happens(inputs.Answered(assistant("so", *calls)))
@@ -41,7 +41,7 @@ def test_a_turn_with_k_tool_calls_is_k_plus_3_commits(k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
-def test_in_whatever_answers_calls_come_a_turn_is_a_commit_for_each_effect_and_one(k: int) -> None:
+def test_turn_has_one_commit_per_effect_plus_one(k: int) -> None:
     """Fewer cannot be: between two effects stand the outcome of one and the intent of the next."""
     course = Course()
     for n in range(k):
@@ -53,14 +53,14 @@ def test_in_whatever_answers_calls_come_a_turn_is_a_commit_for_each_effect_and_o
     assert len(course.log.commits) == effects + 1
 
 
-def test_a_session_that_had_ended_is_reopened_with_its_turn() -> None:
+def test_session_that_had_ended_is_reopened_with_its_turn() -> None:
     begun = step(empty_state(), inputs.Begin(user("go"), 2, None, is_reopening=True), CONFIG, 0)
     kinds = [entry.kind for entry in begun.entries]
     assert kinds == ["session_reopened", "turn_started", "message", "model_called"]
     assert begun.state.turn_seq == 1
 
 
-def test_an_outcome_and_the_next_intent_share_a_commit() -> None:
+def test_outcome_and_the_next_intent_share_a_commit() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c1", "retry"), tool_call("c2", "ask"))))
     assert course.log.kinds[-3:] == ["model_finished", "message", "tool_started"]
@@ -70,7 +70,7 @@ def test_an_outcome_and_the_next_intent_share_a_commit() -> None:
     assert course.log.kinds[-3:] == ["tool_finished", "message", "model_called"]
 
 
-def test_the_key_of_a_call_is_its_place_in_the_log_and_the_same_for_no_other() -> None:
+def test_call_key_is_its_unique_log_position() -> None:
     course = Course()
     twice = [tool_call("same", "retry"), tool_call("same", "retry")]
     course.happens(inputs.Answered(assistant(*twice)))
@@ -91,7 +91,7 @@ def test_outcomes_name_the_message_that_follows_them() -> None:
     assert result.message.text == "one"
 
 
-def test_the_model_is_told_of_a_tool_that_does_not_exist_and_no_intent_is_written() -> None:
+def test_unknown_tool_is_answered_without_intent() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c1", "unheard-of"))))
     assert course.log.bodies(ToolStarted) == []
@@ -100,7 +100,7 @@ def test_the_model_is_told_of_a_tool_that_does_not_exist_and_no_intent_is_writte
     assert isinstance(effect_of(course.state), CallModel)
 
 
-def test_the_turn_cap_ends_loudly_and_without_a_model_call() -> None:
+def test_turn_cap_ends_loudly_and_without_a_model_call() -> None:
     config = msgspec.structs.replace(CONFIG, limits=Limits(max_turns=2))
     course = Course(config, ran=2)
     assert course.log.bodies(ModelCalled) == []
@@ -110,7 +110,7 @@ def test_the_turn_cap_ends_loudly_and_without_a_model_call() -> None:
     assert "max_turns" in (course.state.finished.error or "")
 
 
-def test_the_tool_round_cap_lets_n_rounds_and_n_plus_1_calls_through() -> None:
+def test_tool_round_limit_allows_n_rounds_and_n_plus_1_calls() -> None:
     config = msgspec.structs.replace(CONFIG, limits=Limits(max_tool_rounds=2))
     course = Course(config)
     for _ in range(2):
@@ -152,7 +152,7 @@ def test_empty_answer_ends_turn_without_message() -> None:
     assert [message.role for message in course.log.messages] == ["user"]
 
 
-def test_a_session_is_ended_by_its_agent_when_the_turn_is_finished() -> None:
+def test_session_is_ended_by_its_agent_when_turn_is_finished() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c1", "ask"))))
     course.happens(inputs.ToolReturned("bye", ends_session=True))

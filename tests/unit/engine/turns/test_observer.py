@@ -20,7 +20,7 @@ async def look() -> str:
     return "seen"
 
 
-async def test_with_nobody_listening_a_turn_pays_for_a_handful_of_calls(
+async def test_turn_without_observer_costs_few_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(runtime_services, "chosen_observer", always(SILENCE))

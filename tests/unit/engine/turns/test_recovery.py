@@ -64,7 +64,7 @@ async def cut_in_mid_answer() -> tuple[Stage, Chat]:
     return stage, chat
 
 
-async def test_an_open_turn_is_read_back_with_what_had_arrived() -> None:
+async def test_open_turn_is_restored_with_partial_answer() -> None:
     stage, _ = await cut_in_mid_answer()
     turn = await open_turn(stage.memory, S)
     assert turn is not None
@@ -75,7 +75,7 @@ async def test_an_open_turn_is_read_back_with_what_had_arrived() -> None:
     assert gone.partial.text == "so far"
 
 
-async def test_a_part_that_cannot_be_read_is_one_that_was_not_kept() -> None:
+async def test_unreadable_partial_answer_counts_as_missing() -> None:
     stage, _ = await cut_in_mid_answer()
     turn = await open_turn(stage.memory, S)
     assert turn is not None
@@ -96,7 +96,7 @@ async def test_session_without_open_turn_returns_none() -> None:
     assert await give_up(claim_of(stage)) is None
 
 
-async def test_a_dead_processes_turn_is_given_up_and_its_words_are_kept() -> None:
+async def test_turn_of_dead_process_is_closed_with_its_text() -> None:
     stage, chat = await cut_in_mid_answer()
     closed = await give_up(claim_of(stage))
     assert closed is not None
@@ -107,7 +107,7 @@ async def test_a_dead_processes_turn_is_given_up_and_its_words_are_kept() -> Non
     await chat.session.branch(None)
 
 
-async def test_a_session_gives_up_the_turn_of_a_dead_process_by_itself() -> None:
+async def test_session_gives_up_turn_of_dead_process_by_itself() -> None:
     stage, chat = await cut_in_mid_answer()
     session = await stage.store.open("s")
     assert await session.abandon_turn()
@@ -134,7 +134,7 @@ async def test_running_turn_cannot_be_given_up() -> None:
     await chat.abort()
 
 
-async def test_a_new_turn_takes_over_what_the_log_says_however_long_it_is() -> None:
+async def test_new_turn_inherits_log_state_at_any_length() -> None:
     stage = Stage(*[says(str(n), usage=Usage(1, 1, cost_microcents=n)) for n in range(1, 9)])
     chat = await stage.chat()
     for _ in range(4):
@@ -148,7 +148,7 @@ async def test_a_new_turn_takes_over_what_the_log_says_however_long_it_is() -> N
     assert (await carried_state(stage.memory, S, head)).spent.cost_microcents > 10
 
 
-async def test_a_log_whose_turns_do_not_say_what_was_spent_is_added_up() -> None:
+async def test_spending_is_summed_if_turns_lack_it() -> None:
     stage = Stage()
     session = await stage.store.create(id="s")
     lease = await stage.memory.acquire_lease(S, "x", 1_000)
@@ -165,7 +165,7 @@ async def test_a_log_whose_turns_do_not_say_what_was_spent_is_added_up() -> None
     assert (await carried_state(stage.memory, S, head)).spent == Spending(3)
 
 
-async def test_of_what_others_appended_since_the_last_turn_only_that_is_read() -> None:
+async def test_only_foreign_appends_since_last_turn_are_read() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
     await chat.send("hi")
@@ -196,7 +196,7 @@ async def test_many_foreign_entries_cause_full_read() -> None:
     assert known.branch is not branch
 
 
-async def test_where_a_session_stands_is_known_once_a_turn_of_it_is_over() -> None:
+async def test_session_state_is_cached_after_turn() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.send("hi")
@@ -227,7 +227,7 @@ def append_before_next_commit(memory: MemoryStore, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("close", [give_up, interrupt])
-async def test_turn_of_dead_process_is_closed_though_another_process_appends_meanwhile(
+async def test_turn_of_dead_process_is_closed_despite_concurrent_append(
     monkeypatch: pytest.MonkeyPatch, close: Callable[[Claim], Awaitable[object]]
 ) -> None:
     stage, _ = await cut_in_mid_answer()

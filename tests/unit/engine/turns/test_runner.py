@@ -70,7 +70,7 @@ async def test_foreign_entries_during_turn_recompute_step() -> None:
     assert gate.runs == 1
 
 
-async def test_late_outcome_of_erased_session_is_not_stored_under_reused_id() -> None:
+async def test_late_outcome_is_not_stored_under_reused_id() -> None:
     stage, gate, chat = await at_the_gate("done")
     stage.clock.set_time_of_day(stage.clock.now_ms() + 60_000)
     await stage.store.erase("s")
@@ -84,7 +84,7 @@ async def test_late_outcome_of_erased_session_is_not_stored_under_reused_id() ->
     assert {entry.kind async for entry in other.entries()} == {"message"}
 
 
-async def test_a_fenced_process_keeps_its_outcome_as_late_and_changes_nothing() -> None:
+async def test_fenced_process_keeps_its_outcome_as_late_and_changes_nothing() -> None:
     stage, gate, chat = await at_the_gate("done")
     stage.clock.set_time_of_day(stage.clock.now_ms() + 60_000)
     taken = await stage.memory.acquire_lease(S, "another", 60_000)
@@ -126,7 +126,7 @@ async def test_no_effect_begins_once_the_lease_is_lost() -> None:
     assert struck == 0
 
 
-async def test_what_has_arrived_of_an_answer_is_kept_though_no_more_comes() -> None:
+async def test_partial_answer_is_stored_when_stream_stalls() -> None:
     stage = Stage(says("so far, so good", Hang(), chunk_chars=4))
     chat = await stage.chat()
     chat.send("go")
@@ -135,7 +135,7 @@ async def test_what_has_arrived_of_an_answer_is_kept_though_no_more_comes() -> N
 
 
 @pytest.mark.parametrize("policy", ["continue", "rollback", "ask", "retry"])
-async def test_where_it_counts_that_an_answer_had_begun_its_first_piece_is_kept_at_once(
+async def test_first_piece_is_stored_at_once_if_policy_needs_it(
     policy: str,
 ) -> None:
     stage = Stage()
@@ -181,7 +181,7 @@ async def test_broken_client_ends_turn_with_error() -> None:
     assert "secret" not in str(failed.value)
 
 
-async def test_the_context_is_compacted_on_the_way_and_the_answer_comes() -> None:
+async def test_context_is_compacted_on_the_way_and_the_answer_comes() -> None:
     stage = Stage()
     scenario = Scenario(
         name="test",
@@ -203,7 +203,7 @@ async def test_the_context_is_compacted_on_the_way_and_the_answer_comes() -> Non
     assert "They counted words" in (await chat.session.context()).messages[0].message.text
 
 
-async def test_words_said_after_the_turn_are_ordinary_messages() -> None:
+async def test_message_after_turn_is_ordinary() -> None:
     _, gate, chat = await at_the_gate("done")
     gate.leave.set()
     assert chat.turn is not None
@@ -219,7 +219,7 @@ def told() -> Input:
     return Waited()
 
 
-async def test_an_effect_that_nobody_stops_has_its_outcome() -> None:
+async def test_unstopped_effect_has_outcome() -> None:
     async def effect() -> Input:
         await asyncio.sleep(0)
         return told()
@@ -228,7 +228,7 @@ async def test_an_effect_that_nobody_stops_has_its_outcome() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-async def test_whoever_cuts_an_effect_leaves_its_task_as_it_was(times: int) -> None:
+async def test_stopping_effect_leaves_task_uncancelled(times: int) -> None:
     stopping = StopRequest()
 
     async def effect() -> Input:
@@ -245,7 +245,7 @@ async def test_whoever_cuts_an_effect_leaves_its_task_as_it_was(times: int) -> N
     assert stopping.has_cut
 
 
-async def test_an_effect_may_stop_its_own_turn_and_end_without_waiting() -> None:
+async def test_effect_may_stop_its_own_turn_and_end_without_waiting() -> None:
     stopping = StopRequest()
 
     async def effect() -> Input:
@@ -256,7 +256,7 @@ async def test_an_effect_may_stop_its_own_turn_and_end_without_waiting() -> None
     await asyncio.sleep(0)
 
 
-async def test_an_effect_that_clears_up_when_it_is_cut_does_so_to_its_end() -> None:
+async def test_stopped_effect_completes_its_cleanup() -> None:
     stopping, cleared = StopRequest(), False
 
     async def effect() -> Input:
@@ -273,7 +273,7 @@ async def test_an_effect_that_clears_up_when_it_is_cut_does_so_to_its_end() -> N
     assert cleared
 
 
-async def test_what_an_effect_raises_while_it_is_cut_is_no_failure() -> None:
+async def test_error_of_stopped_effect_is_ignored() -> None:
     stopping = StopRequest()
 
     async def effect() -> Input:
@@ -287,7 +287,7 @@ async def test_what_an_effect_raises_while_it_is_cut_is_no_failure() -> None:
     assert await stopping.uncut(effect()) is None
 
 
-async def test_what_an_effect_raises_of_itself_is_raised() -> None:
+async def test_error_of_effect_is_raised() -> None:
     async def effect() -> Input:
         raise OSError("the connection broke")
 
@@ -297,7 +297,7 @@ async def test_what_an_effect_raises_of_itself_is_raised() -> None:
 
 @pytest.mark.parametrize("is_asked", [False, True])
 @pytest.mark.parametrize("has_outcome", [False, True])
-async def test_a_turn_that_is_cancelled_is_so_whoever_asks_besides(
+async def test_cancellation_outranks_other_stop_requests(
     *, is_asked: bool, has_outcome: bool
 ) -> None:
     stopping, entered = StopRequest(), asyncio.Event()
@@ -321,7 +321,7 @@ async def test_a_turn_that_is_cancelled_is_so_whoever_asks_besides(
     assert task.cancelled()
 
 
-async def test_a_client_may_have_a_group_of_tasks_of_which_one_fails() -> None:
+async def test_client_may_have_group_of_tasks_of_which_one_fails() -> None:
     stage = Stage()
 
     async def fails() -> None:
@@ -345,7 +345,7 @@ async def test_a_client_may_have_a_group_of_tasks_of_which_one_fails() -> None:
     assert (await chat.send("go")).text == "from the other mirror"
 
 
-async def test_a_turn_that_waits_for_an_answer_is_told_that_the_store_was_closed() -> None:
+async def test_waiting_turn_fails_when_store_is_closed() -> None:
     stage = Stage(says(calls("strike")))
 
     async def strike(_call: ToolCall) -> ToolOutput:

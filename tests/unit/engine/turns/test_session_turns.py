@@ -25,7 +25,7 @@ async def models_called(stage: Stage) -> list[str]:
     return [body.model for body in bodies if isinstance(body, ModelCalled)]
 
 
-async def test_a_change_of_model_holds_on_its_branch_only() -> None:
+async def test_change_of_model_holds_on_its_branch_only() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
     await chat.send("hi")
@@ -37,14 +37,14 @@ async def test_a_change_of_model_holds_on_its_branch_only() -> None:
     assert await models_called(stage) == ["scripted:test", "scripted:echo", "scripted:test"]
 
 
-async def test_a_thinking_level_nobody_knows_is_passed_over() -> None:
+async def test_unknown_thinking_level_is_ignored() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.session.append(ThinkingChange("furious"))
     assert (await chat.send("hi")).text == "one"
 
 
-async def test_an_open_turn_has_to_be_resumed_before_the_next() -> None:
+async def test_open_turn_has_to_be_resumed_before_the_next() -> None:
     stage = Stage(says("so", Hang()))
     chat = await stage.chat()
     chat.send("go")
@@ -87,7 +87,7 @@ async def counted(*replies: Reply) -> tuple[Stage, Chat, Counting]:
     return stage, await stage.chat([look]), counting
 
 
-async def test_a_turn_that_follows_another_reads_nothing() -> None:
+async def test_turn_that_follows_another_reads_nothing() -> None:
     _, chat, counting = await counted(says("one"), says(calls("look", "look")), says("two"))
     await chat.send("hi")
     counting.asked.clear()
@@ -96,7 +96,7 @@ async def test_a_turn_that_follows_another_reads_nothing() -> None:
     assert counting.asked - Counter(capabilities=99, address=99) == {"commit": 5}
 
 
-async def test_of_a_word_of_somebody_else_s_only_that_is_read() -> None:
+async def test_foreign_append_causes_read_of_only_that() -> None:
     _, chat, counting = await counted(says("one"), says("two"))
     await chat.send("hi")
     await chat.session.append(user("by the way"))
@@ -109,7 +109,7 @@ async def test_of_a_word_of_somebody_else_s_only_that_is_read() -> None:
 
 
 @pytest.mark.parametrize("k", [0, 1, 3])
-async def test_a_turn_with_k_calls_makes_k_plus_3_commits_also_where_it_reopens(k: int) -> None:
+async def test_turn_with_k_calls_makes_k_plus_3_commits(k: int) -> None:
     answers = [says(calls(*["look"] * k)), says("so")] if k else [says("so")]
     stage, chat, counting = await counted(*answers)
     await chat.session.end()
@@ -122,7 +122,7 @@ async def test_a_turn_with_k_calls_makes_k_plus_3_commits_also_where_it_reopens(
     assert kinds[ended + 1 : ended + 3] == ["episode", "session_reopened"]
 
 
-async def test_a_turn_begins_where_the_session_stands_whoever_appended_before() -> None:
+async def test_turn_starts_at_current_head_after_foreign_append() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
     await chat.send("hi")

@@ -25,7 +25,7 @@ def test_entries_that_are_not_the_turns_only_move_the_head() -> None:
     assert course.state.phase is before.phase
 
 
-def test_an_entry_of_a_kind_of_the_future_is_passed_over() -> None:
+def test_entry_of_a_kind_of_the_future_is_passed_over() -> None:
     log = TurnLog()
     new = new_side(Label("x"))
     future = type(new)("of_the_future", b'{"v": 9}', 9, "side")
@@ -40,7 +40,7 @@ def test_usage_is_summed_over_the_turns_calls() -> None:
     assert course.state.usage == Usage(30, 3, 5)
 
 
-def test_the_context_is_what_was_reported_plus_what_was_added_since() -> None:
+def test_context_size_is_reported_usage_plus_additions() -> None:
     course = Course()
     assert course.state.context_tokens is not None
     assert course.state.context_tokens > 10
@@ -50,14 +50,14 @@ def test_the_context_is_what_was_reported_plus_what_was_added_since() -> None:
     assert 200 <= course.state.context_tokens <= 260
 
 
-def test_a_result_settles_the_first_call_of_its_id_only() -> None:
+def test_result_settles_the_first_call_of_its_id_only() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c", "retry"), tool_call("c", "never"))))
     course.happens(inputs.ToolReturned("one"))
     assert [call.name for call in course.state.pending] == ["never"]
 
 
-def test_a_turn_that_begins_forgets_the_one_before() -> None:
+def test_turn_that_begins_forgets_the_one_before() -> None:
     course = Course()
     course.happens(inputs.CallFailed(ModelUnavailable("p:m", "down")))
     course.happens(inputs.Aborted())

@@ -30,7 +30,7 @@ def put(folder: Path, run: Mapping[str, object] = RUN, **files: object) -> Path:
     return folder
 
 
-def test_what_a_flow_leaves_out_has_its_default(tmp_path: Path) -> None:
+def test_missing_flow_fields_have_defaults(tmp_path: Path) -> None:
     found = read_folder(put(tmp_path))
     assert found.run["visitedNodeIds"] == []
     assert found.run["feedbackContext"] == {"kind": "standard"}
@@ -38,7 +38,7 @@ def test_what_a_flow_leaves_out_has_its_default(tmp_path: Path) -> None:
     assert [role.role for role in found.roles] == ["owner"]
 
 
-def test_who_asked_for_consent_there_waits_for_a_reply_here(tmp_path: Path) -> None:
+def test_consent_wait_becomes_reply_wait(tmp_path: Path) -> None:
     waiting = {
         "plan": {"role": "owner", "reason": "consent"},
         "build": {"role": "developer", "reason": "prompt-human"},
@@ -52,7 +52,7 @@ def test_who_asked_for_consent_there_waits_for_a_reply_here(tmp_path: Path) -> N
     assert of_role == {"role": "owner", "reason": "consent-denied"}
 
 
-def test_a_malformed_consent_grants_nothing(tmp_path: Path) -> None:
+def test_malformed_consent_grants_nothing(tmp_path: Path) -> None:
     good = {"command": "make test", "grantedAt": "2026-05-27T14:30:00.000Z"}
     commands = {"make test": good, "rm -r /": {"command": "ls"}, "ls": 1}
     consent = {"mode": "everything", "bash": {"allowedCommands": commands}, "mcp": 3}
@@ -65,7 +65,7 @@ def test_a_malformed_consent_grants_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["5", "12", None])
-def test_another_version_is_refused_and_still_named(tmp_path: Path, version: str | None) -> None:
+def test_another_version_is_rejected_and_still_named(tmp_path: Path, version: str | None) -> None:
     folder = put(tmp_path / "trip" / "f1", {**RUN, "stateVersion": version})
     with pytest.raises(FormatError, match="only '11' can be opened"):
         read_folder(folder)
@@ -74,13 +74,13 @@ def test_another_version_is_refused_and_still_named(tmp_path: Path, version: str
 
 
 @pytest.mark.parametrize("name", ["runningNodes", "awaitingHumanNodes", "workspaceRoot"])
-def test_a_flow_without_what_it_needs_is_refused(tmp_path: Path, name: str) -> None:
+def test_incomplete_flow_is_rejected(tmp_path: Path, name: str) -> None:
     folder = put(tmp_path, {key: value for key, value in RUN.items() if key != name})
     with pytest.raises(FormatError, match=f"it lacks {name}"):
         read_folder(folder)
 
 
-def test_files_that_are_torn_or_of_another_form_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_torn_or_of_another_form_are_rejected(tmp_path: Path) -> None:
     torn = put(tmp_path / "torn")
     (torn / "flow.json").write_text('{"flowId": "x"')
     with pytest.raises(FormatError, match="not JSON"):
@@ -117,6 +117,6 @@ def test_messages_of_every_form_are_understood() -> None:
 
 
 @pytest.mark.parametrize("said", [{"role": "oracle"}, {"role": "user"}, {}])
-def test_a_message_of_no_known_form_is_refused_by_its_number(said: dict[str, str]) -> None:
+def test_message_of_no_known_form_is_rejected_by_its_number(said: dict[str, str]) -> None:
     with pytest.raises(FormatError, match="message 1 has no form"):
         list(messages_of([said], "transcript.json"))

@@ -45,7 +45,7 @@ async def ran(tmp_path: Path) -> dict[str, bytes]:
     return (await export_flow(store, FLOW)).files
 
 
-async def test_what_was_exported_and_imported_is_exported_to_the_same_bytes(tmp_path: Path) -> None:
+async def test_reexported_import_has_same_bytes(tmp_path: Path) -> None:
     files = await ran(tmp_path)
     store = memory()
     folder = read_folder(written(tmp_path / "out", files))
@@ -53,7 +53,7 @@ async def test_what_was_exported_and_imported_is_exported_to_the_same_bytes(tmp_
     assert (await export_flow(store, FLOW)).files == files
 
 
-async def test_an_imported_flow_goes_on_where_it_stood(tmp_path: Path) -> None:
+async def test_imported_flow_continues(tmp_path: Path) -> None:
     files, clock, store = await ran(tmp_path), ManualClock(), memory()
     await import_flow(store, read_folder(written(tmp_path / "out", files)), LINE, at=5)
     state = flow_state((entry, body_of(entry)) for entry in await store.entries(FLOW))
@@ -67,7 +67,7 @@ async def test_an_imported_flow_goes_on_where_it_stood(tmp_path: Path) -> None:
     assert not roles.told  # nobody has replied
 
 
-async def test_a_flow_that_is_there_already_is_not_imported_again(tmp_path: Path) -> None:
+async def test_flow_that_is_there_already_is_not_imported_again(tmp_path: Path) -> None:
     folder = read_folder(written(tmp_path / "out", await ran(tmp_path)))
     store = memory()
     await import_flow(store, folder, LINE, at=5)

@@ -25,7 +25,7 @@ def test_record_holds_files_of_folders_without_perdure_files(tmp_path: Path) -> 
     assert read.left_out == {}
 
 
-def test_dot_files_and_folders_of_record_are_left_out_and_reported(tmp_path: Path) -> None:
+def test_dot_files_are_omitted_and_reported(tmp_path: Path) -> None:
     folder = record(tmp_path)
     (folder / ".git" / "deep").mkdir(parents=True)
     (folder / ".git" / "deep" / "config").write_text("x")

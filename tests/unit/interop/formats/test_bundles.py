@@ -35,7 +35,7 @@ def branching() -> tuple[Making, list[EntryId]]:
     return making, [first, left, right, last]
 
 
-def test_a_session_stands_where_its_entries_and_moves_left_it() -> None:
+def test_final_state_follows_entries_and_moves() -> None:
     making, (first, left, right, last) = branching()
     standing = standing_of(making.made())
     assert (standing.leaf, standing.title, standing.cwd) == (last, "A\nday", "/srv/b")
@@ -48,7 +48,7 @@ def test_a_session_stands_where_its_entries_and_moves_left_it() -> None:
     assert standing_of(making.made()).title is None
 
 
-def test_moving_appends_one_entry_unless_it_stands_there() -> None:
+def test_moving_leaf_appends_entry_unless_already_there() -> None:
     making, (first, _, _, last) = branching()
     bundle = making.made()
     assert moved_to(bundle, last) is bundle
@@ -58,7 +58,7 @@ def test_moving_appends_one_entry_unless_it_stands_there() -> None:
     assert [entry.seq for entry in moved.entries] == list(range(len(moved.entries)))
 
 
-def test_a_branch_is_cut_out_with_its_labels_and_new_numbers() -> None:
+def test_branch_is_cut_out_with_its_labels_and_new_numbers() -> None:
     making, (first, left, _, last) = branching()
     making.aliases = {"f": first, "l": left}
     cut = cut_to(making.made(), last)
@@ -83,7 +83,7 @@ def test_before_the_root_there_is_nothing() -> None:
     assert not any(entry.lane == "tree" for entry in cut.entries)
 
 
-def test_what_cannot_be_read_is_unknown_and_stops_nobody() -> None:
+def test_unreadable_entries_are_unknown_and_harmless() -> None:
     making = Making()
     making.raw("compaction", b'{"summary":1}')
     assert isinstance(readable(making.entries[0]), Unknown)

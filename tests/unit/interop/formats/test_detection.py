@@ -31,12 +31,12 @@ def test_every_file_of_a_format_is_recognised(format: FormatName) -> None:
 
 
 @pytest.mark.parametrize("name", ["current.jsonl", "sample.jsonl", "legacy.jsonl"])
-def test_an_operator_file_that_lost_its_header_is_still_operator(name: str) -> None:
+def test_operator_file_that_lost_its_header_is_still_operator(name: str) -> None:
     assert recognised_in(operator_file(name).partition(b"\n")[2]) == "operator"
 
 
 @pytest.mark.parametrize("name", ["rollout.jsonl", "bare.jsonl"])
-def test_a_codex_file_that_lost_its_header_is_still_codex(name: str) -> None:
+def test_codex_file_that_lost_its_header_is_still_codex(name: str) -> None:
     assert recognised_in(codex_file(name).partition(b"\n")[2]) == "codex"
 
 
@@ -49,11 +49,11 @@ def test_a_codex_file_that_lost_its_header_is_still_codex(name: str) -> None:
         b'{"type":"summary","summary":"x","leafUuid":"l"}',
     ],
 )
-def test_a_file_of_claude_code_may_hold_nothing_but_notes(line: bytes) -> None:
+def test_file_of_claude_code_may_hold_nothing_but_notes(line: bytes) -> None:
     assert recognised_in(line + b"\n") == "claude-code"
 
 
-async def test_our_own_exports_are_recognised_in_both_formats() -> None:
+async def test_own_exports_are_recognized_in_both_formats() -> None:
     store = empty_store()
     report = await imported(store, claude_file("tools.jsonl"))
     assert recognised_in((await export_session(store, report.session)).content) == "perdure"
@@ -65,7 +65,7 @@ def test_noise_before_the_first_record_does_not_hide_it() -> None:
     assert recognised_in(b"\xff{\n" * 5 + claude_file("chain.jsonl")) == "claude-code"
 
 
-def test_a_pi_file_that_lost_its_header_is_still_pi() -> None:
+def test_pi_file_that_lost_its_header_is_still_pi() -> None:
     assert recognised_in(pi_file("v3.jsonl").partition(b"\n")[2]) == "pi"
     assert recognised_in(pi_file("v1.jsonl").partition(b"\n")[2]) == "pi"
 
@@ -90,11 +90,11 @@ def test_other_files_are_not_taken_for_something(content: bytes) -> None:
     assert recognised_in(content) is None
 
 
-def test_only_the_beginning_of_a_file_is_looked_at() -> None:
+def test_only_start_of_file_is_read() -> None:
     assert recognised_in(b"x\n" * LINES_LOOKED_AT + pi_file("v3.jsonl")) is None
 
 
-def test_what_has_to_be_unpacked_first_is_told() -> None:
+def test_packed_file_is_reported() -> None:
     assert "unpack" in (packed_as(Held(gzip.compress(pi_file(PI[0])))) or "")
     assert "UTF-8" in (packed_as(Held("{}".encode("utf-16"))) or "")
     assert packed_as(Held(b"")) is None

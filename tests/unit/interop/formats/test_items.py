@@ -40,7 +40,7 @@ def test_items_become_entries_that_refer_to_siblings() -> None:
     assert (label.lane, label.about, label.parent) == ("side", Sibling(2), None)
 
 
-def test_ids_of_known_items_are_used_and_no_entry_is_made_of_them() -> None:
+def test_known_items_are_referenced_without_new_entry() -> None:
     items = [item(user("a")), item(user("b"), parent=0)]
     made = bind_items(items, S, 40, {0: EntryId("s/7")})
     assert made.ids == ("s/7", "s/41")
@@ -57,7 +57,7 @@ def test_references_in_a_body_name_the_entries_they_will_be() -> None:
     assert msgspec.json.decode(compaction.body)["first_kept"] == "s/10"
 
 
-def test_every_body_but_an_opaque_one_says_where_it_was_read() -> None:
+def test_every_body_except_opaque_has_source_place() -> None:
     items = [item(user("a"), 3), item(b"\xff no json", 4)]
     read, opaque = bind_items(items, S, 5).entries
     assert source_of(read.body) == SourcePlace(5, 30, 5)
@@ -65,9 +65,7 @@ def test_every_body_but_an_opaque_one_says_where_it_was_read() -> None:
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers()), st.integers(0, 2**40))
-def test_a_source_can_be_put_into_a_body_and_taken_out_again(
-    data: dict[str, str | int], offset: int
-) -> None:
+def test_source_place_can_be_added_and_removed(data: dict[str, str | int], offset: int) -> None:
     body, source = encode(Custom("t", {"source": data})), SourcePlace(1, offset, 2)
     sourced = with_source(body, source)
     assert source_of(sourced) == source
@@ -75,17 +73,17 @@ def test_a_source_can_be_put_into_a_body_and_taken_out_again(
     assert without_source(body) == body
 
 
-def test_an_empty_body_takes_a_source_too() -> None:
+def test_empty_body_takes_a_source_too() -> None:
     body = encode(CompactionUndone())
     assert without_source(with_source(body, SourcePlace(1, 2, 3))) == body == b"{}"
 
 
-def test_what_is_no_source_is_none() -> None:
+def test_invalid_source_place_is_none() -> None:
     assert source_of(b'{"source":3}') is None
     assert source_of(b'"source": \xff') is None
 
 
-def test_what_a_source_says_of_a_message_stands_beside_what_was_said() -> None:
+def test_source_metadata_of_message_is_separate_field() -> None:
     told = {"reactions": ["👍"]}
     [entry] = bind_items([item(user("a"), meta=told)], S, 0).entries
     assert meta_of(entry.body) == told
@@ -94,7 +92,7 @@ def test_what_a_source_says_of_a_message_stands_beside_what_was_said() -> None:
     assert body_without_source(item(user("a"), meta=told), ()) == without_source(entry.body)
 
 
-def test_what_is_no_meta_is_nothing() -> None:
+def test_invalid_metadata_is_empty() -> None:
     assert meta_of(b'{"meta":3}') == {}
     assert meta_of(encode(user("a"))) == {}
     assert meta_of(b'"meta": \xff') == {}

@@ -40,16 +40,14 @@ def log_of(
 
 
 @given(st.lists(st.text(max_size=30), max_size=12), st.integers(1, 300), st.integers(0, 12))
-def test_stretches_are_the_log_from_where_it_is_asked_for(
-    texts: list[str], piece_bytes: int, first: int
-) -> None:
+def test_stretches_are_log_from_given_seq(texts: list[str], piece_bytes: int, first: int) -> None:
     entries = [said(seq, text) for seq, text in enumerate(texts)]
     stretches = list(log_of(*entries).stretches(first, S, piece_bytes))
     assert [entry for stretch in stretches for entry in stretch.entries] == entries[first:]
     assert all(stretch.entries for stretch in stretches)
 
 
-def test_a_content_comes_with_the_first_entry_that_names_it() -> None:
+def test_content_comes_with_the_first_entry_that_names_it() -> None:
     one, two, unnamed = b"1" * 50, b"2" * 50, b"3"
     texts = [blob_hash(one), "none", f"{blob_hash(two)} {blob_hash(one)}", blob_hash(b"not here")]
     entries = [said(seq, text) for seq, text in enumerate(texts)]
@@ -59,7 +57,7 @@ def test_a_content_comes_with_the_first_entry_that_names_it() -> None:
     assert [set(each.blobs) for each in log.stretches(2, S, 10_000)] == [{one, two}]
 
 
-def test_entries_are_given_under_the_ids_of_another_stream_with_all_references() -> None:
+def test_entries_are_renamed_for_other_stream_with_references() -> None:
     moved = side(2, new_side(LeafMoved(EntryId("s/0"))), about="s/1")
     log = log_of(said(0), said(1), moved, aliases={"x": EntryId("s/1"), "y": EntryId("t/0")})
     entries = [log.entry(seq, OTHER) for seq in range(3)]
@@ -86,7 +84,7 @@ def test_entries_are_given_under_the_ids_of_another_stream_with_all_references()
         (side(0, new_side(TurnStarted(0, "a"))), side(1, new_side(TurnStarted(0, "a")))),
     ],
 )
-def test_what_no_store_would_take_is_known_after_the_first_look(entries: tuple[Entry, ...]) -> None:
+def test_invalid_log_is_rejected_at_first_pass(entries: tuple[Entry, ...]) -> None:
     log = log_of(*entries)
     with pytest.raises(FormatError, match="it is not a log"):
         log.check()
@@ -100,26 +98,26 @@ def test_rules_are_held_against_entries_far_apart() -> None:
         log.check()
 
 
-def test_an_empty_foreign_id_is_refused() -> None:
+def test_empty_foreign_id_is_rejected() -> None:
     with pytest.raises(FormatError, match="foreign id"):
         log_of(said(0), aliases={"": EntryId("s/0")}).check()
 
 
-def test_where_turns_are_is_known() -> None:
+def test_positions_of_turns_are_known() -> None:
     turn = (side(1, new_side(TurnStarted(0, "a"))), side(2, new_side(TurnFinished("stop"))))
     log = log_of(said(0), *turn, said(3, parent="s/0"))
     assert [log.has_turns(first) for first in range(4)] == [True, True, True, False]
     assert not log_of(said(0)).has_turns(0)
 
 
-def test_some_are_at_least_one_and_no_more_than_there_are() -> None:
+def test_some_returns_one_to_all_entries() -> None:
     log = log_of(*(said(seq) for seq in range(4)))
     assert [log.some(first, 1) for first in range(4)] == [1, 1, 1, 1]
     assert [log.some(first, 10_000) for first in range(4)] == [4, 3, 2, 1]
 
 
 @pytest.mark.parametrize("old", [b"hello", b"base64"])
-def test_a_file_that_was_changed_meanwhile_is_told(old: bytes, tmp_path: Path) -> None:
+def test_file_that_was_changed_meanwhile_is_reported(old: bytes, tmp_path: Path) -> None:
     blob = b"content"
     content = write_bundle(Bundle(HEADER, (said(0, f"hello {blob_hash(blob)}"),), {}, (blob,)))
     file = tmp_path / "a.jsonl"
@@ -131,7 +129,7 @@ def test_a_file_that_was_changed_meanwhile_is_told(old: bytes, tmp_path: Path) -
             list(log.stretches(0, S, 10))
 
 
-def test_a_reference_within_a_write_is_a_sibling() -> None:
+def test_reference_within_a_write_is_a_sibling() -> None:
     assert as_new(said(5), 3, None).parent == Sibling(1)
     assert as_new(said(5), 5, "x").parent == "s/4"
     assert as_new(said(5), 5, "x").alias == "x"

@@ -15,7 +15,7 @@ def said(body: bytes, kind: str = "message") -> Entry:
     return Entry(StreamId("s"), 0, "tree", None, None, 1, kind, 1, body)
 
 
-def test_nothing_lost_is_nothing_told() -> None:
+def test_no_loss_gives_no_text() -> None:
     lost = Losses()
     lost.add("tree", 0)
     lost.add_meta(said(b'{"role":"user","parts":[]}'))
@@ -25,7 +25,7 @@ def test_nothing_lost_is_nothing_told() -> None:
     assert lost.texts() == []
 
 
-def test_what_is_said_beside_a_message_is_told_by_name_unless_it_is_held() -> None:
+def test_metadata_of_message_is_reported_unless_supported() -> None:
     lost = Losses()
     entry = said(b'{"role":"user","parts":[],"meta":{"reactions":[],"mood":"good"}}')
     lost.add_meta(entry, ("reactions",))
@@ -36,7 +36,7 @@ def test_what_is_said_beside_a_message_is_told_by_name_unless_it_is_held() -> No
     ]
 
 
-def test_parts_are_told_by_why_they_are_left_out() -> None:
+def test_omitted_parts_are_reported_by_reason() -> None:
     lost = Losses()
     lost.add_part(UnknownPart(msgspec.Raw(b"{}")))
     lost.add_part(ThinkingPart("", is_redacted=True))
@@ -48,7 +48,7 @@ def test_parts_are_told_by_why_they_are_left_out() -> None:
     ]
 
 
-def test_a_header_tells_whose_session_it_was_and_what_else_was_said_of_it() -> None:
+def test_lost_header_fields_are_reported() -> None:
     lost = Losses()
     described: dict[str, object] = {"format": "pi", "session": "x", "git": {"branch": "main"}}
     header = StreamHeader(
@@ -78,7 +78,7 @@ def test_ids_and_records_of_the_source_are_counted() -> None:
     ]
 
 
-def test_notes_that_no_format_has_a_record_for_are_named_by_kind() -> None:
+def test_unsupported_notes_are_reported_by_kind() -> None:
     lost = Losses()
     kinds = ("turn_started", "turn_started", "session_ended", "label", "compaction_undone")
     notes = [msgspec.structs.replace(said(b"{}", kind), lane="side") for kind in kinds]

@@ -35,7 +35,7 @@ def written(making: Making, *, has_all_branches: bool = False) -> str:
     return markdown.render_markdown(transcript, has_all_branches=has_all_branches).decode()
 
 
-def test_a_conversation_reads_from_top_to_bottom() -> None:
+def test_conversation_reads_from_top_to_bottom() -> None:
     making = Making()
     making.say(ModelChange("a:b"))
     asked = making.say(user("Mend the *table*."))
@@ -90,7 +90,7 @@ def test_failures_media_and_strange_parts_are_named() -> None:
     assert markdown.losses_of(transcript_of(making.made())) == ["2 media are named, not shown"]
 
 
-def test_a_compaction_says_what_it_stands_for() -> None:
+def test_compaction_states_replaced_messages() -> None:
     making = Making()
     kept = making.say(user("one"))
     making.say(Compaction("all"), Compaction("some", kept))
@@ -163,9 +163,7 @@ _OURS = re.compile(r"<details>\n<summary>[^<>]*</summary>\n?|</details>\n?")
 
 
 @given(st.lists(_lines, max_size=8), st.lists(_lines, max_size=8))
-def test_a_renderer_sees_our_headings_and_folds_and_no_other(
-    said: list[str], given_back: list[str]
-) -> None:
+def test_renderer_sees_only_own_headings_and_folds(said: list[str], given_back: list[str]) -> None:
     making = Making()
     making.say(user("\n".join(said)), assistant("\n".join(said), tool_call("c", "t")))
     making.say(tool_result("c", "\n".join(given_back)), user("end"))

@@ -42,7 +42,7 @@ def bundle_of(*entries: Entry, blobs: tuple[bytes, ...] = ()) -> Bundle:
 
 
 @given(st.lists(st.binary(max_size=20), max_size=5), st.lists(st.binary(max_size=20), unique=True))
-def test_what_is_written_is_read_again(bodies: list[bytes], blobs: list[bytes]) -> None:
+def test_written_file_round_trips(bodies: list[bytes], blobs: list[bytes]) -> None:
     entries = [tree_entry(seq, body, OPAQUE) for seq, body in enumerate(bodies)]
     bundle = bundle_of(*entries, blobs=tuple(blobs))
     content = write_bundle(bundle)
@@ -61,7 +61,7 @@ def test_every_kind_there_is_survives() -> None:
     assert parse(write_bundle(bundle), "golden").entries == own
 
 
-def test_a_file_begins_with_its_header_and_ends_with_its_end() -> None:
+def test_file_begins_with_its_header_and_ends_with_its_end() -> None:
     lines = write_bundle(bundle_of(tree_entry(0))).split(b"\n")
     assert lines[0].startswith(b'{"type":"perdure","version":1,"stream":{"id":"s",')
     assert lines[-2] == b'{"type":"end","entries":1,"blobs":0}'
@@ -87,7 +87,7 @@ def test_a_file_begins_with_its_header_and_ends_with_its_end() -> None:
         (b'"cwd":"/x"', b'"fork":{"stream":"o","head":0,"leaf":null,"scope":"tree"}', "no fork"),
     ],
 )
-def test_a_damaged_file_is_refused_with_its_line(old: bytes, new: bytes, told: str) -> None:
+def test_damaged_file_is_rejected_with_its_line(old: bytes, new: bytes, told: str) -> None:
     content = write_bundle(bundle_of(tree_entry(0), tree_entry(1), blobs=(b"blob",)))
     assert old in content
     with pytest.raises(FormatError, match=told) as error:
@@ -96,18 +96,18 @@ def test_a_damaged_file_is_refused_with_its_line(old: bytes, new: bytes, told: s
 
 
 @given(st.data())
-def test_a_cut_file_is_never_taken_for_a_whole_one(data: st.DataObject) -> None:
+def test_cut_file_is_never_taken_for_a_whole_one(data: st.DataObject) -> None:
     content = write_bundle(bundle_of(tree_entry(0), tree_entry(1), blobs=(b"blob",)))
     cut = content[: data.draw(st.integers(0, len(content) - 2))]
     with pytest.raises(FormatError):
         parse(cut, "file")
 
 
-def test_version_1_is_what_is_written() -> None:
+def test_version_1_is_written() -> None:
     assert VERSION == 1
 
 
-def test_names_of_blobs_are_found_wherever_they_stand() -> None:
+def test_blob_names_are_found_anywhere() -> None:
     one, two = blob_hash(b"1"), blob_hash(b"2")
     first = tree_entry(0, encode(user(f"media://{one} and {two}")))
     assert blob_names([first, tree_entry(1, encode(user(one)))]) == [one, two]
@@ -135,7 +135,7 @@ def test_entries_can_get_other_ids_with_all_references() -> None:
     assert renamed(msgspec.structs.replace(bundle, entries=other), S) == bundle.entries
 
 
-def test_a_text_that_looks_like_an_id_is_not_a_reference() -> None:
+def test_text_that_looks_like_an_id_is_not_a_reference() -> None:
     body = encode(user("s/0"))
     other = renamed(bundle_of(tree_entry(0, body)), StreamId("other"))
     assert other[0].body == body

@@ -23,7 +23,7 @@ ABOVE = EntryId("s/0")
 
 
 @pytest.mark.parametrize("codec", [OPERATOR, PI], ids=lambda codec: codec.name)
-def test_records_of_an_entry_hang_on_each_other_and_below_its_parent(codec: Codec) -> None:
+def test_records_of_entry_form_chain_below_parent(codec: Codec) -> None:
     last = {ABOVE: "above"}
     lines = RecordLines(codec, writing_of({}, {}, own=""), last, Losses())
     new = new_tree(Message("tool", (ToolResultPart("a", "x"), ToolResultPart("b", "y"))))
@@ -51,7 +51,7 @@ def test_value_nested_too_deeply_is_written_as_text_and_counted(codec: Codec) ->
     assert lost.texts() == [f"not exported: {DEEP} (1)"]
 
 
-def test_labels_that_the_file_says_are_not_written_again() -> None:
+def test_labels_in_file_are_not_written_again() -> None:
     new = new_side(Label("now"), ABOVE)
     note = Entry(StreamId("s"), 1, "side", None, ABOVE, 5, new.kind, new.v, new.body)
     newest, last = {ABOVE: note}, {ABOVE: "r"}

@@ -85,7 +85,7 @@ def test_parts_are_pieces_and_media_bring_their_bytes() -> None:
     assert made.lines[3].pieces == (Strange('{"type":"x"}'),)
 
 
-def test_other_kinds_say_what_they_are_and_whether_a_model_sees_them() -> None:
+def test_other_kinds_are_described_with_model_visibility() -> None:
     making = Making()
     making.say(ModelChange("a:b"), ThinkingChange("high"), BranchSummary("left"))
     kept = making.say(CustomMessage("note", (TextPart("x"),), in_context=False))
@@ -110,7 +110,7 @@ def test_facts_are_those_of_the_whole_session() -> None:
     assert (facts.created_at, facts.cwd, facts.redacted) == (BEGUN, "/srv/tides", {"home": 2})
 
 
-def test_what_is_left_out_is_told() -> None:
+def test_omissions_are_reported() -> None:
     making = Making()
     first = making.say(user("one"))
     making.say(assistant("two"))
@@ -123,7 +123,7 @@ def test_what_is_left_out_is_told() -> None:
     assert losses_of(cut_to(bundle, first), is_branch=True) == []
 
 
-def test_an_empty_session_has_a_transcript() -> None:
+def test_empty_session_has_a_transcript() -> None:
     made = transcript_of(Making().made())
     assert (made.lines, made.leaf, made.leaves(), made.branch(None)) == ((), None, [], [])
     assert b'"lines":[]' in encode(made)
@@ -131,5 +131,5 @@ def test_an_empty_session_has_a_transcript() -> None:
 
 
 @pytest.mark.parametrize(("text", "line"), [("a\n b", "a b"), ("x" * 9, "xxxx…"), ("", "")])
-def test_the_beginning_of_a_text_is_one_line(text: str, line: str) -> None:
+def test_beginning_of_a_text_is_one_line(text: str, line: str) -> None:
     assert brief(text, 5) == line

@@ -40,7 +40,7 @@ def test_other_paths_are_not(text: str) -> None:
     assert homes(text) == []
 
 
-def test_folders_of_the_system_that_tell_whose_they_are_are_found() -> None:
+def test_system_folders_with_user_name_are_found() -> None:
     folder = "/private/var/folders/ab/c1d2e3f4g5h6i7"
     assert homes(f"in {folder}/T/x") == [folder]
     assert homes("~alice/x") == ["alice"]
@@ -62,11 +62,11 @@ def test_folders_are_found_as_whole_paths_only() -> None:
 
 
 @pytest.mark.parametrize("folder", ["/", "", ".", "src", "\\"])
-def test_folders_that_say_nothing_are_no_pattern(folder: str) -> None:
+def test_generic_folders_give_no_pattern(folder: str) -> None:
     assert not paths.is_telling(folder)
 
 
-def test_names_are_found_as_words_in_any_letter_case() -> None:
+def test_names_are_found_as_words_in_any_case() -> None:
     text = "Alice, ALICE_KEY, alice's -home-alice-src malice alices"
     names = KnownValues(["alice"], paths.SHORTEST_NAME)
     assert len(list(paths.people(names, text))) == 4

@@ -19,7 +19,7 @@ def redactor(*texts: str, sorts: tuple[Redaction, ...] = REDACTIONS, cwd: str = 
     return made
 
 
-def test_a_value_known_from_one_place_is_replaced_in_every_other() -> None:
+def test_value_known_from_one_place_is_replaced_in_every_other() -> None:
     texts = ("it was hunter2x", "password=hunter2x", "hunter2xx and ahunter2x")
     made = redactor(*texts)
     assert made.replace(texts[0]) == "it was [password-1]"
@@ -29,7 +29,7 @@ def test_a_value_known_from_one_place_is_replaced_in_every_other() -> None:
     assert made.places == 4
 
 
-def test_a_secret_that_is_a_mere_word_is_replaced_only_where_it_is_one() -> None:
+def test_secret_word_is_replaced_only_as_whole_word() -> None:
     made = redactor("PASSWORD=horse")
     assert made.replace("PASSWORD=horse") == "PASSWORD=[password-1]"
     assert made.replace("a horse") == "a horse"
@@ -43,7 +43,7 @@ def test_numbers_follow_the_order_of_replacing_and_differ_by_value() -> None:
     assert made.replace("a://u:one11@h") == "a://u:[password-2]@h"
 
 
-def test_a_path_keeps_what_lies_below_it() -> None:
+def test_path_keeps_its_lower_parts() -> None:
     made = redactor("/home/alice/src/app/x", cwd="/home/alice/src/app/")
     assert made.replace("/home/alice/src/app/x.py") == "[cwd-1]/x.py"
     assert (
@@ -59,7 +59,7 @@ def test_only_the_sorts_asked_for_are_replaced() -> None:
     assert redactor(text, sorts=()).replace(text) == text
 
 
-def test_what_is_kept_stays() -> None:
+def test_kept_texts_stay() -> None:
     made = redactor("/home/alice")
     assert made.replace("kept/alice") == "kept/alice"
     assert made.holds_some("alice")

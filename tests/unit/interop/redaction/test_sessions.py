@@ -74,7 +74,7 @@ def test_nothing_of_it_is_left_anywhere() -> None:
     assert result.bundle.header.metadata == metadata
 
 
-def test_the_tree_its_ids_and_references_are_as_they_were() -> None:
+def test_tree_ids_and_references_are_unchanged() -> None:
     before = everywhere().made()
     after = redact(before, ("secrets", "paths")).bundle
     for old, new in zip(before.entries, after.entries, strict=True):
@@ -86,7 +86,7 @@ def test_the_tree_its_ids_and_references_are_as_they_were() -> None:
     assert compaction.first_kept == before.entries[1].id
 
 
-def test_only_what_was_asked_for_is_replaced() -> None:
+def test_only_requested_kinds_are_replaced() -> None:
     result = redact(everywhere().made(), ("secrets",))
     assert result.bundle.header.cwd == f"{HOME}/src/app"
     assert result.bundle.header.metadata is not None
@@ -113,7 +113,7 @@ def test_originals_are_never_exported_and_nothing_points_into_them() -> None:
     assert again.entries == after.entries
 
 
-def test_files_that_hold_some_are_left_out_and_pictures_are_doubted() -> None:
+def test_files_with_secrets_are_dropped_and_pictures_reported() -> None:
     making = Making()
     making.blobs = [b"\x89PNG\x00", b"harmless", f"key {KEY}".encode()]
     media = tuple(
@@ -126,14 +126,14 @@ def test_files_that_hold_some_are_left_out_and_pictures_are_doubted() -> None:
     assert native.parse(native.write_bundle(result.bundle), "x").entries == result.bundle.entries
 
 
-def test_foreign_ids_stay_unless_they_say_something() -> None:
+def test_foreign_ids_stay_unless_sensitive() -> None:
     making = Making()
     first = making.say(user("one"))
     making.aliases = {"0a1b2c3d": first, KEY: first}
     assert redact(making.made(), ("secrets",)).bundle.aliases == {"0a1b2c3d": first}
 
 
-def test_words_that_a_log_is_made_of_are_no_names() -> None:
+def test_fixed_words_of_log_are_no_names() -> None:
     making = Making()
     making.say(user("/home/parts/x /home/message/x /home/assistant/x"))
     making.say(assistant("parts of a message"))
@@ -141,7 +141,7 @@ def test_words_that_a_log_is_made_of_are_no_names() -> None:
     assert [type(readable(entry)) for entry in after.entries] == [Message, Message]
 
 
-def test_a_session_whose_id_holds_a_name_still_hangs_together() -> None:
+def test_session_with_name_in_id_stays_consistent() -> None:
     making = Making(msgspec.structs.replace(HEADER, id="alice"))
     first = making.say(user("/home/alice/x"))
     making.say(Compaction("s", first))

@@ -101,7 +101,7 @@ def test_defaults_of_the_export_are_those_of_an_agent() -> None:
     }
 
 
-def test_every_setting_of_an_agent_file_is_a_key_of_a_workflow_but_permissions() -> None:
+def test_every_agent_setting_except_permissions_is_workflow_key() -> None:
     assert set(AgentFile.__struct_fields__) - set(AGENT_KEYS) == {"permissions"}
     assert "permissions" in AgentSettings.__struct_fields__
 
@@ -112,7 +112,7 @@ def test_id_that_no_document_can_have_is_changed_and_named() -> None:
     assert exported.lost == ("id 'Mein Helfer' (written as 'mein-helfer')",)
 
 
-def test_a_snapshot_that_says_little_is_enough() -> None:
+def test_minimal_snapshot_is_enough() -> None:
     agent = agent_of({"name": "x"}).definition
     assert agent == {"id": "x", "name": "x", "model": "", "provider": "", "system_prompt": ""}
     assert agent_slug(None) == agent_slug({}) == NO_AGENT

@@ -44,9 +44,7 @@ def facts(workflow: Workflow, key: str = "perdureExport") -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
-def test_9_34_a_turn_of_several_rows_is_one_node_and_an_interrupted_one_is_in_the_metadata() -> (
-    None
-):
+def test_9_34_turn_is_one_node_and_interrupted_one_is_metadata() -> None:
     making = Making()
     making.say(user("Fix it"), user("please"))
     making.say(assistant("Let me see.", tool_call("c1", "read"), tool_call("c2", "find")))
@@ -60,7 +58,7 @@ def test_9_34_a_turn_of_several_rows_is_one_node_and_an_interrupted_one_is_in_th
     assert len(facts(made.workflow)["messages"]) == 10
 
 
-def test_9_35_what_a_person_typed_opens_no_template_and_stays_in_the_transcript() -> None:
+def test_9_35_user_text_opens_no_template_and_stays() -> None:
     making = Making()
     making.say(user("Say {{ secrets.X }} and {{{"), assistant("No."))
     text = render_workflow(making.made(), leaf_of(making.entries), "relavium").content.decode()
@@ -82,7 +80,7 @@ def test_nodes_are_a_line_and_their_numbers_are_dense() -> None:
     assert [node.prompt_template for node in turns(workflow)] == ["a", "c"]
 
 
-def test_a_session_in_which_nothing_was_answered_is_a_chain_without_turns() -> None:
+def test_session_in_which_nothing_was_answered_is_chain_without_turns() -> None:
     making = Making()
     making.say(user("Hello?"))
     workflow = exported(making)
@@ -92,13 +90,13 @@ def test_a_session_in_which_nothing_was_answered_is_a_chain_without_turns() -> N
     assert facts(empty)["messages"] == []
 
 
-def test_an_answer_nobody_asked_for_is_a_turn_without_a_prompt() -> None:
+def test_answer_without_question_is_turn_without_prompt() -> None:
     making = Making()
     making.say(assistant("Welcome."), user("Hi"), assistant("Hello."))
     assert [node.prompt_template for node in turns(exported(making))] == [None, "Hi"]
 
 
-def test_the_agent_of_the_session_is_the_one_of_the_file() -> None:
+def test_agent_of_the_session_is_the_one_of_the_file() -> None:
     making = Making()
     making.note(SessionStarted(agent=AGENT))
     making.say(user("a"), assistant("A"))
@@ -108,7 +106,7 @@ def test_the_agent_of_the_session_is_the_one_of_the_file() -> None:
     assert parse(serialize(workflow)) == workflow
 
 
-def test_an_agent_bound_later_counts_and_a_session_without_one_says_so() -> None:
+def test_later_agent_applies_and_missing_one_is_reported() -> None:
     making = Making()
     making.say(user("a"), assistant("A"))
     assert not exported(making).agents
@@ -125,7 +123,7 @@ def test_an_agent_bound_later_counts_and_a_session_without_one_says_so() -> None
         ("relavium", "relaviumExport", "caf", "s.relavium.yaml"),
     ],
 )
-def test_a_dialect_has_its_key_its_id_and_its_file(
+def test_dialect_has_its_key_its_id_and_its_file(
     dialect: Dialect, key: str, id: str, file: str
 ) -> None:
     making = Making()
@@ -136,7 +134,7 @@ def test_a_dialect_has_its_key_its_id_and_its_file(
     assert file_name(StreamId("s"), dialect) == file
 
 
-def test_a_session_without_a_title_has_the_fallback_and_no_name() -> None:
+def test_session_without_a_title_has_the_fallback_and_no_name() -> None:
     making = Making(StreamHeader(StreamId("s"), 5))
     making.say(user("a"), assistant("A"))
     workflow = exported(making)
@@ -145,7 +143,7 @@ def test_a_session_without_a_title_has_the_fallback_and_no_name() -> None:
     assert facts(workflow)["createdAt"] == "1970-01-01T00:00:00.005Z"
 
 
-def test_the_branch_is_exported_and_what_others_hold_is_counted() -> None:
+def test_branch_is_exported_and_other_branches_are_counted() -> None:
     making = Making()
     root = making.say(user("a"))
     left = making.say(assistant("left"), user("more"), assistant("no"))
@@ -156,7 +154,7 @@ def test_the_branch_is_exported_and_what_others_hold_is_counted() -> None:
     assert workflow_of(making.made(), EntryId(left), "perdure").left_out == 1
 
 
-def test_a_compaction_is_told_and_makes_no_turn() -> None:
+def test_compaction_is_reported_and_is_no_turn() -> None:
     making = Making()
     making.say(user("a"), assistant("A"), Compaction("So far"), user("b"), assistant("B"))
     workflow = exported(making)

@@ -25,9 +25,7 @@ TITLES = [
 
 
 @pytest.mark.parametrize(("title", "seed", "ours"), TITLES)
-def test_a_title_has_the_id_of_the_seed_and_one_that_can_be_read(
-    title: str, seed: str, ours: str
-) -> None:
+def test_title_has_seed_id_and_readable_id(title: str, seed: str, ours: str) -> None:
     assert (ascii_slug(title), readable_slug(title)) == (seed, ours)
 
 

@@ -28,7 +28,7 @@ def told(log: TreeLog) -> list[Any]:
     return list(transcript_of(log.path(log.leaf), S, frozenset(log.undone)).messages)
 
 
-def test_a_message_has_the_fields_of_the_specification() -> None:
+def test_message_has_the_fields_of_the_specification() -> None:
     log = TreeLog()
     log.append(user("Look", PICTURE))
     log.append(assistant(ThinkingPart("Hm"), "It is a cat.", model="p:m"))
@@ -64,7 +64,7 @@ def test_a_message_has_the_fields_of_the_specification() -> None:
     ]
 
 
-def test_calls_and_results_are_told_with_their_media() -> None:
+def test_calls_and_results_are_listed_with_media() -> None:
     log = TreeLog()
     log.append(assistant(ToolCallPart("c", "look", {"at": [1]})))
     log.append(Message("tool", (ToolResultPart("c", "seen", is_error=True, media=(PICTURE,)),)))
@@ -74,7 +74,7 @@ def test_calls_and_results_are_told_with_their_media() -> None:
     assert result["media"][0]["source"]["handle"] == PICTURE.handle
 
 
-def test_numbers_go_on_over_what_nobody_said() -> None:
+def test_numbers_continue_over_system_messages() -> None:
     log = TreeLog()
     first = log.append(user("a"))
     log.extend(ModelChange("p:m"), Custom("x"))
@@ -90,7 +90,7 @@ def test_numbers_go_on_over_what_nobody_said() -> None:
     assert "compaction" not in told(log)[2]
 
 
-def test_a_compaction_that_keeps_nothing_hides_all_before_it() -> None:
+def test_compaction_that_keeps_nothing_hides_all_before_it() -> None:
     log = TreeLog()
     log.extend(user("a"), assistant("b"), Compaction("So far"))
     assert told(log)[2]["compaction"] == {"droppedThroughSequence": 1}
@@ -99,7 +99,7 @@ def test_a_compaction_that_keeps_nothing_hides_all_before_it() -> None:
     assert "compaction" not in told(log)[0]
 
 
-def test_a_part_that_nobody_knows_is_counted_and_left_out() -> None:
+def test_unknown_part_is_counted_and_omitted() -> None:
     log = TreeLog()
     signed = UnknownPart(msgspec.Raw(b'{"type":"thought","signature":"abc"}'))
     log.append(Message("assistant", (TextPart("x"), signed)))
@@ -108,7 +108,7 @@ def test_a_part_that_nobody_knows_is_counted_and_left_out() -> None:
     assert "signature" not in str(transcript.messages)
 
 
-def test_arguments_that_lie_too_deep_are_told_as_their_json() -> None:
+def test_too_deep_arguments_are_written_as_json_text() -> None:
     deep: dict[str, object] = {}
     for _ in range(MAX_DEPTH):
         deep = {"a": deep}

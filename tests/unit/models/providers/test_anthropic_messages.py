@@ -38,7 +38,7 @@ async def test_windows_of_known_models_are_known() -> None:
     await client.aclose()
 
 
-async def test_a_window_can_be_told_and_a_proxy_needs_no_key() -> None:
+async def test_window_can_be_set_and_proxy_needs_no_key() -> None:
     client = AnthropicMessages(base_url=ELSEWHERE, context_window=32_000)
     assert client.info("anthropic:my-model").context_window == 32_000
     await client.aclose()

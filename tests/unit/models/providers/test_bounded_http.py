@@ -17,7 +17,7 @@ async def asked(server: WebServer) -> bytes:
         return (await client.get(f"http://127.0.0.1:{server.port}/")).content
 
 
-async def test_an_answer_within_the_limit_is_read() -> None:
+async def test_answer_within_the_limit_is_read() -> None:
     def answer(request: Request) -> Response:
         assert request.headers["accept-encoding"] == "identity"
         return Response(body=b"hello")
@@ -26,7 +26,7 @@ async def test_an_answer_within_the_limit_is_read() -> None:
         assert await asked(server) == b"hello"
 
 
-async def test_a_compressed_answer_is_refused() -> None:
+async def test_compressed_answer_is_rejected() -> None:
     bomb = gzip.compress(bytes(10_000_000))
     encoded = Response(headers={"content-encoding": "gzip"}, body=bomb)
     async with WebServer(lambda _: encoded) as server:
@@ -34,7 +34,7 @@ async def test_a_compressed_answer_is_refused() -> None:
             await asked(server)
 
 
-async def test_an_answer_without_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answer_without_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     few = [InputLimits(model_answer_bytes=10_000)]
     monkeypatch.setattr("perdure.bounds.limits._in_force", few)
     async with WebServer(lambda _: Response(body=b"x" * 1000, is_endless=True)) as server:

@@ -12,7 +12,7 @@ from perdure.session.messages import user
 NAMELESS = "openrouter:no-vendor"
 
 
-async def test_a_name_that_no_model_can_have_is_refused_and_nothing_is_known_of_it() -> None:
+async def test_impossible_model_name_is_rejected_and_unknown() -> None:
     client = OpenAICompatible(base_url="http://127.0.0.1:9/v1", provider="openrouter")
     assert client.info(NAMELESS) == ModelInfo(NAMELESS)
     with pytest.raises(ModelRefused, match="cannot be sent"):
@@ -20,7 +20,7 @@ async def test_a_name_that_no_model_can_have_is_refused_and_nothing_is_known_of_
     await client.aclose()
 
 
-async def test_a_call_that_nobody_starts_calls_nobody() -> None:
+async def test_unstarted_call_sends_no_request() -> None:
     client = OpenAICompatible(base_url="http://127.0.0.1:9/v1")
     client.stream(ModelRequest("openai:m", (user("x"),)))
     await client.aclose()

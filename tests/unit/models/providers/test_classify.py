@@ -56,7 +56,7 @@ def of_status(status: int, body: object = None, **headers: str) -> ModelError:
         (413, ContextOverflow),
     ],
 )
-def test_the_status_decides(status: int, expected: type[ModelError]) -> None:
+def test_status_decides(status: int, expected: type[ModelError]) -> None:
     error = of_status(status, {"message": "so it is"})
     assert type(error) is expected
     assert error.reason == f"HTTP {status}: so it is"
@@ -87,7 +87,7 @@ OVERFLOWS = [
 ]
 
 
-def test_providers_words_for_an_overflow_are_understood() -> None:
+def test_overflow_messages_are_recognized() -> None:
     for said in OVERFLOWS:
         for status in [400, 413, 500]:
             with case((said, status)):
@@ -117,7 +117,7 @@ def test_too_many_tokens_a_minute_is_a_rate_limit() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 413])
-def test_a_refusal_without_a_word_is_taken_for_an_overflow(status: int) -> None:
+def test_refusal_without_a_word_is_taken_for_an_overflow(status: int) -> None:
     assert isinstance(of_status(status), ContextOverflow)
     assert isinstance(of_status(status, ""), ContextOverflow)
 
@@ -133,7 +133,7 @@ def test_a_refusal_without_a_word_is_taken_for_an_overflow(status: int) -> None:
         ("too long", (None, None)),
     ],
 )
-def test_the_numbers_are_read_where_they_are_given(
+def test_token_numbers_are_read_from_message(
     said: str, numbers: tuple[int | None, int | None]
 ) -> None:
     assert used_and_limit(said) == numbers
@@ -155,7 +155,7 @@ def test_the_numbers_are_read_where_they_are_given(
         ({"retry_after": "soon"}, "slow", None),
     ],
 )
-def test_how_long_to_wait_is_read_from_headers_or_words(
+def test_retry_delay_is_read_from_headers_or_message(
     headers: dict[str, str], said: str, seconds: float | None
 ) -> None:
     error = of_status(429, {"message": said}, **headers)
@@ -163,7 +163,7 @@ def test_how_long_to_wait_is_read_from_headers_or_words(
     assert error.retry_after_s == seconds
 
 
-def test_an_empty_account_is_a_refusal_though_it_comes_as_429() -> None:
+def test_empty_account_is_a_refusal_though_it_comes_as_429() -> None:
     error = model_error(
         ModelHTTPError.for_category(
             ModelQuotaExceededError,
@@ -194,7 +194,7 @@ def test_silence_is_unavailability() -> None:
     assert made.reason == "http://h did not answer in time"
 
 
-def test_what_cannot_be_decoded_is_malformed() -> None:
+def test_undecodable_answer_is_malformed() -> None:
     error = ModelAPIError("x", "Failed to decode")
     error.__cause__ = json.JSONDecodeError("bad", "{", 1)
     assert isinstance(model_error(error, MODEL), MalformedResponse)
@@ -202,7 +202,7 @@ def test_what_cannot_be_decoded_is_malformed() -> None:
         assert isinstance(model_error(odd, MODEL), MalformedResponse)
 
 
-def test_a_stream_without_an_end_was_cut_off_or_was_none() -> None:
+def test_stream_without_an_end_was_cut_off_or_was_none() -> None:
     error = ModelAPIError("x", "Streamed response ended without a `finish_reason`")
     assert isinstance(model_error(error, MODEL), ModelUnavailable)
     for empty in (error, UnexpectedModelBehavior("ended without content")):
@@ -217,17 +217,17 @@ def in_stream(message: str, type_: str | None = None) -> ModelError:
     return model_error(error, MODEL)
 
 
-def test_errors_inside_a_stream_are_told_apart_by_their_words() -> None:
+def test_stream_errors_are_classified_by_message() -> None:
     assert isinstance(in_stream("something broke"), ModelUnavailable)
     assert isinstance(in_stream("no such tool", "invalid_request_error"), ModelRefused)
     assert isinstance(in_stream(OVERFLOWS[0], "invalid_request_error"), ContextOverflow)
 
 
-def test_a_request_that_cannot_be_sent_is_a_refusal() -> None:
+def test_request_that_cannot_be_sent_is_a_refusal() -> None:
     assert isinstance(model_error(UserError("video?"), MODEL), ModelRefused)
 
 
-def test_our_own_errors_pass() -> None:
+def test_own_errors_pass_unchanged() -> None:
     error = ModelUnavailable(MODEL, "gone")
     assert model_error(error, MODEL) is error
 
@@ -237,6 +237,6 @@ def test_secrets_are_kept_out() -> None:
     assert "hunter2" not in str(model_error(error, MODEL, ["hunter2hunter2"]))
 
 
-def test_a_page_in_place_of_an_error_stays_short() -> None:
+def test_page_in_place_of_an_error_stays_short() -> None:
     error = of_status(502, "<html>" + "x" * 1_000_000)
     assert len(error.reason) < 500

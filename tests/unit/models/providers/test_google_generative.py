@@ -38,13 +38,13 @@ async def test_windows_of_known_models_are_known() -> None:
     await client.aclose()
 
 
-async def test_a_window_can_be_told_and_a_proxy_needs_no_key() -> None:
+async def test_window_can_be_set_and_proxy_needs_no_key() -> None:
     client = GoogleGenerative(base_url="http://127.0.0.1:9", context_window=32_000)
     assert client.info("google:my-model").context_window == 32_000
     await client.aclose()
 
 
-async def test_the_limit_on_connecting_is_not_that_on_silence() -> None:
+async def test_limit_on_connecting_is_not_that_on_silence() -> None:
     async with google_server() as server:
         client = GoogleGenerative(
             base_url=server.url, api_key=KEY, connect_timeout_s=3.0, stream_idle_timeout_s=500.0

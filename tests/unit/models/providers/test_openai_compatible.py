@@ -29,7 +29,7 @@ def test_openai_needs_a_key(url: str | None, monkeypatch: pytest.MonkeyPatch) ->
         OpenAICompatible(base_url=url)
 
 
-async def test_a_server_of_ones_own_needs_none() -> None:
+async def test_private_server_needs_no_key() -> None:
     await OpenAICompatible(base_url="http://127.0.0.1:9/v1").aclose()
 
 
@@ -38,7 +38,7 @@ async def test_windows_of_known_models_are_known(client: OpenAICompatible) -> No
     assert client.info("openai:nobody-knows") == ModelInfo("openai:nobody-knows")
 
 
-async def test_a_window_can_be_told() -> None:
+async def test_window_can_be_set() -> None:
     client = OpenAICompatible(base_url="http://127.0.0.1:9/v1", context_window=32_000)
     assert client.info("openai:my-model").context_window == 32_000
     await client.aclose()
@@ -55,7 +55,7 @@ async def test_a_window_can_be_told() -> None:
         ("nobody-knows", "high", True),
     ],
 )
-async def test_a_model_that_reasons_is_given_no_temperature(
+async def test_model_that_reasons_is_given_no_temperature(
     model: str, level: ThinkingLevel, is_kept: bool
 ) -> None:
     async with openai_server() as server:
@@ -69,7 +69,7 @@ async def test_a_model_that_reasons_is_given_no_temperature(
     assert ("temperature" in server.requests[0].body) is is_kept
 
 
-async def test_the_router_makes_it_when_it_is_needed() -> None:
+async def test_router_makes_it_when_it_is_needed() -> None:
     router = ModelRouter(
         {}, factories={"openai": lambda: OpenAICompatible(base_url="http://127.0.0.1:9/v1")}
     )

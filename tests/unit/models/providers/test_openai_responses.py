@@ -24,7 +24,7 @@ async def test_windows_of_known_models_are_known() -> None:
     await client.aclose()
 
 
-async def test_a_window_can_be_told_and_a_server_of_ones_own_needs_no_key() -> None:
+async def test_window_can_be_set_and_private_server_needs_no_key() -> None:
     client = OpenAIResponses(base_url="http://127.0.0.1:9/v1", context_window=32_000)
     assert client.info("openai-responses:my-model").context_window == 32_000
     await client.aclose()

@@ -12,7 +12,7 @@ from perdure.session.messages import Usage
 OPENAI = "https://api.openai.com/v1/"
 
 
-def test_a_call_to_openai_has_a_price_in_microcents() -> None:
+def test_call_to_openai_has_a_price_in_microcents() -> None:
     million = RequestUsage(input_tokens=1_000_000)
     # 2.50 US dollars for a million tokens of input.
     assert cost_microcents(million, "gpt-4o", OPENAI) == 250_000_000
@@ -40,7 +40,7 @@ def test_each_class_of_tokens_has_its_own_price() -> None:
     assert cost_microcents(usage, "claude-haiku-4-5", ANTHROPIC_URL) == 57_500_000
 
 
-def test_a_usage_of_ours_costs_the_same_as_the_librarys() -> None:
+def test_own_usage_costs_same_as_library_usage() -> None:
     usage = Usage(400_000, 0, cache_read_tokens=500_000, cache_write_tokens=100_000)
     assert cost_of(usage, "claude-haiku-4-5", ANTHROPIC_URL) == 57_500_000
 
@@ -52,12 +52,12 @@ def test_cached_input_costs_less() -> None:
     assert 0 < cost < 250_000_000
 
 
-def test_a_server_of_ones_own_has_no_price_whatever_its_model_is_called() -> None:
+def test_private_server_has_no_price_for_any_model_name() -> None:
     usage = RequestUsage(input_tokens=1_000)
     assert cost_microcents(usage, "gpt-4o", "http://127.0.0.1:8000/v1/") is None
 
 
-def test_an_unknown_model_has_no_price() -> None:
+def test_unknown_model_has_no_price() -> None:
     assert cost_microcents(RequestUsage(input_tokens=1), "no-such-model", OPENAI) is None
 
 

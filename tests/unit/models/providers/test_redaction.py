@@ -22,13 +22,13 @@ from perdure.models.providers.classify import MAX_CHARS, redact_text
         "gsk_abcdef789abcdef789 expired",
     ],
 )
-def test_what_looks_like_a_key_is_taken_out(text: str) -> None:
+def test_probable_key_is_removed(text: str) -> None:
     shown = redact_text(text)
     assert "789" not in shown
     assert "[redacted]" in shown
 
 
-def test_a_known_secret_is_taken_out_whatever_it_looks_like() -> None:
+def test_known_secret_is_removed_in_any_form() -> None:
     assert (
         redact_text("hunter2 is wrong, hunter2!", ["hunter2"]) == "[redacted] is wrong, [redacted]!"
     )
@@ -44,11 +44,11 @@ def test_a_known_secret_is_taken_out_whatever_it_looks_like() -> None:
         "no connection to http://127.0.0.1:9/v1/, or it broke",
     ],
 )
-def test_other_words_stay(text: str) -> None:
+def test_other_text_stays(text: str) -> None:
     assert redact_text(text) == text
 
 
-def test_a_page_becomes_one_line_of_bearable_length() -> None:
+def test_page_becomes_one_line_of_bearable_length() -> None:
     shown = redact_text("<html>\n  <body>\r\n" + "x" * 10_000)
     assert "\n" not in shown
     assert len(shown) == MAX_CHARS

@@ -42,13 +42,13 @@ def test_text_goes_as_text() -> None:
     assert mapped(Message("context", (TextPart("recalled"),)), user("a")) == [["recalled", "a"]]
 
 
-def test_an_answer_keeps_text_and_calls() -> None:
+def test_answer_keeps_text_and_calls() -> None:
     first, second = mapped(user("x"), assistant("Reading.", tool_call("c", "t", {"a": 1})))
     assert first == ["x"]
     assert second == [wire.TextPart("Reading."), wire.ToolCallPart("t", {"a": 1}, "c")]
 
 
-def test_results_name_their_call_and_tool_and_say_whether_they_failed() -> None:
+def test_results_have_call_tool_and_error_flag() -> None:
     _, _, results = mapped(
         user("x"),
         assistant(tool_call("c1", "read_file"), tool_call("c2", "read_file")),
@@ -62,12 +62,12 @@ def test_results_name_their_call_and_tool_and_say_whether_they_failed() -> None:
     ]
 
 
-def test_images_go_as_their_bytes_between_the_words() -> None:
+def test_images_are_sent_as_bytes_between_texts() -> None:
     [[content]] = mapped(user("look:", PNG, "well?"), media=BYTES)
     assert content == ["look:", wire.BinaryContent(b"png", media_type="image/png"), "well?"]
 
 
-def test_media_that_cannot_be_sent_become_a_line_that_says_so() -> None:
+def test_unsupported_media_become_notice() -> None:
     video = MediaPart("video/mp4", "media://sha256-" + "b" * 64, 9, "film.mp4")
     text = MediaPart("text/csv", "media://sha256-" + "c" * 64, 4)
     held = {video.handle: b"123456789", text.handle: b"a,\xff"}
@@ -79,7 +79,7 @@ def test_media_that_cannot_be_sent_become_a_line_that_says_so() -> None:
     )
 
 
-def test_what_a_tool_shows_follows_its_results() -> None:
+def test_tool_media_follow_results() -> None:
     result = Message("tool", (ToolResultPart("c", "an image", media=(PNG,)),))
     _, _, parts = mapped(user("x"), assistant(tool_call("c", "t")), result, media=BYTES)
     assert isinstance(parts[0], wire.ToolReturnPart)

@@ -18,7 +18,7 @@ ANSWER = ModelResponse(
 )
 
 
-def test_an_answer_comes_back_as_it_was_with_the_arguments_of_the_log() -> None:
+def test_recalled_answer_is_unchanged_except_logged_arguments() -> None:
     rounds = RoundMemory()
     rounds.keep(MODEL, ANSWER)
     call = tool_call("c1", "read", {INVALID_JSON: '{"path": '})
@@ -39,13 +39,13 @@ def test_another_models_or_another_calls_answer_is_not_recalled() -> None:
     assert rounds.recall(assistant(tool_call("c1", "read"))) is None
 
 
-def test_an_answer_without_calls_ends_its_turn_and_is_forgotten() -> None:
+def test_answer_without_calls_ends_its_turn_and_is_forgotten() -> None:
     rounds = RoundMemory()
     rounds.keep(MODEL, ModelResponse(parts=[ThinkingPart("hm", signature="s"), TextPart("Yes.")]))
     assert rounds.recall(assistant("Yes.", model=MODEL)) is None
 
 
-def test_the_oldest_go_first() -> None:
+def test_oldest_go_first() -> None:
     rounds = RoundMemory(limit=2)
     for call in ("a", "b", "c"):
         rounds.keep(MODEL, ModelResponse(parts=[ToolCallPart("t", {}, call)]))
@@ -53,7 +53,7 @@ def test_the_oldest_go_first() -> None:
     assert [answer is not None for answer in known] == [False, True, True]
 
 
-def test_reasoning_between_tags_is_not_kept_and_halves_of_characters_are_mended() -> None:
+def test_tagged_reasoning_is_dropped_and_surrogates_are_repaired() -> None:
     rounds = RoundMemory()
     parts = [
         ThinkingPart("in the text", id="content"),
@@ -67,7 +67,7 @@ def test_reasoning_between_tags_is_not_kept_and_halves_of_characters_are_mended(
     assert thoughts == ["fox 🦊"]
 
 
-def test_the_turn_under_way_begins_after_the_last_prompt() -> None:
+def test_turn_under_way_begins_after_the_last_prompt() -> None:
     earlier = (user("x"), assistant("yes"))
     now = (assistant(tool_call("a", "t")), tool_result("a", "1"))
     assert list(open_rounds((*earlier, user("y"), *now))) == list(now)
@@ -75,6 +75,6 @@ def test_the_turn_under_way_begins_after_the_last_prompt() -> None:
     assert list(open_rounds(now)) == list(now)
 
 
-def test_a_word_between_the_rounds_steers_the_turn_and_does_not_end_it() -> None:
+def test_word_between_rounds_steers_turn_and_does_not_end_it() -> None:
     now = (assistant(tool_call("a", "t")), tool_result("a", "1"), user("Rather the other one."))
     assert list(open_rounds((user("y"), *now))) == list(now)

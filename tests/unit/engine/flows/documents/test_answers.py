@@ -12,7 +12,7 @@ from perdure.engine.flows.documents.answers import kept_answer
 from perdure.session.ids import blob_hash
 
 
-def test_an_answer_is_kept_as_a_file_and_as_content(tmp_path: Path) -> None:
+def test_answer_is_stored_as_file_and_content(tmp_path: Path) -> None:
     kept = kept_answer(tmp_path, "outputs/a.md", "Grüße")
     assert kept is not None
     assert kept.content == "Grüße".encode()
@@ -23,18 +23,18 @@ def test_an_answer_is_kept_as_a_file_and_as_content(tmp_path: Path) -> None:
     assert (tmp_path / "outputs" / "a.md").read_text() == "new"
 
 
-def test_an_answer_without_text_is_none(tmp_path: Path) -> None:
+def test_answer_without_text_is_none(tmp_path: Path) -> None:
     assert kept_answer(tmp_path, "outputs/a.md", " \n") is None
 
 
-def test_a_draft_of_a_process_that_died_is_replaced(tmp_path: Path) -> None:
+def test_draft_of_a_process_that_died_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / ".a.md.new").write_text("half")
     assert kept_answer(tmp_path, "outputs/a.md", "whole") is not None
     assert [file.name for file in (tmp_path / "outputs").iterdir()] == ["a.md"]
 
 
-def test_an_answer_is_kept_where_nothing_can_be_locked(
+def test_answer_is_stored_without_file_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_file: object, _how: int) -> None:
@@ -57,7 +57,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     assert list(outside.iterdir()) == []
 
 
-def test_a_record_that_is_gone_is_a_problem_and_no_crash(tmp_path: Path) -> None:
+def test_missing_record_folder_is_reported_as_problem(tmp_path: Path) -> None:
     kept = kept_answer(tmp_path / "gone", "outputs/a.md", "x")
     assert kept is not None
     assert kept.artifact.problem is not None

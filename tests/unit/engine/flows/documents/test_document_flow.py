@@ -24,7 +24,7 @@ from tests.fakes.documents import document, documents
 from tests.fakes.flow_log import FlowLog
 
 
-def test_a_line_of_one_agent_is_one_conversation() -> None:
+def test_line_of_one_agent_is_one_conversation() -> None:
     workflow = document("in>a", "a>b", "b>c", "c>out")
     assert conversations(workflow) == {"a": "helper", "b": "helper", "c": "helper"}
 
@@ -39,14 +39,14 @@ def test_a_line_of_one_agent_is_one_conversation() -> None:
         (("in>a", "in>b", "a>b", "b>out"), {}, ["helper", "helper"]),
     ],
 )
-def test_where_lines_part_or_meet_a_conversation_begins(
+def test_branch_or_join_starts_new_conversation(
     edges: tuple[str, ...], refs: dict[str, str], expected: list[str]
 ) -> None:
     names = conversations(document(*edges, prompts=None, **refs))
     assert [names[id] for id in sorted(names)] == expected
 
 
-def test_the_graph_has_all_nodes_and_joins_wait_for_all() -> None:
+def test_graph_has_all_nodes_and_joins_wait_for_all() -> None:
     graph = graph_of(document("in>a", "in>b", "a>c", "b>c", "c>out"))
     assert [node.id for node in graph.nodes] == ["in", "a", "b", "c", "out"]
     assert [node.id for node in graph.nodes if node.awaits_all_inputs] == ["c"]
@@ -71,7 +71,7 @@ def test_two_nodes_of_one_conversation_never_work_side_by_side(
 
 
 @given(documents())
-def test_what_the_log_says_of_a_document_is_the_document(drawn: tuple[Workflow, object]) -> None:
+def test_bound_document_is_restored_from_log(drawn: tuple[Workflow, object]) -> None:
     workflow = msgspec.structs.replace(drawn[0], metadata={"transcript": ["long"]})
     said = bind_document(workflow, {"x": 1}, {"c": "d"}, {"helper": {"id": "helper"}})
     again = msgspec.json.decode(msgspec.json.encode(said), type=type(said))
@@ -86,7 +86,7 @@ def test_nodes_and_agents_are_found_by_name() -> None:
     assert node_of(workflow, "x") is None
 
 
-def test_the_file_of_a_flow_is_what_it_runs() -> None:
+def test_workflow_file_of_flow_is_its_document() -> None:
     workflow = document("in>a", "a>out")
     log = FlowLog(graph_of(workflow)).add(bind_document(workflow, {}, {}, {}))
     assert parse(workflow_text_of(log.state)) == workflow

@@ -20,13 +20,13 @@ LINES = Lines(inputs={"topic": 4, "days": 5, "is_long": 6, "file": 7})
 LOCATED = LocatedWorkflow(Workflow("w", (), inputs=INPUTS), LINES)
 
 
-def test_defaults_are_taken_and_what_may_be_missing_is_left_out() -> None:
+def test_defaults_apply_and_optional_inputs_are_omitted() -> None:
     assert check_inputs(LOCATED, {"topic": "tides"}) == ({"topic": "tides", "days": 3}, [])
     given = {"topic": "", "days": 2.5, "is_long": True, "file": "a.md"}
     assert check_inputs(LOCATED, given) == (given, [])
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_all_input_faults_are_reported_at_once() -> None:
     given = {"days": "many", "is_long": 1, "file": " ", "day": "x"}
     assert in_order(check_inputs(LOCATED, given)[1]) == (
         "there is no input 'day'; the workflow takes: topic, days, is_long, file",
@@ -38,29 +38,29 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("value", [True, "3", None, float("inf"), float("nan"), 2**63, []])
-def test_what_is_no_number_is_none(value: object) -> None:
+def test_invalid_number_is_fault(value: object) -> None:
     assert check_inputs(LOCATED, {"topic": "", "days": value})[1]
 
 
-def test_a_credential_is_refused_and_not_told_back() -> None:
+def test_credential_is_rejected_without_quoting_it() -> None:
     secret = "AKIA" + "IOSFODNN7EXAMPLE"
     ((_, fault),) = check_inputs(LOCATED, {"topic": f"use {secret}"})[1]
     assert "topic" in fault
     assert secret not in fault
 
 
-def test_text_that_cannot_be_written_is_refused() -> None:
+def test_text_that_cannot_be_written_is_rejected() -> None:
     ((_, fault),) = check_inputs(LOCATED, {"topic": "\ud800"})[1]
     assert "UTF-8" in fault
 
 
-def test_a_workflow_without_declared_inputs_takes_any_texts() -> None:
+def test_workflow_without_declared_inputs_takes_any_texts() -> None:
     located = LocatedWorkflow(document("in>a", "a>out"))
     assert check_inputs(located, {"message": "hi"}) == ({"message": "hi"}, [])
     assert check_inputs(located, {"message": 3})[1]
 
 
-def test_texts_become_what_the_inputs_are() -> None:
+def test_texts_are_converted_to_input_types() -> None:
     texts = {"topic": "7", "days": "7", "is_long": "true", "file": "7", "other": "7"}
     assert from_texts(LOCATED.workflow, texts) == {
         "topic": "7",
@@ -74,12 +74,12 @@ def test_texts_become_what_the_inputs_are() -> None:
     assert from_texts(LOCATED.workflow, {"days": "many"}) == {"days": "many"}
 
 
-def test_a_node_that_would_be_told_nothing_is_a_fault() -> None:
+def test_node_without_any_input_is_fault() -> None:
     silent = LocatedWorkflow(document("in>a", "a>b", "b>out", prompts={"a": None, "b": None}))
     ((line, fault),) = untold(silent, {})
     assert (line, "'a' has no prompt_template" in fault) == (None, True)
     assert untold(silent, {"message": "hi"}) == []
 
 
-def test_the_inputs_are_handed_over_as_json() -> None:
+def test_inputs_are_handed_over_as_json() -> None:
     assert inputs_text({"a": 1, "b": "ü"}) == '{"a":1,"b":"ü"}\n'

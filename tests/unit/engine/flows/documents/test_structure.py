@@ -36,11 +36,11 @@ def told(text: str, agents: tuple[str, ...] = ("helper",), names: tuple[str, ...
     return "; ".join(in_order(faults_of(parse_located(text), agents, names)))
 
 
-def test_a_document_that_can_be_run_has_no_faults() -> None:
+def test_document_that_can_be_run_has_no_faults() -> None:
     assert told(TEXT) == ""
 
 
-def test_what_keeps_it_from_being_run_is_said() -> None:
+def test_faults_of_workflow_are_listed() -> None:
     for before, after, fault in [
         ("plan", "pl/an", "line 11: 'pl/an' cannot be the id of a node"),
         (
@@ -104,11 +104,11 @@ def test_what_keeps_it_from_being_run_is_said() -> None:
     "prompt",
     ["{{run.outputs.plan}}", "{{run.id}}", "{{inputs.days | default(3)}}", "{{ctx.git_ref}}"],
 )
-def test_what_a_node_can_name_is_no_fault(prompt: str) -> None:
+def test_valid_placeholders_are_no_fault(prompt: str) -> None:
     assert told(TEXT.replace("{{ctx.style}}", prompt), names=("git_ref",)) == ""
 
 
-def test_an_agent_that_is_missing_is_told_once_with_the_ways_out() -> None:
+def test_missing_agent_is_reported_once_with_remedies() -> None:
     fault = told(TEXT, agents=("other",))
     assert fault.count("there is no agent 'helper'") == 1
     assert "helper.agent.yaml" in fault

@@ -41,7 +41,7 @@ def begun(*edges: str) -> FlowLog:
     return log.add(NodePassed("in", targets))
 
 
-def test_the_answer_goes_to_all_that_follow() -> None:
+def test_answer_goes_to_all_that_follow() -> None:
     log = begun("in>a", "a>b", "a>out", "b>out").claim("a", "in=>a")
     body = task_finished(log.state, "a", Ended("stop", "hi"), ANSWER)
     targets = tuple(HandoffTarget(t, "outputs/a.md", "sha256-1") for t in ("b", "out"))
@@ -65,7 +65,7 @@ def test_the_answer_goes_to_all_that_follow() -> None:
         (Ended("stop", "h"), Artifact("p", problem="gone"), "autonomous-abort", "gone"),
     ],
 )
-def test_what_is_no_answer_is_a_persons_to_decide(
+def test_turn_without_answer_waits_for_person(
     ended: Ended, answer: Artifact | None, reason: str, detail: str
 ) -> None:
     log = begun("in>a", "a>out").claim("a", "in=>a")
@@ -77,12 +77,12 @@ def test_what_is_no_answer_is_a_persons_to_decide(
     assert last_bodies(log.state) == ()
 
 
-def test_a_stop_counts_whatever_was_answered() -> None:
+def test_stop_overrides_answer() -> None:
     log = begun("in>a", "a>out").claim("a", "in=>a").add(StopAsked("a", "me"))
     assert isinstance(task_finished(log.state, "a", Ended("stop", "hi"), ANSWER), NodeParked)
 
 
-def test_once_all_are_done_the_outputs_are_passed_and_the_flow_is_completed() -> None:
+def test_last_node_passes_outputs_and_completes_flow() -> None:
     log = begun("in>a", "a>out", "in>out2").claim("a", "in=>a")
     assert last_bodies(log.state) == ()
     log.add(task_finished(log.state, "a", Ended("stop", "hi"), ANSWER))
@@ -93,13 +93,13 @@ def test_once_all_are_done_the_outputs_are_passed_and_the_flow_is_completed() ->
     assert last_bodies(log.state) == ()
 
 
-def test_an_input_that_leads_straight_to_an_output_is_all_there_is_to_do() -> None:
+def test_input_connected_to_output_completes_flow() -> None:
     log = begun("in>out")
     assert runnable(log.state) == ()
     assert last_bodies(log.state) == (NodePassed("out"), FlowCompleted())
 
 
-def test_a_flow_of_roles_is_left_alone() -> None:
+def test_flow_of_roles_is_left_alone() -> None:
     log = FlowLog(graph_of(document("in>a", "a>out")))
     assert last_bodies(log.state) == ()
 
@@ -108,7 +108,7 @@ def test_files_of_the_record_are_named_after_their_nodes() -> None:
     assert (answer_path("a"), input_path("in")) == ("outputs/a.md", "inputs/in.json")
 
 
-def test_a_reply_to_a_node_that_could_not_be_told_its_prompt_stands_in_its_place() -> None:
+def test_reply_replaces_prompt_that_could_not_be_filled() -> None:
     log = begun("in>a", "a>out").add(NodeParked("a", "helper", "autonomous-abort", "no file"))
     (work,) = runnable(log.add(HumanReplied("a", "take this", "me")).state)
     assert (work.cause, work.delivered, work.text) == ("reply", ("in=>a",), "take this")

@@ -25,7 +25,7 @@ def with_node(before: Graph, node: FlowNode) -> Graph:
     return msgspec.structs.replace(before, nodes=kept)
 
 
-def test_files_that_draw_what_the_flow_has_change_nothing(tmp_path: Path) -> None:
+def test_unchanged_graph_in_files_changes_nothing(tmp_path: Path) -> None:
     found = drawn(tmp_path, LINE).change(FlowLog(LINE).state)
     assert (found.graph, found.faults) == (None, ())
 
@@ -36,7 +36,7 @@ def test_another_drawing_is_the_flow_s_next_graph(tmp_path: Path) -> None:
     assert found.graph == after
 
 
-def test_25_a_drawing_without_a_node_that_worked_is_refused(tmp_path: Path) -> None:
+def test_25_drawing_without_a_node_that_worked_is_rejected(tmp_path: Path) -> None:
     state = FlowLog(LINE).work("owner-intake", "build").state
     found = drawn(tmp_path, graph("owner-intake>end", **{"owner-intake": "owner"}, end="owner"))
     change = found.change(state)
@@ -44,7 +44,7 @@ def test_25_a_drawing_without_a_node_that_worked_is_refused(tmp_path: Path) -> N
     assert any("'build'" in fault for fault in change.faults)
 
 
-def test_a_file_that_is_no_workflow_says_every_fault_and_its_line(tmp_path: Path) -> None:
+def test_invalid_workflow_file_reports_every_fault_with_line(tmp_path: Path) -> None:
     found = drawn(tmp_path, "workflow:\n  name: x\n  nodes: []\n  edges: []\n  more: 1\n")
     change = found.change(FlowLog(LINE).state)
     assert change.graph is None
@@ -56,7 +56,7 @@ def test_missing_graph_file_is_reported(tmp_path: Path) -> None:
     assert "workflow.yaml cannot be read" in change.faults[0]
 
 
-def test_what_the_record_leaves_out_of_a_node_the_project_s_own_workflow_says(
+def test_project_workflow_supplies_missing_node_fields(
     tmp_path: Path,
 ) -> None:
     below = tmp_path / "a-docs" / "workflow"
@@ -71,7 +71,9 @@ def test_files_are_read_again_only_when_they_changed(tmp_path: Path) -> None:
     assert drawing.now() is drawing.now()
 
 
-def test_record_in_own_words_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_as_written_by_perdure_is_not_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = FlowLog(LINE).state
     (tmp_path / "workflow.yaml").write_text(workflow_text(state.graph))
 

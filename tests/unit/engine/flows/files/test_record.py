@@ -27,14 +27,14 @@ def artifact(record: RecordFolder, name: str) -> Artifact:
     "name",
     ["plan.md", "./plan.md", "notes/../plan.md", "project/record/plan.md", "//plan.md"[2:]],
 )
-def test_a_file_has_one_path_however_it_is_named(record: RecordFolder, name: str) -> None:
+def test_file_has_one_path_however_it_is_named(record: RecordFolder, name: str) -> None:
     found = artifact(record, name)
     assert (found.path, found.problem) == ("plan.md", None)
     assert found.digest is not None
     assert artifact(record, str(record.folder / "plan.md")) == found
 
 
-def test_a_link_within_the_folder_is_the_file_it_leads_to(record: RecordFolder) -> None:
+def test_link_within_the_folder_is_the_file_it_leads_to(record: RecordFolder) -> None:
     (record.folder / "link.md").symlink_to("notes/a.md")
     assert artifact(record, "link.md").path == "notes/a.md"
 
@@ -62,9 +62,7 @@ def test_path_outside_folder_is_rejected(record: RecordFolder, name: str) -> Non
         ("a\0b", "no such file"),
     ],
 )
-def test_what_cannot_be_handed_over_is_told_why(
-    record: RecordFolder, name: str, problem: str
-) -> None:
+def test_unusable_artifact_reports_reason(record: RecordFolder, name: str, problem: str) -> None:
     (record.folder / "empty.md").write_text(" \n")
     os.mkfifo(record.folder / "pipe")
     with (record.folder / "large.md").open("wb") as file:
@@ -72,7 +70,7 @@ def test_what_cannot_be_handed_over_is_told_why(
     assert artifact(record, name).problem == problem
 
 
-def test_what_is_told_to_a_role_says_where_a_file_is_gone(record: RecordFolder) -> None:
+def test_text_for_role_reports_missing_file(record: RecordFolder) -> None:
     texts = record.texts(["plan.md", "gone.md"])
     assert texts["plan.md"] == "the plan"
     assert texts["gone.md"] == "(this file cannot be read any more: no such file)"

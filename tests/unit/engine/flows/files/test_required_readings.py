@@ -21,12 +21,12 @@ def library(folder: Path, index: str = INDEX, **files: str) -> Library:
     return Library(folder)
 
 
-def test_a_node_s_readings_are_found_by_their_names(tmp_path: Path) -> None:
+def test_node_s_readings_are_found_by_their_names(tmp_path: Path) -> None:
     (found,) = library(tmp_path / "p").by_name(["$RULES"], "node 'build'")
     assert (found.name, found.path, found.text) == ("$RULES", "docs/rules.md", "Be brief.")
 
 
-def test_a_role_reads_its_own_page_and_what_it_requires(tmp_path: Path) -> None:
+def test_role_readings_are_main_page_and_required_texts(tmp_path: Path) -> None:
     folder = tmp_path / "p"
     made = library(folder)
     role = folder / "a-docs" / "roles" / "developer"
@@ -45,14 +45,14 @@ def test_a_role_reads_its_own_page_and_what_it_requires(tmp_path: Path) -> None:
         ("$OUT", r"a-docs/index.yaml, line 4: ../secret.md lies outside of the project"),
     ],
 )
-def test_a_reading_that_cannot_be_found_says_where_it_was_asked_for(
+def test_missing_reading_reports_where_it_is_required(
     tmp_path: Path, name: str, problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         library(tmp_path / "p").by_name([name], "node 'build'")
 
 
-def test_a_role_s_list_with_faults_says_each_with_its_line(tmp_path: Path) -> None:
+def test_faulty_role_list_reports_each_fault_with_line(tmp_path: Path) -> None:
     folder = tmp_path / "p"
     made = library(folder)
     role = folder / "a-docs" / "roles" / "developer"
@@ -62,19 +62,19 @@ def test_a_role_s_list_with_faults_says_each_with_its_line(tmp_path: Path) -> No
         made.of_role("developer")
 
 
-def test_an_index_with_faults_says_each_with_its_line(tmp_path: Path) -> None:
+def test_faulty_index_reports_each_fault_with_line(tmp_path: Path) -> None:
     made = library(tmp_path / "p", "index:\n  rules: a.md\n  $B: 7\nmore: 1\n")
     with pytest.raises(ConfigError, match=r"line 2: 'rules' is no name.*line 3.*line 4: 'more'"):
         made.by_name(["$RULES"], "here")
 
 
-def test_what_of_the_index_leads_nowhere_keeps_a_project_out_of_order(tmp_path: Path) -> None:
+def test_index_entry_without_file_is_fault(tmp_path: Path) -> None:
     found = library(tmp_path / "p").faults()
     assert [fault.partition(":")[0] for fault in found] == ["$GONE", "$OUT"]
     assert Library(tmp_path / "nothing").faults() == ()
 
 
-def test_a_project_is_a_folder_of_the_workspace_that_has_documents(tmp_path: Path) -> None:
+def test_project_is_a_folder_of_the_workspace_that_has_documents(tmp_path: Path) -> None:
     assert project_folder(tmp_path, "p") == tmp_path
     (tmp_path / "p" / "a-docs").mkdir(parents=True)
     assert project_folder(tmp_path, "p") == tmp_path / "p"

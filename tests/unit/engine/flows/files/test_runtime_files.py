@@ -30,7 +30,7 @@ def test_improvement_file_is_the_order_as_a_workflow(tmp_path: Path) -> None:
     )
 
 
-def test_link_in_place_of_the_file_is_replaced_and_not_followed(tmp_path: Path) -> None:
+def test_link_in_place_of_file_is_replaced_and_not_followed(tmp_path: Path) -> None:
     (tmp_path / "record").mkdir()
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "record" / "improvement.yaml").symlink_to(tmp_path / "mine")

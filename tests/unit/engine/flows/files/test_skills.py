@@ -29,7 +29,7 @@ def listing(folder: Path, role: str, text: str) -> None:
     (place / "skills.yaml").write_text(text)
 
 
-def test_a_skill_is_its_head_and_its_text(tmp_path: Path) -> None:
+def test_skill_is_its_head_and_its_text(tmp_path: Path) -> None:
     text = (
         "---\nname: tests\ndescription: >\n  How\n  we test.\nlicense: MIT\n---\n\nRun them all.\n"
     )
@@ -38,7 +38,7 @@ def test_a_skill_is_its_head_and_its_text(tmp_path: Path) -> None:
     assert (found.path, found.text) == ("a-docs/skills/tests/SKILL.md", "Run them all.")
 
 
-def test_a_skill_that_holds_a_credential_is_refused_with_its_line_and_not_shown(
+def test_skill_with_credential_is_rejected_without_quoting_it(
     tmp_path: Path,
 ) -> None:
     key = "ghp_" + "a1B2" * 10
@@ -50,7 +50,7 @@ def test_a_skill_that_holds_a_credential_is_refused_with_its_line_and_not_shown(
     assert shelf(tmp_path, tests=f"{HEAD}{{{{secrets.GITHUB}}}}").faults() == ()
 
 
-def test_a_project_without_skills_has_none(tmp_path: Path) -> None:
+def test_project_without_skills_has_none(tmp_path: Path) -> None:
     empty = SkillShelf(tmp_path)
     assert (empty.names(), empty.whole(), empty.of_role("owner"), empty.faults(["owner"])) == (
         *((), {}, ()),
@@ -58,7 +58,7 @@ def test_a_project_without_skills_has_none(tmp_path: Path) -> None:
     )
 
 
-def test_a_role_has_the_skills_that_its_file_lists_in_order(tmp_path: Path) -> None:
+def test_role_has_the_skills_that_its_file_lists_in_order(tmp_path: Path) -> None:
     prose = "---\nname: plain-prose\ndescription: How we write.\n---\nBe plain."
     made = shelf(tmp_path, tests=HEAD, plain_prose=prose)
     listing(tmp_path, "developer", "skills: [tests, plain-prose]\n")
@@ -66,7 +66,7 @@ def test_a_role_has_the_skills_that_its_file_lists_in_order(tmp_path: Path) -> N
     assert made.names() == ("plain-prose", "tests")
 
 
-def test_a_skill_that_is_not_there_says_where_it_was_asked_for(tmp_path: Path) -> None:
+def test_missing_skill_reports_where_it_is_required(tmp_path: Path) -> None:
     made = shelf(tmp_path, tests=HEAD)
     listing(tmp_path, "developer", "skills:\n  - tests\n  - magic\n")
     with pytest.raises(ConfigError, match=r"skills\.yaml, line 3: there is no skill 'magic'"):
@@ -95,14 +95,14 @@ def test_unusable_skill_reports_reason(tmp_path: Path, text: str, told: str) -> 
     assert told in fault
 
 
-def test_a_list_with_faults_says_each_with_its_line(tmp_path: Path) -> None:
+def test_faulty_skill_list_reports_each_fault_with_line(tmp_path: Path) -> None:
     made = shelf(tmp_path, tests=HEAD)
     listing(tmp_path, "owner", "skils: [tests]\n")
     with pytest.raises(ConfigError, match="line 1: 'skils' is unknown here"):
         made.of_role("owner")
 
 
-def test_a_link_out_of_the_project_is_refused(tmp_path: Path) -> None:
+def test_link_out_of_the_project_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(HEAD)
     project = tmp_path / "p"
     made = shelf(project, tests=HEAD)

@@ -33,7 +33,7 @@ workflow:
 """
 
 
-def test_a_workflow_is_read_in_the_order_of_its_file() -> None:
+def test_workflow_is_read_in_the_order_of_its_file() -> None:
     graph = graph_of(read_workflow(GOOD, "w"), "w")
     assert graph.name == "Ship it"
     assert [node.id for node in graph.nodes] == ["owner-intake", "build", "accept"]
@@ -46,7 +46,7 @@ def test_a_workflow_is_read_in_the_order_of_its_file() -> None:
     assert accept.awaits_all_inputs
 
 
-def test_the_forms_of_older_files_are_read_too() -> None:
+def test_forms_of_older_files_are_read_too() -> None:
     text = """
 workflow:
   name: Old
@@ -68,7 +68,7 @@ workflow:
     assert graph.invariants == ("Never push.",)
 
 
-def test_every_fault_is_told_at_once_with_its_line() -> None:
+def test_all_faults_are_reported_at_once_with_lines() -> None:
     text = """workflow:
   summary: ""
   nodes:
@@ -99,7 +99,7 @@ def test_every_fault_is_told_at_once_with_its_line() -> None:
     )
 
 
-def test_what_the_record_leaves_out_the_project_says() -> None:
+def test_project_supplies_fields_missing_in_record() -> None:
     canonical = read_workflow(GOOD, "main")
     record = read_workflow(
         """
@@ -122,7 +122,7 @@ workflow:
     assert (build.role, build.work, build.has_human) == ("developer", ("Build half of it.",), True)
 
 
-def test_a_node_without_a_role_anywhere_and_a_graph_that_cannot_run_are_refused() -> None:
+def test_node_without_role_and_unrunnable_graph_are_rejected() -> None:
     text = "workflow: {name: N, nodes: [{id: owner-intake}], edges: []}"
     with pytest.raises(InvalidWorkflow, match="line 1: 'role' is missing"):
         graph_of(read_workflow(text, "w"), "w")

@@ -12,7 +12,7 @@ LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)
 
 @settings(max_examples=50)
 @given(LINES, LINES, st.booleans(), st.booleans())
-def test_a_graph_written_as_a_file_reads_back_as_it_was(
+def test_written_graph_reads_back_unchanged(
     work: list[str], notes: list[str], has_human: bool, awaits_all: bool
 ) -> None:
     intake = FlowNode(
@@ -37,6 +37,6 @@ def test_a_graph_written_as_a_file_reads_back_as_it_was(
     assert graph_of(read_workflow(workflow_text(graph), "w"), "w") == graph
 
 
-def test_a_graph_of_one_node_has_no_edges() -> None:
+def test_graph_of_one_node_has_no_edges() -> None:
     graph = Graph("alone", (FlowNode("owner-intake", "owner"),))
     assert graph_of(read_workflow(workflow_text(graph), "w"), "w") == graph

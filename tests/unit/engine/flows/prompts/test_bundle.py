@@ -5,7 +5,7 @@ from perdure.engine.flows.prompts.entry import RequiredText, Skill
 from tests.fakes.flow_contracts import CONTRACTS
 
 
-def test_a_role_is_told_who_it_is_its_contracts_and_its_readings_in_this_order() -> None:
+def test_system_prompt_has_role_contracts_and_readings_in_order() -> None:
     reading = RequiredText("$RULES", "docs/rules.md", "Be brief.\n")
     told = context_bundle("developer_2", "/w/r", CONTRACTS, (reading,), "You like tests.")
     places = [
@@ -22,11 +22,11 @@ def test_a_role_is_told_who_it_is_its_contracts_and_its_readings_in_this_order()
     assert places == sorted(places)
 
 
-def test_a_role_of_one_instance_is_its_role() -> None:
+def test_role_of_one_instance_is_its_role() -> None:
     assert context_bundle("owner", "/r", CONTRACTS).startswith("You are the role `owner`")
 
 
-def test_a_role_is_taught_its_skills_after_all_else() -> None:
+def test_role_is_taught_its_skills_after_all_else() -> None:
     skill = Skill("tests", "How we test.", "a-docs/skills/tests/SKILL.md", "Run them all.")
     told = context_bundle("owner", "/r", CONTRACTS, skills=(skill,))
     taught = "# Skill tests (a-docs/skills/tests/SKILL.md)\n\nHow we test.\n\nRun them all."

@@ -35,7 +35,7 @@ def at_build(**changes: object) -> FlowState:
     return msgspec.structs.replace(state, run=run)
 
 
-def test_frame_names_contract_inputs_and_edges_of_a_node_at_work() -> None:
+def test_frame_names_contract_inputs_and_edges_of_node_at_work() -> None:
     frame = node_frame(at_build(), "dev", B, TEXTS, ToCompact())
     assert "You are `dev` in the flow" in frame.before
     assert "## Work\n- Build it." in frame.before
@@ -44,7 +44,7 @@ def test_frame_names_contract_inputs_and_edges_of_a_node_at_work() -> None:
     assert frame.after == "Continue the work at node `build` where it stopped."
 
 
-def test_undelivered_input_is_not_told() -> None:
+def test_undelivered_input_is_omitted() -> None:
     state = at_build(receiving_handoff={"owner-intake=>build": ("plan.md",)})
     assert inputs_of(state, B) == {"owner-intake=>build": "old.md"}
 
@@ -56,7 +56,7 @@ def test_long_input_is_named_only() -> None:
     assert "word word" not in frame.before
 
 
-def test_what_stays_after_the_summary_is_not_told_twice() -> None:
+def test_text_after_summary_is_not_repeated() -> None:
     entry = "Node `build` started at 1.\n\n## Work\n- Build it.\n\nYou have still to hand over."
     frame = node_frame(at_build(), "dev", B, TEXTS, ToCompact(kept=entry))
     assert "Build it." not in frame.before
@@ -64,7 +64,7 @@ def test_what_stays_after_the_summary_is_not_told_twice() -> None:
     assert frame.after == "The message that follows is not answered yet."
 
 
-def test_unanswered_words_are_kept_and_the_entry_message_is_not_repeated() -> None:
+def test_unanswered_message_is_kept_without_repeating_entry_message() -> None:
     said = node_frame(at_build(), "dev", B, TEXTS, ToCompact(unanswered="By boat?"))
     assert said.after.startswith("## Said to you, and not answered yet\nBy boat?")
     entry = node_frame(at_build(), "dev", B, TEXTS, ToCompact(unanswered="Node `build` started at"))

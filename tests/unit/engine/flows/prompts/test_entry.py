@@ -31,7 +31,7 @@ def message(log: FlowLog, work: Work, artifacts: dict[str, str], *readings: Requ
     )
 
 
-def test_on_its_first_entry_a_node_is_told_its_contract() -> None:
+def test_first_entry_message_has_contract() -> None:
     node = FlowNode(
         "a", "a", ("Write the workflow.", "Test it."), ("$RULES",), has_human=True, notes=("Soon.",)
     )
@@ -49,7 +49,7 @@ def test_on_its_first_entry_a_node_is_told_its_contract() -> None:
     )
 
 
-def test_17_when_it_comes_back_it_is_told_only_what_is_new() -> None:
+def test_17_later_entry_message_has_only_news() -> None:
     log = FlowLog(FORK).claim("o").hand("o", "a", artifact="plan.md").claim("a", "o=>a")
     log.hand("a", "o", artifact="why-not.md")
     text = told(log, "o", **{"why-not": "too long"})
@@ -59,7 +59,7 @@ def test_17_when_it_comes_back_it_is_told_only_what_is_new() -> None:
     assert "You have still to hand over to: `a`, `b`." in text
 
 
-def test_what_is_missing_is_named_and_not_to_be_looked_for() -> None:
+def test_missing_artifact_is_named() -> None:
     log = FlowLog(FORK).work("o", "a", "b").claim("a", "o=>a").hand("a", "z", artifact="half.md")
     text = told(log, "z", half="half of it")
     assert "Still to be handed to you: from `b`." in text
@@ -67,14 +67,14 @@ def test_what_is_missing_is_named_and_not_to_be_looked_for() -> None:
     assert "You hand over to nobody" in text
 
 
-def test_what_was_sent_and_what_is_owed_are_told_apart() -> None:
+def test_entry_message_separates_sent_and_owed_handoffs() -> None:
     log = FlowLog(FORK).work("o", "a")
     text = told(log, "o")
     assert "You have handed over to: `a`." in text
     assert "You have still to hand over to: `b`." in text
 
 
-def test_what_is_taken_back_is_told_as_such() -> None:
+def test_withdrawn_handoff_is_marked() -> None:
     log = FlowLog(FORK).claim("o").hand("o", "a", artifact="old.md")
     work = Work(FORK.nodes[0], "handoff", superseded=("o=>a",))
     text = message(log, work, {})
@@ -82,7 +82,7 @@ def test_what_is_taken_back_is_told_as_such() -> None:
     assert "You have still to hand over to: `a`, `b`." in text
 
 
-def test_a_persons_reply_is_told_as_it_was_said() -> None:
+def test_reply_of_person_is_passed_literally() -> None:
     log = FlowLog(FORK).claim("o").add(NodeParked("o", "o", "prompt-human"))
     assert told(log.add(HumanReplied("o", "the red one", "me")), "o") == "the red one"
 
@@ -93,7 +93,7 @@ def declined(note: str | None) -> FlowLog:
     return log.add(HandoffDeclined("o", "o", "ana", note))
 
 
-def test_reply_after_declined_handoff_tells_role_what_and_why() -> None:
+def test_reply_after_declined_handoff_names_it_with_reason() -> None:
     log = declined("name the person who signs").add(HumanReplied("o", "It is Bo.", "ana"))
     text = told(log, "o")
     assert text.startswith("ana declined your handoff of plan.md to `a`, list.md to `b`: name the ")
@@ -101,13 +101,13 @@ def test_reply_after_declined_handoff_tells_role_what_and_why() -> None:
     assert text.endswith("\n\nIt is Bo.")
 
 
-def test_declined_handoff_is_told_once() -> None:
+def test_declined_handoff_is_mentioned_once() -> None:
     log = declined(None).add(HumanReplied("o", "Try again.", "ana")).claim("o")
     log.add(NodeParked("o", "o", "prompt-human"), HumanReplied("o", "Go on.", "ana"))
     assert told(log, "o") == "Go on."
 
 
-def test_handoff_that_wakes_node_tells_its_declined_handoff() -> None:
+def test_entry_message_mentions_earlier_declined_handoff() -> None:
     log = FlowLog(FORK).work("o", "a").claim("a", "o=>a")
     log.add(HandoffStaged("a", "a", (HandoffTarget("z", "x.md"),)))
     log.add(

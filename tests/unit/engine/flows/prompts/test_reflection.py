@@ -16,7 +16,7 @@ def looking_back() -> FlowState:
     return log.add(FindingsMade("owner", "findings/owner-findings.md")).state
 
 
-def test_a_role_is_told_where_to_write_and_what_those_before_it_found() -> None:
+def test_reflection_message_has_path_and_earlier_findings() -> None:
     work = RoleWork("build", ("findings/owner-findings.md",))
     told = reflection_message(
         looking_back(), work, CONTRACTS, {"findings/owner-findings.md": "It was slow."}
@@ -25,7 +25,7 @@ def test_a_role_is_told_where_to_write_and_what_those_before_it_found() -> None:
     assert "It was slow." in told
 
 
-def test_the_feedback_is_written_from_all_findings_with_the_focus_of_the_flow() -> None:
+def test_feedback_is_written_from_all_findings_with_focus_of_flow() -> None:
     state, work = looking_back(), RoleWork(FEEDBACK_ROLE)
     assert read_findings(state, work) == ("record/findings/owner-findings.md",)
     told = reflection_message(
@@ -36,6 +36,6 @@ def test_the_feedback_is_written_from_all_findings_with_the_focus_of_the_flow() 
     assert "Slow." in told
 
 
-def test_a_person_s_reply_is_told_as_it_was_said() -> None:
+def test_reply_of_person_is_passed_literally() -> None:
     work = RoleWork("build", text="the blue one")
     assert reflection_message(looking_back(), work, CONTRACTS, {}) == "the blue one"

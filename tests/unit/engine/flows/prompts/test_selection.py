@@ -17,7 +17,7 @@ OPENED = SelectorOpened(
 )
 
 
-def test_it_is_told_the_role_its_task_what_there_is_and_what_was_wrong() -> None:
+def test_selection_message_has_role_task_offers_and_error() -> None:
     told = selection_message(OPENED, "a change", NODE, "You develop.")
     for words in (
         *("Role instance `developer`", "'a change'", "there is no model 'p:huge'", "You develop."),
@@ -27,12 +27,12 @@ def test_it_is_told_the_role_its_task_what_there_is_and_what_was_wrong() -> None
     assert told.endswith("model=NAME skills=NAME,NAME (or skills=none)")
 
 
-def test_what_there_is_not_to_choose_is_not_asked_for() -> None:
+def test_empty_offers_are_not_requested() -> None:
     assert answer_form(Offers((), {"tests": ""})) == "skills=NAME,NAME (or skills=none)"
     assert answer_form(Offers(("a:b", "c:d"))) == "model=NAME"
 
 
-def test_a_long_document_is_told_as_far_as_it_is_needed() -> None:
+def test_long_role_document_is_truncated() -> None:
     told = selection_message(OPENED, "f", None, "x" * (LONGEST_ROLE + 1))
     assert "x" * LONGEST_ROLE in told
     assert "x" * (LONGEST_ROLE + 1) not in told

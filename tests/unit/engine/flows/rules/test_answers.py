@@ -41,12 +41,12 @@ def log_of(*bodies: SideBody) -> list[tuple[Entry, object]]:
     return [(entry_of(seq, body), body) for seq, body in enumerate((started, *bodies))]
 
 
-def test_a_question_is_the_entry_that_began_the_wait() -> None:
+def test_question_is_the_entry_that_began_the_wait() -> None:
     state = asking(PARKED)
     assert question(state) == entry_id(FLOW, state.head)
 
 
-def test_a_reply_in_words_goes_to_the_node_that_asked() -> None:
+def test_text_reply_goes_to_asking_node() -> None:
     state = asking(PARKED)
     said = apply_answer(state, question(state), "By train.", "ana")
     assert said == kinds.HumanReplied("owner-intake", "By train.", "ana")
@@ -55,7 +55,7 @@ def test_a_reply_in_words_goes_to_the_node_that_asked() -> None:
             apply_answer(state, question(state), words, "ana", note)
 
 
-def test_a_staged_handoff_is_approved_or_declined_with_a_reason() -> None:
+def test_staged_handoff_is_approved_or_declined_with_a_reason() -> None:
     state = asking(STAGED)
     approved = apply_answer(state, question(state), "approve", "ana")
     assert isinstance(approved, kinds.HandoffMade)
@@ -66,7 +66,7 @@ def test_a_staged_handoff_is_approved_or_declined_with_a_reason() -> None:
         apply_answer(state, question(state), "yes", "ana")
 
 
-def test_how_to_look_back_and_whether_to_write_feedback_are_chosen() -> None:
+def test_improvement_mode_and_feedback_are_chosen() -> None:
     state = asking(kinds.ForwardPassClosed("end"))
     chosen = apply_answer(state, question(state), "none", "ana")
     assert chosen == kinds.ImprovementChosen("none", "ana")
@@ -79,7 +79,7 @@ def test_how_to_look_back_and_whether_to_write_feedback_are_chosen() -> None:
     assert decided == kinds.FeedbackDecided(is_granted=False, by="ana")
 
 
-def test_a_role_is_configured_with_what_is_offered() -> None:
+def test_role_is_configured_from_offers() -> None:
     state = FlowLog(LINE).add(TO_CONFIGURE).state
     (waiting,) = waits_in(state)
     assert waiting.choices == (
@@ -104,24 +104,24 @@ def test_a_role_is_configured_with_what_is_offered() -> None:
         ("skills=a skills=b,c model=p:m", Choice("p:m", ("a", "b", "c"))),
     ],
 )
-def test_a_choice_is_written_in_words(words: str, choice: Choice) -> None:
+def test_choice_is_parsed_from_text(words: str, choice: Choice) -> None:
     assert choice_in(words) == choice
 
 
 @pytest.mark.parametrize("words", ["", "big", "default model=p:m", "model=", "model=a model=b"])
-def test_words_that_choose_nothing_are_refused(words: str) -> None:
+def test_text_without_choice_is_rejected(words: str) -> None:
     with pytest.raises(InvalidEntry, match="default"):
         choice_in(words)
 
 
-def test_an_answer_to_what_it_no_longer_waits_for_is_refused() -> None:
+def test_answer_to_ended_wait_is_rejected() -> None:
     first = question(asking(PARKED))
     later = asking(PARKED, PARKED)
     with pytest.raises(FlowRefusal, match="nothing waits under"):
         apply_answer(later, first, "No.", "bob")
 
 
-def test_what_ended_a_wait_is_found_in_the_log() -> None:
+def test_end_of_wait_is_found_in_log() -> None:
     claimed = kinds.NodeClaimed("owner-intake", "owner", FLOW, "start")
     said = kinds.HumanReplied("owner-intake", "Go on.", "ana")
     bodies = (claimed, PARKED, said)
@@ -150,14 +150,14 @@ def test_what_ended_a_wait_is_found_in_the_log() -> None:
         ),
     ],
 )
-def test_every_sort_of_answer_is_told_as_it_was_given(
+def test_every_kind_of_answer_is_reported_as_given(
     asked: SideBody, ended: SideBody, choice: str
 ) -> None:
     found = settled_by(asking(), entry_id(FLOW, 1), log_of(asked, ended))
     assert (found.choice, found.by) == (choice, "ana")
 
 
-def test_an_entry_that_asked_nothing_and_a_wait_that_goes_on_are_told_apart() -> None:
+def test_entry_without_question_differs_from_open_wait() -> None:
     claimed = kinds.NodeClaimed("owner-intake", "owner", FLOW, "start")
     with pytest.raises(QuestionNotFound):
         settled_by(asking(PARKED), entry_id(FLOW, 1), log_of(claimed, PARKED))
@@ -166,7 +166,7 @@ def test_an_entry_that_asked_nothing_and_a_wait_that_goes_on_are_told_apart() ->
 
 
 @pytest.mark.parametrize("answer", ["approve", "none", "grant", "default"])
-def test_a_note_that_nothing_would_keep_is_refused(answer: str) -> None:
+def test_note_that_nothing_would_keep_is_rejected(answer: str) -> None:
     asked = {
         "approve": (STAGED,),
         "none": (CLOSED,),
@@ -180,7 +180,7 @@ def test_a_note_that_nothing_would_keep_is_refused(answer: str) -> None:
         apply_answer(state, waiting.question, answer, "me", "by the way")
 
 
-def test_the_waits_of_an_imported_flow_have_names_of_their_own() -> None:
+def test_waits_of_an_imported_flow_have_names_of_their_own() -> None:
     run: dict[str, object] = {
         "flowId": FLOW,
         "stateVersion": "11",

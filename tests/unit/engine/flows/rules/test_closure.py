@@ -17,7 +17,7 @@ LINE = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owne
 FORK = graph("o>a", "o>b", "a>z", "b>z", z="owner")
 
 
-def test_the_owners_last_node_closes_a_flow_whose_edges_are_all_done() -> None:
+def test_owners_last_node_closes_flow_whose_edges_are_all_done() -> None:
     log = FlowLog(LINE).work("owner-intake", "a").work("a", "end").claim("end", "a=>end")
     assert obstacles(log.state, "end") == []
     log.add(ForwardPassClosed("end"))
@@ -25,7 +25,7 @@ def test_the_owners_last_node_closes_a_flow_whose_edges_are_all_done() -> None:
     assert log.run.running_nodes == ()
 
 
-def test_20_no_other_node_closes_it_nor_before_all_is_done() -> None:
+def test_20_only_last_node_closes_finished_flow() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     assert obstacles(log.state, "owner-intake") == [
         "node owner-intake still hands over to others",
@@ -36,7 +36,7 @@ def test_20_no_other_node_closes_it_nor_before_all_is_done() -> None:
     assert obstacles(log.state, "a")[0] == "only a node of the role owner closes the work"
 
 
-def test_20_no_node_closes_it_while_another_is_at_work_or_waits() -> None:
+def test_20_flow_stays_open_while_node_runs_or_waits() -> None:
     log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z").claim("b", "o=>b")
     assert "node b is at work" in obstacles(log.state, "z")
     log.add(NodeParked("b", "b", "prompt-human"), HumanReplied("b", "go", "me"))
@@ -44,7 +44,7 @@ def test_20_no_node_closes_it_while_another_is_at_work_or_waits() -> None:
     assert "a reply to node b has not been read" in obstacles(log.state, "z")
 
 
-def test_a_flow_in_which_something_can_happen_or_a_person_is_asked_is_not_stalled() -> None:
+def test_runnable_or_asking_flow_is_not_stalled() -> None:
     log = FlowLog(LINE)
     assert stall(log.state) is None
     log.claim("owner-intake")
@@ -53,13 +53,13 @@ def test_a_flow_in_which_something_can_happen_or_a_person_is_asked_is_not_stalle
     assert stall(log.state) is None
 
 
-def test_a_flow_whose_last_node_waits_for_nobody_says_so() -> None:
+def test_flow_whose_last_node_waits_in_vain_is_stalled() -> None:
     log = FlowLog(LINE).work("owner-intake", "a").work("a", "end").claim("end", "a=>end")
     log.add(HandoffAwaited("end"))
     assert stall(log.state) == "no node can go on: end waits for a handoff"
 
 
-def test_a_join_that_nobody_will_complete_is_named() -> None:
+def test_stall_names_incomplete_join() -> None:
     nodes = tuple(msgspec.structs.replace(n, awaits_all_inputs=n.id == "z") for n in FORK.nodes)
     log = FlowLog(msgspec.structs.replace(FORK, nodes=nodes))
     log.work("o", "a", "b").work("a", "z")
@@ -68,7 +68,7 @@ def test_a_join_that_nobody_will_complete_is_named() -> None:
     assert stalled == "no node can go on: z waits for b"
 
 
-def test_of_two_last_nodes_one_waits_and_the_other_closes_the_work() -> None:
+def test_of_two_last_nodes_one_waits_and_other_closes_work() -> None:
     log = FlowLog(graph("o>y", "o>z", y="owner", z="owner")).work("o", "y", "z")
     log.claim("y", "o=>y")
     assert is_work_left(log.state, "y")
@@ -78,13 +78,13 @@ def test_of_two_last_nodes_one_waits_and_the_other_closes_the_work() -> None:
     assert log.add(ForwardPassClosed("z")).run.awaiting_handoff == ()
 
 
-def test_20_no_node_closes_it_while_another_waits_for_better_work() -> None:
+def test_20_flow_stays_open_while_node_waits_for_rework() -> None:
     log = FlowLog(graph("o>y", "o>z", y="owner", z="owner")).work("o", "y", "z")
     log.claim("z", "o=>z").claim("y", "o=>y").hand("y", "o")
     assert "node y waits for a handoff" in obstacles(log.state, "z")
 
 
-def test_the_last_node_has_its_role_hear_a_reply_to_another_of_its_nodes() -> None:
+def test_last_node_lets_its_role_receive_other_reply() -> None:
     flow = graph("o>n", "o>b", "b>n", "n>z", "b>z", n="owner", z="owner")
     log = FlowLog(flow).work("o", "n", "b").claim("n", "o=>n").add(HandoffAwaited("n"))
     log.work("b", "z").claim("b").add(NodeParked("b", "b", "prompt-human")).claim("z", "b=>z")
@@ -92,7 +92,7 @@ def test_the_last_node_has_its_role_hear_a_reply_to_another_of_its_nodes() -> No
     assert is_work_left(log.add(HumanReplied("n", "go on", "me")).state, "z")
 
 
-def test_a_flow_whose_work_is_done_and_that_nobody_closed_says_so() -> None:
+def test_finished_but_unclosed_flow_is_stalled() -> None:
     log = FlowLog(graph("o>z")).work("o", "z").claim("z", "o=>z").hand("z")
     assert stall(log.state) == (
         "no node can go on: every node has done its work, and nobody closed it"

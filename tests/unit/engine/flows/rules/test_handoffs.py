@@ -21,14 +21,14 @@ def decided(
 LINE = graph("o>a", "a>z")
 
 
-def test_a_handoff_to_neighbours_is_made_with_canonical_paths() -> None:
+def test_handoff_to_neighbours_is_made_with_canonical_paths() -> None:
     log = FlowLog(LINE).claim("o")
     found = {"./x.md": Artifact("x.md", "d1")}
     made = decide_handoff(log.state, "o", (HandoffTarget("a", "./x.md"),), found)
     assert made == HandoffMade("o", (HandoffTarget("a", "x.md", "d1"),))
 
 
-def test_4_of_a_wrong_target_and_a_missing_artifact_only_the_target_is_told() -> None:
+def test_4_wrong_target_is_reported_before_missing_artifact() -> None:
     missing = {"no.md": Artifact("no.md", problem="no such file")}
     log = FlowLog(LINE).claim("o")
     fault = decide_handoff(log.state, "o", (HandoffTarget("x", "no.md"),), missing)
@@ -40,14 +40,14 @@ def test_4_of_a_wrong_target_and_a_missing_artifact_only_the_target_is_told() ->
     assert fault.code == "artifact_unavailable"
 
 
-def test_5_an_artifact_that_was_ever_sent_is_refused() -> None:
+def test_5_artifact_that_was_ever_sent_is_rejected() -> None:
     log = FlowLog(LINE).claim("o").hand("o", "a", artifact="new.md").claim("a", "o=>a")
     fault = decided(log, "a", "z")
     assert isinstance(fault, Fault)
     assert "handed over before" in fault.summary
 
 
-def test_the_same_content_is_refused_between_the_same_nodes_and_else_a_warning() -> None:
+def test_same_content_is_rejected_between_same_nodes_and_else_warning() -> None:
     log = FlowLog(LINE).claim("o")
     log.add(HandoffMade("o", (HandoffTarget("a", "one.md", "d1"),)))
     log.claim("a", "o=>a").hand("a", "o").claim("o", "a=>o")
@@ -58,7 +58,7 @@ def test_the_same_content_is_refused_between_the_same_nodes_and_else_a_warning()
     assert elsewhere.warnings == ("new.md says the same as what went along o=>a",)
 
 
-def test_one_artifact_may_go_to_several_nodes_at_once_but_not_twice_to_one() -> None:
+def test_artifact_goes_to_each_node_at_most_once() -> None:
     log = FlowLog(graph("o>a", "o>b", "a>z", "b>z")).claim("o")
     assert isinstance(decided(log, "o", "a", "b"), HandoffMade)
     fault = decided(log, "o", "a", "a")
@@ -66,7 +66,7 @@ def test_one_artifact_may_go_to_several_nodes_at_once_but_not_twice_to_one() -> 
     assert "named twice" in fault.summary
 
 
-def test_who_is_no_neighbour_is_told_as_that_and_who_is() -> None:
+def test_handoff_to_non_neighbor_lists_neighbors() -> None:
     log = FlowLog(graph("o>a", "a>b", "b>z")).claim("o")
     fault = decided(log, "o", "b")
     assert isinstance(fault, Fault)
@@ -83,7 +83,7 @@ def test_7_nothing_is_sent_back_that_was_not_received() -> None:
 
 
 @pytest.mark.parametrize("targets", [["z"], ["z", "o"]])
-def test_19_what_a_node_with_a_person_hands_forward_is_put_before_them(targets: list[str]) -> None:
+def test_19_forward_handoff_of_node_with_human_is_staged(targets: list[str]) -> None:
     nodes = tuple(msgspec.structs.replace(n, has_human=n.id == "a") for n in LINE.nodes)
     log = FlowLog(msgspec.structs.replace(LINE, nodes=nodes)).work("o", "a").claim("a", "o=>a")
     staged = decided(log, "a", *targets)
@@ -96,7 +96,7 @@ def test_19_what_a_node_with_a_person_hands_forward_is_put_before_them(targets: 
     assert "a=>z" in log.run.receiving_handoff
 
 
-def test_what_such_a_node_only_sends_back_needs_nobody() -> None:
+def test_backward_handoff_needs_no_approval() -> None:
     nodes = tuple(msgspec.structs.replace(n, has_human=n.id == "a") for n in LINE.nodes)
     log = FlowLog(msgspec.structs.replace(LINE, nodes=nodes)).work("o", "a").claim("a", "o=>a")
     back = decided(log, "a", "o")

@@ -50,16 +50,16 @@ def roles(log: FlowLog) -> list[str]:
     return [work.role for work in roles_to_look_back(log.state)]
 
 
-def test_by_graph_each_role_comes_after_those_it_handed_work_to() -> None:
+def test_graph_order_places_role_after_its_successors() -> None:
     assert edges(order_by_graph(WORK)) == {"developer=>owner", "reviewer=>developer"}
 
 
-def test_a_role_of_several_nodes_stands_where_the_first_of_them_does() -> None:
+def test_role_of_several_nodes_takes_first_place() -> None:
     flow = graph("o>a", "a>b", "b>c", "c>z", o="owner", a="dev", b="qa", c="dev", z="owner")
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>dev"}
 
 
-def test_the_way_through_nodes_that_are_left_out_is_kept() -> None:
+def test_way_through_nodes_that_are_left_out_is_kept() -> None:
     flow = graph("o>a", "o>b", "a>c", "b>c", "c>z", o="owner", a="dev", b="qa", c="dev", z="owner")
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>owner"}
 
@@ -77,13 +77,13 @@ def test_in_parallel_only_the_owner_waits_for_the_others() -> None:
     )
 
 
-def test_a_flow_of_the_owner_alone_is_looked_back_at_by_the_owner() -> None:
+def test_flow_of_owner_alone_is_reviewed_by_owner() -> None:
     alone = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
     assert order_in_parallel(alone).roles == ("owner",)
     assert edges(order_by_graph(alone)) == set()
 
 
-def test_a_role_that_asks_a_person_keeps_nobody_else_waiting() -> None:
+def test_waiting_role_does_not_block_others() -> None:
     log = looking_back("parallel", order_in_parallel(WORK))
     log.add(ImprovementClaimed("developer", FLOW), ImprovementParked("developer", "prompt-human"))
     assert roles(log) == ["reviewer"]
@@ -91,7 +91,7 @@ def test_a_role_that_asks_a_person_keeps_nobody_else_waiting() -> None:
     assert roles_to_look_back(log.state)[0] == RoleWork("developer", (), "go on")
 
 
-def test_what_is_done_is_not_done_again_and_then_a_person_is_asked_about_feedback() -> None:
+def test_finished_reviews_lead_to_feedback_question() -> None:
     log = looking_back("graph-based", order_by_graph(WORK))
     for role in ("reviewer", "developer", "owner"):
         assert roles(log) == [role]
@@ -107,7 +107,7 @@ def test_what_is_done_is_not_done_again_and_then_a_person_is_asked_about_feedbac
     assert (roles(log), next_step(log.state)) == ([], "complete")
 
 
-def test_a_flow_whose_feedback_is_denied_or_that_nobody_looks_back_at_is_complete() -> None:
+def test_flow_without_review_or_feedback_is_complete() -> None:
     log = looking_back("none", None)
     assert (roles(log), next_step(log.state)) == ([], "complete")
     assert next_step(log.add(FlowCompleted()).state) == "wait"
@@ -118,7 +118,7 @@ def test_a_flow_whose_feedback_is_denied_or_that_nobody_looks_back_at_is_complet
     assert (roles(log), next_step(log.state)) == ([], "complete")
 
 
-def test_paths_are_assigned_and_only_the_owners_end_is_checked_for_health() -> None:
+def test_paths_are_assigned_and_only_owner_end_is_checked() -> None:
     log = FlowLog(WORK)
     assert findings_path("developer_2") == "findings/developer_2-findings.md"
     assert feedback_path(log.state) == f"a-society/feedback/project-flow-{FLOW}.md"

@@ -39,16 +39,16 @@ def finished(log: FlowLog, node: str, yaml: str, *unhealthy: str) -> SideBody:
     return node_finished(log.state, node, Ended("stop", text), found, unhealthy)
 
 
-def test_a_handoff_is_made() -> None:
+def test_handoff_is_made() -> None:
     made = finished(at_a(), "a", "target_node_id: end\nartifact_path: done.md")
     assert made == HandoffMade("a", (HandoffTarget("end", "done.md"),))
 
 
-def test_a_question_parks_the_node() -> None:
+def test_question_parks_the_node() -> None:
     assert finished(at_a(), "a", "type: prompt-human") == NodeParked("a", "a", "prompt-human")
 
 
-def test_who_has_all_cannot_wait_for_more() -> None:
+def test_node_with_all_inputs_cannot_wait_for_handoff() -> None:
     body = finished(at_a(), "a", "type: await-handoff")
     assert isinstance(body, RepairAsked)
     fork = graph("o>a", "o>b", "a>z", "b>z")
@@ -56,7 +56,7 @@ def test_who_has_all_cannot_wait_for_more() -> None:
     assert finished(log, "z", "type: await-handoff") == HandoffAwaited("z")
 
 
-def test_the_owner_closes_a_flow_that_is_done_and_healthy() -> None:
+def test_owner_closes_a_flow_that_is_done_and_healthy() -> None:
     log = at_a().hand("a", "end").claim("end", "a=>end")
     assert finished(log, "end", "type: forward-pass-closed") == ForwardPassClosed("end")
     body = finished(log, "end", "type: forward-pass-closed", "the index names no file")
@@ -67,13 +67,13 @@ def test_the_owner_closes_a_flow_that_is_done_and_healthy() -> None:
     assert "only a node of the role owner closes the work" in body.message
 
 
-def test_signals_of_looking_back_are_sent_back_and_stop_nobody_else() -> None:
+def test_improvement_signal_in_forward_pass_is_returned() -> None:
     body = finished(at_a(), "a", "type: meta-analysis-complete\nfindings_path: f.md")
     assert isinstance(body, RepairAsked)
     assert body.code == "unknown_signal_type"
 
 
-def test_repairs_are_asked_for_a_few_times_and_then_a_person_is() -> None:
+def test_repairs_are_asked_for_few_times_and_then_person_is() -> None:
     log = at_a()
     for attempt in range(1, MOST_REPAIRS + 1):
         body = node_finished(log.state, "a", Ended("stop", "all done"), {})
@@ -89,27 +89,27 @@ def test_repairs_are_asked_for_a_few_times_and_then_a_person_is() -> None:
     )
 
 
-def test_an_answer_that_was_cut_off_is_asked_for_in_smaller_steps() -> None:
+def test_truncated_answer_is_requested_in_smaller_steps() -> None:
     body = node_finished(at_a().state, "a", Ended("length", "and then"), {})
     assert isinstance(body, RepairAsked)
     assert body.code == "output_limit"
 
 
 @pytest.mark.parametrize("end", ["aborted", "cancelled", "error", "interrupted", "content_filter"])
-def test_26_what_did_not_end_well_waits_for_a_person_whatever_it_said(end: TurnEnd) -> None:
+def test_26_failed_turn_waits_for_person_despite_signal(end: TurnEnd) -> None:
     said = block("target_node_id: end\nartifact_path: done.md")
     body = node_finished(at_a().state, "a", Ended(end, said, "it was stopped"), {})
     assert body == NodeParked("a", "a", "autonomous-abort", "it was stopped")
 
 
-def test_denied_turn_parks_node_as_consent_denied_whatever_it_said() -> None:
+def test_denied_turn_parks_node_as_consent_denied() -> None:
     said = block("target_node_id: end\nartifact_path: done.md")
     ended = Ended("aborted", said, "ana denied send", is_denied=True)
     body = node_finished(at_a().state, "a", ended, {"done.md": Artifact("done.md")})
     assert body == NodeParked("a", "a", "consent-denied", "ana denied send")
 
 
-def test_the_last_node_lets_another_of_its_role_read_what_lies_there() -> None:
+def test_last_node_waits_while_other_node_has_input() -> None:
     roles = {"o": "owner", "b": "owner", "z": "owner"}
     log = FlowLog(graph("o>a", "o>b", "a>b", "b>z", **roles)).work("o", "a", "b")
     log.work("b", "z").work("a", "b").claim("z", "b=>z")

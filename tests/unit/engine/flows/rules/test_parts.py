@@ -31,7 +31,7 @@ def looking_back() -> FlowLog:
     return log.add(ForwardPassClosed("end"), ImprovementChosen("parallel", "me", "i.yaml", order))
 
 
-def test_work_is_claimed_as_it_was_seen_or_not_at_all() -> None:
+def test_changed_work_is_not_claimed() -> None:
     log = FlowLog(LINE).work("owner-intake", "a")
     part = node_part(log)
     assert part.claim(log.state) == NodeClaimed("a", "a", FLOW, "handoff", ("owner-intake=>a",))
@@ -40,7 +40,7 @@ def test_work_is_claimed_as_it_was_seen_or_not_at_all() -> None:
     assert NodePart("a", "a", FLOW).claim(log.state) is None
 
 
-def test_work_that_more_was_handed_to_than_its_role_was_told_is_not_claimed() -> None:
+def test_work_with_new_input_is_not_claimed() -> None:
     log = FlowLog(LINE).work("owner-intake", "a")
     part = replace(node_part(log), told=node_part(log).paths(log.state))
     assert part.claim(log.state) is not None
@@ -48,7 +48,7 @@ def test_work_that_more_was_handed_to_than_its_role_was_told_is_not_claimed() ->
     assert part.claim(log.add(HandoffMade("owner-intake", (more,))).state) is None
 
 
-def test_a_repair_is_the_nodes_while_it_runs() -> None:
+def test_repair_is_the_nodes_while_it_runs() -> None:
     log = FlowLog(LINE)
     part = node_part(log)
     repair = RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 1)
@@ -57,7 +57,7 @@ def test_a_repair_is_the_nodes_while_it_runs() -> None:
     assert part.repair(log.hand("owner-intake", "a").state) is None
 
 
-def test_a_node_names_its_artifacts_and_only_a_last_one_closes() -> None:
+def test_node_names_its_artifacts_and_only_a_last_one_closes() -> None:
     log = FlowLog(LINE)
     said = Ended("stop", "```handoff\ntarget_node_id: a\nartifact_path: x.md\n```")
     assert node_part(log).names(log.state, said) == ("x.md",)
@@ -65,7 +65,7 @@ def test_a_node_names_its_artifacts_and_only_a_last_one_closes() -> None:
     assert NodePart("owner", "end", FLOW).is_closing(log.state)
 
 
-def test_a_role_looks_back_as_it_was_seen_or_not_at_all() -> None:
+def test_changed_reflection_is_not_claimed() -> None:
     log = looking_back()
     part = ReflectionPart("a", FLOW, RoleWork("a"))
     assert part.claim(log.state) == ImprovementClaimed("a", FLOW)
@@ -78,6 +78,6 @@ def test_a_role_looks_back_as_it_was_seen_or_not_at_all() -> None:
     assert part.repair(log.add(repair).state) == repair
 
 
-def test_feedback_lies_in_the_workspace_and_the_owners_end_is_checked() -> None:
+def test_feedback_is_in_workspace_and_owner_end_is_checked() -> None:
     assert ReflectionPart(FEEDBACK_ROLE, FLOW).folder == "workspace"
     assert ReflectionPart("owner", FLOW).is_closing(looking_back().state)

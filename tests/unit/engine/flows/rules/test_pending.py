@@ -16,7 +16,7 @@ from tests.fakes.flow_log import FlowLog, graph
 LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner"}, end="owner")
 
 
-def test_a_node_that_waits_says_why_until_it_is_answered() -> None:
+def test_waiting_node_shows_reason_until_answered() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(NodeParked("owner-intake", "owner", "autonomous-abort", "no answer came"))
     (waiting,) = waits_in(log.state)
@@ -25,7 +25,7 @@ def test_a_node_that_waits_says_why_until_it_is_answered() -> None:
     assert waits_in(log.add(HumanReplied("owner-intake", "go on", "me")).state) == ()
 
 
-def test_a_staged_handoff_says_what_goes_where() -> None:
+def test_staged_handoff_shows_artifact_and_target() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(HandoffStaged("owner-intake", "owner", (HandoffTarget("build", "plan.md"),)))
     (waiting,) = waits_in(log.state)
@@ -33,7 +33,7 @@ def test_a_staged_handoff_says_what_goes_where() -> None:
     assert waiting.text.endswith("wants to hand over: plan.md to build")
 
 
-def test_a_closed_flow_asks_how_to_look_back_then_whether_to_write_feedback() -> None:
+def test_closed_flow_asks_for_mode_then_feedback() -> None:
     log = FlowLog(LINE).add(ForwardPassClosed("end"))
     assert waits_in(log.state)[0].choices == ("graph-based", "parallel", "none")
     log.add(choose_improvement(log.state, "parallel", "me"))
@@ -43,6 +43,6 @@ def test_a_closed_flow_asks_how_to_look_back_then_whether_to_write_feedback() ->
     assert waits_in(log.state)[-1].text == "Shall feedback be written to a-society/feedback/x.md?"
 
 
-def test_a_flow_of_one_role_is_only_asked_whether() -> None:
+def test_flow_of_one_role_is_only_asked_whether() -> None:
     alone = FlowLog(graph(**{"owner-intake": "owner"})).add(ForwardPassClosed("owner-intake"))
     assert waits_in(alone.state)[0].choices == ("parallel", "none")

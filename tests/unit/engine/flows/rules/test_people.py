@@ -58,13 +58,13 @@ def closed() -> FlowLog:
     return log.add(ForwardPassClosed("z"))
 
 
-def test_a_reply_goes_to_the_node_or_the_role_that_is_named() -> None:
+def test_reply_goes_to_node_or_role_that_is_named() -> None:
     state = two_waiting().state
     assert reply(state, "yes", "me", "b") == HumanReplied("b", "yes", "me")
     assert reply(state, "yes", "me", "dev_1") == HumanReplied("a", "yes", "me")
 
 
-def test_a_reply_to_nobody_in_particular_needs_exactly_one_that_waits() -> None:
+def test_reply_without_target_needs_exactly_one_waiting_node() -> None:
     log = two_waiting()
     with pytest.raises(FlowRefusal, match="name which one: a, b wait"):
         reply(log.state, "yes", "me")
@@ -72,7 +72,7 @@ def test_a_reply_to_nobody_in_particular_needs_exactly_one_that_waits() -> None:
     assert reply(log.state, "yes", "me") == HumanReplied("b", "yes", "me")
 
 
-def test_reply_without_target_goes_to_only_node_that_waits_for_person() -> None:
+def test_reply_without_target_prefers_node_waiting_for_person() -> None:
     log = FlowLog(FORK).work("o", "a", "b").claim("a", "o=>a").claim("b", "o=>b")
     log.add(NodeParked("a", "dev_1", "prompt-human"), HandoffAwaited("b"))
     assert reply(log.state, "yes", "me") == HumanReplied("a", "yes", "me")
@@ -80,7 +80,7 @@ def test_reply_without_target_goes_to_only_node_that_waits_for_person() -> None:
     assert reply(log.state, "go on", "me") == HumanReplied("b", "go on", "me")
 
 
-def test_a_second_reply_and_one_to_who_does_not_wait_are_refused() -> None:
+def test_second_reply_and_reply_without_wait_are_rejected() -> None:
     log = two_waiting().add(HumanReplied("a", "no", "me"))
     for target, why in (("a", "it has been replied to"), ("o", "'o' does not wait"), ("x", "'x'")):
         with pytest.raises(FlowRefusal, match=why):
@@ -89,7 +89,7 @@ def test_a_second_reply_and_one_to_who_does_not_wait_are_refused() -> None:
         reply(FlowLog(FORK).claim("o").state, "yes", "me", "o")
 
 
-def test_within_a_role_who_waits_for_a_person_comes_before_who_awaits_a_handoff() -> None:
+def test_node_waiting_for_person_precedes_one_waiting_for_handoff() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev", z="owner")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").add(HandoffAwaited("a"))
     assert reply(log.state, "go", "me", "dev").target == "a"
@@ -101,14 +101,14 @@ def test_within_a_role_who_waits_for_a_person_comes_before_who_awaits_a_handoff(
     ("reason", "why"),
     [("role-configuration", "waits for Flow.configure"), ("consent", "waits for consent")],
 )
-def test_what_waits_for_another_decision_takes_no_reply(reason: str, why: str) -> None:
+def test_wait_for_other_decision_rejects_reply(reason: str, why: str) -> None:
     log = FlowLog(FORK).claim("o")
     log.add(NodeParked("o", "o", reason))  # pyright: ignore[reportArgumentType] - the parameters are its literals
     with pytest.raises(FlowRefusal, match=why):
         reply(log.state, "go", "me", "o")
 
 
-def test_only_who_is_at_work_can_be_stopped_by_node_or_role() -> None:
+def test_only_running_node_or_role_can_be_stopped() -> None:
     log = FlowLog(FORK).work("o", "a").claim("a", "o=>a")
     assert stop(log.state, "me", "a") == StopAsked("a", "me")
     assert stop(log.state, "me", "dev_1") == StopAsked("dev_1", "me")
@@ -116,7 +116,7 @@ def test_only_who_is_at_work_can_be_stopped_by_node_or_role() -> None:
         stop(log.state, "me", "b")
 
 
-def test_a_staged_handoff_is_approved_as_it_was_staged_or_declined() -> None:
+def test_staged_handoff_is_approved_unchanged_or_declined() -> None:
     state = staged().state
     assert approve(state, "me") == HandoffMade("o", TARGETS, approved_by="me")
     assert decline(state, "me", "o", "no") == HandoffDeclined("o", "o", "me", "no")
@@ -128,7 +128,7 @@ def test_a_staged_handoff_is_approved_as_it_was_staged_or_declined() -> None:
         reply(state, "yes", "me", "o")
 
 
-def test_consents_and_configurations_are_told_as_they_were_given() -> None:
+def test_consents_and_configurations_are_recorded_as_given() -> None:
     state = FlowLog(FORK).state
     assert change_consent(state, "me", mode="full-access") == ConsentChanged("me", "full-access")
     assert configure(state, "dev_1", model="p:m") == RoleConfigured("dev_1", "p:m")
@@ -141,7 +141,7 @@ def test_consents_and_configurations_are_told_as_they_were_given() -> None:
         configure(ended, "dev_1", model="p:m")
 
 
-def test_how_the_roles_look_back_is_chosen_once_the_work_is_closed() -> None:
+def test_how_roles_look_back_is_chosen_once_work_is_closed() -> None:
     with pytest.raises(FlowRefusal, match="it is running"):
         choose_improvement(FlowLog(FORK).state, "parallel", "me")
     state = closed().state
@@ -180,7 +180,7 @@ def test_completed_flow_rejects_all_actions() -> None:
         change_consent(state, "me", mode="full-access")
 
 
-def test_while_roles_look_back_a_node_that_is_called_as_a_role_is_not_meant() -> None:
+def test_target_names_role_during_improvement() -> None:
     log = FlowLog(graph("o>dev", "dev>z", z="owner", dev="qa")).work("o", "dev").work("dev", "z")
     log.claim("z", "dev=>z").add(ForwardPassClosed("z"))
     log.add(choose_improvement(log.state, "parallel", "me"))
@@ -198,7 +198,7 @@ def test_while_roles_look_back_a_node_that_is_called_as_a_role_is_not_meant() ->
         reply(log.state, "go on", "me", "dev")
 
 
-def test_a_model_that_chooses_for_a_role_is_stopped_by_the_role_or_a_node_of_it() -> None:
+def test_selector_is_stopped_by_role_or_node() -> None:
     opened = SelectorOpened("dev_1", StreamId("s"), 1, Offers(("m", "n")))
     state = FlowLog(FORK).add(opened).state
     for target in ("dev_1", "a"):

@@ -38,7 +38,7 @@ def joining(graph: Graph, id: str) -> Graph:
 FORK = graph("o>a", "o>b", "a>z", "b>z")
 
 
-def test_a_flow_begins_with_its_first_node() -> None:
+def test_flow_begins_with_its_first_node() -> None:
     log = FlowLog(FORK)
     assert ids(log.state) == ["o"]
     assert ids(log.claim("o").state) == []
@@ -49,7 +49,7 @@ def test_1_two_predecessors_hand_over_and_both_are_kept() -> None:
     assert work_of(log.state, "z").delivered == ("a=>z", "b=>z")
 
 
-def test_2_a_join_runs_with_one_input_unless_it_waits_for_all() -> None:
+def test_2_join_runs_with_one_input_unless_waiting_for_all() -> None:
     half = FlowLog(FORK).work("o", "a", "b").work("a", "z").state
     assert ids(half) == ["b", "z"]
     held = FlowLog(joining(FORK, "z")).work("o", "a", "b").work("a", "z")
@@ -57,7 +57,7 @@ def test_2_a_join_runs_with_one_input_unless_it_waits_for_all() -> None:
     assert ids(held.work("b", "z").state) == ["z"]
 
 
-def test_a_join_waits_for_all_its_inputs_also_when_it_comes_back_to_work() -> None:
+def test_reentered_join_waits_for_all_inputs_again() -> None:
     log = FlowLog(joining(FORK, "z")).work("o", "a", "b").work("a", "z").work("b", "z")
     log.claim("z", "a=>z", "b=>z").hand("z", "a", "b")
     log.work("a", "z")
@@ -66,7 +66,7 @@ def test_a_join_waits_for_all_its_inputs_also_when_it_comes_back_to_work() -> No
     assert "z" in ids(log.state)
 
 
-def test_3_who_handed_over_to_one_of_two_goes_on_and_owes_the_other() -> None:
+def test_3_partial_fan_out_continues_and_owes_rest() -> None:
     log = FlowLog(FORK).work("o", "a")
     assert ids(log.state) == ["o", "a"]
     assert work_of(log.state, "o").cause == "owed"
@@ -80,7 +80,7 @@ def test_6_node_that_sends_back_also_hands_forward() -> None:
     assert ids(log.state) == ["o", "z"]
 
 
-def test_8_what_a_predecessor_sent_before_it_was_asked_for_another_is_not_delivered() -> None:
+def test_8_handoff_before_rework_request_is_not_delivered() -> None:
     log = FlowLog(graph("a>b", "b>z")).work("a", "b").claim("b", "a=>b").hand("b", "a")
     log.state = msgspec.structs.replace(
         log.state,
@@ -92,7 +92,7 @@ def test_8_what_a_predecessor_sent_before_it_was_asked_for_another_is_not_delive
     assert ids(log.state) == ["a"]
 
 
-def test_9_who_is_asked_for_another_takes_back_what_was_not_read() -> None:
+def test_9_rework_request_withdraws_unread_handoff() -> None:
     log = FlowLog(graph("a>b", "b>z")).work("a", "b").claim("b", "a=>b").hand("b", "a")
     log.state = msgspec.structs.replace(
         log.state,
@@ -116,7 +116,7 @@ def test_10_earlier_node_of_a_role_runs_first() -> None:
     assert ids(log.hand("a", "z").state) == ["b", "z"]
 
 
-def test_11_a_handoff_to_a_role_that_waits_for_a_person_elsewhere_stays_queued() -> None:
+def test_11_handoff_to_role_waiting_elsewhere_stays_queued() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a")
     log.add(NodeParked("a", "dev", "prompt-human"))
@@ -124,7 +124,7 @@ def test_11_a_handoff_to_a_role_that_waits_for_a_person_elsewhere_stays_queued()
     assert log.run.receiving_handoff == {"o=>b": log.run.history_handoff["o=>b"]}
 
 
-def test_12_two_instances_of_a_role_that_were_answered_both_work() -> None:
+def test_12_two_instances_of_role_that_were_answered_both_work() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="owner_1", b="owner_2")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").claim("b", "o=>b")
     log.add(NodeParked("a", "owner_1", "prompt-human"), NodeParked("b", "owner_2", "prompt-human"))
@@ -135,13 +135,13 @@ def test_12_two_instances_of_a_role_that_were_answered_both_work() -> None:
     ]
 
 
-def test_13_a_handoff_wakes_who_asked_a_person() -> None:
+def test_13_handoff_wakes_node_that_waits_for_person() -> None:
     log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z")
     log.add(NodeParked("z", "z", "prompt-human")).work("b", "z")
     assert work_of(log.state, "z").delivered == ("b=>z",)
 
 
-def test_14_a_reply_is_taken_before_what_was_handed_over() -> None:
+def test_14_reply_precedes_handoff() -> None:
     log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z")
     log.add(NodeParked("z", "z", "prompt-human")).work("b", "z").add(HumanReplied("z", "go", "me"))
     work = work_of(log.state, "z")
@@ -150,14 +150,14 @@ def test_14_a_reply_is_taken_before_what_was_handed_over() -> None:
     assert list(log.run.receiving_handoff) == ["b=>z"]
 
 
-def test_15_no_handoff_wakes_who_was_stopped_or_refused() -> None:
+def test_15_handoff_does_not_wake_stopped_or_denied_node() -> None:
     for reason in ("autonomous-abort", "consent", "consent-denied", "handoff-approval"):
         log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z")
         log.add(NodeParked("z", "z", reason)).work("b", "z")
         assert ids(log.state) == []
 
 
-def test_16_a_reply_ends_the_wait_for_a_handoff() -> None:
+def test_16_reply_ends_the_wait_for_a_handoff() -> None:
     log = FlowLog(graph("o>a", "o>b", "b>a", "a>z")).work("o", "a", "b").claim("b", "o=>b")
     log.claim("a", "o=>a").add(HandoffAwaited("a"))
     assert ids(log.state) == []
@@ -168,7 +168,7 @@ def test_16_a_reply_ends_the_wait_for_a_handoff() -> None:
     assert log.run.awaiting_handoff == ()
 
 
-def test_who_waits_for_what_an_edit_took_away_goes_on_with_what_it_owes() -> None:
+def test_node_waiting_for_removed_edge_continues() -> None:
     log = FlowLog(graph("o>a", "o>b", "b>a", "b>z", "a>z")).work("o", "a", "b").claim("b", "o=>b")
     log.claim("a", "o=>a").add(HandoffAwaited("a"))
     assert ids(log.state) == []
@@ -177,7 +177,7 @@ def test_who_waits_for_what_an_edit_took_away_goes_on_with_what_it_owes() -> Non
     assert (work.cause, work.delivered) == ("owed", ())
 
 
-def test_a_role_that_was_configured_goes_on_with_what_lies_ready() -> None:
+def test_configured_role_continues_with_ready_handoffs() -> None:
     log = FlowLog(graph("o>a", "a>z")).work("o", "a")
     log.add(NodeParked("a", "a", "role-configuration"))
     assert ids(log.state) == []
@@ -186,7 +186,7 @@ def test_a_role_that_was_configured_goes_on_with_what_lies_ready() -> None:
     assert (work.cause, work.delivered) == ("configuration", ("o=>a",))
 
 
-def test_a_join_that_owes_a_handoff_is_held_while_an_input_is_asked_for_again() -> None:
+def test_owing_join_waits_for_requested_input() -> None:
     flow = joining(graph("o>a", "o>b", "a>j", "b>j", "j>x", "j>y", "x>z", "y>z"), "j")
     log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
     log.claim("j", "a=>j", "b=>j").hand("j", "a")
@@ -198,14 +198,14 @@ def test_a_join_that_owes_a_handoff_is_held_while_an_input_is_asked_for_again() 
     assert "j" in ids(log.work("a", "j").state)
 
 
-def test_a_join_that_is_asked_for_better_work_begins_though_it_lacks_an_input() -> None:
+def test_join_with_rework_request_starts_without_all_inputs() -> None:
     flow = joining(graph("o>a", "o>b", "a>j", "b>j", "j>z"), "j")
     log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
     log.claim("j", "a=>j", "b=>j").hand("j", "z", "a").claim("z", "j=>z").hand("z", "j")
     assert work_of(log.state, "j").delivered == ("z=>j",)
 
 
-def test_a_run_goes_through_its_graph_once_however_many_nodes_it_has() -> None:
+def test_run_visits_graph_once_at_any_size() -> None:
     nodes = [f"n{n}" for n in range(300)]
     line = graph(*(f"{a}>{b}" for a, b in pairwise(nodes)))
     kept, edges = Counted(line.nodes), Counted(line.edges)

@@ -31,7 +31,7 @@ def test_one_target_and_several() -> None:
 
 
 @pytest.mark.parametrize("kind", ["prompt-human", "await-handoff", "forward-pass-closed"])
-def test_signals_that_say_only_their_type(kind: str) -> None:
+def test_signals_with_only_type_are_parsed(kind: str) -> None:
     assert signal_in(block(f"type: {kind}")) == Plain(kind)  # pyright: ignore[reportArgumentType] - the parameters are its literals
 
 
@@ -42,12 +42,12 @@ def test_signals_of_the_improvement() -> None:
     assert back == FeedbackComplete("f.md")
 
 
-def test_the_last_block_counts_and_its_tag_in_any_case() -> None:
+def test_last_block_counts_and_its_tag_in_any_case() -> None:
     text = block("type: prompt-human") + block("type: await-handoff", "HandOff")
     assert signal_in(text) == Plain("await-handoff")
 
 
-def test_a_block_in_tildes_or_with_a_longer_fence_is_one() -> None:
+def test_block_in_tildes_or_with_a_longer_fence_is_one() -> None:
     assert signal_in("~~~handoff\ntype: prompt-human\n~~~") == Plain("prompt-human")
     assert signal_in("````handoff\ntype: prompt-human\n````") == Plain("prompt-human")
 
@@ -71,7 +71,7 @@ def test_a_block_in_tildes_or_with_a_longer_fence_is_one() -> None:
         (block("type: {a: 1}"), "unknown_signal_type"),
     ],
 )
-def test_what_cannot_be_used_is_told_with_the_form_that_can(text: str, code: str) -> None:
+def test_unusable_block_is_reported_with_valid_form(text: str, code: str) -> None:
     fault = signal_in(text)
     assert isinstance(fault, Fault)
     assert fault.code == code
@@ -79,7 +79,7 @@ def test_what_cannot_be_used_is_told_with_the_form_that_can(text: str, code: str
     assert len(fault.summary) < 200
 
 
-def test_a_value_that_would_fill_the_memory_is_not_written_out() -> None:
+def test_value_that_would_fill_the_memory_is_not_written_out() -> None:
     levels = "\n".join(
         f"l{n}: &l{n} [{', '.join(f'*l{n - 1}' for _ in range(9))}]" for n in range(1, 12)
     )

@@ -45,7 +45,7 @@ VALUES = [
 ]
 
 
-def test_simple_block_says_what_yaml_says() -> None:
+def test_simple_block_parses_like_yaml() -> None:
     for value in VALUES:
         with case(value):
             text = f"target_node_id: {value}\nartifact_path: a.md\n"

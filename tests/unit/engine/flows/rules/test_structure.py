@@ -15,7 +15,7 @@ from tests.fakes.flow_log import FlowLog, graph
 GOOD = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owner"})
 
 
-def test_a_good_graph_and_a_single_owner_have_no_faults() -> None:
+def test_good_graph_and_a_single_owner_have_no_faults() -> None:
     assert faults_of(GOOD) == []
     assert faults_of(Graph("alone", (FlowNode("owner-intake", "owner"),))) == []
 
@@ -58,23 +58,23 @@ def test_a_good_graph_and_a_single_owner_have_no_faults() -> None:
         ),
     ],
 )
-def test_a_bad_graph_is_told_why(bad: Graph, fault: str) -> None:
+def test_bad_graph_has_faults(bad: Graph, fault: str) -> None:
     assert fault in faults_of(bad)
 
 
-def test_a_circle_is_told_from_its_first_node_and_a_diamond_is_none() -> None:
+def test_cycle_is_reported_from_first_node_and_diamond_is_none() -> None:
     assert cycle_in(graph("o>a", "o>b", "a>z", "b>z")) == ()
     assert list(cycle_in(graph("o>a", "a>b", "b>c", "c>a"))) == ["a", "b", "c", "a"]
 
 
-def test_a_deep_graph_is_no_problem() -> None:
+def test_deep_graph_is_no_problem() -> None:
     ids = [f"n{number}" for number in range(1_200)]
     nodes = tuple(FlowNode(id, "owner") for id in ids)
     edges = tuple(FlowEdge(a, b) for a, b in pairwise(ids))
     assert cycle_in(Graph("deep", nodes, edges)) == ()
 
 
-def test_25_a_node_that_has_worked_cannot_be_taken_away() -> None:
+def test_25_node_that_has_worked_cannot_be_taken_away() -> None:
     log = FlowLog(GOOD).work("owner-intake", "a")
     smaller = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
     assert faults_of_edit(log.run, GOOD, smaller) == [
@@ -84,13 +84,13 @@ def test_25_a_node_that_has_worked_cannot_be_taken_away() -> None:
     ]
 
 
-def test_a_node_may_be_added_and_one_that_did_nothing_be_taken_away() -> None:
+def test_nodes_may_be_added_and_unused_ones_removed() -> None:
     log = FlowLog(GOOD).claim("owner-intake")
     names = {"owner-intake": "owner", "end": "owner"}
     assert faults_of_edit(log.run, GOOD, graph("owner-intake>b", "b>c", "c>end", **names)) == []
 
 
-def test_a_node_at_work_keeps_its_role() -> None:
+def test_node_at_work_keeps_its_role() -> None:
     log = FlowLog(GOOD).work("owner-intake", "a").claim("a", "owner-intake=>a")
     renamed = tuple(
         msgspec.structs.replace(node, role="b") if node.id == "a" else node for node in GOOD.nodes
@@ -102,7 +102,7 @@ def test_a_node_at_work_keeps_its_role() -> None:
     assert faults_of_edit(log.hand("a", "end").run, GOOD, recast) == []
 
 
-def test_who_waits_for_a_person_keeps_its_role_and_who_awaits_a_handoff_an_edge() -> None:
+def test_waiting_node_keeps_role_or_edge() -> None:
     log = FlowLog(GOOD).work("owner-intake", "a").claim("a", "owner-intake=>a")
     log.add(NodeParked("a", "a", "prompt-human"))
     renamed = tuple(
@@ -126,7 +126,7 @@ def test_only_neighbours_hand_over_to_each_other_in_either_direction() -> None:
     )
 
 
-def test_an_edge_along_which_a_handoff_waits_to_be_approved_stays() -> None:
+def test_edge_along_which_a_handoff_waits_to_be_approved_stays() -> None:
     names = {"owner-intake": "owner", "b": "dev", "end": "owner"}
     before = graph("owner-intake>b", "b>end", "owner-intake>end", **names)
     after = graph("owner-intake>b", "b>end", **names)

@@ -70,7 +70,7 @@ async def test_expired_question_ends_the_running_turn(topic: str) -> None:
     assert (await chat.send("again")).text == "done"
 
 
-async def test_expired_question_of_a_suspended_turn_is_closed_before_anybody_resumes() -> None:
+async def test_expired_question_of_suspended_turn_is_closed_before_resume() -> None:
     theatre = Theatre(main=[asks("strike")])
     chat, question = await asking(theatre)
     await chat.suspend()
@@ -111,7 +111,7 @@ async def test_end_of_idle_sessions_leaves_questions_that_can_be_answered() -> N
     assert (await again.turn).text == "done"
 
 
-async def test_expired_question_of_an_invoked_agent_is_told_to_its_invoker() -> None:
+async def test_expired_question_of_invoked_agent_reaches_its_invoker() -> None:
     theatre = Theatre(lead=[INVOKE], scout=[asks("strike")])
     agents = [
         Agent(name, model=f"p:{name}", tools=("invoke_agent", STRIKE), question_expires_s=EXPIRES_S)

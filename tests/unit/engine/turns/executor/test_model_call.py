@@ -40,7 +40,7 @@ async def look(where: str) -> str:
     return where
 
 
-async def test_a_request_holds_the_conversation_the_prompt_and_the_tools() -> None:
+async def test_request_holds_the_conversation_the_prompt_and_the_tools() -> None:
     stage, model = Stage(), Listening()
     agent = Agent("a", model="m:x", instructions="Listen.", tools=[look], max_output_tokens=77)
     runtime = Runtime(stage.store, models=model)
@@ -55,7 +55,7 @@ async def test_a_request_holds_the_conversation_the_prompt_and_the_tools() -> No
     assert [m.text for m in request.messages] == ["one", "heard", "two"]
 
 
-async def test_media_are_sent_as_bytes_and_one_that_is_missing_is_told() -> None:
+async def test_media_are_sent_as_bytes_and_missing_ones_reported() -> None:
     stage, model = Stage(), Listening()
     picture = b"\x89PNG..."
     digest = "sha256-" + hashlib.sha256(picture).hexdigest()
@@ -73,7 +73,7 @@ async def test_media_are_sent_as_bytes_and_one_that_is_missing_is_told() -> None
     assert len(model.requests) == 1
 
 
-async def test_where_a_picture_is_missing_every_model_of_the_chain_has_its_turn() -> None:
+async def test_missing_picture_lets_every_model_try() -> None:
     stage, model = Stage(), Listening()
     agent = Agent("a", model="m:x", fallbacks=["m:y"])
     chat = await Runtime(stage.store, models=model).start(agent, id="s")
@@ -84,7 +84,7 @@ async def test_where_a_picture_is_missing_every_model_of_the_chain_has_its_turn(
     assert model.requests == []
 
 
-async def test_a_context_beyond_the_window_is_trimmed_and_reported() -> None:
+async def test_context_beyond_the_window_is_trimmed_and_reported() -> None:
     stage, model = Stage(), Listening(window=2_000)
     agent = Agent("a", model="m:x", compaction=Agent("x", model="scripted:echo").compaction)
     chat = await Runtime(stage.store, models=model).start(agent, id="s")

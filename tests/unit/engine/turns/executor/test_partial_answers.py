@@ -65,7 +65,7 @@ async def test_it_is_kept_in_time_though_nothing_more_comes() -> None:
     assert answer.kept == [b"one two ", b"one two three"]
 
 
-async def test_what_is_much_is_kept_at_once_and_then_much_more_has_to_come() -> None:
+async def test_large_part_is_saved_at_once_and_raises_threshold() -> None:
     answer = Arriving()
     async with answer.keeping:
         answer.grow(b"a")
@@ -82,7 +82,7 @@ async def test_what_is_much_is_kept_at_once_and_then_much_more_has_to_come() -> 
     assert (much, all_of_it) == (1 + 20 * EVERY_BYTES, len(answer.content))
 
 
-async def test_it_is_kept_now_where_that_is_asked_for() -> None:
+async def test_partial_answer_is_saved_immediately_on_request() -> None:
     answer = Arriving()
     async with answer.keeping:
         answer.grow(b"hm ")
@@ -94,7 +94,7 @@ async def test_it_is_kept_now_where_that_is_asked_for() -> None:
         assert len(answer.kept) == 1  # what waited has nothing left to do
 
 
-async def test_what_is_kept_now_comes_after_what_is_being_written() -> None:
+async def test_immediate_save_waits_for_running_save() -> None:
     answer = Arriving(is_slow=True)
     async with answer.keeping:
         answer.grow(b"x" * EVERY_BYTES)
@@ -108,7 +108,7 @@ async def test_what_is_kept_now_comes_after_what_is_being_written() -> None:
     assert answer.kept[-1] == answer.content
 
 
-async def test_an_answer_that_is_whole_in_time_is_not_kept_in_part() -> None:
+async def test_quick_answer_is_not_saved_in_part() -> None:
     answer = Arriving()
     async with answer.keeping:
         answer.grow(b"all of it")
@@ -116,7 +116,7 @@ async def test_an_answer_that_is_whole_in_time_is_not_kept_in_part() -> None:
     assert answer.begun == []
 
 
-async def test_a_slow_store_is_asked_once_at_a_time_and_stops_nobody() -> None:
+async def test_slow_store_gets_one_save_at_a_time() -> None:
     answer = Arriving(is_slow=True)
     async with answer.keeping:
         for _ in range(5):
@@ -145,7 +145,7 @@ async def test_nothing_is_being_written_once_it_is_over() -> None:
 
 
 @pytest.mark.parametrize("is_ending", [False, True])
-async def test_who_is_cancelled_waits_only_until_writing_has_ended(*, is_ending: bool) -> None:
+async def test_cancelled_caller_waits_only_for_running_save(*, is_ending: bool) -> None:
     answer = Arriving(is_slow=True)
 
     async def stream() -> None:
@@ -164,7 +164,7 @@ async def test_who_is_cancelled_waits_only_until_writing_has_ended(*, is_ending:
 
 
 @pytest.mark.parametrize("has_more", [False, True])
-async def test_a_fault_is_told_when_more_comes_and_not_at_the_end(*, has_more: bool) -> None:
+async def test_save_error_is_raised_at_next_delta(*, has_more: bool) -> None:
     answer = Arriving()
     answer.fault = StoreUnavailable("there", "it is away")
 

@@ -29,7 +29,7 @@ async def stage_with(summary: str) -> Stage:
     return stage
 
 
-async def test_a_summary_takes_the_place_of_what_is_old_and_can_be_taken_back() -> None:
+async def test_summary_replaces_old_messages_and_can_be_undone() -> None:
     stage = await stage_with(SUMMARY)
     chat = await stage.runtime().resume("s")
     before = (await chat.session.context()).messages
@@ -47,14 +47,14 @@ async def test_a_summary_takes_the_place_of_what_is_old_and_can_be_taken_back() 
     assert (await chat.session.context()).messages == before
 
 
-async def test_the_next_turn_goes_on_from_the_summary() -> None:
+async def test_next_turn_continues_from_summary() -> None:
     stage = await stage_with(SUMMARY)
     chat = await stage.runtime().resume("s")
     await chat.compact()
     assert (await chat.send("and?")).text == "go on"
 
 
-async def test_a_summary_too_short_to_be_one_is_refused_and_nothing_changes() -> None:
+async def test_too_short_summary_is_rejected_without_changes() -> None:
     stage = await stage_with("ok")
     chat = await stage.runtime().resume("s")
     with pytest.raises(TurnFailed, match="too short"):
@@ -62,7 +62,7 @@ async def test_a_summary_too_short_to_be_one_is_refused_and_nothing_changes() ->
     assert "compaction" not in await stage.kinds()
 
 
-async def test_nothing_to_compact_says_so() -> None:
+async def test_nothing_to_compact_is_reported() -> None:
     stage = Stage()
     chat = await stage.chat(retry=RetryPolicy(max_attempts=1))
     assert await chat.compact() is None

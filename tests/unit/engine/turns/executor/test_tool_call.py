@@ -35,7 +35,7 @@ def call(json: str) -> CallTools:
         ('{"number": 4', "error", "not a JSON object"),
     ],
 )
-async def test_the_model_is_told_what_came_of_its_call(json: str, outcome: str, told: str) -> None:
+async def test_model_receives_tool_result(json: str, outcome: str, told: str) -> None:
     chat = await Stage(says(call(json)), says("I see.")).chat([halve])
     assert (await chat.send("go")).text == "I see."
     finished = [
@@ -48,14 +48,14 @@ async def test_the_model_is_told_what_came_of_its_call(json: str, outcome: str, 
     assert told in result.text
 
 
-async def test_a_call_that_fits_no_schema_may_be_put_right_only_so_often() -> None:
+async def test_invalid_call_may_be_corrected_limited_times() -> None:
     replies = [says(call("{}")) for _ in range(6)]
     chat = await Stage(*replies).chat([halve])
     with pytest.raises(Exception, match="tool_failed"):
         await chat.send("go")
 
 
-async def test_a_tool_that_raises_what_is_no_exception_does_not_wedge_its_session() -> None:
+async def test_tool_raising_base_exception_does_not_block_session() -> None:
     class Odd(BaseException):
         pass
 

@@ -33,7 +33,7 @@ async def result_of(stage: Stage, stream: str = "s") -> str:
     return messages[-1].text
 
 
-async def test_what_was_cut_is_named_and_read_back() -> None:
+async def test_truncated_output_has_handle_and_is_readable() -> None:
     stage = Stage(says(calls("flood")), says(reading(HANDLE, 160_000)), says("done"))
     chat = await stage.chat([flood, "read_media"])
     await chat.send("go")
@@ -60,7 +60,7 @@ async def test_short_output_is_not_stored_twice() -> None:
     assert await result_of(stage) == "little"
 
 
-async def test_a_handle_that_stands_somewhere_is_no_right() -> None:
+async def test_handle_in_text_gives_no_access() -> None:
     stage = Stage(says(reading(HANDLE)), says("done"))
     other = StreamHeader(id=StreamId("other"), created_at=0)
     finished = ToolFinished("c", "flood", "ok", succeeded=True, whole=HANDLE)
@@ -72,7 +72,7 @@ async def test_a_handle_that_stands_somewhere_is_no_right() -> None:
     assert await result_of(stage) == "read_media: this session holds no such thing"
 
 
-async def test_what_nobody_holds_is_refused_the_same_way() -> None:
+async def test_unknown_handle_is_rejected_the_same_way() -> None:
     stage = Stage(says(reading("media://sha256-" + "0" * 64)), says("done"))
     await (await stage.chat(["read_media"])).send("go")
     assert "holds no such thing" in await result_of(stage)

@@ -38,7 +38,7 @@ def first_tokens() -> int:
     return 10 + estimate_tokens(user("go"))
 
 
-def test_what_is_just_within_the_limit_passes_and_one_micro_cent_more_does_not() -> None:
+def test_call_passes_at_limit_but_not_above() -> None:
     most = first_tokens() + OUTPUT_TOKENS
     assert isinstance(effect_of(Course(config(most)).state), CallModel)
     course = Course(config(most - 1))
@@ -47,13 +47,13 @@ def test_what_is_just_within_the_limit_passes_and_one_micro_cent_more_does_not()
     assert course.state.finished.failure == "budget_exceeded"
 
 
-def test_the_answer_counts_as_long_as_it_may_get() -> None:
+def test_answer_counts_as_long_as_it_may_get() -> None:
     assert isinstance(
         effect_of(Course(config(first_tokens() + 5, max_output_tokens=5)).state), CallModel
     )
 
 
-def test_every_call_of_the_turn_is_checked_with_what_was_spent_by_then() -> None:
+def test_every_call_is_checked_against_current_spending() -> None:
     course = Course(config(first_tokens() + OUTPUT_TOKENS))
     course.happens(inputs.Answered(assistant("so", usage=Usage(10, 2, cost_microcents=100))))
     assert course.state.spent == Spending(100)
@@ -67,7 +67,7 @@ def test_no_limit_asks_for_no_price() -> None:
     assert overrun_of(called, CONFIG, Spending(10**12)) is None
 
 
-def test_a_granted_limit_counts_where_it_is_higher() -> None:
+def test_higher_granted_limit_applies() -> None:
     called = ModelCalled(1, "p:m", tokens_estimated=1)
     asked = config(10, max_output_tokens=1)
     assert overrun_of(called, asked, Spending(9)) == Overrun(10, 2)
@@ -75,7 +75,7 @@ def test_a_granted_limit_counts_where_it_is_higher() -> None:
     assert overrun_of(called, asked, Spending(9), 3) == Overrun(10, 2)
 
 
-def test_a_warned_turn_notes_it_once_and_goes_on() -> None:
+def test_warned_turn_records_warning_once_and_continues() -> None:
     course = Course(config(1, "warn"))
     course.happens(inputs.CallFailed(ModelUnavailable("p:m", "down")))
     course.happens(inputs.Waited())
@@ -84,7 +84,7 @@ def test_a_warned_turn_notes_it_once_and_goes_on() -> None:
     assert course.log.bodies(BudgetNoted) == [noted]
 
 
-def test_a_paused_retry_is_the_same_call_once_somebody_allows_it() -> None:
+def test_allowed_retry_is_same_call() -> None:
     most = first_tokens() + OUTPUT_TOKENS
     course = Course(config(most, "pause_for_approval"))
     failed = inputs.CallFailed(ModelUnavailable("p:m", "cut"), usage=Usage(5, cost_microcents=5))
@@ -102,7 +102,7 @@ def test_a_paused_retry_is_the_same_call_once_somebody_allows_it() -> None:
     assert course.state.limit_microcents == 2 * most
 
 
-def test_an_unknown_price_is_asked_about_and_allowed_for_that_model_alone() -> None:
+def test_unknown_price_is_allowed_per_model() -> None:
     paused = msgspec.structs.replace(CONFIG, budget=Budget(10))
     course = Course(paused)
     (asked,) = course.log.bodies(Question)
@@ -126,7 +126,7 @@ def test_denied_spending_ends_turn() -> None:
     assert course.state.finished.failure == "budget_exceeded"
 
 
-def test_an_abort_while_it_asks_ends_the_turn_and_writes_no_second_outcome() -> None:
+def test_abort_during_question_writes_no_second_outcome() -> None:
     course = Course(config(first_tokens() + OUTPUT_TOKENS, "pause_for_approval"))
     course.happens(
         inputs.CallFailed(ModelUnavailable("p:m", "cut"), usage=Usage(5, cost_microcents=5))
@@ -138,7 +138,7 @@ def test_an_abort_while_it_asks_ends_the_turn_and_writes_no_second_outcome() -> 
     assert course.state.finished.end == "aborted"
 
 
-def test_a_lost_call_is_counted_by_estimate() -> None:
+def test_lost_call_is_counted_by_estimate() -> None:
     course = Course(config(0))
     course.happens(inputs.Lost(has_begun=True, partial=assistant("so far, so good")))
     lost = course.log.bodies(ModelFinished)[0]
@@ -149,11 +149,11 @@ def test_a_lost_call_is_counted_by_estimate() -> None:
     assert lost.spent == Spending(lost.usage.total_tokens)
 
 
-def test_a_call_of_which_nothing_is_known_took_nothing() -> None:
+def test_call_of_which_nothing_is_known_took_nothing() -> None:
     assert estimated_usage("p:m", None, None, CONFIG) is None
 
 
-def test_a_summary_is_priced_or_estimated_and_what_was_not_made_is_neither() -> None:
+def test_summary_usage_is_priced_or_estimated_only_if_made() -> None:
     nothing = inputs.NothingToSummarise()
     assert summary_counted(nothing, "p:m", 5, CONFIG) is nothing
     counted = inputs.Summarised(Compaction("sum"), Usage(3, 4))
@@ -166,5 +166,5 @@ def test_a_summary_is_priced_or_estimated_and_what_was_not_made_is_neither() -> 
 
 
 @pytest.mark.parametrize(("estimate", "word"), [(None, "unknown"), (5, "may cost up to")])
-def test_what_a_person_is_told(estimate: int | None, word: str) -> None:
+def test_overrun_text_names_price_and_limit(estimate: int | None, word: str) -> None:
     assert word in overrun_text("p:m", Spending(), Overrun(1, estimate))

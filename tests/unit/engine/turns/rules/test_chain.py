@@ -41,7 +41,7 @@ def called(course: Course) -> list[str]:
     return [body.model for body in course.log.bodies(ModelCalled)]
 
 
-def test_a_passing_error_leads_through_the_whole_chain_each_model_tried_as_it_says() -> None:
+def test_temporary_error_advances_through_whole_chain() -> None:
     course = Course(CHAIN)
     course.happens(inputs.CallFailed(DOWN))
     assert isinstance(effect_of(course.state), CallModel)  # none waits before another is called
@@ -71,7 +71,7 @@ def test_permanent_error_stops_chain(error: ModelError) -> None:
     assert course_after(empty_state(), CALL, inputs.CallFailed(error), CHAIN, 0) == GiveUp()
 
 
-def test_a_renewed_key_buys_one_more_attempt() -> None:
+def test_renewed_key_buys_one_more_attempt() -> None:
     refused = CredentialsRefused("p:m", "no", 401)
     renewed = inputs.CallFailed(refused, is_renewed=True)
     assert course_after(empty_state(), CALL, renewed, CHAIN, 0) == Again(0.0)
@@ -81,7 +81,7 @@ def test_a_renewed_key_buys_one_more_attempt() -> None:
     assert course.log.bodies(ModelFinished)[-1].is_renewed
 
 
-def test_a_rate_limit_parks_the_provider_and_every_model_of_it_is_passed_over() -> None:
+def test_rate_limit_parks_all_models_of_provider() -> None:
     course = Course(CHAIN)
     course.happens(inputs.CallFailed(RateLimited("p:m", "slow", retry_after_s=90.0)))
     assert course.state.parked == {"p": 90_000}
@@ -92,21 +92,21 @@ def test_a_rate_limit_parks_the_provider_and_every_model_of_it_is_passed_over() 
     assert course.state.finished.failure == "provider_rate_limit"
 
 
-def test_a_model_alone_is_never_passed_over_but_waited_for() -> None:
+def test_model_alone_is_never_passed_over_but_waited_for() -> None:
     course = Course()
     course.happens(inputs.CallFailed(RateLimited("p:m", "slow", retry_after_s=7.0)))
     assert course.state.parked == {}
     assert isinstance(effect_of(course.state), Wait)
 
 
-def test_a_model_whose_window_is_too_small_is_passed_over() -> None:
+def test_model_whose_window_is_too_small_is_passed_over() -> None:
     state = msgspec.structs.replace(empty_state(), context_tokens=101)
     assert next_link(state, CHAIN, 0, after=1) is None
     assert next_link(empty_state(), CHAIN, 0, after=1) == 2
     assert next_link(state, CHAIN, 0) == 0
 
 
-def test_what_is_parked_no_longer_is_called_again() -> None:
+def test_provider_is_called_again_after_parking() -> None:
     state = msgspec.structs.replace(empty_state(), parked={"p": 1_000})
     assert [next_link(state, CHAIN, at) for at in (999, 1_000)] == [1, 0]
     told = passed_over(msgspec.structs.replace(state, parked={"p": 1, "q": 1}), CHAIN, 0)
@@ -114,7 +114,7 @@ def test_what_is_parked_no_longer_is_called_again() -> None:
 
 
 @pytest.mark.parametrize("partial", [None, assistant("so f")])
-def test_once_something_came_the_failure_is_told(partial: Message | None) -> None:
+def test_once_something_came_the_failure_is_reported(partial: Message | None) -> None:
     course = Course(CHAIN)
     course.happens(inputs.CallFailed(DOWN, partial, has_begun=True))
     assert course.state.finished is not None
@@ -125,7 +125,7 @@ def restarting(**changes: object) -> TurnConfig:
     return msgspec.structs.replace(CHAIN, restart_on_cut=True, **changes)
 
 
-def test_an_agent_may_restart_on_the_next_model_and_only_for_errors_that_pass() -> None:
+def test_agent_restarts_on_next_model_only_for_temporary_errors() -> None:
     course = Course(restarting())
     course.happens(inputs.CallFailed(DOWN, assistant("so f"), has_begun=True))
     assert called(course) == ["p:m", "q:two"]
@@ -134,7 +134,7 @@ def test_an_agent_may_restart_on_the_next_model_and_only_for_errors_that_pass() 
     assert course.state.finished is not None
 
 
-def test_without_a_next_model_it_restarts_on_the_same_as_often_as_it_may() -> None:
+def test_agent_without_fallback_restarts_on_same_model() -> None:
     alone = restarting(fallbacks=(), retry=RetryPolicy(max_attempts=2, jitter=0))
     course = Course(alone)
     course.happens(inputs.CallFailed(DOWN, has_begun=True))
@@ -144,7 +144,7 @@ def test_without_a_next_model_it_restarts_on_the_same_as_often_as_it_may() -> No
     assert course.state.finished is not None
 
 
-def test_the_next_call_of_the_turn_begins_at_the_head_of_the_chain() -> None:
+def test_next_call_of_turn_begins_at_head_of_chain() -> None:
     course = Course(CHAIN)
     course.happens(inputs.CallFailed(DOWN))
     course.happens(inputs.Answered(assistant("so")))

@@ -21,7 +21,7 @@ OVERFLOW = ContextOverflow("p:m", "too long")
 SUMMARY = Compaction("what was said", tokens_after=50)
 
 
-def test_a_passing_failure_waits_and_calls_again() -> None:
+def test_passing_failure_waits_and_calls_again() -> None:
     course = Course()
     course.happens(inputs.CallFailed(DOWN, assistant("so f", stop_reason="stop")))
     assert course.log.bodies(Interrupted)[0].partial.text == "so f"
@@ -34,13 +34,13 @@ def test_a_passing_failure_waits_and_calls_again() -> None:
     assert [message.role for message in course.log.messages] == ["user", "assistant"]
 
 
-def test_a_wait_is_as_long_as_the_provider_asks() -> None:
+def test_wait_is_as_long_as_the_provider_asks() -> None:
     course = Course()
     course.happens(inputs.CallFailed(RateLimited("p:m", "slow", retry_after_s=7.5)))
     assert course.log.bodies(ModelFinished)[-1].wait_s == 7.5
 
 
-def test_attempts_run_out_and_the_turn_says_why() -> None:
+def test_exhausted_attempts_end_turn_with_reason() -> None:
     config = msgspec.structs.replace(CONFIG, retry=RetryPolicy(max_attempts=2))
     course = Course(config)
     course.happens(inputs.CallFailed(DOWN))
@@ -58,7 +58,7 @@ def test_refused_call_is_not_retried() -> None:
     assert course.state.finished.failure == "provider_refused"
 
 
-def test_an_overflow_is_compacted_and_tried_once_more() -> None:
+def test_overflow_is_compacted_and_tried_once_more() -> None:
     course = Course()
     course.happens(inputs.CallFailed(OVERFLOW))
     assert course.log.bodies(ModelCalled)[-1].purpose == "summary"
@@ -78,7 +78,7 @@ def test_without_compaction_an_overflow_ends_the_turn() -> None:
     assert course.state.phase is Phase.FINISHED
 
 
-def test_the_context_is_compacted_before_a_call_that_would_come_near_the_window() -> None:
+def test_context_is_compacted_before_call_that_would_come_near_window() -> None:
     config = msgspec.structs.replace(CONFIG, window_tokens=12)
     course = Course(config)
     assert course.log.bodies(ModelCalled)[-1].purpose == "summary"
@@ -89,7 +89,7 @@ def test_the_context_is_compacted_before_a_call_that_would_come_near_the_window(
 @pytest.mark.parametrize(
     "failed", [inputs.CallFailed(ModelRefused("p:m", "no")), inputs.NothingToSummarise()]
 )
-def test_a_summary_that_does_not_come_leaves_the_context_as_it_is(
+def test_failed_summary_leaves_context_unchanged(
     failed: inputs.CallFailed | inputs.NothingToSummarise,
 ) -> None:
     course = Course(msgspec.structs.replace(CONFIG, window_tokens=12))
@@ -115,7 +115,7 @@ def test_aborted_answer_stays_in_context_only_under_continue() -> None:
             assert (last.text, last.stop_reason, last.tool_calls) == ("I was ab", "aborted", ())
 
 
-def test_an_abort_while_a_tool_runs_tells_that_it_may_have_run_in_part() -> None:
+def test_aborted_tool_is_reported_as_possibly_partial() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c1", "ask"), tool_call("c2", "ask"))))
     course.happens(inputs.Aborted())
@@ -132,5 +132,5 @@ def test_dropped_messages_are_reported() -> None:
     assert "trimmed" in course.log.kinds
 
 
-def test_the_first_call_after_a_begin_waits_for_the_model() -> None:
+def test_first_call_after_a_begin_waits_for_the_model() -> None:
     assert isinstance(effect_of(Course().state), CallModel)

@@ -29,7 +29,7 @@ def test_steering_reaches_the_model_before_its_next_call() -> None:
     assert course.log.messages[-1].text == "not that one"
 
 
-def test_a_follow_up_waits_until_the_model_would_stop() -> None:
+def test_follow_up_waits_until_the_model_would_stop() -> None:
     course = Course()
     course.others_append(queued(user("and then?"), "follow_up"))
     course.happens(inputs.Answered(assistant(tool_call("c", "retry"))))
@@ -43,7 +43,7 @@ def test_a_follow_up_waits_until_the_model_would_stop() -> None:
 
 
 @pytest.mark.parametrize(("mode", "calls"), [("one-at-a-time", 3), ("all", 2)])
-def test_several_words_are_answered_one_at_a_time_or_together(mode: QueueModes, calls: int) -> None:
+def test_queued_messages_are_answered_singly_or_together(mode: QueueModes, calls: int) -> None:
     course = Course(msgspec.structs.replace(CONFIG, queue_mode=mode))
     course.others_append(queued(user("one")))
     course.others_append(queued(user("two")))
@@ -53,7 +53,7 @@ def test_several_words_are_answered_one_at_a_time_or_together(mode: QueueModes, 
     assert course.state.queued == ()
 
 
-def test_what_wants_no_answer_is_adopted_without_a_call() -> None:
+def test_queued_entry_without_question_is_adopted_without_call() -> None:
     course = Course()
     note = CustomMessage("note", (TextPart("seen"),))
     course.others_append(Queued("custom_message", msgspec.Raw(encode(note))))
@@ -65,7 +65,7 @@ def test_what_wants_no_answer_is_adopted_without_a_call() -> None:
     assert len(course.log.bodies(Adopted)) == 2
 
 
-def test_a_foreign_assistants_tool_calls_are_not_run() -> None:
+def test_foreign_assistants_tool_calls_are_not_run() -> None:
     course = Course()
     course.others_append(queued(assistant("look", tool_call("x", "ask"))))
     course.happens(inputs.Answered(assistant("done")))

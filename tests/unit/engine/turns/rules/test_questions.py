@@ -52,7 +52,7 @@ def answered(course: Course, choice: str, note: str | None = None) -> None:
     course.happens(inputs.Woken())
 
 
-def test_a_call_that_needs_consent_is_asked_about_before_its_intent() -> None:
+def test_call_that_needs_consent_is_asked_about_before_its_intent() -> None:
     course = course_with(Said("ask"))
     assert isinstance(effect_of(course.state), AwaitAnswer)
     (asked,) = course.log.bodies(Question)
@@ -63,7 +63,7 @@ def test_a_call_that_needs_consent_is_asked_about_before_its_intent() -> None:
     assert isinstance(effect_of(course.state), RunTool)
 
 
-def test_a_call_that_is_not_allowed_is_told_and_the_next_one_looked_at() -> None:
+def test_denied_call_is_answered_and_next_one_judged() -> None:
     course = course_with(Said("ask"), Said("run"))
     answered(course, "deny", "not today")
     refused = course.log.bodies(ToolFinished)[0]
@@ -79,7 +79,7 @@ def test_call_refused_by_policy_asks_no_question() -> None:
     assert course.state.correctable_rounds == 1
 
 
-def test_always_counts_for_the_same_and_nothing_else_until_it_is_revoked() -> None:
+def test_always_grant_covers_same_calls_until_revoked() -> None:
     course = course_with(Said("ask", grant="a"), Said("ask", grant="a"), Said("ask", grant="b"))
     assert course.log.bodies(Question)[0].choices == ("allow", "always", "deny")
     answered(course, "always")
@@ -92,7 +92,7 @@ def test_always_counts_for_the_same_and_nothing_else_until_it_is_revoked() -> No
     assert course.state.granted == set()
 
 
-def test_grants_are_carried_into_the_next_turn_and_may_all_be_revoked() -> None:
+def test_grants_carry_over_and_can_be_revoked() -> None:
     course = course_with(Said("run"))
     course.happens(inputs.ToolReturned("one"))
     course.happens(inputs.Answered(assistant("done")))
@@ -104,7 +104,7 @@ def test_grants_are_carried_into_the_next_turn_and_may_all_be_revoked() -> None:
 
 
 @pytest.mark.parametrize("happened", [inputs.Lost(), inputs.Woken()])
-def test_a_question_nobody_answered_still_waits(happened: inputs.Input) -> None:
+def test_unanswered_question_still_waits(happened: inputs.Input) -> None:
     course = course_with(Said("ask"))
     before = course.state
     course.happens(happened)

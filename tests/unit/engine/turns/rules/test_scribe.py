@@ -13,7 +13,7 @@ from perdure.session.notes import Queued
 from tests.fakes.turn_log import TurnLog, empty_state
 
 
-def test_the_state_is_the_fold_of_what_was_written() -> None:
+def test_state_is_fold_of_written_entries() -> None:
     scribe = Scribe(empty_state(), at=0)
     started = scribe.side(TurnStarted(1, "a"))
     ahead = scribe.ahead()
@@ -38,7 +38,7 @@ def test_queued_entry_is_adopted_byte_for_byte() -> None:
     assert adopting.state.queued == ()
 
 
-def test_only_words_of_a_user_want_an_answer() -> None:
+def test_only_user_message_wants_answer() -> None:
     said = Queued("message", msgspec.Raw(encode(user("hi"))))
     other = Queued("message", msgspec.Raw(encode(assistant("hi"))))
     assert is_user_message(said)
@@ -46,7 +46,7 @@ def test_only_words_of_a_user_want_an_answer() -> None:
     assert not is_user_message(Queued("custom", msgspec.Raw(b"{}")))
 
 
-def test_the_body_of_a_queued_entry_is_read_back() -> None:
+def test_body_of_a_queued_entry_is_read_back() -> None:
     scribe = Scribe(empty_state(), at=0)
     body = Queued("message", msgspec.Raw(encode(user("hi"))), mode="follow_up")
     scribe.side(body)

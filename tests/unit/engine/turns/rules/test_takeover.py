@@ -46,7 +46,7 @@ def test_retry_keeps_the_part_for_people_only() -> None:
     assert isinstance(effect_of(course.state), CallModel)
 
 
-def test_continue_keeps_the_part_in_the_conversation_and_asks_for_the_rest() -> None:
+def test_continue_keeps_part_in_conversation_and_asks_for_rest() -> None:
     course = Course(interrupted("continue"))
     course.happens(CUT)
     assert course.log.messages[-1].text == "So far, so"
@@ -76,7 +76,7 @@ def test_rollback_takes_the_users_message_off_the_branch() -> None:
     ("choice", "ends"),
     [("retry", "model_called"), ("continue", "model_called"), ("rollback", "turn_finished")],
 )
-def test_ask_waits_and_does_what_is_answered(choice: str, ends: str) -> None:
+def test_ask_policy_follows_answer(choice: str, ends: str) -> None:
     course = Course(interrupted("ask"))
     course.happens(CUT)
     asked = course.state.question
@@ -89,7 +89,7 @@ def test_ask_waits_and_does_what_is_answered(choice: str, ends: str) -> None:
     assert course.log.kinds[-1] == ends
 
 
-def test_a_lost_summary_is_asked_for_again_whatever_the_policy() -> None:
+def test_lost_summary_is_repeated_under_any_policy() -> None:
     config = msgspec.structs.replace(interrupted("rollback"), window_tokens=12)
     course = Course(config)
     course.happens(inputs.Lost(has_begun=True))
@@ -97,7 +97,7 @@ def test_a_lost_summary_is_asked_for_again_whatever_the_policy() -> None:
     assert (called.purpose, called.attempt) == ("summary", 2)
 
 
-def test_a_tool_that_may_be_retried_runs_again_under_the_same_key() -> None:
+def test_tool_that_may_be_retried_runs_again_under_same_key() -> None:
     course = in_a_tool("retry")
     course.happens(inputs.Lost())
     assert course.log.bodies(ToolFinished)[-1].outcome == "unknown"
@@ -110,7 +110,7 @@ def test_a_tool_that_may_be_retried_runs_again_under_the_same_key() -> None:
     assert results == ["at last", "the other"]
 
 
-def test_a_tool_that_must_never_be_repeated_is_told_as_unknown() -> None:
+def test_unrepeatable_tool_gets_unknown_outcome() -> None:
     course = in_a_tool("never")
     course.happens(inputs.Lost())
     assert "may or may not have taken effect" in course.log.messages[-1].text
@@ -124,7 +124,7 @@ LOST = inputs.ToolReturned("gone", "unknown", "its server is gone", "tool_lost")
 
 
 @pytest.mark.parametrize("policy", ["retry", "ask", "never"])
-def test_a_tool_that_is_cut_off_follows_its_policy_like_one_whose_process_died(
+def test_disconnected_tool_follows_policy_like_lost_one(
     policy: str,
 ) -> None:
     died, cut = in_a_tool(policy), in_a_tool(policy)
@@ -135,7 +135,7 @@ def test_a_tool_that_is_cut_off_follows_its_policy_like_one_whose_process_died(
     assert cut.log.bodies(ToolFinished)[0].error == "its server is gone"
 
 
-def test_a_tool_that_is_cut_off_each_time_is_not_begun_for_ever() -> None:
+def test_repeatedly_disconnected_tool_is_given_up() -> None:
     course = in_a_tool("retry")
     for _ in range(3):
         course.happens(LOST)
@@ -145,7 +145,7 @@ def test_a_tool_that_is_cut_off_each_time_is_not_begun_for_ever() -> None:
 
 
 @pytest.mark.parametrize("choice", ["retry", "skip", "done"])
-def test_a_tool_that_asks_does_what_is_answered(choice: str) -> None:
+def test_asking_tool_follows_answer(choice: str) -> None:
     course = in_a_tool("ask")
     course.happens(inputs.Lost())
     question = course.log.bodies(Question)[-1]
@@ -164,7 +164,7 @@ def test_a_tool_that_asks_does_what_is_answered(choice: str) -> None:
     assert told == "it worked" if choice == "done" else "unknown" in told
 
 
-def test_the_first_answer_counts() -> None:
+def test_first_answer_counts() -> None:
     course = in_a_tool("ask")
     course.happens(inputs.Lost())
     asked = course.state.question
@@ -175,7 +175,7 @@ def test_the_first_answer_counts() -> None:
     assert [tool.id for tool in course.log.bodies(ToolStarted)] == ["c1", "c2"]
 
 
-def test_a_process_that_died_while_it_waited_to_call_again_waits_on() -> None:
+def test_retry_wait_continues_after_process_death() -> None:
     course = Course()
     course.happens(inputs.CallFailed(ModelUnavailable("p:m", "down")))
     before = len(course.log.entries)
@@ -203,7 +203,7 @@ class Judged(msgspec.Struct, frozen=True):
 @pytest.mark.parametrize(
     ("decision", "kind"), [("run", "tool_started"), ("refuse", "message"), ("ask", "question")]
 )
-def test_lost_tool_is_run_again_only_as_the_agent_of_today_allows(decision: str, kind: str) -> None:
+def test_lost_tool_is_repeated_only_under_current_permissions(decision: str, kind: str) -> None:
     course = in_a_tool("retry")
     before = len(course.log.bodies(ToolStarted))
     judged = Judged(decision)

@@ -36,13 +36,13 @@ def test_every_pending_call_gets_its_refusal() -> None:
     assert scribe.entries == []
 
 
-def test_a_turn_that_is_cancelled_says_so() -> None:
+def test_cancelled_turn_is_marked() -> None:
     course = Course()
     course.happens(inputs.Aborted(is_cancel=True))
     assert course.log.bodies(TurnFinished)[0].end == "cancelled"
 
 
-def test_the_agent_s_reason_ends_the_session_even_if_it_says_nothing_more() -> None:
+def test_agent_reason_ends_session_without_further_text() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("a", "ask", {"reason": "all is done"}))))
     course.happens(inputs.ToolReturned("it ends", ends_session=True))
@@ -51,7 +51,7 @@ def test_the_agent_s_reason_ends_the_session_even_if_it_says_nothing_more() -> N
     assert course.log.bodies(TurnFinished)[0].end == "stop"
 
 
-def test_a_session_does_not_end_with_a_turn_that_failed() -> None:
+def test_session_does_not_end_with_a_turn_that_failed() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("a", "ask", {"reason": "done"}))))
     course.happens(inputs.ToolReturned("it ends", ends_session=True))

@@ -3,7 +3,7 @@ from __future__ import annotations
 from perdure.interop.formats.claude_code.answers import Answers
 
 
-def test_what_hangs_on_any_block_hangs_on_the_newest() -> None:
+def test_children_of_any_block_get_newest_as_parent() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_block(2, 1, "m", ["b"])
@@ -19,7 +19,7 @@ def test_results_of_parallel_calls_follow_each_other() -> None:
     assert answers.end_at(1) == answers.end_at(3) == 4
 
 
-def test_a_block_written_after_a_result_follows_it() -> None:
+def test_block_written_after_a_result_follows_it() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_results(2, 1, ["a"])
@@ -28,7 +28,7 @@ def test_a_block_written_after_a_result_follows_it() -> None:
     assert answers.end_at(1) == 3
 
 
-def test_the_next_answer_is_one_of_its_own() -> None:
+def test_next_answer_is_one_of_its_own() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_results(2, 1, ["a"])
@@ -37,14 +37,14 @@ def test_the_next_answer_is_one_of_its_own() -> None:
     assert answers.end_at(3) == 3
 
 
-def test_the_same_id_on_another_branch_is_another_answer() -> None:
+def test_same_id_on_another_branch_is_another_answer() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", [])
     answers.add_block(5, 4, "m", [])
     assert answers.end_at(1) == 1
 
 
-def test_results_of_calls_an_answer_did_not_make_are_no_part_of_it() -> None:
+def test_results_of_other_calls_are_not_part_of_answer() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_results(2, 1, ["z"])
@@ -58,7 +58,7 @@ def test_blocks_without_an_id_are_answers_of_their_own() -> None:
     assert answers.end_at(1) == 1
 
 
-def test_a_replaced_end_takes_what_comes_later() -> None:
+def test_replaced_end_is_parent_of_later_records() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_results(2, 1, ["a"])

@@ -46,7 +46,7 @@ def answer(message: Fields, **record: object) -> Message:
     return assistant_of(record, message, parts)
 
 
-def test_a_text_and_a_list_of_blocks_say_the_same() -> None:
+def test_text_and_list_of_blocks_are_equivalent() -> None:
     assert content_of({"content": "hi"}, Media()) == (TextPart("hi"),)
     assert parts_of({"type": "text", "text": "hi"}, "bare") == (TextPart("hi"), TextPart("bare"))
 
@@ -72,13 +72,13 @@ def test_media_are_taken_out(kind: str) -> None:
     assert media.blobs == (b"pixels",)
 
 
-def test_media_that_are_elsewhere_stay_what_they_are() -> None:
+def test_remote_media_stay_unchanged() -> None:
     [part] = parts_of({"type": "image", "source": {"type": "url", "url": "https://x"}})
     assert isinstance(part, UnknownPart)
     assert msgspec.json.decode(part.raw)["source"]["url"] == "https://x"
 
 
-def test_a_tool_result_is_a_text_or_blocks() -> None:
+def test_tool_result_is_a_text_or_blocks() -> None:
     text = {"type": "tool_result", "tool_use_id": "t1", "content": "out", "is_error": True}
     assert parts_of(text) == (ToolResultPart("t1", "out", is_error=True),)
     blocks = [{"type": "text", "text": "a"}, {"type": "image", "source": SOURCE}, {"type": "new"}]
@@ -89,7 +89,7 @@ def test_a_tool_result_is_a_text_or_blocks() -> None:
     assert parts_of({"type": "tool_result", "tool_use_id": "t1"}) == (ToolResultPart("t1", ""),)
 
 
-def test_results_and_words_of_one_record_are_told_apart() -> None:
+def test_results_and_text_of_record_are_separated() -> None:
     content = [{"type": "tool_result", "tool_use_id": "t", "content": "x"}, "stop"]
     parts = content_of({"content": content}, Media()) or ()
     assert said_by_tools(parts) == (ToolResultPart("t", "x"),)
@@ -97,11 +97,11 @@ def test_results_and_words_of_one_record_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("content", [None, 7, {"type": "text"}])
-def test_a_message_without_content_is_none(content: object) -> None:
+def test_message_without_content_is_none(content: object) -> None:
     assert content_of({"content": content}, Media()) is None
 
 
-def test_an_answer_has_model_usage_and_stop_reason() -> None:
+def test_answer_has_model_usage_and_stop_reason() -> None:
     usage = {
         "input_tokens": 1,
         "output_tokens": 2,
@@ -138,17 +138,17 @@ def test_stop_reasons_are_translated(theirs: str | None, ours: str) -> None:
     assert answer({"content": "x", "stop_reason": theirs}).stop_reason == ours
 
 
-def test_a_block_written_before_the_stop_reason_is_known_says_it_itself() -> None:
+def test_early_block_determines_stop_reason() -> None:
     call: Fields = {"type": "tool_use", "id": "t", "name": "Bash", "input": {}}
     assert answer({"content": [call], "stop_reason": None}).stop_reason == "tool_calls"
 
 
-def test_an_error_of_the_api_is_an_answer_that_failed() -> None:
+def test_error_of_the_api_is_an_answer_that_failed() -> None:
     failed = answer({"content": "API Error", "model": "<synthetic>"}, isApiErrorMessage=True)
     assert (failed.stop_reason, failed.error, failed.model) == ("error", "API Error", None)
 
 
-def test_what_claude_code_wrote_itself_names_no_model() -> None:
+def test_text_written_by_claude_code_has_no_model() -> None:
     usage = {"input_tokens": 1}
     synthetic = answer({"content": "No response", "model": "<synthetic>", "usage": usage})
     assert synthetic.model is None

@@ -71,13 +71,13 @@ def test_parallel_calls_and_all_their_results_are_on_the_branch() -> None:
     assert calls == results == ["t1", "t2", "t3"]
 
 
-def test_the_blocks_of_an_answer_come_before_the_results() -> None:
+def test_blocks_of_an_answer_come_before_the_results() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     aliases = [item.alias for item in path_of(parsed)]
     assert aliases[:8] == ["u1", "a1", "a2", "a3", "a4", "r1", "r2", "a5"]
 
 
-def test_the_usage_of_an_answer_is_counted_once() -> None:
+def test_usage_of_an_answer_is_counted_once() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     with_usage = [
         item.alias
@@ -87,7 +87,7 @@ def test_the_usage_of_an_answer_is_counted_once() -> None:
     assert with_usage == ["a4", "a6", "a7"]
 
 
-def test_words_after_tool_results_are_a_message_of_their_own() -> None:
+def test_text_after_tool_results_is_separate_message() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     results, words = (item for item in parsed.items if item.number == 16)
     assert words.body == user("[Request interrupted by user]")
@@ -108,12 +108,12 @@ def test_meta_messages_are_for_the_model_not_for_display() -> None:
     assert not body.is_displayed
 
 
-def test_what_was_typed_while_the_model_worked_is_a_message() -> None:
+def test_text_typed_while_model_works_is_message() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     assert parsed.items[position_of(parsed, "q1")].body == user("and count the pears")
 
 
-def test_a_failed_call_of_the_api_is_an_answer_with_an_error() -> None:
+def test_failed_call_of_api_is_answer_with_error() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     body = parsed.items[position_of(parsed, "a8")].body
     assert isinstance(body, Message)
@@ -137,25 +137,25 @@ def test_records_of_unknown_types_are_notes_and_reported() -> None:
     assert any("brand-new-record" in text for text in parsed.warnings)
 
 
-def test_a_summary_of_this_session_is_its_title_and_another_is_not() -> None:
+def test_only_summary_of_own_session_is_title() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     assert made_of(parsed, 20).body == ImportedRecord("claude-code", "summary")
     assert made_of(parsed, 21).body == SessionInfoChanged(title="Counting the orchard")
 
 
-def test_a_title_the_person_gave_wins() -> None:
+def test_title_the_person_gave_wins() -> None:
     parsed = parse(claude_file("compacted.jsonl"))
     titles = [item.body for item in parsed.items if isinstance(item.body, SessionInfoChanged)]
     assert titles == [SessionInfoChanged(title="My quince")]
 
 
-def test_a_summary_may_come_before_the_leaf_it_names() -> None:
+def test_summary_may_come_before_the_leaf_it_names() -> None:
     summary = {"type": "summary", "summary": "Early", "leafUuid": "a"}
     parsed = parse(file_of(summary, said("a", None)))
     assert parsed.items[0].body == SessionInfoChanged(title="Early")
 
 
-def test_the_session_is_described() -> None:
+def test_session_is_described() -> None:
     header = parse(claude_file("tools.jsonl")).header
     assert header.session == "5a1d0c9e-0000-4000-8000-00000000c001"
     assert header.cwd == "/home/ana/orchard"
@@ -166,7 +166,7 @@ def test_the_session_is_described() -> None:
 # -- compaction
 
 
-def test_a_boundary_and_its_summary_are_a_compaction_of_what_was_before() -> None:
+def test_boundary_with_summary_becomes_compaction() -> None:
     parsed = parse(claude_file("compacted.jsonl"))
     compaction = parsed.items[position_of(parsed, "c1")]
     assert compaction.body == Compaction(
@@ -178,7 +178,7 @@ def test_a_boundary_and_its_summary_are_a_compaction_of_what_was_before() -> Non
     assert parsed.items[position_of(parsed, "u3")].parent == position_of(parsed, "c1")
 
 
-def test_messages_a_compaction_preserved_are_kept_and_the_branch_goes_on_from_it() -> None:
+def test_branch_continues_after_messages_kept_by_compaction() -> None:
     parsed = parse(claude_file("compacted.jsonl"))
     compaction = parsed.items[position_of(parsed, "c2")]
     assert isinstance(compaction.body, Compaction)
@@ -187,7 +187,7 @@ def test_messages_a_compaction_preserved_are_kept_and_the_branch_goes_on_from_it
     assert parsed.items[position_of(parsed, "u4")].parent == position_of(parsed, "c2")
 
 
-def test_a_summary_without_a_boundary_still_compacts_the_branch() -> None:
+def test_summary_without_a_boundary_still_compacts_the_branch() -> None:
     parsed = parse(
         file_of(said("a", None), answered("b", "a"), said("c", None, isCompactSummary=True))
     )
@@ -218,7 +218,7 @@ def test_going_back_makes_a_branch() -> None:
     assert parsed.items[position_of(parsed, "u3")].parent == position_of(parsed, "a2")
 
 
-def test_a_file_of_an_agents_side_chain_is_a_session_of_its_own() -> None:
+def test_file_of_agents_side_chain_is_session_of_its_own() -> None:
     agent: dict[str, object] = {"isSidechain": True, "agentId": "a17", "sessionId": "s"}
     parsed = parse(file_of({**said("a", None), **agent}, {**said("b", "a"), **agent}))
     assert parsed.header.session == "s:agent-a17"
@@ -226,7 +226,7 @@ def test_a_file_of_an_agents_side_chain_is_a_session_of_its_own() -> None:
     assert parsed.leaf == 1
 
 
-async def test_an_agents_session_belongs_to_the_session_and_the_call_that_started_it() -> None:
+async def test_agent_session_has_parent_session_and_call() -> None:
     store = empty_store()
     parent = (await imported(store, claude_file("agents.jsonl"))).session
     agent = (await imported(store, claude_file("agent-ae267a1.jsonl"))).session
@@ -240,7 +240,7 @@ async def test_an_agents_session_belongs_to_the_session_and_the_call_that_starte
     assert part.call_id == "toolu_1"
 
 
-async def test_an_agents_session_may_come_before_the_one_that_started_it() -> None:
+async def test_agents_session_may_come_before_the_one_that_started_it() -> None:
     store = empty_store()
     agent = (await imported(store, claude_file("agent-ae267a1.jsonl"))).session
     parent = (await imported(store, claude_file("agents.jsonl"))).session
@@ -259,7 +259,7 @@ def test_records_that_name_no_parents_follow_each_other() -> None:
     assert any("one chain" in text for text in parsed.warnings)
 
 
-def test_a_record_that_names_its_parent_is_believed_in_a_chain_too() -> None:
+def test_record_that_names_its_parent_is_believed_in_chain_too() -> None:
     lines = [said("a", None), said("b", None), said("c", None), said("d", "a")]
     parsed = parse(file_of(*lines))
     assert [item.parent for item in parsed.items] == [None, 0, 1, 0]
@@ -277,7 +277,7 @@ def test_lines_of_other_sessions_are_kept_and_reported() -> None:
     assert any("1 other session" in text for text in parsed.warnings)
 
 
-def test_a_cut_line_that_still_tells_its_ids_keeps_the_chain() -> None:
+def test_cut_line_with_ids_keeps_chain() -> None:
     cut = b'{"parentUuid":"b","isSidechain":false,"uuid":"c","type":"assistant","message":{"co\n'
     content = file_of(said("a", None), said("b", "a")) + cut + file_of(said("d", "c"))
     parsed = parse(content)
@@ -285,7 +285,7 @@ def test_a_cut_line_that_still_tells_its_ids_keeps_the_chain() -> None:
     assert parsed.items[2].kind == OPAQUE
 
 
-def test_a_child_of_a_line_lost_altogether_hangs_on_the_entry_before() -> None:
+def test_child_of_lost_line_gets_previous_parent() -> None:
     content = file_of(said("a", None), said("b", "a")) + b"{lost\n" + file_of(said("d", "c"))
     assert [item.parent for item in parse(content).items] == [None, 0, 1]
 

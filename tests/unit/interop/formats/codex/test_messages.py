@@ -52,7 +52,7 @@ def result_of(output: object) -> ToolResultPart:
     return part
 
 
-def test_words_of_both_sides() -> None:
+def test_messages_of_user_and_model_are_read() -> None:
     assert read(type="message", role="user", content=[{"type": "input_text", "text": "x"}]) == (
         user("x")
     )
@@ -61,13 +61,13 @@ def test_words_of_both_sides() -> None:
 
 
 @pytest.mark.parametrize("beginning", INJECTED)
-def test_what_codex_wrote_for_the_person_is_told_apart(beginning: str) -> None:
+def test_injected_user_messages_are_recognized(beginning: str) -> None:
     body = read(type="message", role="user", content=[{"text": f"{beginning}\nmore"}])
     assert isinstance(body, CustomMessage)
     assert (body.custom_type, body.is_displayed, body.in_context) == ("codex:context", False, True)
 
 
-def test_images_are_media_wherever_they_stand() -> None:
+def test_images_in_any_place_are_media() -> None:
     image = {"type": "input_image", "image_url": PNG}
     message = read(type="message", role="user", content=[image])
     assert message is not None
@@ -79,7 +79,7 @@ def test_images_are_media_wherever_they_stand() -> None:
     assert [type(part) for part in made.parts] == [TextPart, MediaPart]
 
 
-def test_an_image_elsewhere_is_kept_as_it_is() -> None:
+def test_remote_image_is_kept_unchanged() -> None:
     image = {"type": "input_image", "image_url": "https://example.org/a.png"}
     message = read(type="message", role="user", content=[image, 7, "text"])
     assert message is not None
@@ -87,7 +87,7 @@ def test_an_image_elsewhere_is_kept_as_it_is() -> None:
     assert read(type="image_generation_call", result=None) is None
 
 
-def test_reasoning_is_what_can_be_read_of_it() -> None:
+def test_only_readable_reasoning_is_kept() -> None:
     summary = [{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}]
     message = read(
         type="reasoning", summary=summary, content=[{"text": "c"}], encrypted_content="x"
@@ -115,7 +115,7 @@ def test_arguments_are_json_in_a_string(arguments: object, args: Fields) -> None
     assert call == ToolCallPart("c", "f", args)
 
 
-def test_a_namespace_is_part_of_the_name() -> None:
+def test_namespace_is_part_of_the_name() -> None:
     call = call_of(type="function_call", name="f", namespace="mcp__x__", arguments="", call_id="c")
     assert call.name == "mcp__x__f"
 
@@ -147,7 +147,7 @@ def test_other_calls() -> None:
         ([{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}], "a\nb", False),
     ],
 )
-def test_a_result_is_what_the_model_was_told(output: object, text: str, is_error: bool) -> None:
+def test_result_is_text_sent_to_model(output: object, text: str, is_error: bool) -> None:
     result = result_of(output)
     assert result.text == (output if text is None else text)
     assert result.is_error is is_error
@@ -159,11 +159,11 @@ def test_found_tools_are_a_result() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(READ_ITEMS - {"reasoning"}))
-def test_an_item_that_lacks_what_it_needs_is_none(kind: str) -> None:
+def test_incomplete_item_is_none(kind: str) -> None:
     assert read(type=kind) is None
 
 
-def test_an_unknown_item_is_none() -> None:
+def test_unknown_item_is_none() -> None:
     assert read(type="song") is None
     assert read() is None
 

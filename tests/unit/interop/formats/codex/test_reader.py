@@ -52,7 +52,7 @@ def test_every_line_is_accounted_for(name: str) -> None:
     assert (parsed.warnings, parsed.malformed) == ((), ())
 
 
-def test_the_header_tells_of_the_session() -> None:
+def test_header_describes_session() -> None:
     header = parse(codex_file("rollout.jsonl")).header
     assert (header.session, header.cwd) == (ROLLOUT, "/home/ana/orchard")
     assert header.created_at == 1_775_037_600_250
@@ -60,7 +60,7 @@ def test_the_header_tells_of_the_session() -> None:
     assert (header.parent, header.is_subagent) == (None, False)
 
 
-def test_the_conversation_is_one_chain() -> None:
+def test_conversation_is_one_chain() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     path = path_of(parsed)
     assert texts_on(path)[0] == "How many apples are in this picture?"
@@ -69,7 +69,7 @@ def test_the_conversation_is_one_chain() -> None:
     assert numbers == sorted(numbers)
 
 
-async def test_the_context_at_every_point_is_valid_for_every_provider() -> None:
+async def test_context_at_every_point_is_valid_for_every_provider() -> None:
     store = empty_store()
     for content in FILES:
         stream = (await imported(store, content)).session
@@ -78,7 +78,7 @@ async def test_the_context_at_every_point_is_valid_for_every_provider() -> None:
             assert all_problems([each.message for each in context.messages]) == [], entry.id
 
 
-def test_a_change_of_model_or_effort_is_told_once() -> None:
+def test_change_of_model_or_effort_is_recorded_once() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     changes = [item.body for item in items_of(parsed, ModelChange, ThinkingChange)]
     assert changes == [
@@ -92,7 +92,7 @@ def test_a_change_of_model_or_effort_is_told_once() -> None:
     ]
 
 
-def test_a_turn_without_a_model_changes_nothing() -> None:
+def test_turn_without_a_model_changes_nothing() -> None:
     parsed = parse(line("turn_context", cwd="/"))
     assert [item.kind for item in parsed.items] == ["imported_record"]
 
@@ -110,7 +110,7 @@ def test_usage_is_counted_once_and_cached_tokens_are_no_input() -> None:
     ]
 
 
-def test_usage_before_anything_was_said_is_kept_beside() -> None:
+def test_usage_before_first_message_is_side_entry() -> None:
     info = {"last_token_usage": {"input_tokens": 5, "output_tokens": 1}}
     parsed = parse(event("token_count", info=info) + event("token_count", info=None))
     assert [item.body for item in parsed.items] == [
@@ -118,7 +118,7 @@ def test_usage_before_anything_was_said_is_kept_beside() -> None:
     ] * 2
 
 
-def test_what_codex_says_in_the_persons_name_is_no_message_of_theirs() -> None:
+def test_injected_text_is_no_user_message() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     kinds = [
         item.body.custom_type
@@ -128,7 +128,7 @@ def test_what_codex_says_in_the_persons_name_is_no_message_of_theirs() -> None:
     assert kinds == ["codex:developer", "codex:context"]
 
 
-def test_a_rollback_moves_the_leaf_before_the_turns_it_takes_back() -> None:
+def test_rollback_moves_leaf_before_undone_turns() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     assert "And this is a mistake" not in texts_on(path_of(parsed))
     [leaf] = items_of(parsed, LeafMoved)
@@ -139,7 +139,7 @@ def test_a_rollback_moves_the_leaf_before_the_turns_it_takes_back() -> None:
 
 
 @pytest.mark.parametrize(("count", "left"), [(1, ["a", "A"]), (2, []), (9, [])])
-def test_a_rollback_goes_back_as_many_turns_as_it_says(count: int, left: list[str]) -> None:
+def test_rollback_undoes_stated_number_of_turns(count: int, left: list[str]) -> None:
     told = said("a") + said("A", "assistant") + said("b") + said("B", "assistant")
     parsed = parse(told + event("thread_rolled_back", num_turns=count))
     assert texts_on(path_of(parsed)) == left
@@ -147,12 +147,12 @@ def test_a_rollback_goes_back_as_many_turns_as_it_says(count: int, left: list[st
 
 
 @pytest.mark.parametrize("count", [0, -1, "x", None])
-def test_a_rollback_of_nothing_moves_nothing(count: object) -> None:
+def test_rollback_of_nothing_moves_nothing(count: object) -> None:
     parsed = parse(said("a") + event("thread_rolled_back", num_turns=count))
     assert texts_on(path_of(parsed)) == ["a"]
 
 
-def test_a_name_becomes_the_title() -> None:
+def test_name_becomes_the_title() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     [item] = items_of(parsed, SessionInfoChanged)
     assert item.body == SessionInfoChanged(title="Apples")
@@ -160,7 +160,7 @@ def test_a_name_becomes_the_title() -> None:
     assert [item.kind for item in unnamed.items] == ["imported_record"]
 
 
-def test_a_compaction_keeps_the_history_that_replaced_the_old_one() -> None:
+def test_compaction_keeps_the_history_that_replaced_the_old_one() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     [item] = items_of(parsed, Compaction)
     assert isinstance(item.body, Compaction)
@@ -168,12 +168,12 @@ def test_a_compaction_keeps_the_history_that_replaced_the_old_one() -> None:
     assert item.body.retained == (user("And the pears?"),)
 
 
-def test_a_compaction_of_the_first_versions_has_a_summary_only() -> None:
+def test_compaction_of_the_first_versions_has_a_summary_only() -> None:
     parsed = parse(said("a") + line("compacted", message="All of it."))
     assert parsed.items[-1].body == Compaction("All of it.", reason="import")
 
 
-def test_events_are_kept_beside_the_conversation() -> None:
+def test_events_are_side_entries() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     assert made_of(parsed, 6).body == ImportedRecord("codex", "event_msg:user_message")
     assert made_of(parsed, 32).body == ImportedRecord("codex", "event_msg:turn_aborted")
@@ -182,14 +182,14 @@ def test_events_are_kept_beside_the_conversation() -> None:
 # -- sessions that belong together
 
 
-async def test_an_agent_belongs_to_the_session_that_started_it() -> None:
+async def test_agent_session_has_parent() -> None:
     store = empty_store()
     report = await imported(store, codex_file("agent.jsonl"))
     header = (await store.state(report.session)).header
     assert (header.origin, header.parent) == ("subagent", ROLLOUT)
 
 
-async def test_a_fork_names_its_origin_and_stays_an_import() -> None:
+async def test_fork_names_its_origin_and_stays_an_import() -> None:
     store = empty_store()
     content = line("session_meta", id="fork", forked_from_id=ROLLOUT, cwd="/") + said("a")
     header = (await store.state((await imported(store, content)).session)).header
@@ -199,28 +199,28 @@ async def test_a_fork_names_its_origin_and_stays_an_import() -> None:
 # -- the first versions
 
 
-def test_a_bare_file_is_read_like_any_other() -> None:
+def test_bare_file_is_read_like_any_other() -> None:
     parsed = parse(codex_file("bare.jsonl"))
     assert parsed.header.session == "0198a213-81c0-7800-8aa1-bbab2a03c003"
     assert texts_on(path_of(parsed))[0] == "How many apples?"
     assert {item.at for item in parsed.items} == {1_748_772_000_250}
 
 
-def test_a_bare_file_has_its_directory_in_what_the_model_was_told() -> None:
+def test_directory_of_bare_file_is_read_from_model_input() -> None:
     assert parse(codex_file("bare.jsonl")).header.cwd == "/home/ana/orchard"
 
 
 # -- what cannot be read
 
 
-def test_a_type_of_the_future_is_kept_in_its_place() -> None:
+def test_type_of_the_future_is_kept_in_its_place() -> None:
     parsed = parse(said("a") + line("dream", about="sheep") + said("b"))
     assert parsed.items[1].body == Custom("codex:dream", {"about": "sheep"})
     assert parsed.items[2].parent == 1
     assert any("dream" in text for text in parsed.warnings)
 
 
-def test_a_response_item_of_the_future_is_kept_beside_and_said() -> None:
+def test_unknown_response_item_is_side_entry_and_reported() -> None:
     parsed = parse(line("response_item", type="song"))
     assert parsed.items[0].body == ImportedRecord("codex", "response_item:song")
     assert any("song" in text for text in parsed.warnings)
@@ -237,14 +237,14 @@ def test_a_response_item_of_the_future_is_kept_beside_and_said() -> None:
         b'{"no":"type"}\n',
     ],
 )
-def test_a_line_that_lacks_what_it_needs_is_reported(content: bytes) -> None:
+def test_incomplete_line_is_reported(content: bytes) -> None:
     parsed = parse(said("a") + content + said("b"))
     assert [each.number for each in parsed.malformed] == [2]
     assert texts_on(path_of(parsed)) == ["a", "b"]
     check_items(parsed)
 
 
-def test_a_second_header_is_kept_beside() -> None:
+def test_second_header_is_side_entry() -> None:
     """The rollout of a fork begins with its own header, then its origin's."""
     parsed = parse(line("session_meta", id="a") + line("session_meta", id="b") + said("x"))
     assert parsed.header.session == "a"

@@ -59,7 +59,7 @@ def written(text: str) -> bytes:
 
 
 @given(_texts)
-def test_no_text_adds_an_element_or_gets_out_of_the_data(text: str) -> None:
+def test_no_text_adds_element_or_gets_out_of_data(text: str) -> None:
     plain, evil = Elements(written("x").decode()), Elements(written(text).decode())
     assert [tag for tag, _ in evil.found] == [tag for tag, _ in plain.found]
     making = Making()
@@ -70,7 +70,7 @@ def test_no_text_adds_an_element_or_gets_out_of_the_data(text: str) -> None:
     assert json.loads(embedded) == json.loads(encode(transcript))
 
 
-def test_the_policy_allows_the_page_s_own_script_and_style_and_nothing_else() -> None:
+def test_policy_allows_only_own_script_and_style() -> None:
     elements = Elements(written("x").decode())
     policy = next(
         attributes["content"] or ""
@@ -88,7 +88,7 @@ def test_the_policy_allows_the_page_s_own_script_and_style_and_nothing_else() ->
     assert "http" not in policy
 
 
-def test_the_page_names_no_address_to_load_and_makes_no_markup_of_strings() -> None:
+def test_page_loads_nothing_and_makes_no_markup_of_strings() -> None:
     elements = Elements(written("x").decode())
     for tag, attributes in elements.found:
         assert "src" not in attributes, tag
@@ -124,6 +124,6 @@ def test_no_script_can_end_the_element_it_is_in() -> None:
     assert re.search(r"</?script|sourceMappingURL", script, re.IGNORECASE) is None
 
 
-def test_the_same_session_gives_the_same_page() -> None:
+def test_same_session_gives_the_same_page() -> None:
     assert written("x") == written("x")
     assert Elements(written("a <b> & c").decode()).texts["title"] == ["a <b> & c"]

@@ -48,7 +48,7 @@ def steps(*parts: object, **info: object) -> list[Message]:
     return steps_of({**INFO, **info}, list(parts), Media())
 
 
-def test_a_step_is_an_answer_and_its_results() -> None:
+def test_step_is_an_answer_and_its_results() -> None:
     done = tool(status="completed", output="fine")
     first, result, second = steps(
         {"type": "reasoning", "text": "hm"},
@@ -69,7 +69,7 @@ def test_a_step_is_an_answer_and_its_results() -> None:
     assert (second.text, second.stop_reason) == ("There.", "stop")
 
 
-def test_a_call_that_failed_or_was_still_running() -> None:
+def test_call_that_failed_or_was_still_running() -> None:
     _, failed = steps(tool(status="error", error="no"))
     assert failed.parts == (ToolResultPart("c", "no", is_error=True, name="bash"),)
     [running] = steps(tool(status="running"))
@@ -98,7 +98,7 @@ def test_how_the_last_step_failed(error: object, reason: str, words: str | None)
     assert (message.stop_reason, message.error) == (reason, words)
 
 
-def test_an_answer_without_steps_is_one() -> None:
+def test_answer_without_steps_is_one() -> None:
     assert steps() == [Message("assistant", (), model=MODEL)]
     [answer] = steps(text("x"), finish="stop", tokens={"input": 1, "output": 2})
     assert (answer.stop_reason, answer.usage) == ("stop", Usage(1, 2))
@@ -111,7 +111,7 @@ def test_reasoning_counts_as_output_in_every_version() -> None:
     assert usage_of({}) is None
 
 
-def test_what_the_person_said_with_what_they_attached() -> None:
+def test_user_message_has_text_and_attachments() -> None:
     image = {"type": "file", "mime": "image/png", "url": PNG}
     elsewhere = {"type": "file", "mime": "image/png", "url": "file:///a.png"}
     task = {"type": "subtask", "prompt": "Count", "agent": "x", "description": "y"}
@@ -122,7 +122,7 @@ def test_what_the_person_said_with_what_they_attached() -> None:
     ]
 
 
-def test_what_the_program_added_is_not_the_persons() -> None:
+def test_text_added_by_program_is_no_user_text() -> None:
     added = said_by_person([text("Called the Read tool", synthetic=True)], Media())
     assert isinstance(added, CustomMessage)
     assert (added.is_displayed, added.in_context) == (False, True)
@@ -133,16 +133,16 @@ def test_what_the_program_added_is_not_the_persons() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(QUIET))
-def test_parts_that_say_nothing_make_nothing(kind: str) -> None:
+def test_empty_parts_give_no_message(kind: str) -> None:
     assert said_by_person([{"type": kind}], Media()) is None
     [answer, *_] = steps({"type": kind})
     assert answer.parts == ()
 
 
-def test_a_summary_is_the_words() -> None:
+def test_summary_is_text_of_parts() -> None:
     assert summary_in([text("a"), {"type": "step-start"}, text(""), text("b"), 5]) == "a\n\nb"
 
 
-def test_the_session_of_an_agent_is_told_by_its_call() -> None:
+def test_agent_session_is_found_by_its_call() -> None:
     assert subagents_of([text("a"), tool(metadata={"sessionId": "x"})]) == {"subagent": "x"}
     assert subagents_of([tool(), 5]) is None

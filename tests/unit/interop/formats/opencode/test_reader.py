@@ -43,7 +43,7 @@ def test_every_line_is_accounted_for(name: str) -> None:
     assert (parsed.warnings, parsed.malformed) == ((), ())
 
 
-def test_the_session_tells_of_itself() -> None:
+def test_session_is_described() -> None:
     parsed = parse(opencode_file("export.json"))
     assert (parsed.header.session, parsed.header.cwd) == (SESSION, "/home/ana/orchard")
     assert parsed.header.created_at == 1_775_037_600_000
@@ -60,7 +60,7 @@ def test_messages_are_one_chain_in_the_order_of_the_document() -> None:
     ]
 
 
-def test_every_item_says_where_in_the_document_it_stands() -> None:
+def test_every_item_has_its_place_in_document() -> None:
     content = opencode_file("export.json")
     for item in parse(content).items:
         piece = msgspec.json.decode(content[item.offset : item.offset + item.length])
@@ -68,7 +68,7 @@ def test_every_item_says_where_in_the_document_it_stands() -> None:
         assert content.count(b"\n", 0, item.offset) == item.number - 1
 
 
-def test_a_summary_stands_for_what_came_before_the_tail() -> None:
+def test_summary_replaces_messages_before_tail() -> None:
     parsed = parse(opencode_file("export.json"))
     [item] = [item for item in parsed.items if isinstance(item.body, Compaction)]
     assert item.body == Compaction("Apples: nine. Pears: gone.", reason="import")
@@ -76,7 +76,7 @@ def test_a_summary_stands_for_what_came_before_the_tail() -> None:
     assert parsed.items[item.references["first_kept"]].alias == "msg_0004"
 
 
-async def test_the_context_at_every_point_is_valid_for_every_provider() -> None:
+async def test_context_at_every_point_is_valid_for_every_provider() -> None:
     store = empty_store()
     for content in FILES:
         stream = (await imported(store, content)).session
@@ -85,7 +85,7 @@ async def test_the_context_at_every_point_is_valid_for_every_provider() -> None:
             assert all_problems([each.message for each in context.messages]) == [], entry.id
 
 
-async def test_an_agents_session_belongs_to_the_session_and_the_call_that_started_it() -> None:
+async def test_agent_session_has_parent_session_and_call() -> None:
     store = empty_store()
     agent = await imported(store, opencode_file("agent.json"))
     parent = await imported(store, opencode_file("export.json"))
@@ -95,7 +95,7 @@ async def test_an_agents_session_belongs_to_the_session_and_the_call_that_starte
     assert {"subagent": agent.session} in told
 
 
-async def test_a_session_that_is_exported_again_adds_only_what_is_new() -> None:
+async def test_second_export_adds_only_new_messages() -> None:
     store = empty_store()
     first = document(said("m1", "a"), said("m2", "b", "assistant"))
     await imported(store, first)
@@ -113,7 +113,7 @@ def test_equal_messages_are_each_in_their_place() -> None:
     assert len({item.offset for item in parsed.items}) == 2
 
 
-def test_a_message_without_role_or_parts_is_reported_and_kept() -> None:
+def test_message_without_role_or_parts_is_reported_and_kept() -> None:
     parsed = parse(document(said("m1", "a"), {"info": {"id": "m2"}}, 5, said("m3", "b")))
     assert texts_on(path_of(parsed)) == ["a", "b"]
     assert isinstance(parsed.items[1].body, Custom)
@@ -121,12 +121,12 @@ def test_a_message_without_role_or_parts_is_reported_and_kept() -> None:
     check_items(parsed)
 
 
-def test_a_message_with_nothing_for_a_model_is_kept_beside() -> None:
+def test_message_without_model_content_is_side_entry() -> None:
     quiet = {"info": {"id": "m", "role": "user"}, "parts": [{"type": "compaction", "auto": True}]}
     assert parse(document(quiet)).items[0].body == ImportedRecord("opencode", "message")
 
 
-def test_a_document_in_another_order_is_read_too() -> None:
+def test_document_in_another_order_is_read_too() -> None:
     content = msgspec.json.encode({"messages": [said("m", "a")], "info": {"id": "s"}})
     parsed = parse(content)
     assert parsed.header.session == "s"
@@ -134,7 +134,7 @@ def test_a_document_in_another_order_is_read_too() -> None:
 
 
 @pytest.mark.parametrize("cut", [2, 500, 2_000])
-async def test_a_document_that_is_cut_off_is_refused(cut: int) -> None:
+async def test_document_that_is_cut_off_is_rejected(cut: int) -> None:
     store = empty_store()
     with pytest.raises(FormatError):
         await imported(store, opencode_file("export.json")[:-cut], "opencode")

@@ -66,7 +66,7 @@ def test_every_line_is_accounted_for(name: str) -> None:
 # -- the sample of Operator's own documentation
 
 
-def test_the_documented_sample_is_read_without_a_warning() -> None:
+def test_documented_sample_is_read_without_a_warning() -> None:
     parsed = parse(operator_file("sample.jsonl"))
     assert (parsed.warnings, parsed.malformed) == ((), ())
     assert parsed.leaf is not None
@@ -74,7 +74,7 @@ def test_the_documented_sample_is_read_without_a_warning() -> None:
     assert [item.alias for item in path_of(parsed)] == ["a1", "a2"]
 
 
-async def test_the_context_of_the_documented_sample_is_what_came_before_its_leaf() -> None:
+async def test_context_of_documented_sample_ends_at_its_leaf() -> None:
     store = empty_store()
     report = await imported(store, operator_file("sample.jsonl"))
     state = await store.state(report.session)
@@ -85,7 +85,7 @@ async def test_the_context_of_the_documented_sample_is_what_came_before_its_leaf
     assert [each.message.text for each in context.messages] == expected
 
 
-async def test_the_documented_sample_comes_out_as_it_went_in() -> None:
+async def test_documented_sample_comes_out_as_it_went_in() -> None:
     store = empty_store()
     report = await imported(store, operator_file("sample.jsonl"))
     exported = await export_session(store, report.session, "operator")
@@ -95,7 +95,7 @@ async def test_the_documented_sample_comes_out_as_it_went_in() -> None:
 # -- the current form
 
 
-def test_the_header_tells_of_the_session() -> None:
+def test_header_describes_session() -> None:
     header = parse(operator_file("current.jsonl")).header
     assert header.session == "01978a00-7000-7000-8000-00000000a001"
     assert (header.created_at, header.cwd) == (1_750_000_000_250, "/home/ana/orchard")
@@ -107,7 +107,7 @@ def test_seconds_become_milliseconds() -> None:
     assert named(parse(operator_file("current.jsonl")), "b0000003").at == 1_750_000_002_250
 
 
-def test_every_record_becomes_what_it_says() -> None:
+def test_every_record_is_converted() -> None:
     parsed = parse(operator_file("current.jsonl"))
     assert named(parsed, "b0000001").body == Custom(
         "operator:channel", {"name": "telegram", "chat_id": "77", "user_id": "ana"}
@@ -128,7 +128,7 @@ def test_every_record_becomes_what_it_says() -> None:
     )
 
 
-def test_a_leaf_moves_the_leaf_and_nothing_hangs_on_it() -> None:
+def test_leaf_record_moves_leaf_and_has_no_children() -> None:
     parsed = parse(operator_file("current.jsonl"))
     leaf = named(parsed, "b000000c")
     assert leaf.body == LeafMoved(None)
@@ -139,14 +139,14 @@ def test_a_leaf_moves_the_leaf_and_nothing_hangs_on_it() -> None:
     assert doubts not in texts_on(path_of(parsed))
 
 
-def test_a_child_of_a_leaf_hangs_where_the_leaf_did() -> None:
+def test_child_of_leaf_record_gets_its_target_as_parent() -> None:
     records = [said("a", None), said("b", "a"), said("d", "l")]
     leaf = {"id": "l", "timestamp": 3.0, "parent_id": "b", "type": "leaf", "target_id": "a"}
     parsed = parse(file_of(HEADER, records[0], records[1], leaf, records[2]))
     assert parent_of(parsed, "d") == "b"
 
 
-def test_a_leaf_may_be_before_the_root() -> None:
+def test_leaf_may_be_before_the_root() -> None:
     leaf = {"id": "l", "timestamp": 3.0, "parent_id": "a", "type": "leaf"}
     parsed = parse(file_of(HEADER, said("a", None), leaf))
     assert parsed.leaf is None
@@ -154,7 +154,7 @@ def test_a_leaf_may_be_before_the_root() -> None:
     check_items(parsed)
 
 
-def test_a_leaf_that_is_nowhere_moves_nothing() -> None:
+def test_leaf_that_is_nowhere_moves_nothing() -> None:
     leaf = {"id": "l", "timestamp": 3.0, "parent_id": "a", "type": "leaf", "target_id": "no"}
     parsed = parse(file_of(HEADER, said("a", None), leaf))
     assert [item.alias for item in path_of(parsed)] == ["a"]
@@ -162,7 +162,7 @@ def test_a_leaf_that_is_nowhere_moves_nothing() -> None:
     assert named(parsed, "l").body == ImportedRecord("operator", "leaf")
 
 
-def test_labels_and_names_are_beside_the_tree() -> None:
+def test_labels_and_names_are_side_entries() -> None:
     parsed = parse(operator_file("current.jsonl"))
     label = named(parsed, "b0000008")
     assert label.body == Label("counted")
@@ -171,14 +171,14 @@ def test_labels_and_names_are_beside_the_tree() -> None:
     assert parent_of(parsed, "b000000a") == "b0000007"
 
 
-def test_a_label_of_nothing_is_kept_and_said() -> None:
+def test_label_without_target_is_kept_and_reported() -> None:
     label = {"id": "l", "timestamp": 3.0, "type": "label", "label": "x", "target_id": "no"}
     parsed = parse(file_of(HEADER, said("a", None), label))
     assert named(parsed, "l").about is None
     assert "label" in parsed.warnings[0]
 
 
-def test_a_compaction_keeps_what_comes_after_the_label_it_names() -> None:
+def test_compaction_keeps_entries_after_named_label() -> None:
     parsed = parse(operator_file("current.jsonl"))
     item = named(parsed, "b000000f")
     assert isinstance(item.body, Compaction)
@@ -206,7 +206,7 @@ def test_nulls_may_be_written_or_left_out() -> None:
     assert (parsed.items[0].parent, parsed.items[0].meta) == (None, None)
 
 
-def test_a_type_of_the_future_is_kept_in_its_place() -> None:
+def test_type_of_the_future_is_kept_in_its_place() -> None:
     new = {"id": "n", "timestamp": 3.0, "parent_id": "a", "type": "dream", "about": "sheep"}
     parsed = parse(file_of(HEADER, said("a", None), new, said("b", "n")))
     assert named(parsed, "n").body == Custom("operator:dream", {"about": "sheep"})
@@ -214,14 +214,14 @@ def test_a_type_of_the_future_is_kept_in_its_place() -> None:
     assert "dream" in parsed.warnings[0]
 
 
-def test_a_message_that_says_nothing_is_reported_and_keeps_its_place() -> None:
+def test_empty_message_is_reported_and_keeps_its_place() -> None:
     empty = {"id": "m", "timestamp": 3.0, "parent_id": "a", "type": "message", "message": None}
     parsed = parse(file_of(HEADER, said("a", None), empty, said("b", "m")))
     assert [line.number for line in parsed.malformed] == [3]
     assert parent_of(parsed, "b") == "m"
 
 
-def test_a_role_of_the_future_is_kept_outside_the_context() -> None:
+def test_role_of_the_future_is_kept_outside_the_context() -> None:
     parsed = parse(file_of(HEADER, said("a", None, role="oracle")))
     assert isinstance(parsed.items[0].body, Custom)
     assert parsed.malformed == ()
@@ -231,14 +231,14 @@ def test_a_role_of_the_future_is_kept_outside_the_context() -> None:
 # -- damage
 
 
-def test_a_line_that_is_broken_in_the_middle_keeps_its_children() -> None:
+def test_line_that_is_broken_in_the_middle_keeps_its_children() -> None:
     broken = b'{"id":"b","timestamp":3.5,"parent_id":"a","type":"message","message":{"con\n'
     parsed = parse(file_of(HEADER, said("a", None)) + broken + file_of(said("c", "b")))
     assert made_of(parsed, 3).kind == OPAQUE
     assert [item.alias for item in path_of(parsed)] == ["a", "b", "c"]
 
 
-def test_what_comes_after_a_gap_hangs_on_what_came_before_it() -> None:
+def test_record_after_gap_gets_previous_parent() -> None:
     parsed = parse(file_of(HEADER, said("a", None)) + b"noise\n" + file_of(said("c", "b")))
     assert [item.alias for item in path_of(parsed)] == ["a", "c"]
     assert [line.number for line in parsed.malformed] == [3]
@@ -250,14 +250,14 @@ def test_text_with_unicode_line_ends_is_one_line() -> None:
     assert "picture\u2028please" in texts_on(path_of(parsed))[0]
 
 
-def test_a_second_header_is_kept_without_effect() -> None:
+def test_second_header_is_kept_without_effect() -> None:
     parsed = parse(file_of(HEADER, said("a", None), {**HEADER, "id": "t"}, said("b", "a")))
     assert parsed.header.session == "s"
     assert made_of(parsed, 3).body == ImportedRecord("operator", "session")
     assert "second header" in parsed.warnings[0]
 
 
-def test_a_file_without_a_header_is_read_and_said_to_have_none() -> None:
+def test_file_without_header_is_read_and_reported() -> None:
     parsed = parse(file_of(said("a", None), said("b", "a")))
     assert parsed.header.session is None
     assert len(path_of(parsed)) == 2
@@ -277,7 +277,7 @@ def test_any_bytes_are_accounted_for(lines: list[bytes]) -> None:
 # -- the legacy form
 
 
-def test_a_legacy_file_is_one_chain() -> None:
+def test_legacy_file_is_one_chain() -> None:
     parsed = parse(operator_file("legacy.jsonl"))
     assert parsed.header.session == "telegram:77"
     assert parsed.header.created_at == 1_775_037_600_000
@@ -288,7 +288,7 @@ def test_a_legacy_file_is_one_chain() -> None:
     ]
 
 
-async def test_a_legacy_file_that_is_saved_again_adds_only_what_is_new() -> None:
+async def test_resaved_legacy_file_adds_only_new_entries() -> None:
     """Its first line changes at each save, so that the old file is never its beginning."""
     store = empty_store()
     content = operator_file("legacy.jsonl")

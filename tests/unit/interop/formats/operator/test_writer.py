@@ -114,7 +114,7 @@ def test_by_operators_own_rules_any_log_gives_the_same_context(
     assert [s for s in said if s != ("summary", ("",))] == [stripped(s) for s in here]
 
 
-def test_a_whole_session_is_there_with_its_labels_title_model_and_leaf() -> None:
+def test_session_is_written_with_labels_title_model_and_leaf() -> None:
     making = Making()
     making.say(ModelChange("anthropic:claude"))
     asked = making.say(user("Hello"))
@@ -140,7 +140,7 @@ def test_a_whole_session_is_there_with_its_labels_title_model_and_leaf() -> None
     assert written.warnings == ()
 
 
-def test_media_go_along_and_what_cannot_is_told() -> None:
+def test_media_are_written_and_losses_reported() -> None:
     making = Making()
     making.blobs = [b"\x89PNG", b"OggS", b"%PDF"]
     kinds = ("image/png", "audio/ogg", "application/pdf")
@@ -169,7 +169,7 @@ def test_media_go_along_and_what_cannot_is_told() -> None:
     }
 
 
-def test_a_compaction_that_was_taken_back_hides_nothing_there_either() -> None:
+def test_undone_compaction_hides_nothing() -> None:
     making = Making()
     making.say(user("one"), assistant("two"))
     undone = making.say(Compaction("gone"))
@@ -178,7 +178,7 @@ def test_a_compaction_that_was_taken_back_hides_nothing_there_either() -> None:
     assert [role for role, _ in there.context()] == ["user", "assistant"]
 
 
-def test_what_a_compaction_kept_verbatim_stands_before_it() -> None:
+def test_messages_kept_by_compaction_precede_it() -> None:
     making = Making()
     making.say(user("one"), assistant("two"))
     making.say(Compaction("so far", retained=(user("kept"),)))
@@ -191,7 +191,7 @@ def test_what_a_compaction_kept_verbatim_stands_before_it() -> None:
     ]
 
 
-def test_an_empty_summary_of_a_branch_is_no_message() -> None:
+def test_empty_summary_of_a_branch_is_no_message() -> None:
     making = Making()
     making.say(user("one"), BranchSummary(" "))
     there = operator_reader.read(file_of(making.made()).content)
@@ -230,13 +230,13 @@ def imported(*, newline: bytes = b"\n") -> tuple[Making, SourceFile]:
     return making, SourceFile(b"\n".join(lines) + newline, frozenset({0}))
 
 
-def test_an_unchanged_import_gives_its_own_bytes() -> None:
+def test_unchanged_import_gives_its_own_bytes() -> None:
     for newline in (b"\n", b""):
         making, base = imported(newline=newline)
         assert file_of(making.made(), base).content == base.content
 
 
-def test_what_was_added_follows_the_bytes_of_the_file() -> None:
+def test_additions_follow_original_bytes() -> None:
     making, base = imported(newline=b"")
     making.say(assistant("hello"), parent=EntryId("s/0"))
     making.note(Label("y"), EntryId("s/0"))
@@ -247,7 +247,7 @@ def test_what_was_added_follows_the_bytes_of_the_file() -> None:
     assert there.labels == {"aaaaaaaa": "y"}
 
 
-def test_a_moved_leaf_is_told_and_a_label_that_was_taken_off_too() -> None:
+def test_moved_leaf_and_removed_label_are_written() -> None:
     making, base = imported()
     making.note(LeafMoved(None))
     making.note(Label(None), EntryId("s/0"))
@@ -256,7 +256,7 @@ def test_a_moved_leaf_is_told_and_a_label_that_was_taken_off_too() -> None:
     assert there.context() == []
 
 
-def test_an_older_form_is_kept_while_nothing_is_added_and_then_written_anew() -> None:
+def test_older_form_is_rewritten_only_after_additions() -> None:
     making, _ = imported()
     old = SourceFile(
         b'{"type":"metadata","id":"s"}\n{"role":"user","content":"hi"}\n', frozenset({0})

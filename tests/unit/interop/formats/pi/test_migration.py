@@ -20,13 +20,13 @@ def records(content: bytes) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line.content, type=dict[str, Any]) for line in lines_of(content)]
 
 
-def test_only_version_3_takes_records_as_it_is() -> None:
+def test_only_version_3_needs_no_migration() -> None:
     assert needs_migration(pi_file("v1.jsonl"))
     assert needs_migration(pi_file("v2.jsonl"))
     assert not needs_migration(pi_file("v3.jsonl"))
 
 
-def test_version_1_gets_ids_in_a_chain_and_its_index_becomes_one() -> None:
+def test_version_1_gets_chained_ids_and_references() -> None:
     old = pi_file("v1.jsonl")
     header, *entries = records(migrate(old, ids_for(old)))
     assert header["version"] == 3
@@ -38,7 +38,7 @@ def test_version_1_gets_ids_in_a_chain_and_its_index_becomes_one() -> None:
     assert "firstKeptEntryIndex" not in compaction
 
 
-def test_everything_else_stays_byte_for_byte_and_new_keys_come_last() -> None:
+def test_other_bytes_stay_and_new_keys_come_last() -> None:
     old = pi_file("v1.jsonl")
     for before, after in zip(lines_of(old), lines_of(migrate(old, ids_for(old))), strict=True):
         if b"firstKept" not in before.content:
@@ -59,7 +59,7 @@ def test_migrating_again_changes_nothing() -> None:
     assert migrate(pi_file("v3.jsonl"), {}) == pi_file("v3.jsonl")
 
 
-def test_the_conversation_is_the_same_after_migration() -> None:
+def test_conversation_is_the_same_after_migration() -> None:
     old = pi_file("v1.jsonl")
     new = migrate(old, ids_for(old))
     before, after = parse(old), parse(new)
@@ -75,7 +75,7 @@ def test_lines_that_are_no_records_stay_in_place() -> None:
     assert not new.endswith(b"\n")
 
 
-def test_a_record_only_lenient_readers_can_read_keeps_its_bytes() -> None:
+def test_record_only_lenient_readers_can_read_keeps_its_bytes() -> None:
     line = b'{"type":"custom","data":["\\ud800",NaN]}'
     assert replace_keys(line, {"id": "a"}) == line[:-1] + b',"id":"a"}'
 
@@ -84,7 +84,7 @@ def changed(line: bytes, changes: Mapping[str, object]) -> bytes:
     return replace_keys(line, changes, "firstKeptEntryIndex")
 
 
-def test_a_replaced_value_keeps_its_place_and_other_values_their_spelling() -> None:
+def test_replaced_value_keeps_its_place_and_other_values_their_spelling() -> None:
     line = b'{"type":"x","id":"old","cost":1.50,"firstKeptEntryIndex":3,"parentId":null}'
     new = changed(line, {"id": "new", "parentId": "p"})
     assert new == b'{"type":"x","id":"new","cost":1.50,"parentId":"p"}'

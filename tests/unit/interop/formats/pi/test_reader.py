@@ -54,7 +54,7 @@ def test_every_line_is_accounted_for(name: str) -> None:
     assert parse(pi_file(name)).unaccounted_lines() == []
 
 
-def test_what_models_took_that_a_tool_called_is_kept_with_its_result() -> None:
+def test_model_usage_of_tool_is_kept_with_result() -> None:
     usage = {"input": 5, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 7}
     result: dict[str, object] = {
         "role": "toolResult",
@@ -80,20 +80,20 @@ def test_version_1_is_one_chain_in_file_order() -> None:
     assert parsed.header.metadata["modelId"] == "claude-sonnet-4-5"
 
 
-def test_version_1_counts_the_first_kept_line_from_the_header_on() -> None:
+def test_version_1_counts_first_kept_line_from_header_on() -> None:
     parsed = parse(pi_file("v1.jsonl"))
     # Index 7 is line 8: the header has index 0.
     assert made_of(parsed, 9).references == {"first_kept": position_of(parsed, 8)}
 
 
 @pytest.mark.parametrize("index", [0, -1, 99, "7", None])
-def test_an_index_of_no_entry_keeps_nothing(index: object) -> None:
+def test_index_of_no_entry_keeps_nothing(index: object) -> None:
     compaction = {"type": "compaction", "summary": "s", "firstKeptEntryIndex": index}
     message = {"type": "message", "message": {"role": "user", "content": "x"}}
     assert parse(file_of(message, compaction)).items[1].references is None
 
 
-def test_lines_that_pi_cannot_read_do_not_count_for_the_index() -> None:
+def test_lines_that_pi_cannot_read_do_not_count_for_index() -> None:
     first, second = pi_file("v1.jsonl").split(b"\n", 1)
     parsed = parse(first + b"\n\ngarbage\n" + second)
     assert made_of(parsed, 11).references == {"first_kept": position_of(parsed, 10)}
@@ -108,7 +108,7 @@ def test_settings_in_the_header_stay_in_the_header() -> None:
 # -- the tree of versions 2 and 3
 
 
-def test_a_child_of_a_label_hangs_on_the_labels_ancestor() -> None:
+def test_child_of_label_gets_its_ancestor_as_parent() -> None:
     parsed = parse(pi_file("v2.jsonl"))
     label, child = made_of(parsed, 4), made_of(parsed, 5)
     assert (label.body, label.lane) == (Label("choice"), "side")
@@ -139,7 +139,7 @@ def test_summaries_name_entries_and_keep_their_file_lists() -> None:
     assert compaction.references == {"first_kept": position_of(parsed, 8)}
 
 
-def test_a_hook_message_is_a_custom_message() -> None:
+def test_hook_message_is_a_custom_message() -> None:
     body = made_of(parse(pi_file("v2.jsonl")), 8).body
     assert isinstance(body, CustomMessage)
     assert body.custom_type == "weather"
@@ -168,7 +168,7 @@ def test_media_become_blobs_and_the_same_picture_only_one() -> None:
     assert parsed.blobs[0].startswith(b"\x89PNG")
 
 
-def test_a_compaction_may_keep_from_a_label_on() -> None:
+def test_compaction_may_keep_from_a_label_on() -> None:
     parsed = parse(pi_file("v3.jsonl"))
     compaction = made_of(parsed, 17)
     assert isinstance(compaction.body, Compaction)
@@ -177,19 +177,19 @@ def test_a_compaction_may_keep_from_a_label_on() -> None:
     assert compaction.references == {"first_kept": position_of(parsed, 11)}
 
 
-def test_the_leaf_is_the_nearest_entry_above_a_label_at_the_end() -> None:
+def test_leaf_is_nearest_entry_above_label_at_end() -> None:
     parsed = parse(pi_file("v3.jsonl"))
     assert parsed.leaf == position_of(parsed, 18)
 
 
-def test_a_label_of_nothing_is_kept_without_effect() -> None:
+def test_label_of_nothing_is_kept_without_effect() -> None:
     label: dict[str, object] = {"type": "label", "id": "b", "parentId": "a"}
     parsed = parse(file_of(said("a", None), {**label, "targetId": "gone", "label": "x"}))
     assert parsed.items[1].about is None
     assert len(parsed.warnings) == 1
 
 
-def test_an_empty_name_changes_nothing() -> None:
+def test_empty_name_changes_nothing() -> None:
     parsed = parse(file_of({"type": "session_info", "id": "a", "parentId": None, "name": " "}))
     assert parsed.items[0].body == SessionInfoChanged()
 
@@ -197,7 +197,7 @@ def test_an_empty_name_changes_nothing() -> None:
 # -- what newer versions add
 
 
-def test_a_retained_tail_replaces_the_first_entry_kept() -> None:
+def test_retained_tail_replaces_the_first_entry_kept() -> None:
     parsed = parse(pi_file("newer.jsonl"))
     body = made_of(parsed, 4).body
     assert isinstance(body, Compaction)
@@ -207,7 +207,7 @@ def test_a_retained_tail_replaces_the_first_entry_kept() -> None:
     assert body.usage.cost_microcents == 200_000
 
 
-def test_a_compaction_that_names_itself_keeps_nothing() -> None:
+def test_compaction_that_names_itself_keeps_nothing() -> None:
     assert made_of(parse(pi_file("newer.jsonl")), 8).references is None
 
 
@@ -222,7 +222,7 @@ def test_records_of_unknown_types_are_custom_and_keep_their_place() -> None:
     assert len(parsed.warnings) == 2
 
 
-def test_our_own_leaf_marker_moves_the_leaf_and_is_no_entry_of_the_tree() -> None:
+def test_own_leaf_marker_moves_leaf_outside_tree() -> None:
     marker: dict[str, object] = {"type": "custom", "customType": LEAF_MARKER, "id": "c"}
     parsed = parse(file_of(said("a", None), said("b", "a"), {**marker, "parentId": "a"}))
     assert parsed.leaf == 0
@@ -241,7 +241,7 @@ def test_malformed_lines_are_reported_with_their_numbers() -> None:
         assert any(text.startswith(f"line {number}:") for text in parsed.warnings)
 
 
-def test_a_cut_line_that_still_tells_its_ids_keeps_the_chain() -> None:
+def test_cut_line_with_ids_keeps_chain() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     cut = made_of(parsed, 4)
     assert (cut.kind, cut.alias, cut.parent) == (OPAQUE, "d0000002", position_of(parsed, 2))
@@ -249,40 +249,40 @@ def test_a_cut_line_that_still_tells_its_ids_keeps_the_chain() -> None:
     assert made_of(parsed, 5).parent == position_of(parsed, 4)
 
 
-def test_a_child_of_a_line_lost_altogether_hangs_on_the_entry_before() -> None:
+def test_child_of_lost_line_gets_previous_parent() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     assert made_of(parsed, 7).parent == position_of(parsed, 5)
 
 
-def test_without_a_malformed_line_before_it_an_orphan_is_a_root() -> None:
+def test_without_malformed_line_before_it_orphan_is_root() -> None:
     parsed = parse(file_of(said("a", None), said("c", "b")))
     assert [item.parent for item in parsed.items] == [None, None]
     assert parsed.leaf == 1
 
 
-def test_a_tool_result_with_broken_text_is_not_lost_to_the_context() -> None:
+def test_tool_result_with_broken_text_is_not_lost_to_context() -> None:
     body = made_of(parse(pi_file("damaged.jsonl")), 9).body
     assert isinstance(body, Message)
     assert body.text == "half a pair: \ufffd, and bytes: \ufffd\ufffd"
 
 
-def test_a_second_header_is_a_note() -> None:
+def test_second_header_is_a_note() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     assert made_of(parsed, 13).body == ImportedRecord("pi", "session")
 
 
-def test_circles_are_opened() -> None:
+def test_cycles_are_broken() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     assert texts_on(path_of(parsed)) == ["We are a circle", "Indeed"]
 
 
-def test_a_file_without_header_has_no_session_but_all_its_entries() -> None:
+def test_file_without_header_has_no_session_but_all_its_entries() -> None:
     parsed = parse(pi_file("v3.jsonl").partition(b"\n")[2])
     assert parsed.header.session is None
     assert len(parsed.items) == len(parse(pi_file("v3.jsonl")).items)
 
 
-def test_a_message_without_role_or_content_is_kept_outside_the_context() -> None:
+def test_message_without_role_or_content_is_kept_outside_the_context() -> None:
     body = made_of(parse(pi_file("damaged.jsonl")), 8).body
     assert body == Custom("pi:message", {"role": "user"})
 
@@ -300,12 +300,12 @@ def test_no_bytes_at_all_crash_the_reader(content: bytes) -> None:
     check_items(parse(content))
 
 
-def test_progress_is_told_to_the_end() -> None:
+def test_progress_is_reported_to_end() -> None:
     told: list[tuple[int, int]] = []
     content = pi_file("v3.jsonl")
     parse(content, lambda done, total: told.append((done, total)))
     assert told[-1] == (len(content), len(content))
 
 
-def test_the_bodies_are_what_the_records_say() -> None:
+def test_bodies_match_records() -> None:
     assert parse(file_of(said("a", None, "hello"))).items[0].body == user("hello")

@@ -38,23 +38,23 @@ def test_lines_are_the_same_a_chunk_at_a_time(content: bytes) -> None:
 
 
 @given(TEXT, st.integers(0, 40), st.integers(0, 40))
-def test_a_stretch_has_the_hash_of_its_bytes(content: bytes, begin: int, end: int) -> None:
+def test_stretch_has_the_hash_of_its_bytes(content: bytes, begin: int, end: int) -> None:
     begin, end = sorted((min(begin, len(content)), min(end, len(content))))
     assert digest_of(Held(content), begin, end) == blob_hash(content[begin:end])
     assert line_number_at(Held(content), begin) == content.count(b"\n", 0, begin) + 1
 
 
 @given(TEXT)
-def test_the_last_whole_line_is_found_from_the_end(content: bytes) -> None:
+def test_last_whole_line_is_found_from_the_end(content: bytes) -> None:
     assert end_of_lines(Held(content)) == content.rfind(b"\n") + 1
 
 
-def test_the_first_line_is_the_first_that_says_something() -> None:
+def test_first_line_is_first_nonblank_line() -> None:
     assert first_line(Held(b"\n  \nab\ncd")) == b"ab"
     assert first_line(Held(b"\n \n")) == b""
 
 
-def test_a_file_is_what_it_was_when_it_was_opened(tmp_path: Path) -> None:
+def test_file_content_ends_at_its_length_at_opening(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\ntwo\n")
     with FileContent(path) as content:
@@ -66,7 +66,7 @@ def test_a_file_is_what_it_was_when_it_was_opened(tmp_path: Path) -> None:
         assert content.read(4, 4) == b""
 
 
-def test_a_file_that_becomes_shorter_is_told(tmp_path: Path) -> None:
+def test_file_that_becomes_shorter_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\ntwo\n")
     with FileContent(path, "other") as content:
@@ -75,7 +75,7 @@ def test_a_file_that_becomes_shorter_is_told(tmp_path: Path) -> None:
             content.read(0, 8)
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="cannot be read"):
         FileContent(tmp_path / "nowhere")
     with pytest.raises(FormatError, match="cannot be read"):

@@ -35,7 +35,7 @@ def pass_on(items: tuple[Item, ...]) -> None:
         passing.add(item, None)
 
 
-def test_an_outline_knows_all_of_an_item_but_what_it_says() -> None:
+def test_outline_has_all_of_item_except_body() -> None:
     outline = outline_of(ITEMS)
     assert len(outline) == len(ITEMS)
     for item, known in zip(ITEMS, outline, strict=True):
@@ -47,12 +47,12 @@ def test_an_outline_knows_all_of_an_item_but_what_it_says() -> None:
     assert set(outline.opaque) == {2}
 
 
-def test_an_outline_is_the_same_size_whatever_the_items_say() -> None:
+def test_outline_size_is_independent_of_bodies() -> None:
     long = msgspec.structs.replace(ITEMS[0], body=user("a" * 100_000))
     assert outline_of((long,))[0] == outline_of(ITEMS)[0]
 
 
-def test_what_later_lines_change_is_there_when_items_are_passed_on() -> None:
+def test_later_changes_are_applied_to_passed_items() -> None:
     whole, outline = Whole(), Outline()
     for items in (whole, outline):
         for item in ITEMS:
@@ -81,12 +81,12 @@ def test_only_messages_have_usage() -> None:
 @pytest.mark.parametrize(
     "items", [ITEMS[1:], (*ITEMS, ITEMS[0]), (msgspec.structs.replace(ITEMS[0], offset=3),)]
 )
-def test_a_source_that_is_another_one_the_second_time_is_refused(items: tuple[Item, ...]) -> None:
+def test_source_that_is_another_one_the_second_time_is_rejected(items: tuple[Item, ...]) -> None:
     with pytest.raises(FormatError, match="changed while it was read"):
         pass_on(items)
 
 
-def test_a_source_that_ends_early_the_second_time_is_refused() -> None:
+def test_source_that_ends_early_the_second_time_is_rejected() -> None:
     passing = PassingItems(outline_of(ITEMS), "f")
     passing.add(ITEMS[0], None)
     with pytest.raises(FormatError, match="changed while it was read"):

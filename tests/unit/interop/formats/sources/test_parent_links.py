@@ -40,20 +40,20 @@ def test_records_are_placed_below_their_parents_in_file_order() -> None:
     assert linking.parents() == {"a": None, "b": "a", "c": "b", "d": "a"}
 
 
-def test_a_record_before_its_parent_waits_for_it() -> None:
+def test_record_before_its_parent_waits_for_it() -> None:
     linking = Linking([("b", "a"), ("c", "b"), ("a", None), ("d", "c")])
     assert linking.placed == ["a", "b", "c", "d"]
     assert linking.parents() == {"a": None, "b": "a", "c": "b", "d": "c"}
 
 
-def test_an_orphan_starts_a_branch_and_is_reported() -> None:
+def test_orphan_starts_a_branch_and_is_reported() -> None:
     linking = Linking([("a", None), ("b", "gone"), ("c", "b")])
     assert linking.parents() == {"a": None, "b": None, "c": "b"}
     [warning] = linking.draft.finish(SourceHeader(), None).warnings
     assert warning.startswith("line 2")
 
 
-def test_a_circle_is_opened_at_its_first_line() -> None:
+def test_cycle_is_broken_at_its_first_line() -> None:
     assert Linking([("a", "c"), ("b", "a"), ("c", "b")]).parents() == {
         "a": None,
         "b": "a",
@@ -62,7 +62,7 @@ def test_a_circle_is_opened_at_its_first_line() -> None:
     assert Linking([("a", "a")]).parents() == {"a": None}
 
 
-def test_of_two_records_with_one_id_the_later_gets_the_children() -> None:
+def test_of_two_records_with_one_id_later_gets_children() -> None:
     linking = Linking([("a", None), ("a", None), ("b", "a")])
     assert linking.items.items[2].parent == 1
 
@@ -85,14 +85,14 @@ def test_every_record_is_placed_once_and_after_its_parent(
     assert all(item.parent is None or item.parent < n for n, item in enumerate(items))
 
 
-def test_the_leaf_is_the_last_line_in_whatever_order_lines_are_placed() -> None:
+def test_leaf_is_last_line_in_any_placement_order() -> None:
     leaf = Leaf()
     for number in (1, 3, 2):
         leaf.follow(Record(Line(number, 0, b""), {}), number * 10)
     assert leaf.node == 30
 
 
-def test_an_id_that_two_lines_have_is_told_and_both_are_kept() -> None:
+def test_duplicate_id_is_reported_and_both_lines_kept() -> None:
     linking = Linking([("a", None), ("b", "a"), ("b", "a"), ("c", "b")])
     assert [item.number for item in linking.items.items] == [1, 2, 3, 4]
     assert linking.items.items[3].parent == 2

@@ -8,7 +8,7 @@ from perdure.interop.formats.sources.parse_state import WARNINGS_OF_A_SORT, Reco
 from perdure.session.messages import user
 
 
-def test_a_record_without_a_time_has_that_of_the_one_before() -> None:
+def test_record_without_a_time_has_that_of_the_one_before() -> None:
     items = Whole()
     draft = SourceDraft("test", items=items)
     draft.add(Record(Line(1, 0, b"x"), {}, at=7), user("a"), None)
@@ -16,7 +16,7 @@ def test_a_record_without_a_time_has_that_of_the_one_before() -> None:
     assert [item.at for item in items.items] == [7, 7]
 
 
-def test_many_warnings_of_a_sort_are_cut_short_but_no_line_is_forgotten() -> None:
+def test_repeated_warnings_are_shortened_but_lines_are_counted() -> None:
     draft = SourceDraft("test")
     for number in range(WARNINGS_OF_A_SORT + 5):
         draft.report_malformed(Line(number, 0, b""), "bad")
@@ -26,7 +26,7 @@ def test_many_warnings_of_a_sort_are_cut_short_but_no_line_is_forgotten() -> Non
     assert len(parsed.malformed) == WARNINGS_OF_A_SORT + 5
 
 
-def test_only_a_version_that_nobody_knows_is_told() -> None:
+def test_only_unknown_version_is_reported() -> None:
     draft = SourceDraft("test")
     for version in (None, 1, 3, 3.0):
         draft.check_version(Line(1, 0, b""), version, 3)
@@ -36,7 +36,7 @@ def test_only_a_version_that_nobody_knows_is_told() -> None:
     assert len(draft.finish(SourceHeader(), None).warnings) == 4
 
 
-def test_a_record_that_waits_keeps_its_place_only_and_is_read_again() -> None:
+def test_waiting_record_keeps_only_place_and_is_reread() -> None:
     content = Held(b'\n{"type":"a","id":"x"}')
     draft = SourceDraft("test", content, Outline())
     line = Line(2, 1, content.content[1:])
@@ -47,7 +47,7 @@ def test_a_record_that_waits_keeps_its_place_only_and_is_read_again() -> None:
     assert (record.line, record.fields) == (line, {"type": "a", "id": "x"})
 
 
-def test_what_is_known_of_a_line_that_cannot_be_read_stays() -> None:
+def test_known_facts_of_unreadable_line_stay() -> None:
     content = Held(b"broken")
     draft = SourceDraft("test", content, Outline())
     record = Record(Line(1, 0, b"broken"), {"isSidechain": True})
@@ -63,7 +63,7 @@ def test_of_a_small_source_all_is_kept() -> None:
     assert (record.line.content, record.fields) == (b"x", {"type": "a"})
 
 
-def test_lines_are_told_to_be_malformed_once() -> None:
+def test_malformed_lines_are_reported_once() -> None:
     draft = SourceDraft("test")
     draft.report_malformed(Line(3, 0, b""), "bad")
     draft.report_malformed(Line(2, 0, b""), "bad")

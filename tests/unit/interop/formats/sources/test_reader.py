@@ -31,7 +31,7 @@ def items_of(stretches: list[Stretch]) -> list[Item]:
 
 
 @given(spoilt(FILES))
-def test_a_source_gives_the_same_items_in_pieces(content: bytes) -> None:
+def test_source_gives_the_same_items_in_pieces(content: bytes) -> None:
     for format, reader in READERS.items():
         whole = read_source(Held(content), format, reader)
         source = read_source(Held(content), format, reader, bounds=PIECES)
@@ -49,12 +49,12 @@ def test_a_source_gives_the_same_items_in_pieces(content: bytes) -> None:
         assert ends[-1] == len(content)
 
 
-def test_a_small_source_is_one_stretch() -> None:
+def test_small_source_is_one_stretch() -> None:
     [stretch] = stretches_of(read_source(Held(pi_file("v3.jsonl")), "pi", pi.Reader), 1)
     assert (stretch.is_last, stretch.end) == (True, len(pi_file("v3.jsonl")))
 
 
-def test_records_that_wait_for_their_parent_are_handed_on_as_they_are_placed() -> None:
+def test_waiting_records_are_passed_on_when_placed() -> None:
     header, *records = pi_file("v3.jsonl").splitlines(keepends=True)
     source = read_source(Held(header + b"".join(records[::-1])), "pi", pi.Reader, bounds=PIECES)
     stretches = stretches_of(source, 200)
@@ -62,7 +62,7 @@ def test_records_that_wait_for_their_parent_are_handed_on_as_they_are_placed() -
     assert len([stretch for stretch in stretches if stretch.items]) > 5
 
 
-def test_no_stretch_ends_before_what_is_known() -> None:
+def test_no_stretch_ends_before_known_part() -> None:
     content = claude_file("tools.jsonl")
     make = READERS["claude-code"]
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)
@@ -72,7 +72,7 @@ def test_no_stretch_ends_before_what_is_known() -> None:
     assert items_of(stretches) == items_of(stretches_of(source, 300))
 
 
-def test_a_file_that_is_another_one_at_the_second_reading_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_another_one_at_second_reading_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(pi_file("v3.jsonl"))
     with FileContent(path) as content:
@@ -82,7 +82,7 @@ def test_a_file_that_is_another_one_at_the_second_reading_is_refused(tmp_path: P
             stretches_of(source, 300)
 
 
-def test_a_file_of_one_chain_is_read_as_one_again() -> None:
+def test_file_of_one_chain_is_read_as_one_again() -> None:
     content = claude_file("chain.jsonl")
     make = partial(READERS["claude-code"])
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)
@@ -90,7 +90,7 @@ def test_a_file_of_one_chain_is_read_as_one_again() -> None:
     assert items_of(stretches_of(source, 1)) == whole.parsed.items
 
 
-def test_progress_is_told_as_lines_are_read_and_at_the_end() -> None:
+def test_progress_is_reported_per_line_and_at_end() -> None:
     told: list[tuple[int, int]] = []
 
     def tell(done: int, total: int) -> None:
@@ -108,7 +108,7 @@ def never(*_: object) -> bool:
 
 
 @given(spoilt(FILES))
-def test_the_short_way_makes_of_a_line_what_the_long_way_does(content: bytes) -> None:
+def test_fast_path_gives_same_result_as_full_path(content: bytes) -> None:
     for format, reader in READERS.items():
         short = read_source(Held(content), format, reader).parsed
         with pytest.MonkeyPatch.context() as patch:
