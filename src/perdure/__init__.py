@@ -81,9 +81,15 @@ _NAMES: Mapping[str, str] = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
+def _errors() -> dict[str, object]:
+    """Return the errors by name."""
+    found = vars(importlib.import_module("perdure.errors"))
+    return {name: value for name, value in found.items() if isinstance(value, type)}
+
+
 def _public() -> list[str]:
     """Return every public name."""
-    return [*_HOMES, *importlib.import_module("perdure.errors").__all__, *_MODULES]
+    return [*_HOMES, *_errors(), *_MODULES]
 
 
 def __getattr__(name: str) -> object:
@@ -97,8 +103,8 @@ def __getattr__(name: str) -> object:
         value = importlib.import_module(f"{__name__}.{name}")
     elif name == "__version__":
         value = importlib.import_module("importlib.metadata").version(__name__)
-    elif name[0].isupper() and name in importlib.import_module("perdure.errors").__all__:
-        value = getattr(importlib.import_module("perdure.errors"), name)
+    elif name[0].isupper() and name in _errors():
+        value = _errors()[name]
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
