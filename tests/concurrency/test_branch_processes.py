@@ -44,7 +44,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 async def run_all(store: Store, address: str, roles: Sequence[str]) -> list[list[str]]:
-    """What each of `roles` reports: processes, or tasks of this one for a store in memory."""
+    """Return the reports of `roles`: processes, or tasks of this one for a store in memory."""
     if address == "memory:":
         named = enumerate(roles)
         return await asyncio.gather(*(work(store, role, f"w{n}", EACH) for n, role in named))
@@ -63,7 +63,7 @@ async def run_all(store: Store, address: str, roles: Sequence[str]) -> list[list
 
 
 async def problems_of(store: Store, address: str, roles: Sequence[str]) -> tuple[int, list[str]]:
-    """How many entries were acknowledged, and those that got lost or were popped twice."""
+    """Return the number of acknowledged entries, and those lost or popped twice."""
     session = await store.create(id=S)
     first = [entry.id for entry in await session.append(*(user(f"{n}") for n in range(ITEMS)))]
     reports = await run_all(store, address, roles)
@@ -93,7 +93,7 @@ async def test_repeated_pops_under_a_key_take_one_item_each(address: str) -> Non
 
 @pytest.mark.parametrize("address", ["memory", "sqlite"], indirect=True)
 async def test_conflicting_pops_without_expected_leaf_are_rejected(address: str) -> None:
-    """The check of the two tests above sees what it is for."""
+    """Prove that the check of the two tests above detects conflicts."""
     async with perdure.open(address, durability="normal") as store:
         _, wrong = await problems_of(store, address, ["blind", "blind", "push", "push"])
     assert wrong != []

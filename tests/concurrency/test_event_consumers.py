@@ -1,4 +1,4 @@
-"""Consumers that are cut off ten thousand times, and one that stands still."""
+"""Consumers that are cut off ten thousand times, and one that stalls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEADLINE_S = 120.0
 
 
 class Cut(ConnectionError):
-    """The connection of a consumer is gone."""
+    """The connection of a consumer is lost."""
 
 
 class Consumer:

@@ -33,7 +33,7 @@ def address_of(backend: str, folder: Path) -> str:
 
 
 async def in_other_loops(*works: Coroutine[Any, Any, Any]) -> list[Any]:
-    """What each of `works` gives in an event loop of its own, on a thread of its own."""
+    """Return the results of `works`, each run in a separate event loop on a separate thread."""
     barrier = threading.Barrier(len(works))
 
     def run(work: Coroutine[Any, Any, Any]) -> Any:
@@ -49,7 +49,7 @@ async def in_other_loops(*works: Coroutine[Any, Any, Any]) -> list[Any]:
 async def append_many(store: Store, session: Session, name: int) -> None:
     own = (
         await store.open(session.id) if name % 2 else session
-    )  # a handle of its own, or a shared one
+    )  # a separate handle, or a shared one
     for number in range(APPENDS):
         await own.append(user(f"{name} {number}"))
 

@@ -1,4 +1,4 @@
-"""Ruling S9: a store used after `fork` says so at the call, on every backend, and never hangs."""
+"""Ruling S9: a store used after `fork` fails at the call, on every backend, and never hangs."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ MOST_CPU_S = 5.0
 
 @asynccontextmanager
 async def watched() -> AsyncGenerator[list[float]]:
-    """The CPU that the thread of the event loop spends between two turns of the loop."""
+    """Measure the CPU time of the event loop's thread per turn of the loop."""
     spent: list[float] = []
 
     async def tick() -> None:

@@ -112,7 +112,7 @@ async def cut_connections(db: psycopg.AsyncConnection, after_s: float) -> None:
 
 @pytest.mark.parametrize("sends", [60, pytest.param(277, marks=ALL_ONLY)])
 async def test_send_succeeds_after_postgres_faults(postgres: PostgresServer, sends: int) -> None:
-    """Two of three sends are cut, somewhere in the time that the last whole one took."""
+    """Two of three sends are cut at some point during the time of the last complete one."""
     address, chance = postgres.take(), random.Random(7)
     failed = refused = answered = 0
     whole_s = 0.02

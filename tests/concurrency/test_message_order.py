@@ -1,6 +1,6 @@
 """Messages are stored in the order of one process's calls, however fast they follow.
 
-$PERDURE_ORDER_ROUNDS says how many rounds each kind of store and of calls gets.
+$PERDURE_ORDER_ROUNDS sets the number of rounds for each kind of store and of calls.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Gate:
 
 @pytest.fixture(params=STORES)
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store with nothing in it."""
+    """Return the address of an empty store."""
     if request.param == "postgres":
         return str(request.getfixturevalue("postgres").take())
     where = {
@@ -60,19 +60,19 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def rounds() -> Iterable[Sequence[str]]:
-    """The orders of the calls in each round: all of them, again and again."""
+    """Return the orders of the calls in each round: all of them, repeatedly."""
     return itertools.islice(itertools.cycle(random.sample(ORDERS, len(ORDERS))), ROUNDS)
 
 
 def expected(calls: Sequence[str]) -> list[str]:
-    """What is stored, in order: a follow-up without an open turn is refused."""
+    """Return the expected stored messages: a follow-up without an open turn is rejected."""
     said = [f"{n} {call}" for n, call in enumerate(calls)]
     begun = calls.index("send")
     return [words for n, words in enumerate(said) if n >= begun or "follow_up" not in words]
 
 
 def said_in(entries: Iterable[Entry]) -> list[str]:
-    """What people said, in the order in which it was first stored."""
+    """Return the user texts in the order in which they were first stored."""
     found: list[str] = []
     for entry in entries:
         body = body_of(entry)
@@ -152,7 +152,7 @@ async def test_chats_of_one_session_share_the_order_of_their_calls(tmp_path: Pat
 
 
 def sizes_of_round() -> list[int]:
-    """Bytes of the messages of one round: below and above what is handed to a thread."""
+    """Return message sizes of one round, below and above the limit for use of a thread."""
     return random.sample([1, 1, 70_000, 200_000, 1_200_000, 1, 200_000, 1, 1], 9)
 
 

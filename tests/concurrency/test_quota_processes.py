@@ -1,4 +1,4 @@
-"""Several processes at the quota of one namespace: never above it, and counted right."""
+"""Several processes at the quota of one namespace: never exceeded, and counted correctly."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def limiting(store: Store) -> SessionStore:
 
 
 async def counted(address: str) -> Usage:
-    """What the namespace holds, counted anew by a handle that saw none of it."""
+    """Return the usage of the namespace, counted by a new handle."""
     async with open_store(address) as fresh:
         backend = limiting(fresh)
         await backend.retention.set_quota(Quota())
@@ -90,7 +90,7 @@ def begun(stack: ExitStack, address: str, name: str = "w") -> list[Child]:
 
 
 def kept_by(each: Child) -> int:
-    """How many commits a child was told are kept, up to its last line."""
+    """Return the number of commits that a child reported as stored."""
     kept = 0
     while each.line() == "kept":
         kept += 1

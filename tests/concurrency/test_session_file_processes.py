@@ -1,4 +1,4 @@
-"""Several processes on one folder of session files: every append kept, one order, one leader."""
+"""Processes on one folder of session files: no append lost, one order, one lease owner."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_concurrent_appends_are_not_lost_or_doubled(
     entries = await store.entries(S)
     assert [entry.seq for entry in entries] == list(range(2 * PROCESSES * count))
     said = await texts(store)
-    assert said[::2] == said[1::2]  # the entries of one commit stand together
+    assert said[::2] == said[1::2]  # the entries of one commit are adjacent
     for number in range(PROCESSES):
         own = [int(index) for name, index in said[::2] if name == f"w{number}"]
         assert own == list(range(count))

@@ -1,4 +1,4 @@
-"""Several processes on one database file: every append kept, one order, one winner, one leader."""
+"""Processes on one database file: no append lost, one order, one winner, one lease owner."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ FORMS: dict[str, tuple[tuple[str, str], Call]] = {
 
 
 async def opened(stack: AsyncExitStack, address: str, limit_s: float = LIMIT_S) -> Store:
-    """A store with the sessions a and b, which waits so long for locks."""
+    """Return a store with the sessions a and b that waits `limit_s` for locks."""
     store = await stack.enter_async_context(open_store(address, lock_timeout_s=limit_s))
     for session in ("a", "b"):
         await store.create(id=session)

@@ -140,7 +140,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """What is in the files of a folder."""
+    """Return the contents of the files in a folder."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 

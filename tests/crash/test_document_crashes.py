@@ -31,7 +31,7 @@ DEATHS: list[tuple[Moment, int]] = [
 
 
 def together_run(plan: DocumentPlan) -> None:
-    """Two processes run the flow of `plan` at once, each to its end."""
+    """Run the flow of `plan` in two processes at once, each to its end."""
     with forked(document.run, plan) as one, forked(document.run, plan) as other:
         both = [one.ended(), other.ended()]
     assert [done.code for done in both] == [0, 0], [done.err for done in both]
@@ -43,7 +43,7 @@ def died(plan: DocumentPlan, code: int) -> None:
 
 
 async def ended(store: Store, state: FlowState) -> object:
-    """All of a run that does not depend on where it was, nor on which branch was faster."""
+    """Return everything of a run that does not depend on its folder or on timing."""
     bodies = [body_of(entry) for entry in await store.backend.entries(StreamId(FLOW))]
     story = sorted(
         (type(body).__name__, body.node)
@@ -73,7 +73,7 @@ async def uninterrupted(folder: Path) -> object:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> object:
-    """The run as it ends without a kill."""
+    """Return the end of the run without a kill."""
     return asyncio.run(uninterrupted(tmp_path_factory.mktemp("whole")))
 
 

@@ -1,4 +1,4 @@
-"""``kill -9`` in the middle of an erasure: it has not begun, or whoever opens next finishes it."""
+"""``kill -9`` during an erasure: it has not begun, or the next opening completes it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def leaks_in(folder: Path) -> list[str]:
 
 
 async def fill(store: SessionStore) -> None:
-    """Something in every table; where there are no flows and no shared forks, at least sessions."""
+    """Put something into every table; without flows and shared forks, at least sessions."""
     if store.capabilities.pointer_fork:
         await plant(store, WORD)
         return
@@ -59,7 +59,7 @@ async def has_begun(backend: str, place: Path) -> bool:
 
 
 async def erase_for_good(backend: str, place: Path) -> None:
-    """Erase again, as somebody does who got no certificate, and then what else is there."""
+    """Erase again, as after a lost certificate, and then everything else."""
     store = await opened(backend, place)
     certificate = await erase(store, "e2")
     assert certificate.is_complete
@@ -73,7 +73,7 @@ async def erase_for_good(backend: str, place: Path) -> None:
 
 
 def killed_at_each(backend: str, folder: Path, step: int) -> list[Path]:
-    """One copy of the store for every `step`-th operation at which its erasure was killed."""
+    """Return a copy of the store for every `step`-th operation at which its erasure was killed."""
     command = [sys.executable, str(CHILD), backend, str(folder), str(step)]
     subprocess.run(command, check=True, timeout=300)
     return sorted(place for place in folder.iterdir() if place.name != "original")

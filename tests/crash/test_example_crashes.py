@@ -1,7 +1,7 @@
 """``kill -9`` at every commit of the three example projects, run with the command line.
 
-Each command is a process that runs exactly what ``perdure`` runs. One that is killed is followed by
-another, typed by a person who looks what became of it. Where the flow ends must not show it.
+Each command is a process that runs exactly what ``perdure`` runs. After a kill, another command
+follows, as a person would type it after checking. The end of the flow must not show the kill.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMMITS = {"single-owner": 8, "review": 42, "fan-out": 23}
 """Commits that bring each example to its end, those of the person's answers among them."""
 
 WRITES = {"single-owner": 3, "review": 23, "fan-out": 12}
-"""Leases taken and given back by themselves, and parts of answers kept; on a slow machine more."""
+"""Separately taken and released leases, and stored partial answers; more on a slow machine."""
 
 ROLES = {
     "single-owner": ("owner",),
@@ -46,13 +46,13 @@ AT_COMMITS = [
 ]
 SEEDS = [(name, seed) for seed in range(4) for name in COMMITS]
 HALF_WRITTEN = ".perdure"
-"""What a tool was killed in the middle of writing lies beside its place, under a hidden name."""
+"""Prefix of the hidden file that a killed tool was writing."""
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 
 class End(msgspec.Struct, frozen=True):
-    """Where a flow ended, without times, ids and folders, and in no order but the logs' own."""
+    """The end of a flow, without times, ids and folders, in the order of the logs."""
 
     run: object
     story: list[str]
@@ -76,7 +76,7 @@ class Whole(msgspec.Struct, frozen=True):
 
 @pytest.fixture(scope="module")
 def whole(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Whole]:
-    """Each example, brought to its end without a kill."""
+    """Run each example to its end without a kill."""
     found: dict[str, Whole] = {}
     for name in COMMITS:
         person = Person(commands, tmp_path_factory.mktemp("whole") / name, name)
@@ -86,7 +86,7 @@ def whole(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 
 def end_of(person: Person, name: str) -> End:
-    """Where the flow of `person` ended."""
+    """Return the end of the flow of `person`."""
     run = person.look("flow", "show", FLOW)
     contexts, story = asyncio.run(_logs_of(person.folder, ROLES[name]))
     artifacts = {
@@ -111,7 +111,7 @@ async def _context(store: Store, role: str, folder: Path) -> list[object]:
 
 
 def _joined(messages: Sequence[Message]) -> list[Message]:
-    """`messages`, an answer that was cut off and what it was gone on with as one."""
+    """Return `messages` with a cut answer and its continuation joined."""
     joined: list[Message] = []
     cut: list[Message] = []
     for message in messages:
@@ -135,14 +135,14 @@ def _said(message: Message, folder: Path) -> object:
 
 
 async def _story(store: Store) -> list[str]:
-    """Every claim and handoff, as often as it happened."""
+    """Return every claim and handoff, repetitions included."""
     bodies = [body_of(entry) for entry in await store.backend.entries(StreamId(FLOW))]
     told = [body for body in bodies if isinstance(body, NodeClaimed | HandoffMade)]
     return sorted(repr(_without_order(msgspec.to_builtins(body), Path())) for body in told)
 
 
 def _without_order(value: object, folder: Path) -> object:
-    """`value` with its lists sorted, and without times and the place of `folder`."""
+    """Return `value` with sorted lists, without times and the path of `folder`."""
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
         return {key: _without_order(item, folder) for key, item in sorted(fields.items())}
@@ -163,7 +163,7 @@ def test_kills_cover_all_commits_of_example(whole: dict[str, Whole], name: str) 
 def ends_as_it_would(
     commands: Commands, whole: dict[str, Whole], folder: Path, name: str, *kills: Kill
 ) -> None:
-    """Have the example `name` die at each of `kills`, and compare where it ends."""
+    """Kill the example `name` at each of `kills`, and compare its end."""
     person = Person(commands, folder / name, name, kills)
     person.finish()
     assert not person.kills

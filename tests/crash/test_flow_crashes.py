@@ -33,7 +33,7 @@ COMMITS: dict[Kind, int] = {"two": 15, "three": 31, "chosen": 13, "declined": 36
 """Commits of the whole flow, which every kill comes before or after one of."""
 
 Whole: TypeAlias = tuple[FlowRun, list[object], dict[str, list[str]]]
-"""Where a flow ended, its choices, claims and handoffs, and what was said."""
+"""The end of a flow, its choices, claims and handoffs, and its messages."""
 
 DEATHS: list[tuple[Kind, Moment, int]] = [
     *[("two", "before_commit", n) for n in range(1, COMMITS["two"] + 1)],
@@ -47,26 +47,26 @@ DEATHS: list[tuple[Kind, Moment, int]] = [
 
 
 def commits_of(running: Forked, code: int) -> int:
-    """How many commits a child told before it ended, as it should have, with `code`."""
+    """Return the number of commits a child reported before it exited with the expected `code`."""
     done = running.ended()
     assert done.code == code, done.err
     return len(done.out.splitlines())
 
 
 def outcome(run: FlowRun) -> FlowRun:
-    """Where a flow ended, without where its files were."""
+    """Return the end of a flow without the paths of its files."""
     return msgspec.structs.replace(run, workspace_root="", record_folder_path="")
 
 
 async def story(store: Store) -> list[object]:
-    """Every choice, claim and handoff of the flow, in order."""
+    """Return every choice, claim and handoff of the flow, in order."""
     bodies = [body_of(entry) for entry in await store.backend.entries(StreamId(FLOW))]
     kinds = NodeClaimed | HandoffMade | HandoffDeclined | SelectorOpened | RoleConfigured
     return [body for body in bodies if isinstance(body, kinds)]
 
 
 async def told(store: Store, kind: Kind) -> dict[str, list[str]]:
-    """What was said in the session of each role and selector, without times and folders."""
+    """Return the messages of each role and selector session, without times and folders."""
     found: dict[str, list[str]] = {}
     selectors = ("owner__selector-1", "owner__selector-2") if kind == "chosen" else ()
     for role in (*GRAPHS[kind].roles, *selectors):
@@ -91,7 +91,7 @@ async def uninterrupted(folder: Path, kind: Kind) -> Whole:
 
 @pytest.fixture(scope="module")
 def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Whole]:
-    """Each flow as it ends without a kill."""
+    """Return the end of each flow without a kill."""
     return {
         kind: asyncio.run(uninterrupted(tmp_path_factory.mktemp(kind), kind)) for kind in COMMITS
     }

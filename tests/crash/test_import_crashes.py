@@ -41,7 +41,7 @@ def kill_at_each(format: str, folder: Path, step: int) -> None:
 
 
 async def stage_of(store: SessionStore) -> tuple[str, int]:
-    """How far the import is: the session's status, and how many pieces of the file are there."""
+    """Return the progress of the import: the session's status, and the number of stored pieces."""
     assert (await store.maintenance.verify()).is_ok
     found = await store.sessions(scope="all")
     if not found:
@@ -81,7 +81,7 @@ async def test_killed_import_is_marked_and_then_completed(
                 assert (await export_session(store, again.session, "pi")).content == FILES[format]
         finally:
             await store.close()
-    # Killed between any two commits, and not only at some of them.
+    # Killed between every two commits.
     assert stages >= {("nothing", 0)} | {("importing", n) for n in range(1, len(pieces))}
 
 
@@ -125,7 +125,7 @@ async def test_killed_native_import_leaves_prefix_and_is_completed(
 
 
 async def head_of(store: SessionStore, bundle: Bundle) -> int | None:
-    """How far the import is; what is there is how the session was at an earlier moment."""
+    """Return the progress of the import; the stored part is an earlier state of the session."""
     assert (await store.maintenance.verify()).is_ok
     if not await store.sessions(scope="all"):
         return None

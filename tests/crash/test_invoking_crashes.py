@@ -34,14 +34,14 @@ def killed(file: Path, counts: str, dies_at: int) -> bool:
 
 
 async def spent_in(store: Store, stream: str) -> int:
-    """The sum over the calls in the log of `stream` itself."""
+    """Return the sum over the calls in the log of `stream` itself."""
     bodies = [body_of(entry) for entry in await store.backend.entries(StreamId(stream))]
     usages = [body.usage for body in bodies if isinstance(body, ModelFinished)]
     return sum(usage.cost_microcents or 0 for usage in usages if usage is not None)
 
 
 async def is_whole(store: Store) -> None:
-    """The child was opened once, ran one turn, and everything spent is counted once."""
+    """Check that the child was opened once, ran one turn, and spending is counted once."""
     (child,) = await children_of(store.backend, StreamId("s"))
     assert [info.id for info in await store.recent(limit=None, scope="all")].count(
         child.info.id

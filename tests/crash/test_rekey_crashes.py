@@ -37,7 +37,7 @@ async def content(path: Path, key: StoreKey | None) -> bytes:
 
 
 async def key_of(path: Path, names: tuple[str, str]) -> str:
-    """Which of the keys opens the store."""
+    """Return which of the keys opens the store."""
     fitting: list[str] = []
     for name in names:
         try:
@@ -58,7 +58,7 @@ def places_in(folder: Path) -> list[Path]:
 
 
 def await_removal(copy: Path) -> None:
-    """Wait until the copy that a killed rekey left is removed, while nobody opens the store."""
+    """Wait until the copy that a killed rekey left is removed, without opening the store."""
     for _ in range(1_000):
         if not copy.exists():
             return

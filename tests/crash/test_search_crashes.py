@@ -40,7 +40,7 @@ async def fill(path: Path) -> None:
 
 
 async def check(path: Path) -> None:
-    """Everything is found, and what is indexed is what the log says."""
+    """Check that everything is found, and that the index matches the log."""
     store = await opened(path)
     try:
         assert (await store.maintenance.verify()).problems == ()
@@ -75,7 +75,7 @@ async def fill_folder(folder: Path) -> None:
 
 
 async def check_folder(folder: Path) -> None:
-    """What is found is what is in the files, and nothing is left that the index does not name."""
+    """Check that searches match the files, and that the index knows all of its files."""
     store = await session_indexer.opened(folder)
     try:
         for query in (SearchQuery(text="word", limit=500), SearchQuery(text="more1 OR anew")):

@@ -26,7 +26,7 @@ KILLS = 8
 
 
 async def whole_commits(store: JsonlStore) -> set[int]:
-    """The commits whose entries are here; each must be here whole, in one piece."""
+    """Return the commits whose entries are here; check that each is complete and contiguous."""
     try:
         entries = await store.entries(S)
     except SessionNotFound:
@@ -50,7 +50,7 @@ async def end_turn(store: JsonlStore) -> None:
 
 
 async def check(folder: Path, dialect: str, acknowledged: set[int]) -> None:
-    """What was acknowledged is there, what is there is whole, and the store goes on."""
+    """Check that acknowledged commits exist, all are complete, and the store accepts more."""
     store = await opened(folder, dialect)
     try:
         problems = [problem.problem for problem in (await store.maintenance.verify()).problems]

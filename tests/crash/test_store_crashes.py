@@ -22,7 +22,7 @@ CHILD = Path(__file__).parent / "children" / "log_writer.py"
 
 
 async def commits_in(store: SqliteStore, stream: StreamId) -> Counter[int]:
-    """How many entries of each commit the stream holds."""
+    """Return how many entries of each commit the stream has."""
     found: Counter[int] = Counter()
     for entry in await store.entries(stream):
         message = entry.message
@@ -32,7 +32,7 @@ async def commits_in(store: SqliteStore, stream: StreamId) -> Counter[int]:
 
 
 async def check(path: Path, acknowledged: set[int]) -> None:
-    """What was acknowledged is there, what is there is whole, and the store is sound."""
+    """Check that acknowledged commits exist, all are complete, and the store is valid."""
     store = await SqliteStore.open(path, clock=SystemClock(), random=system_random)
     try:
         verification = await store.maintenance.verify()
@@ -52,7 +52,7 @@ async def check(path: Path, acknowledged: set[int]) -> None:
 
 
 def killed_after(path: Path, seconds: float) -> set[int]:
-    """Let a child append for a while after its first commit; what it acknowledged."""
+    """Let a child append for a while after its first commit; return what it acknowledged."""
     command = [sys.executable, str(CHILD), "append", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None

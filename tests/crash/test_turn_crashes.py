@@ -49,24 +49,24 @@ def killed(plan: Plan) -> list[tuple[int, str]]:
 
 
 def acknowledgement(line: bytes) -> tuple[int, str]:
-    """Seq and kind of an entry that a child says is committed."""
+    """Return seq and kind of an entry that a child reports as committed."""
     return msgspec.json.decode(line, type=tuple[int, str])
 
 
 def effects(plan: Plan) -> Counter[str]:
-    """How often each call took effect."""
+    """Return how often each call took effect."""
     file = Path(plan.effects)
     lines = file.read_text().splitlines() if file.exists() else []
     return Counter(line.split()[0] for line in lines)
 
 
 def results_in(messages: list[Message]) -> list[ToolResultPart]:
-    """The tool results in `messages`, in order."""
+    """Return the tool results in `messages`, in order."""
     return [part for m in messages for part in m.parts if isinstance(part, ToolResultPart)]
 
 
 async def is_sound(store: Store, acknowledged: list[tuple[int, str]]) -> None:
-    """Everything acknowledged is there, every hash fits, and the context is valid everywhere."""
+    """Check that acknowledged entries exist, hashes are valid, and all contexts are valid."""
     verification = await store.verify()
     assert verification.is_ok, verification.problems
     session = await store.open(SESSION)
@@ -144,7 +144,7 @@ async def test_answer_cut_in_stream_follows_turn_policy(
         assert [entry.kind for entry in path].count("custom_message") == 1
         partial = next(e.message for e in path if e.message and e.message.stop_reason == "aborted")
         assert partial.text
-        # Cut in its second answer, the model goes on with what it had begun to say.
+        # Cut in its second answer, the model continues what it had begun.
         begun = partial.text if n == 2 else ""
         assert begun + (await chat.session.messages())[-1].text == ANSWER
     assert all(count == 1 for count in effects(plan).values())
@@ -175,7 +175,7 @@ async def test_question_survives_crash_and_is_answered_by_other_process(
 
 @sampled("n", range(2, 11), kind=lambda n: n % 2)
 async def test_budget_question_survives_kill_at_any_commit(tmp_path: Path, n: int) -> None:
-    # A limit of one micro-cent: every call is asked about, and each answer allows little more.
+    # A limit of one micro-cent: every call asks, and each answer allows little more.
     wanted = plan_in(tmp_path, on_unknown="retry", max_cost_microcents=1, answer="continue")
     acknowledged = killed(msgspec.structs.replace(wanted, death=Death("after_commit", n)))
     async with perdure.open(f"sqlite:///{wanted.database}") as store:
@@ -215,7 +215,7 @@ def test_two_hundred_random_kills_lose_nothing(tmp_path: Path, most: int) -> Non
 
 
 def one_life(plan: Plan, chance: random.Random, acknowledged: list[tuple[int, str]]) -> bool:
-    """Let a child run for a random while and kill it; whether it had come to its end before."""
+    """Let a child run for a random time and kill it; return whether it had ended before."""
     with forked(turn.run, plan) as child:
         first = child.line()
         time.sleep(chance.random() ** 2 * 0.12)

@@ -28,7 +28,7 @@ def killed(folder: Path, dies_at: int) -> bool:
 
 
 async def prompt_in_force(store: Store, session: str) -> str | None:
-    """The system prompt of `session`, whose workspace and list entry agree with it."""
+    """Return the system prompt of `session`; its workspace and list entry agree with it."""
     bound = (await authority_of(store.backend, StreamId(session))).bound
     assert bound is not None
     place = kept_workspace(bound.workspace)

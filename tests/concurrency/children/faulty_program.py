@@ -54,7 +54,7 @@ async def closed_early(address: str) -> None:
         agent = perdure.Agent("a", model="scripted:echo")
         runtime = perdure.Runtime(store, [agent])
         chat = await runtime.start(agent)
-        chat.send("hello")  # which nobody awaits
+        chat.send("hello")  # never awaited
         calls = [asyncio.ensure_future(session.append(perdure.user("x"))) for _ in range(20)]
         await asyncio.sleep(0)
     await asyncio.gather(*calls, return_exceptions=True)

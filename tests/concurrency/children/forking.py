@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 import perdure
 from perdure import blocking
 
-warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of a fork beside threads
+warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of a fork with threads
 CALL_S = 5
 
 
@@ -41,7 +41,7 @@ def in_child(calls: dict[str, Callable[[], Any]]) -> None:
 
 
 def outcome(call: Callable[[], Any]) -> str:
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends a child that hangs
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends a child that hangs
     signal.alarm(CALL_S)
     try:
         call()
@@ -69,7 +69,7 @@ async def with_async(address: str) -> None:
         session = await store.create()
         await session.append(perdure.user("parent"))
         loop = asyncio.get_running_loop()
-        asyncio.events._set_running_loop(None)  # the child runs loops of its own
+        asyncio.events._set_running_loop(None)  # the child runs its own loops
         try:
             in_child(
                 {

@@ -1,22 +1,22 @@
 """One of several processes on one store.
 
-many_writers.py append STORE NAME COUNT    appends COUNT messages that say NAME and a number
+many_writers.py append STORE NAME COUNT    appends COUNT messages with NAME and a number
 many_writers.py pairs STORE NAME COUNT     the same, two messages a commit
-many_writers.py race STORE NAME COUNT      tries to be first at each of COUNT heads; prints its wins
+many_writers.py race STORE NAME COUNT      competes for each of COUNT heads; prints its wins
 many_writers.py key STORE NAME COUNT       appends COUNT commits under keys that every process uses
-many_writers.py create STORE NAME COUNT    makes COUNT sessions whose ids every process uses; prints
-                                          those it made
-many_writers.py mixed STORE NAME COUNT     appends, and reads all there is to read in between
+many_writers.py create STORE NAME COUNT    creates COUNT sessions with ids shared by every process;
+                                          prints those it created
+many_writers.py mixed STORE NAME COUNT     appends, and calls every read in between
 many_writers.py visit STORE NAME COUNT     opens the store, appends and closes it, COUNT times
-many_writers.py make STORE NAME COUNT      opens COUNT stores beside it that every process makes, if
-                                          none has
-many_writers.py hold STORE NAME MS         takes the lease for MS, begins a turn, says "held", waits
-                                          for a line on standard input, then goes on with its turn
-many_writers.py take STORE NAME MS         takes the lease for MS as soon as nobody holds it, and
-                                          gives up the turn it finds open
+many_writers.py make STORE NAME COUNT      opens COUNT stores beside it; the first process creates
+                                          each of them
+many_writers.py hold STORE NAME MS         takes the lease for MS, begins a turn, prints "held", and
+                                          continues its turn after a line on standard input
+many_writers.py take STORE NAME MS         takes the lease for MS as soon as it is free, and closes
+                                          the turn it finds open
 
 STORE is the path of an SQLite file, or the address of a PostgreSQL database or of session files. It
-begins when a line comes on standard input, so that all begin together.
+starts when it reads a line on standard input, so that all processes start together.
 """
 
 from __future__ import annotations

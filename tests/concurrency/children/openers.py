@@ -10,7 +10,7 @@ from perdure import user
 
 
 def say(line: str) -> None:
-    """Tell the parent process."""
+    """Send a line to the parent process."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -50,7 +50,7 @@ async def pop(session: Session, name: str, count: int, *, is_blind: bool = False
 
 
 async def pop_twice(session: Session, name: str, count: int) -> list[str]:
-    """As `pop`, sending each call twice under one key as after a lost answer."""
+    """Like `pop`, but send each call twice under one key, as after a lost answer."""
     taken: list[str] = []
     while len(taken) < count:
         (last,) = (await session.path())[-1:]
@@ -69,7 +69,7 @@ async def pop_twice(session: Session, name: str, count: int) -> list[str]:
 
 
 async def work(store: Store, role: str, name: str, count: int) -> list[str]:
-    """Do what `role` says in `store`."""
+    """Do the work of `role` in `store`."""
     session = await store.open(S)
     if role == "push":
         return await push(session, name, count)

@@ -1,10 +1,10 @@
 """One of several processes that fill a namespace with a quota.
 
 quota_writer.py fill ADDRESS NAME COUNT    tries COUNT commits of two entries, each to a session of
-                                           its own or to the one they share, some with a content
-                                           that others have too; prints how many were kept
+                                           its own or to the shared one, some with a content that
+                                           others have too; prints how many were stored
 
-It begins when a line comes on standard input, and prints "kept" after each commit that was kept.
+It starts when it reads a line on standard input, and prints "kept" after each stored commit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ S = StreamId("shared")
 
 
 def commit_of(name: str, number: int) -> Commit:
-    """Every third makes a session, every fourth brings a content that others bring, too."""
+    """Return a commit; every third creates a session, every fourth has a shared content."""
     stream = StreamId(f"{name}-{number}") if number % 3 == 0 else S
     content = b"content %d " % number * 50 if number % 4 == 0 else None
     shown = ()

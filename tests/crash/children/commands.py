@@ -32,7 +32,7 @@ LOADED = (
     "perdure.stores.sqlite.store",
     "zoneinfo",
 )
-"""What the commands would import by name."""
+"""Modules that the commands would import lazily."""
 
 WORKFLOW = Path(__file__).parents[3] / "examples" / "flows" / "single-owner" / "workflow.yaml"
 

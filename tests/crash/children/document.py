@@ -1,4 +1,4 @@
-"""Runs the document of a plan as a process of its own, and dies where it says."""
+"""Run the document of a plan as a separate process that dies where the plan says."""
 
 from __future__ import annotations
 

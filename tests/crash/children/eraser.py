@@ -1,7 +1,7 @@
-"""Erase from a store and be killed at each write, fsync, removal and renaming, one after the other.
+"""Erase from a store and be killed at each write, fsync, removal and renaming, in turn.
 
-eraser.py sqlite|jsonl FOLDER STEP. FOLDER/original is the store; for every STEP-th operation there
-is a folder with a copy of it, out of which the erasure of the session ``first`` was killed there.
+eraser.py sqlite|jsonl FOLDER STEP. FOLDER/original is the store. For every STEP-th operation there
+is a folder with a copy of it in which the erasure of the session ``first`` was killed there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs the flow of a plan as a process of its own, and dies where it says."""
+"""Run the flow of a plan as a separate process that dies where the plan says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.fakes.mortal_flows import FlowPlan, finished
 
 
 def run(plan: FlowPlan) -> None:
-    """Run, and tell each commit on standard output."""
+    """Run, and report each commit on standard output."""
     asyncio.run(_run(plan))
 
 

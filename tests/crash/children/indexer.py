@@ -1,7 +1,7 @@
-"""Index a store, and be killed at each write and fsync of it, one after the other.
+"""Index a store, and be killed at each write and fsync, in turn.
 
-indexer.py FOLDER STEP   FOLDER/original.db is a store that nobody has searched; for every STEP-th
-                         operation there is a copy of it, whose indexing was killed there
+indexer.py FOLDER STEP   FOLDER/original.db is a store without an index; for every STEP-th operation
+                         there is a copy of it whose indexing was killed there
 """
 
 from __future__ import annotations

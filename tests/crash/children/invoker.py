@@ -53,7 +53,7 @@ class Model:
 
 
 def dying(store: Any, dies_at: int) -> None:
-    """Have the commit number `dies_at` of `store` be the last thing this process does."""
+    """Kill this process after the commit number `dies_at` of `store`."""
     commit, counted = store.backend.commit, 0
 
     async def counting(*arguments: Any, **options: Any) -> Any:

@@ -1,10 +1,10 @@
-"""Commit to two streams at once, for ever or until the file layer kills this process.
+"""Commit to two streams at once, forever or until the file layer kills this process.
 
-log_writer.py append PATH        commits until it is killed; one line on standard output for each
-                                 commit that was acknowledged
-log_writer.py each FOLDER STEP   runs one small life of a store in a process of its own, killed at
-                                 its first write or fsync, then one killed STEP later, and so on
-                                 until one survives; stores and acknowledgements stay in FOLDER
+log_writer.py append PATH        commits until it is killed; prints one line for each
+                                 acknowledged commit
+log_writer.py each FOLDER STEP   runs `live_once` in a separate process that is killed at its first
+                                 write or fsync, then one killed STEP later, and so on until one
+                                 survives; stores and acknowledgements stay in FOLDER
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def create(store: SqliteStore) -> None:
 
 
 async def append(store: SqliteStore, number: int) -> None:
-    """Commit number `number`: every entry says which it is."""
+    """Make commit `number`: every entry contains its number."""
     writes = tuple(
         Write(stream=id_, entries=numbered(number, size))
         for id_, size in zip(STREAMS, SIZES, strict=True)
@@ -68,7 +68,7 @@ async def append_for_ever(path: Path) -> None:
 
 
 async def live_once(path: Path) -> None:
-    """A whole life: made, written to, closed. What was acknowledged stands in ``PATH.acks``."""
+    """Create a store, write to it and close it. ``PATH.acks`` lists what was acknowledged."""
     acks = os.open(path.with_suffix(".acks"), os.O_WRONLY | os.O_CREAT)
     store = await opened(path.with_suffix(".db"))
     await create(store)

@@ -51,13 +51,13 @@ def numbered(number: int) -> tuple[NewEntry, ...]:
 
 
 async def create(store: JsonlStore) -> None:
-    """Commit number 0, which makes the session."""
+    """Make commit 0, which creates the session."""
     write = Write(stream=S, create=StreamHeader(S, 1), entries=numbered(0))
     await store.commit(Commit(writes=(write,), at=0, idempotency_key="commit 0"))
 
 
 async def append(store: JsonlStore, number: int) -> None:
-    """Commit number `number`: every entry says which it is."""
+    """Make commit `number`: every entry contains its number."""
     write = Write(stream=S, entries=numbered(number))
     blob = f"blob {number}".encode()
     key = f"commit {number}"
@@ -65,7 +65,7 @@ async def append(store: JsonlStore, number: int) -> None:
 
 
 async def live_once(folder: Path, acks: Path, dialect: str) -> None:
-    """A whole life: made, written to, a turn led, closed. Acknowledgements stand in `acks`."""
+    """Create a store, write to it, run a turn and close it. `acks` lists acknowledgements."""
     file = os.open(acks, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def acknowledge(what: object) -> None:

@@ -1,7 +1,7 @@
-"""Index a folder of session files, and be killed at each operation of it, one after the other.
+"""Index a folder of session files, and be killed at each operation, in turn.
 
-session_indexer.py FOLDER STEP   FOLDER/original holds sessions that nobody has searched; for every
-                                 STEP-th operation there is a copy of it, whose indexing was killed
+session_indexer.py FOLDER STEP   FOLDER/original has sessions without an index; for every STEP-th
+                                 operation there is a copy whose indexing was killed there
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def opened(folder: Path) -> JsonlStore:
 
 
 async def live_once(folder: Path) -> None:
-    """Index in several steps; what is new; what is left when a tool wrote a session anew."""
+    """Index in several steps: first all, then new entries, then a session rewritten by a tool."""
     sizes.BATCH_ROWS, sizes.MOST_LOOSE, sizes.SCANNED = 40, 20, 5
     indexer.MOST_SMALL = 2
     store = await opened(folder)

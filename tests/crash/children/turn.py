@@ -1,4 +1,4 @@
-"""Runs a plan as a process of its own, and dies where it says."""
+"""Run a plan as a separate process that dies where the plan says."""
 
 from __future__ import annotations
 

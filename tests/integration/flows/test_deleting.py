@@ -1,4 +1,4 @@
-"""Flows that are deleted: with their sessions, and where that is asked for with their files."""
+"""Deleting flows with their sessions and, on request, with their files."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_record_folder_is_created_without_file_locks(
 def test_folder_of_other_user_is_reported_with_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who may read it and not write it."""
+    """The user may read the folder but not write to it."""
     write_record(StreamId("f"), tmp_path, "the graph")
     open_file = Path.open
 
@@ -125,7 +125,7 @@ def test_folder_of_other_user_is_reported_with_owner(
 
 
 def test_existing_workflow_is_not_rewritten(tmp_path: Path) -> None:
-    """Who runs the flow already may be reading it."""
+    """A process that runs the flow may be reading it."""
     write_record(StreamId("f"), tmp_path, "the graph")
     before = (tmp_path / "workflow.yaml").stat()
     write_record(StreamId("f"), tmp_path, "the graph")
@@ -169,7 +169,7 @@ async def test_files_are_deleted_on_request(tmp_path: Path) -> None:
 async def test_failed_file_deletion_is_completed_by_retry(
     tmp_path: Path,
 ) -> None:
-    """Whichever it is at that it ends, as a kill would end it."""
+    """Deletion stops at any file, as after a kill."""
     for number in count(1):
         root = tmp_path / str(number)
         root.mkdir()
@@ -191,7 +191,7 @@ async def test_failed_file_deletion_is_completed_by_retry(
 
 
 async def test_of_a_folder_that_is_empty_nothing_is_asked(tmp_path: Path) -> None:
-    """What a kill may leave between the last file and the folder itself."""
+    """A kill may leave this state between the last file and the folder itself."""
     flows = FlowStage(tmp_path).flows("owner")
     await begun(flows, tmp_path)
     shutil.rmtree(tmp_path / "record")
@@ -208,7 +208,7 @@ async def test_folder_that_is_not_the_flows_alone_is_not_removed(
     (root / "link").symlink_to(root / "there")
     flows = FlowStage(root).flows("owner")
     await begun(flows, root, record=record)
-    (root / "both" / ".flow").unlink(missing_ok=True)  # as if somebody had wanted it so
+    (root / "both" / ".flow").unlink(missing_ok=True)  # as if removed on purpose
     await begun(flows, root, "g", "both")
     with pytest.raises(FlowRefusal, match="cannot be removed"):
         await flows.delete("f", record="remove")

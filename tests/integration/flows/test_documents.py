@@ -32,7 +32,7 @@ def steps(at: str, *said: Step) -> Reply:
 
 
 def changed(workflow: Workflow, id: str, **fields: object) -> Workflow:
-    """`workflow` with other fields of one node."""
+    """Return `workflow` with other fields of one node."""
     nodes = [
         msgspec.structs.replace(node, **fields) if node.id == id else node
         for node in workflow.nodes
@@ -49,7 +49,7 @@ async def said(flow: Flow, role: str) -> list[str]:
 
 
 async def ended(stage: FlowStage, workflow: Workflow, **given: object) -> tuple[FlowState, Flow]:
-    """A flow of `workflow`, run as far as it goes."""
+    """Return a flow of `workflow` after it ran as far as possible."""
     async with stage.flows("helper") as flows:
         flow = await flows.start(workflow, workspace=stage.workspace, id="f", inputs=given)
         await flow.run()

@@ -1,4 +1,4 @@
-"""What a role works with: its skills from files, or what a person chose before it began."""
+"""The configuration of a role: skills from files, or a person's choice before it begins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RULES = (
 
 
 def project(folder: Path) -> Path:
-    """A project with two skills, one of which is the developer's."""
+    """Return a project with two skills, one of which is the developer's."""
     for name, told in (("tests", "Run them all."), ("prose", "Be plain.")):
         place = folder / "a-docs" / "skills" / name
         place.mkdir(parents=True)
@@ -45,7 +45,7 @@ def project(folder: Path) -> Path:
 
 
 async def prompt_of(stage: FlowStage, role: str) -> str:
-    """The system prompt of a role's session, as its log has it."""
+    """Return the system prompt of a role's session, from its log."""
     (started,) = await stage.memory.notes(
         await stage.memory.find(f"f__{role}"), ("session_started",)
     )
@@ -78,7 +78,7 @@ async def test_chosen_skills_override_file_and_are_kept(tmp_path: Path) -> None:
     await flow.configure("owner", skills=["tests", "prose"])
     with pytest.raises(ConfigError, match="there is no skill 'magic'"):
         await flow.configure("owner", skills=["magic"])
-    (tmp_path / "a-docs" / "skills" / "tests" / "SKILL.md").unlink()  # gone since it was chosen
+    (tmp_path / "a-docs" / "skills" / "tests" / "SKILL.md").unlink()  # removed after it was chosen
     await flow.run()
     assert "Be plain." in await prompt_of(stage, "developer")
     assert "Run them all." not in await prompt_of(stage, "developer")
@@ -130,7 +130,7 @@ async def test_unusable_configuration_by_person_is_rejected(
         configuring={"model": "ask"},
     )
     await flow.run()
-    # Somebody else decides, who has neither the agents nor the models of those who run it.
+    # A person in another process decides, without the agents and models of those who run it.
     router = ModelRouter({"scripted": stage.models})
     elsewhere = await Flows(Runtime(stage.store, models=router)).open(flow.id)
     head = (await elsewhere.state()).head
@@ -139,7 +139,7 @@ async def test_unusable_configuration_by_person_is_rejected(
     with pytest.raises(ConfigError, match="unknown model provider 'nobody'"):
         await elsewhere.configure("owner", model="nobody:x")
     with pytest.raises(ConfigError, match="unknown model provider 'mine'"):
-        await elsewhere.configure("developer", model="mine:a")  # which is not asked for it
+        await elsewhere.configure("developer", model="mine:a")  # without an offer of it
     with pytest.raises(ConfigError, match="owner has no tool magic"):
         await flow.configure("owner", tools=["read_file", "magic"])
     assert (await elsewhere.state()).head == head
@@ -156,7 +156,7 @@ async def test_role_waits_until_person_configures_it(tmp_path: Path) -> None:
     models = ("scripted:flow", "scripted:other")
 
     def flows() -> Flows:
-        """As another process has them."""
+        """Return the flows as another process has them."""
         return stage.flows("owner", "developer", offered=models)
 
     flow = await flows().start(

@@ -24,7 +24,7 @@ FULL = Usage(9_900, 100)
 
 
 def counting(*registries: Hooks) -> Counter[str]:
-    """How often each point was asked, in all of `registries`."""
+    """Count how often each point was called, in all of `registries`."""
     counts: Counter[str] = Counter()
 
     def count(point: HookPoint) -> None:
@@ -37,7 +37,7 @@ def counting(*registries: Hooks) -> Counter[str]:
 
 
 def of(counts: Counter[str], *words: str) -> dict[str, int]:
-    """The counts of the points that are named after one of `words`."""
+    """Return the counts of the points whose names contain one of `words`."""
     return {name: n for name, n in counts.items() if name.endswith(words)}
 
 

@@ -1,6 +1,6 @@
 """Flows that move to another machine as folders: real sessions and turns, before and after.
 
-Each is exported, imported into another store, and runs in another folder with agents of its own.
+Each is exported, imported into another store, and runs in another folder with other agents.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ replace = msgspec.structs.replace
 
 
 def rules(record: str) -> tuple[Reply, ...]:
-    """What the roles answer; they write into the folder `record` of their workspace."""
+    """Return the answers of the roles; they write into the folder `record` of their workspace."""
     plans = hands("Node `owner-intake`", record, "plan.md", "build", "write")
     looks = [rule for role in INSTANCES for rule in looking_back(role, record)]
     return (
@@ -79,7 +79,7 @@ def rules(record: str) -> tuple[Reply, ...]:
 
 
 def looking_back(role: str, record: str) -> tuple[Reply, Reply]:
-    """The role instance `role` looks back."""
+    """Return the answers of `role` in the improvement."""
     path = f"findings/{role}-findings.md"
     return (
         writes(path, f"{record}/{path}", f"{role} found nothing."),
@@ -88,7 +88,7 @@ def looking_back(role: str, record: str) -> tuple[Reply, Reply]:
 
 
 def again(rule: Reply, role: str) -> Reply:
-    """What `role` answers as in `rule` once it is told that its turn was interrupted."""
+    """Return the answer of `role` as in `rule` after the message that its turn was interrupted."""
     assert rule.when is not None
     when = replace(rule.when, user_contains="was interrupted", system_contains=f"`{role}`")
     return replace(rule, when=when)
@@ -98,7 +98,7 @@ def again(rule: Reply, role: str) -> Reply:
 async def machine(
     folder: Path, rules: tuple[Reply, ...], roles: Sequence[str] = ROLES
 ) -> AsyncGenerator[tuple[Store, Flows]]:
-    """A store and agents in `folder`, whose model answers by `rules`."""
+    """Open a store and agents in `folder`, whose model answers by `rules`."""
     (folder / "work").mkdir(parents=True, exist_ok=True)
     models = ScriptedModel(Scenario(name="flow", rules=rules), clock=SystemClock())
     agents = [Agent(role, model=MODEL, tools=["read_file", "write_file"]) for role in roles]
@@ -111,7 +111,7 @@ async def machine(
 
 
 async def files_of(store: Store) -> dict[str, bytes]:
-    """The folder that `perdure flow export` writes."""
+    """Return the folder that `perdure flow export` writes."""
     files = (await export_flow(store.backend, F)).files
     async with Flows(Runtime(store)) as flows:
         return {**files, "record/workflow.yaml": workflow_text_of(await flows.state(F)).encode()}
@@ -128,7 +128,7 @@ async def asked_and_died(store: Store, flow: Flow) -> None:
 
 
 async def finish(flow: Flow) -> dict[str, Any]:
-    """Do what people do until `flow` is completed; what it waited for, in order."""
+    """Make all decisions until `flow` is completed; return what it waited for, in order."""
     waited: list[str] = []
     for _ in range(20):
         run = await flow.run()
@@ -216,7 +216,7 @@ async def test_moved_flow_runs_to_its_end(moment: str, tmp_path: Path) -> None:
 
 
 def trip_rules(record: str) -> tuple[Reply, ...]:
-    """What the roles of the trip answer; they write into the folder `record`."""
+    """Return the answers of the trip's roles; they write into the folder `record`."""
     return (
         *hands("The night train.", record, "02-curated.md", "close"),
         ends("Node `close`", "forward-pass-closed"),

@@ -1,7 +1,7 @@
-"""Several who act on one flow: whatever one of them looked at, another has changed meanwhile.
+"""Concurrent processes on one flow: each changes what another one has just read.
 
-Each rival is a journal or a runner of its own over the same store, as another process has it. What
-it does falls between the other's look and its commit, or between its commit and its next look.
+Each rival is a separate journal or runner on the same store, as in another process. It acts between
+the other's read and its commit, or between its commit and its next read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Act = Callable[[], Awaitable[object]]
 
 
 class Roles(ScriptedRoles):
-    """Of whom one who answers that they hang does so in their turn, until `released`."""
+    """A role that answers "hang" stays in its turn until `released`."""
 
     def __init__(
         self, store: MemoryStore, clock: ManualClock, script: dict[str, list[str]]
@@ -74,7 +74,7 @@ class Place:
         self.ground: FlowContext | None = None
 
     def journal(self) -> Journal:
-        """The flow as somebody else follows it."""
+        """Return a journal of the flow as in another process."""
         return Journal(self.store, FLOW, self.clock)
 
     async def run(self, wakes: Wakes | None = None, roles: Roles | None = None) -> FlowState:
@@ -85,16 +85,16 @@ class Place:
         return await asyncio.wait_for(run, PATIENCE_S)
 
     async def kinds(self) -> list[str]:
-        """The kinds of the flow's entries."""
+        """Return the kinds of the flow's entries."""
         return [entry.kind for entry in await self.store.entries(FLOW)]
 
     async def reply(self, target: str, text: str = "go on") -> None:
-        """A person replies, in another process."""
+        """Reply as a person in another process."""
         await self.journal().append(lambda now: [reply(now, text, "ana", target)])
 
 
 async def never() -> AsyncIterator[int | None]:
-    """What wakes nobody: somebody who is told very late."""
+    """Never wake up: the notification comes very late."""
     await asyncio.Event().wait()
     yield None
 
@@ -107,7 +107,7 @@ def meanwhile(
     *,
     is_after: bool = False,
 ) -> None:
-    """Have `act` happen once, right before or right after the first commit that holds a `kind`."""
+    """Run `act` once, right before or right after the first commit with a `kind`."""
     commit_as_it_is = store.commit
     waiting = [act]
 
@@ -196,7 +196,7 @@ async def test_role_configured_meanwhile_is_not_parked(
 async def test_failed_turn_is_parked_despite_concurrent_change(
     tmp_path: Path,
 ) -> None:
-    """It was tried, and is not tried again because something else has happened."""
+    """It was tried, and is not retried because of another change."""
     place = Place(tmp_path)
 
     class Failing(Roles):
@@ -273,7 +273,7 @@ async def test_node_reclaimed_by_other_process_is_not_parked(
             return is_open
 
         async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
-            """The rival lives."""
+            """Fail: the rival is alive."""
             rival.released.set()
             await again[0]
 
@@ -287,7 +287,7 @@ async def test_node_reclaimed_by_other_process_is_not_parked(
 async def test_turn_of_other_node_is_not_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process ends one node of the role, claims the next, and dies before the other looks."""
+    """A process ends one node of the role, claims the next, and dies before the other reads."""
     both = graph("owner-intake>a", "a>b", "b>end", **OWNERS, a="dev", b="dev")
     place = Place(
         tmp_path,
@@ -307,7 +307,7 @@ async def test_turn_of_other_node_is_not_recovered(
 
     class Late(Roles):
         async def is_open(self, session: StreamId) -> bool:
-            """Once the other process has died in the turn of the next node."""
+            """After the other process has died in the turn of the next node."""
             if not looked:
                 place.roles.released.set()
                 await until(lambda: is_at("b"), within_s=PATIENCE_S)
@@ -327,7 +327,7 @@ async def test_turn_of_other_node_is_not_recovered(
 async def test_turn_ended_by_other_process_is_not_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Refusing it would park the node while the other process works in its next turn."""
+    """Rejecting it would park the node while the other process runs its next turn."""
     stage = FlowStage(tmp_path, ends("Node `owner-intake`", "prompt-human"))
     flows = stage.flows("owner", "dev")
     flow = await flows.start(LINE, workspace=tmp_path, record_folder="record", id="f")
@@ -394,7 +394,7 @@ async def test_reply_after_last_check_is_handled(
 
 
 async def at_work(place: Place, wakes: Wakes | None = None) -> asyncio.Task[FlowState]:
-    """The flow, running: `a` is worked at, and `b` waits for a person."""
+    """Return the running flow: `a` is in a turn, and `b` waits for a person."""
     await begun(place.store, place.clock, FAN, place.folder)
     running = asyncio.create_task(place.run(wakes))
 
@@ -402,13 +402,13 @@ async def at_work(place: Place, wakes: Wakes | None = None) -> asyncio.Task[Flow
         return "b" in (await place.journal().state()).run.awaiting_human_nodes
 
     await until(is_asked, within_s=PATIENCE_S)
-    for _ in range(50):  # and so far nothing is left to be looked at
+    for _ in range(50):  # and so far there is nothing new to read
         await asyncio.sleep(0)
     return running
 
 
 async def ended(place: Place, running: asyncio.Task[FlowState]) -> FlowState:
-    """Where the flow stands once `a` is done, too."""
+    """Return the state of the flow after `a` is done, too."""
     place.roles.script["dev"].append(ASK)
     place.roles.released.set()
     return await running
@@ -442,9 +442,7 @@ async def test_foreign_append_is_seen_while_role_works(tmp_path: Path) -> None:
 async def test_wake_up_with_known_position_causes_no_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_known: bool
 ) -> None:
-    """Told of the very entry that it does not have, or that it cannot be told which is the newest;
-    told of its own, it reads nothing.
-    """
+    """Wake-ups for an unknown position cause a read; one for an own entry does not."""
     place = fan(tmp_path, ASK, ASK)
     told: asyncio.Queue[int | None] = asyncio.Queue()
 
@@ -487,11 +485,11 @@ async def test_wake_up_with_known_position_causes_no_read(
     await ended(place, running)
 
 
-# ---------------------------------------------------------------- who has a role's session
+# ---------------------------------------------------------------- session held elsewhere
 
 
 async def settled() -> None:
-    """Give everything that can go on without time the chance to."""
+    """Run everything that can run without the passing of time."""
     for _ in range(500):
         await asyncio.sleep(0)
 
@@ -512,7 +510,7 @@ class Held(ScriptedRoles):
 
 @pytest.mark.parametrize("left_s", [60.0, 0.1, -60.0])
 async def test_busy_session_is_retried_with_delay(tmp_path: Path, left_s: float) -> None:
-    """Also when their lease lasts longer, as they may have died; or is over by our clock only."""
+    """Even if its lease lasts longer, since it may have died, or ended by our clock only."""
     place = Place(tmp_path)
     roles = Held(place.store, place.clock, {"owner": [ASK]})
     await begun(place.store, place.clock, LINE, tmp_path)
@@ -598,7 +596,7 @@ async def test_second_process_takes_over_after_first_dies(
 async def test_stop_of_dead_process_turn_is_done_by_successor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    """Also where nothing happens to the flow after that."""
+    """Even if nothing happens to the flow after that."""
     at = When(user_contains="Node `owner-intake`")
     stage = FlowStage(tmp_path, Reply(when=at, steps=(Say("Wait."), Hang())))
     first = await stage.flows("owner", "dev").start(LINE, workspace=tmp_path, id="f")

@@ -38,7 +38,7 @@ NOISE = "seven tides of noise " * 700
 
 
 def calls(at: str, *, nth: int, path: str, when_system: str | None = None) -> Reply:
-    """In round `nth` of the turn that what contains `at` begins: write a long file."""
+    """In round `nth` of the turn whose message contains `at`, write a long file."""
     call = ScriptedCall("write_file", json.dumps({"path": path, "content": NOISE}))
     return Reply(when=When(user_contains=at, round=nth), steps=(CallTools((call,)),))
 
@@ -50,7 +50,7 @@ async def compactions(stage: FlowStage, role: str) -> list[Compaction]:
 
 
 def check_context(text: str) -> None:
-    """All that the flow knows of `dev` at `build` is in `text`."""
+    """Check that `text` has all that the flow knows of `dev` at `build`."""
     for told in (
         "`dev`",
         "`f`",

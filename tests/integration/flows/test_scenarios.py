@@ -35,7 +35,7 @@ INTAKE = "Node `owner-intake` started"
 
 
 def prepared(folder: Path) -> Path:
-    """A workspace whose project has an index."""
+    """Return a workspace whose project has an index."""
     (folder / "a-docs").mkdir()
     (folder / "a-docs" / "index.yaml").write_text("index:\n  $RULES: rules.md\n")
     (folder / "rules.md").write_text("Be brief.")
@@ -49,7 +49,7 @@ async def begun(
 
 
 async def texts(flow: Flow, role: str) -> list[str]:
-    """What the user side of a role's session says, in order."""
+    """Return the user messages of a role's session, in order."""
     messages = await (await flow.session(role)).messages()
     return [message.text for message in messages if message.role == "user"]
 
@@ -99,7 +99,7 @@ async def test_18_turn_of_dead_process_continues(tmp_path: Path) -> None:
     assert part.startswith(messages[1].text.strip()[:100])
     assert [message.role for message in messages] == ["user", "assistant", "assistant"]
     claims = [k for k in await kinds(stage, flow.id) if k == "node_claimed"]
-    assert len(claims) == 1  # it was never entered anew
+    assert len(claims) == 1  # it was never entered again
 
 
 async def kinds(stage: FlowStage, stream: str) -> list[str]:
@@ -146,7 +146,7 @@ async def test_declined_handoff_and_its_note_reach_the_role(tmp_path: Path) -> N
 
 
 def spoils(at: str) -> Reply:
-    """In the turn that what contains `at` begins: spoil the workflow file."""
+    """In the turn whose message contains `at`, spoil the workflow file."""
     call = CallTools((ScriptedCall("spoil"),))
     return Reply(when=When(user_contains=at, after="user"), steps=(call,))
 
@@ -282,7 +282,7 @@ async def test_25_write_that_drops_worked_node_is_rejected_without_question(
     )
     flow = await begun(stage.flows("owner", "developer"), tmp_path, LINE)
     before = (tmp_path / RECORD / "workflow.yaml").read_text()
-    run = await flow.run()  # in a flow without any access: somebody would have been asked
+    run = await flow.run()  # in a flow without any access, every other call would ask
     assert run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
     assert (tmp_path / RECORD / "workflow.yaml").read_text() == before
     (result,) = (await (await flow.session("owner")).messages())[2].parts

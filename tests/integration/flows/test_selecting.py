@@ -1,4 +1,4 @@
-"""What a role works with, chosen by a model; by a person, where it does not."""
+"""A role's configuration, chosen by a model or, if that fails, by a person."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DEVELOPER = says("Role instance `developer`", "model=scripted:flow skills=none")
 
 
 def flows_of(stage: FlowStage) -> Flows:
-    """As another process has them."""
+    """Return the flows as another process has them."""
     return stage.flows("owner", "developer", offered=MODELS)
 
 
@@ -61,13 +61,13 @@ async def begun(
 
 
 async def choices(stage: FlowStage) -> list[object]:
-    """What the flow's log has of choosing."""
+    """Return the entries about choices in the flow's log."""
     found = [body_of(entry) for entry in await stage.memory.entries(StreamId("f"))]
     return [b for b in found if isinstance(b, SelectorOpened | RoleConfigured | NodeParked)]
 
 
 async def said_to(stage: FlowStage, selector: str) -> list[str]:
-    """What was said in the session of a selector."""
+    """Return the messages in the session of a selector."""
     session = await stage.store.open(selector)
     return [message.text for message in await session.messages()]
 

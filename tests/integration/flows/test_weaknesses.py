@@ -45,7 +45,7 @@ async def begun(stage: FlowStage, graph: Graph = ALONE, consent: str = "full-acc
 
 
 def restarted(stage: FlowStage, *rules: Reply) -> None:
-    """The next process, whose model answers by `rules`."""
+    """Start the next process, whose model answers by `rules`."""
     stage.models = ScriptedModel(Scenario(name="flow", rules=rules), clock=stage.clock)
 
 
@@ -63,7 +63,7 @@ async def killed(stage: FlowStage, flow: Flow, kind: str) -> None:
 
 
 async def asking(stage: FlowStage) -> str:
-    """The id of the question that waits, once one does."""
+    """Wait for a question and return its id."""
 
     async def is_asked() -> bool:
         return bool(await stage.store.questions())
@@ -152,7 +152,7 @@ async def test_10_consent_asked_while_looking_back_survives_a_restart(tmp_path: 
     question = await asking(stage)
     running.cancel()
     await asyncio.wait((running,))
-    await stage.store.answer(question, "allow", by="ana")  # while nobody runs it
+    await stage.store.answer(question, "allow", by="ana")  # while no process runs it
     run = await (await stage.flows("owner").open("f")).run()
     assert run.status == "awaiting_feedback_consent"
 

@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @asynccontextmanager
 async def opened(folder: Path, dialect: DialectName) -> AsyncGenerator[JsonlStore]:
-    """A handle on `folder` for the length of an ``async with``."""
+    """Open a handle on `folder` during the block."""
     store = await JsonlStore.open(
         folder, dialect=dialect, durability="normal", clock=ManualClock(), random=SeededRandom()
     )
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def open_store(folder: Path, dialect: DialectName) -> AsyncIterator[Opener]:
-    """Opens handles on `folder`, or on another one, and closes them after the test."""
+    """Open handles on `folder`, or on another one, and close them after the test."""
     opened: list[JsonlStore] = []
 
     async def opener(

@@ -1,4 +1,4 @@
-"""What is written here, the dialect's tool reads as the same conversation, and the other way."""
+"""perdure and the dialect's tool read each other's files as the same conversation."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ S = StreamId("s")
 
 
 async def filled(store: SessionStore, folder: Path) -> Path:
-    """s/0 alone; s/1 to s/3 in one commit; s/4 alone. Each line says which it is."""
+    """Write s/0 alone; s/1 to s/3 in one commit; s/4 alone. Each line contains its seq."""
     await create(store, S, said("zero"))
     await append(store, S, said("one"), labelled("two", Sibling(0)), replied("three"))
     await append(store, S, said("four"))
@@ -37,7 +37,7 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 async def named(store: SessionStore) -> list[tuple[str | None, int | None]]:
-    """Where problems are."""
+    """Return the locations of the problems."""
     return [
         (problem.stream, problem.seq) for problem in (await store.maintenance.verify()).problems
     ]
@@ -180,7 +180,7 @@ async def test_lease_that_cannot_be_read_stops_everybody(store: JsonlStore, fold
 async def test_without_its_inner_folder_a_store_is_still_whole(
     store: JsonlStore, folder: Path, open_store: Opener, dialect: DialectName
 ) -> None:
-    """All that is acknowledged about a conversation stands in the session files."""
+    """All acknowledged facts about a conversation are in the session files."""
     await filled(store, folder)
     await append(store, S, NewEntry("odd", b"1"), key="k")
     entries = await store.entries(S)

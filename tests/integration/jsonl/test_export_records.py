@@ -53,7 +53,7 @@ USAGE = Usage(10, 2, 3, 4, 150)
 
 
 def conversation() -> list[NewEntry]:
-    """Every kind of the tree, in every form that the two writers once wrote in two ways."""
+    """Return every kind of the tree, in all forms that the two writers once wrote differently."""
     two = Message("tool", (ToolResultPart("a", "1", name="read"), ToolResultPart("b", "", True)))
     parts: tuple[Part, ...] = (TextPart("see\u2028"), PICTURE, GONE, SOUND)
     trees = [
@@ -103,7 +103,7 @@ def lines_in(content: bytes) -> list[dict[str, Any]]:
 
 
 def records_in(content: bytes) -> dict[str, dict[str, Any]]:
-    """Id -> the record as the tool reads it, but for what is ours."""
+    """Map ids to records as the tool reads them, without perdure's key."""
     _, *records = lines_in(content)
     return {each["id"]: {k: v for k, v in each.items() if k != "perdure"} for each in records}
 
@@ -179,7 +179,7 @@ async def test_session_file_imports_with_its_context_and_exports_its_bytes(
 
 
 async def said_in(store: SessionStore) -> list[tuple[str, str]]:
-    """What a model would be sent."""
+    """Return what a model would be sent."""
     leaf = (await store.state(S)).leaf
     context = build_context(await store.context_window(S, leaf))
     return [(each.message.role, each.message.text) for each in context.messages]

@@ -1,4 +1,4 @@
-"""A disk that is full, fails, or may not be written: what the caller is told, and what is left."""
+"""A disk that is full, fails, or is read-only: the errors, and what remains."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def showing(stream: str, content: bytes) -> Commit:
 
 
 async def test_content_reused_during_erasure_stays(open_store: Opener) -> None:
-    """The erasure had found nobody else who showed it, and then it was cut off."""
+    """The erasure had found no other reference to it, and was then interrupted."""
     store, content = await open_store(), b"\x89PNG of two"
     await store.commit(showing("s", content))
     request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name="s")

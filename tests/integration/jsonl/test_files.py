@@ -1,4 +1,4 @@
-"""The files themselves: where they lie, what stands in them, and that they only ever grow."""
+"""The files themselves: their places, their content, and that they only ever grow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PICTURE = b"\x89PNG\r\n\x1a\n picture"
 
 
 def records(folder: Path, session: str = "s") -> list[dict[str, Any]]:
-    """The records of a session's file but for the second, without what is ours in them."""
+    """Return the records of a session's file except the second, without perdure's keys."""
     lines = file_of(folder, session).read_bytes().splitlines()
     first, second, *found = [json.loads(line) for line in lines]
     assert "perdure" not in first
@@ -147,7 +147,7 @@ async def test_operators_records_are_as_operator_writes_them(tmp_path: Path) -> 
         ("c1", "text", False),
         ("c2", "no", True),
     ]
-    # The label hangs on the leaf, and nothing hangs on the label.
+    # The label's parent is the leaf, and the label has no children.
     assert found[4] == {
         "id": ids[4],
         "timestamp": at,
@@ -182,11 +182,11 @@ async def test_pis_records_are_as_pi_writes_them(tmp_path: Path) -> None:
         "gpt",
         "toolUse",
     )
-    # One message for each result; what follows the entry hangs on the last of them.
+    # One message per result; the last one is the parent of what follows.
     assert [found[n]["message"]["toolCallId"] for n in (3, 4)] == ["c1", "c2"]
     assert [found[n]["parentId"] for n in (3, 4, 5, 6)] == [ids[2], ids[3], ids[4], ids[4]]
     assert found[6]["firstKeptEntryId"] == ids[6]
-    # pi has no record of a move: ours hangs on the new leaf, from where pi goes on.
+    # pi has no record of a move: the marker's parent is the new leaf, from which pi continues.
     assert (found[7]["customType"], found[7]["parentId"]) == ("perdure.leaf", ids[4])
     assert list(found[7]) == ["type", "customType", "data", "id", "parentId", "timestamp"]
     assert found[8]["parentId"] == ids[4]

@@ -1,4 +1,4 @@
-"""Files an agent wrote itself: read by its own rules, gone on with, and left as they are."""
+"""Files that an agent wrote itself: read by its own rules, continued, and not rewritten."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ FILES: dict[str, list[Record]] = {"operator": OPERATOR, "pi": PI}
 
 
 def written(folder: Path, records: list[Record] | bytes, name: str = NAME) -> Path:
-    """A file in `folder` as an agent would have left it."""
+    """Write a file to `folder` as an agent would have left it."""
     folder.mkdir(exist_ok=True)
     path = folder / name
     if not isinstance(records, bytes):
@@ -158,7 +158,7 @@ async def test_operator_rules_give_leaf_labels_and_links(tmp_path: Path) -> None
         assert labels_of(await store.notes(S, ["label"])) == {aliases["a1"]: "here"}
         below = await store.entry(S, await store.resolve(S, "a6"))
         channel = await store.entry(S, below.parent_id or EntryId(""))
-        # What followed the label hangs on what the label hung on.
+        # The label's child gets the label's parent.
         assert channel.parent_id == aliases["a4"]
         assert b"operator:channel" in channel.body
         assert b"telegram" in channel.body
@@ -171,7 +171,7 @@ async def test_pi_rules_give_leaf_names_and_unknown_records(tmp_path: Path) -> N
         state = await store.state(S)
         aliases = await store.aliases(S)
 
-        # pi goes on from its last record; the label stands at a4, so that is the leaf.
+        # pi continues from its last record; the label's parent is a4, so that is the leaf.
         assert state.leaf == aliases["a4"]
         assert [e.kind for e in await store.notes(S, ["leaf"])] == ["leaf"]
         assert (state.info.title, state.info.messages) == ("Trip", 3)
@@ -326,7 +326,7 @@ async def test_rewrite_by_agent_keeps_conversation_without_own_data(
 async def test_line_written_during_append_is_placed_after_it(
     store: JsonlStore, open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
-    """As when the agent appends between our reading of the file and our writing to it."""
+    """As if the agent appended between perdure's read of the file and its write."""
     path = written(folder, FILES[dialect][:3])
     await append(store, S, said("ours"))
     *before, ours = content(path).splitlines(keepends=True)
@@ -346,7 +346,7 @@ async def test_line_written_during_append_is_placed_after_it(
 
 
 def with_picture(dialect: DialectName) -> list[Record]:
-    """A session with a message that holds PICTURE."""
+    """Return a session with a message that contains PICTURE."""
     data = base64.b64encode(PICTURE).decode()
     if dialect == "operator":
         parts = [{"type": "image", "images": [f"data:image/png;base64,{data}", "https://x/y.png"]}]
@@ -409,7 +409,7 @@ async def test_files_of_older_versions_are_read_and_not_appended_to(tmp_path: Pa
 
 
 async def test_session_forked_by_the_agent_is_another_session(tmp_path: Path) -> None:
-    """pi copies its records with everything that is in them, marks of ours included."""
+    """pi copies its records completely, including perdure's keys."""
     async with opened(tmp_path, "pi") as store:
         written(tmp_path, PI[:3])
         await append(store, S, said("ours"), said("more"))

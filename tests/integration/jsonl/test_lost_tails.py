@@ -1,4 +1,4 @@
-"""Entries that were acknowledged and are gone from a session file: verify reports them for good."""
+"""Entries that were acknowledged and are missing in a session file: verify keeps reporting them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def address(folder: Path, dialect: DialectName) -> str:
 
 
 async def commit(address: str, *texts: str, id: str = "s") -> None:
-    """Commit each text by itself, through a handle of its own."""
+    """Commit each text separately, through a separate handle."""
     async with open_by_address(address) as store:
         session = await store.open_or_create(id)
         for text in texts:
@@ -225,7 +225,7 @@ def test_killed_writers_and_readers_report_no_loss(address: str, folder: Path) -
 async def test_schedules_of_commits_reads_and_missed_feeds_report_no_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """A feed write that is missed is what a kill between the file and the feed leaves."""
+    """A missed feed write leaves the same state as a kill between the file and the feed."""
     extend_soon = Feed.extend_soon
     for number in range(count):
         chance = random.Random(number)

@@ -1,4 +1,4 @@
-"""A recorded session, read where it lies, says what it says when it is imported."""
+"""A recorded session reads the same in place as after an import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damaged session files: what can be read is kept elsewhere, and the files are left as they are."""
+"""Damaged session files: readable data is saved elsewhere, and the files stay unchanged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def content(address: str) -> Held:
 
 
 async def check_repaired(place: str, before: Held, done: RepairReport) -> None:
-    """It is whole, and holds what was held but for what was told."""
+    """Check that it is valid, and has everything except the reported losses."""
     lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}
     async with open_by_address(place) as store:
         assert (await store.backend.maintenance.verify()).problems == ()
@@ -60,7 +60,7 @@ async def check_repaired(place: str, before: Held, done: RepairReport) -> None:
 
 
 def with_line(path: Path, number: int, line: bytes | None) -> None:
-    """Put `line` in the place of a line, or nothing."""
+    """Replace a line by `line`; None removes it."""
     lines = path.read_bytes().splitlines(keepends=True)
     lines[number : number + 1] = [] if line is None else [line]
     path.write_bytes(b"".join(lines))
@@ -93,7 +93,7 @@ async def test_damaged_line_loses_only_its_content(
 async def test_acknowledged_entries_survive_damaged_last_line(
     address: str, place: str, folder: Path
 ) -> None:
-    """The line that ends a commit says that it was made; the others can still be read."""
+    """The last line of a commit proves that it was made; the others can still be read."""
     async with open_by_address(address) as store:
         await (await store.create(id="s")).append(*(user(f"said {n}") for n in range(9)))
     before = await content(address)
@@ -198,7 +198,7 @@ async def test_sound_files_are_left_alone_and_place_is_asked_for(
     await filled(address)
     assert not (await repair_store(address, to=place)).is_damaged
     with_line(file_of(folder, "s1"), 2, b"{\n")
-    for other in (f"{address}-more", "memory:"):  # cannot say that a body is gone
+    for other in (f"{address}-more", "memory:"):  # neither can express an erased body
         with pytest.raises(ConfigError, match="sqlite:///FILE"):
             await repair_store(address, to=other)
     with pytest.raises(ConfigError, match="name that store"):

@@ -1,4 +1,4 @@
-"""The newest entries of a session that nobody has looked at yet are read from the file's end."""
+"""The newest entries of a session that was not read yet are read from the end of its file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_only_the_end_of_the_file_is_read(
 
     with mock.patch.object(index, "TAIL_BYTES", 20_000):
         assert await fresh.branch(S, leaf, limit=5) == expected
-    # Nothing had to know what stands before.
+    # Earlier lines were not needed.
     assert fresh._handle.shelf.logs() == ()  # pyright: ignore[reportPrivateUsage] - looks behind
 
 

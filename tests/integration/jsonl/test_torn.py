@@ -1,4 +1,4 @@
-"""A write that was cut off: dropped when the file is read, told, left in place, begun behind."""
+"""A torn write: ignored when the file is read, reported, left in place, and skipped."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def content(path: Path) -> bytes:
 
 @cache
 def written(dialect: DialectName) -> Written:
-    """A session whose last commit has entries of every sort."""
+    """Return a session whose last commit has entries of every kind."""
 
     async def write() -> Written:
         with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +76,7 @@ def written(dialect: DialectName) -> Written:
                 )
                 return Written(path.name, before, path.read_bytes())
 
-    with ThreadPoolExecutor(1) as thread:  # whoever asks may be running a loop
+    with ThreadPoolExecutor(1) as thread:  # the caller may be running a loop
         return thread.submit(lambda: asyncio.run(write())).result()
 
 

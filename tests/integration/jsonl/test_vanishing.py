@@ -1,4 +1,4 @@
-"""Session files that are erased by somebody else while they are read: they are gone, not broken."""
+"""Session files that another process erases while they are read: missing, not broken."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ ACROSS: dict[str, Reading] = {
     "erase": erased,
     "content": lambda store: store.blob(blob_hash(SHARED)),
 }
-"""What looks at every session of a folder."""
+"""Calls that read every session of a folder."""
 
 OF_ONE: dict[str, Reading] = {
     "state": lambda store: store.state(GONE),
@@ -98,11 +98,11 @@ OF_ONE: dict[str, Reading] = {
     "remove": lambda store: store.retention.remove(GONE),
     "sealed": lambda store: store.maintenance.read_segment(GONE, after=-1, upto=1),
 }
-"""What looks at the one session that is erased meanwhile."""
+"""Calls that read the one session that is erased meanwhile."""
 
 
 async def fill(store: JsonlStore) -> None:
-    """Two sessions, of which each shows what both show and one what only it shows."""
+    """Write two sessions, each with a shared content and one of its own."""
     for stream, contents in ((GONE, (SHARED, OWN)), (STAYS, (SHARED,))):
         shown = (MediaPart("image/png", f"media://{blob_hash(c)}", len(c)) for c in contents)
         write = Write(
@@ -114,9 +114,9 @@ async def fill(store: JsonlStore) -> None:
 
 
 async def each_moment(folder: Path, open_store: Opener, read: Reading, *, is_known: bool) -> None:
-    """`read` of a folder of which a session is removed at each moment of the reading.
+    """Call `read` on a folder while a session is removed at each moment of the call.
 
-    `is_known`: who reads has listed the sessions before.
+    `is_known`: the reader has listed the sessions before.
     """
     for number in count(1):
         place = folder / str(number)
@@ -167,7 +167,7 @@ async def test_fork_keeps_content_when_origin_is_erased(
 
     def erase() -> None:
         eraser.start()
-        eraser.join(0.3 if is_held else 60)  # who comes after the fork has to wait for it
+        eraser.join(0.3 if is_held else 60)  # an eraser after the fork has to wait for it
 
     lock = folder / ".perdure" / "locks" / f"{LOCK}-{file_name_of('')}"
     write = Write(stream=fork.id, create=fork)
@@ -187,7 +187,7 @@ async def test_fork_keeps_content_when_origin_is_erased(
 async def test_session_that_goes_before_it_got_its_positions_gets_none(
     folder: Path, open_store: Opener, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Else one of its name that comes later would seem to have lost entries."""
+    """Otherwise a later session of its name would seem to have lost entries."""
     store, other = await open_store(), await open_store()
     await fill(store)
     (folder / ".perdure" / "feed").unlink()  # as if a tool had written them

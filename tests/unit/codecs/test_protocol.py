@@ -1,4 +1,4 @@
-"""What both codecs have in common: bodies that no record says, and records of unknown types."""
+"""Common parts of both codecs: carried bodies, and records of unknown types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pi and Operator have alike."""
+"""Keys that pi and Operator share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that pi and Operator both have: each is read back as it was written."""
+"""Records that pi and Operator both have: each round-trips."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of every spelling of numbers."""
+"""Properties of every spelling of numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Summaries that somebody asks for between two turns."""
+"""Summaries requested between two turns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.fakes.chats import MODEL, Stage, says
 
 
 def under(stage: Stage) -> tuple[Environment, Terms]:
-    """What turns of the session would run with, and under."""
+    """Return environment and terms of the session's turns."""
     agent = Agent("helper", model=MODEL)
     turns = stage.runtime().host.running(StreamId("s"), agent, Workspace(), prompt=None)
     return turns.environment, turns.terms

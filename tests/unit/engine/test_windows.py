@@ -1,4 +1,4 @@
-"""What is pinned is in the window a context is built from, wherever it stands on the branch."""
+"""Pinned entries are in the window of a context, wherever they are on the branch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def store() -> Store:
 
 
 async def grown(store: Store) -> tuple[Session, list[Entry]]:
-    """A session whose first two messages a compaction hides."""
+    """Return a session whose first two messages a compaction hides."""
     session = await store.create(id="s")
     entries = await session.append(
         user("first"), assistant("one"), user("second"), assistant("two")
@@ -118,7 +118,7 @@ class Counting(MemoryStore):
     async def context_window(
         self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
     ) -> ContextWindow:
-        """See ``SessionStore``."""
+        """See ``LogReader``."""
         self.reads += 1
         return await super().context_window(stream, leaf, limit)
 

@@ -30,7 +30,7 @@ def parts(entries: Iterable[Entry]) -> list[ImportSource]:
 
 
 def contents(entries: list[Entry]) -> list[Entry]:
-    """`entries` but for how the file was kept, numbered anew, references following."""
+    """Return `entries` without the stored file, renumbered with their references."""
     kept = [e for e in entries if e.kind not in (ImportSource.kind, LeafMoved.kind)]
     ids = {entry.id: EntryId(f"s/{number}") for number, entry in enumerate(kept)}
     stream = StreamId("s")

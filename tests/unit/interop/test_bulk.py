@@ -26,7 +26,7 @@ async def outcomes(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> list[Path]:
-    """Every fixture as a file, with one in between that is no session."""
+    """Return every fixture as a file, with one invalid file between them."""
     contents = [*every_file(), b"no session\n"]
     contents.insert(2, b"")
     paths = [tmp_path / f"{number:03}.jsonl" for number in range(len(contents))]
@@ -83,7 +83,7 @@ async def test_how_far_each_file_was_read_is_reported(folder: list[Path]) -> Non
 
 
 class Counted:
-    """Jobs of a size, and how many bytes of them were ever held at once."""
+    """Jobs of a size, and the maximum number of bytes held at once."""
 
     def __init__(self) -> None:
         self.held = self.most = self.running = self.most_running = 0

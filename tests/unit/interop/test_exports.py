@@ -1,4 +1,4 @@
-"""Every format out: what is exported, from which leaf, with what replaced and what told."""
+"""Exports in every format: selection, leaf, redaction and warnings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FORMATS: tuple[ExportFormat, ...] = ("perdure", "pi", "operator", "markdown", "h
 
 
 async def stored(name: str = "v3.jsonl") -> tuple[MemoryStore, StreamId]:
-    """A store with an imported pi session in it."""
+    """Return a store with an imported pi session."""
     store = empty_store()
     return store, (await imported(store, pi_file(name))).session
 
@@ -218,7 +218,7 @@ async def test_messages_after_operator_import_are_readable_by_operator(name: str
     exported = (await export_session(store, session, "operator")).content
     there = operator_reader.read(exported)
     assert there.context()[-1] == ("user", (("text", "Go on."),))
-    if name == "legacy.jsonl":  # an older form, written anew
+    if name == "legacy.jsonl":  # an older form, rewritten
         assert there.dropped == 0
         return
     before = operator_reader.read(operator_file(name))
@@ -259,7 +259,7 @@ async def test_session_without_import_original_is_rewritten(format: ExportFormat
     original = next(e for e in await store.entries(stream) if e.kind == ImportSource.kind)
     name = msgspec.json.decode(original.body)["blob"].encode()
     own = (await export_session(store, stream)).content
-    gone = own.replace(name, b"sha256-" + b"0" * 64, 1)  # named by nothing that is there
+    gone = own.replace(name, b"sha256-" + b"0" * 64, 1)  # referenced, but missing
     other = empty_store()
     stream = (await imported(other, gone)).session
     written = (await export_session(other, stream, format)).content

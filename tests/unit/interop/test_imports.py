@@ -41,12 +41,12 @@ TOOLS = StreamId("5a1d0c9e-0000-4000-8000-00000000c001")
 
 
 def lines(content: bytes, count: int) -> bytes:
-    """The first `count` lines."""
+    """Return the first `count` lines."""
     return b"".join(line + b"\n" for line in content.split(b"\n")[:count])
 
 
 async def texts(store: SessionStore, stream: StreamId) -> list[str]:
-    """What the messages on the session's branch say."""
+    """Return the texts of the messages on the session's branch."""
     state = await store.state(stream)
     path = await store.branch(stream, state.leaf)
     return [entry.message.text for entry in path if entry.message is not None]
@@ -350,7 +350,7 @@ async def test_writer_in_between_is_noticed_and_the_import_tried_again() -> None
 
 
 class RacedStore(MemoryStore):
-    """A store in which somebody else is faster, as often as there are `failures`."""
+    """A store in which another writer is faster, `failures` times."""
 
     def __init__(self) -> None:
         super().__init__(clock=ManualClock(), random=SeededRandom(1))
@@ -386,7 +386,7 @@ async def test_migrated_file_is_matched_by_content_and_time() -> None:
 
 
 async def export_after_one_more(content: bytes) -> bytes:
-    """`content` with an entry added, as a later version of pi would leave it."""
+    """Return `content` with an added entry, as a later version of pi would leave it."""
     store = empty_store()
     await imported(store, content)
     await append(store, new_tree(user("One more")), stream=V1)
@@ -412,7 +412,7 @@ async def test_own_session_is_never_taken_for_import() -> None:
 
 
 async def append_native(store: SessionStore, stream: StreamId) -> list[Entry]:
-    """A session that never was a file."""
+    """Append a session that never was a file."""
     said = (new_tree(user("Hello")), new_tree(assistant("Hi")))
     write = Write(stream=stream, create=StreamHeader(stream, START_MS), entries=said)
     return list((await store.commit(Commit(writes=(write,), at=START_MS))).entries[0])

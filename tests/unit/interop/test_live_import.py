@@ -30,7 +30,7 @@ V3 = StreamId("0f6f3f0e-7d55-4c83-9d0a-6f3ad2b7b003")
 
 
 class Desk:
-    """A folder of histories, a store, and who follows the one into the other."""
+    """A folder of session files, a store, and the follower."""
 
     def __init__(self, folder: Path, **more: object) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class Desk:
         )
 
     def write(self, name: str, content: bytes, *, is_fresh: bool = False) -> Path:
-        """A file that was written just now, or a good while ago."""
+        """Write a file with the current time if `is_fresh`, otherwise with an old one."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -54,7 +54,7 @@ class Desk:
         return path
 
     async def look(self) -> list[Change]:
-        """What changed, after long enough for everything to be due."""
+        """Return the changes after enough time for every file to be due."""
         self.clock.advance(RETRY_S)
         return [change async for change in self.follower.look()]
 

@@ -47,7 +47,7 @@ async def restored(
 
 
 async def with_turn(store: MemoryStore) -> Bundle:
-    """A session in which a turn was run, in two branches."""
+    """Return a session with a turn, in two branches."""
     await create(store)
     (one,) = await say(store, "one")
     lease = await store.acquire_lease(S, "me", 1000)
@@ -150,7 +150,7 @@ async def test_session_being_restored_elsewhere_is_skipped() -> None:
 
 
 class DyingStore(MemoryStore):
-    """A store that is gone after `left` commits."""
+    """A store that fails after `left` commits."""
 
     left = 100
 

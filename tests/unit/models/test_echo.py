@@ -1,4 +1,4 @@
-"""The offline model is honest, calls what it is told to call, and writes usable summaries."""
+"""The offline model calls the requested tools and writes usable summaries."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def nothing(name: str) -> None:
 
 
 def held(keys: dict[str, str]) -> ModuleType:
-    """A module like ``keyring``, with the passwords of the service perdure."""
+    """Return a module like ``keyring``, with the passwords of the service perdure."""
 
     def get_password(service: str, user: str) -> str | None:
         return keys.get(user) if service == "perdure" else None

@@ -1,4 +1,4 @@
-"""`perdure.models` loads no provider's library, no HTTP client and no YAML until somebody asks."""
+"""`perdure.models` imports no provider library, no HTTP client and no YAML until needed."""
 
 from __future__ import annotations
 

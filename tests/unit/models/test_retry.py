@@ -1,4 +1,4 @@
-"""When a failed model call is tried again."""
+"""When to retry a failed model call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which reply a request gets: a function of the request alone."""
+"""The reply to a request is a function of the request alone."""
 
 from __future__ import annotations
 

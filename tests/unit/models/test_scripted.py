@@ -201,7 +201,7 @@ SAID = (
 
 
 def told(messages: tuple[Message, ...]) -> tuple[int, str]:
-    """How many answers are in `messages`, and their name, counted in another way."""
+    """Return the number of answers in `messages`, and their name, computed independently."""
     said = msgspec.json.encode(messages)
     answers = sum(message.role == "assistant" for message in uncut(messages))
     return answers, hashlib.blake2b(said, digest_size=6).hexdigest()
@@ -218,7 +218,7 @@ def test_growing_conversation_is_counted_as_if_for_the_first_time(
     hearing, upto = MessageCounter(), 0
     for step in [*steps, len(said)]:
         upto = min(len(said), upto + step)
-        # What stands at the end is another object in every request.
+        # The end is another object in every request.
         messages = (*said[: upto - 2], *(msgspec.structs.replace(m) for m in said[upto - 2 : upto]))
         heard = hearing.count_messages(messages)
         assert counted(heard) == told(messages)

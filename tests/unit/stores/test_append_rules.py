@@ -46,14 +46,14 @@ LEASE = Lease(S, "me", 2, 0)
 def state_at(
     *, head: int = 4, leaf: str | None = "s/4", epoch: int = 2, open_turn: int | None = None
 ) -> StreamState:
-    """A stream whose even entries are of the tree."""
+    """Return a stream whose even entries are in the tree."""
     return StreamState(
         NEW.header, head, EntryId(leaf) if leaf else None, b"h" * 32, epoch, open_turn, NEW.info
     )
 
 
 def sees(reference: EntryId) -> bool:
-    """s/0, s/2, s/4, and o/1 of the stream it was forked from."""
+    """Return whether it is s/0, s/2, s/4, or o/1 of the fork's origin."""
     return reference in ("s/0", "s/2", "s/4", "o/1")
 
 
@@ -288,7 +288,7 @@ def test_commit_needs_nonempty_writes_to_distinct_streams() -> None:
         check_commit(Commit(writes=(fine,), at=1))
 
 
-# ---------------------------------------------------------------- anything at all
+# ---------------------------------------------------------------- arbitrary input
 
 REFERENCES = st.sampled_from(["s/0", "s/1", "s/4", "s/5", "s/6", "o/1", "o/2", "a b/1", ""])
 PARENTS: st.SearchStrategy[ParentRef] = st.one_of(

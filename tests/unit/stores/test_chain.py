@@ -30,7 +30,7 @@ HEADER = StreamHeader(S, 5, title="t")
 
 
 def chained(entry: Entry, digest: bytes | None = None) -> bytes:
-    """The chain after a commit of `entry` alone."""
+    """Return the chain after a commit of `entry` alone."""
     digest = body_digest(entry.body, SALT) if digest is None else digest
     return commit_hash(genesis_hash(HEADER), 7, 1, [header_line(entry, digest)])
 
@@ -115,7 +115,7 @@ def test_fork_genesis_contains_origin_chain() -> None:
 
 
 def test_hashes_match_those_of_stored_logs() -> None:
-    """Pinned: a change here makes every log there is look damaged."""
+    """Pinned: a change here makes every existing log appear damaged."""
     digest = body_digest(ENTRY.body, SALT)
 
     assert header_line(ENTRY, digest) == (

@@ -31,7 +31,7 @@ def store_with(marks: Marks) -> MemoryStore:
 
 
 async def begun(store: MemoryStore, *, is_received: bool = False) -> list[Entry]:
-    """A session with an agent and an open turn that runs a tool."""
+    """Return a session with an agent and an open turn that runs a tool."""
     header = StreamHeader(S, 1)
     created = Write(stream=S, create=header, entries=(new_side(STARTED),), is_received=is_received)
     await store.commit(Commit(writes=(created,), at=1))
@@ -89,7 +89,7 @@ async def test_changed_entry_is_not_own(field: str) -> None:
         changed = msgspec.structs.replace(entries[seq], **{field: forged[field]})
         others = [entry for entry in entries if entry.seq != seq]
         own = OWN.own_among([*others, changed])
-        if (field, seq) != ("seq", 0):  # what stands alone says no place
+        if (field, seq) != ("seq", 0):  # a single entry has no position
             assert changed.seq not in own
 
 

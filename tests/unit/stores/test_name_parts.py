@@ -1,4 +1,4 @@
-"""Parts of names: each place of a name begins one, and a query asks for some of its own."""
+"""Parts of names: each position of a name starts one, and a query looks up some of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an entry says of itself is in order, or it is refused."""
+"""The fields of an entry are valid, or it is rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `verify` finds: each kind of damage is named once, where it is."""
+"""Problems found by `verify`: each kind of damage is reported once, at its entry."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Log:
         return [problem.seq for problem in self.problems()]
 
     def damage(self, seq: int, **changes: object) -> None:
-        """Change fields of a stored entry, behind the chain's back."""
+        """Change fields of a stored entry without updating the chain."""
         row = self.rows[seq]
         entry = msgspec.structs.replace(row.entry, **changes)
         self.rows[seq] = msgspec.structs.replace(row, entry=entry)
@@ -85,7 +85,7 @@ def sealed(entry: Entry) -> StoredEntry:
 
 @pytest.fixture
 def log() -> Log:
-    """Seven entries in three commits: 0 1 2, 3, 4 5 6; the leaf was moved to s/0 at the end."""
+    """Return seven entries in three commits: 0 1 2, 3, 4 5 6; a final move sets the leaf to s/0."""
     log = Log(StreamHeader(S, 5))
     log.append(new_tree(user("a")), new_side(Label("x"), Sibling(0)), new_tree(user("b")))
     log.append(new_tree(user("c")))
@@ -177,7 +177,7 @@ def erase_by_hand(log: Log, *seqs: int) -> None:
 def test_missing_entry_is_reported(log: Log, seq: int, places: list[int]) -> None:
     del log.rows[seq]
 
-    # Entry 2 hangs from entry 0; the places without seq are counts that do not fit any more.
+    # Entry 2 is a child of entry 0; problems without a seq are wrong counts.
     assert [place for place in log.places() if place is not None] == places
 
 

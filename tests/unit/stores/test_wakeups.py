@@ -1,4 +1,4 @@
-"""Which iterators a commit wakes, and that dropped ones leave nothing behind."""
+"""Which iterators a commit wakes; dropped ones leave nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What records of an Operator file mean."""
+"""Decoding of records of an Operator file."""
 
 from __future__ import annotations
 

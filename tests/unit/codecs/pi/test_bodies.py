@@ -1,4 +1,4 @@
-"""What records of a pi file mean."""
+"""Decoding of records of a pi file."""
 
 from __future__ import annotations
 

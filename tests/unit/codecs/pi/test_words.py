@@ -1,4 +1,4 @@
-"""The words of pi's files: each stop reason that is written is read as it was meant."""
+"""The constants of pi's files: each written stop reason is read back."""
 
 from __future__ import annotations
 

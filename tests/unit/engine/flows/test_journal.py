@@ -101,13 +101,13 @@ async def test_journal_does_not_reread_own_entries() -> None:
 async def test_entries_are_taken_in_once_and_in_their_order() -> None:
     store, log = await journal(STARTED, CLAIMED, NodeParked("o", "o", "prompt-human"))
     entries = await store.entries(FLOW)
-    log.follow(entries)  # nobody has looked yet
+    log.follow(entries)  # nothing was read yet
     assert log.latest is None
     other = Journal(store, FLOW, ManualClock())
     await other.state()
     other.follow(entries)
     assert other.latest == await log.state()
-    other.follow(entries[:1])  # somebody read further meanwhile
+    other.follow(entries[:1])  # another task read further meanwhile
     assert other.latest == await log.state()
     store, behind = await journal(STARTED)
     await behind.state()

@@ -1,4 +1,4 @@
-"""Roles whose session is gone."""
+"""Roles whose session was erased."""
 
 from __future__ import annotations
 

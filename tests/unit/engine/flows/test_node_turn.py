@@ -55,7 +55,7 @@ class Place:
         return NodeTurn(self.ground, NodePart("owner", work.node.id, FLOW, work), last)
 
     def taken_up(self, said: AnswerText) -> NodeTurn:
-        """The same turn in another process, which finds `said` in the log."""
+        """Return the same turn in another process, which finds `said` in the log."""
 
         async def last() -> AnswerText:
             return said
@@ -63,7 +63,7 @@ class Place:
         return NodeTurn(self.ground, NodePart("owner", "owner-intake", FLOW), last)
 
     async def repairing(self) -> NodeTurn:
-        """A process that begins with the repair that was asked for."""
+        """Return a process that begins with the requested repair."""
 
         async def last() -> AnswerText:
             return AnswerText()
@@ -138,7 +138,7 @@ async def test_repair_that_another_process_has_made_is_given_up(tmp_path: Path) 
     assert kinds_of(asked[0]) == ["repair_asked"]
     await place.commit(asked)
     first, second = [await place.repairing(), await place.repairing()]
-    assert (await first.beside(STARTED)).writes == ()  # it runs already, and goes on
+    assert (await first.beside(STARTED)).writes == ()  # it is running already and continues
     answer = new_tree(assistant(hand(tmp_path, "end", name="a.md")))
     await place.commit((await first.beside([answer, FINISHED])).writes)
     with pytest.raises(NodeClaimLost):

@@ -238,7 +238,7 @@ async def test_fault_found_before_flow_changed_is_checked_again(
         calls = 0
 
         async def session(self, state: FlowState, role: str) -> StreamId:
-            """Cannot be had; the first time something happens to the flow meanwhile."""
+            """Fail; the first call changes the flow."""
             self.calls += 1
             if self.calls == 1:
                 await place.journal.append(lambda _: (RoleConfigured(role, model="a:b"),))

@@ -1,4 +1,4 @@
-"""What is chosen by whom, and what a selector's answer makes of a role."""
+"""Who configures a role, and the effect of a selector's answer."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_selector_keeps_its_offers_and_next_gets_new_number() -> None:
     assert undecided_choices(state, "owner", Offers()).by_selector == OFFERS
     second = opening(state, "owner", OFFERS, "no")
     assert (second.attempt, second.session[-1], second.refused) == (2, "2", "no")
-    # Once a person was asked, the attempts begin anew, and the sessions do not.
+    # After a question to a person, attempts restart at one; session numbers continue.
     parked = NodeParked("owner-intake", "owner", "role-configuration", offers=OFFERS)
     third = opening(after(FIRST, parked), "owner", OFFERS)
     assert (third.attempt, third.session[-1]) == (1, "2")

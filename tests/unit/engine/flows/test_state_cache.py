@@ -1,4 +1,4 @@
-"""How much of a flow's log is read and folded when somebody looks again."""
+"""How much of a flow's log is read and folded on the next read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CountedStore(MemoryStore):
     async def entries(
         self, stream: StreamId, after: int = -1, limit: int | None = None, **chosen: Any
     ) -> list[Entry]:
-        """See ``SessionStore``."""
+        """See ``LogReader``."""
         found = await super().entries(stream, after, limit, **chosen)
         self.given += len(found)
         return found
@@ -61,7 +61,7 @@ async def appended(store: MemoryStore, *bodies: SideBody, at: int = 1) -> None:
 
 
 async def look(store: MemoryStore) -> FlowState:
-    """Where the flow stands, for somebody who has not looked yet."""
+    """Return the state of the flow as read by a new journal."""
     return await Journal(store, FLOW, ManualClock()).state()
 
 

@@ -24,7 +24,7 @@ REQUEST = ModelRequest("m:m", (user("hi"),))
 
 
 class Words:
-    """A model that says two words, and knows whether it was told to stop."""
+    """A model that sends two texts, and records whether it was stopped."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -42,7 +42,7 @@ class Words:
 
 
 async def ran(spec: ToolSpec, hooks: Hooks) -> ToolRun:
-    """How a call of `spec` ends with `hooks` around it."""
+    """Return the result of a call of `spec` with `hooks` around it."""
     hooked = HookedCall(spec, hooks)
     call = tool_call_of(spec.name)
     return await run_tool(hooked.spec, call, clock=ManualClock(), answered=hooked.apply_hooks)

@@ -1,4 +1,4 @@
-"""What spans say, as values."""
+"""Span attributes, as values."""
 
 from __future__ import annotations
 

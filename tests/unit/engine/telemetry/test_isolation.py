@@ -22,7 +22,7 @@ from tests.fakes.telemetry import always
 
 
 class Broken:
-    """Raises whatever is asked of it."""
+    """Raises an error at every call."""
 
     def __getattr__(self, name: str) -> Any:
         def broken(*_: object, **__: object) -> object:
@@ -84,7 +84,7 @@ def look() -> str:
 
 
 async def turn_under(monkeypatch: pytest.MonkeyPatch, observer: Any) -> tuple[list[str], str]:
-    """The kinds of all entries of a turn that `observer` looks at, and its answer."""
+    """Return the kinds of all entries of a turn with `observer`, and its answer."""
     monkeypatch.setattr(runtime_services, "chosen_observer", always(observer))
     stage = Stage(says(calls("look")), says("all is well"))
     reply = await (await stage.chat([look])).send("look")
@@ -104,7 +104,7 @@ async def test_observer_failure_does_not_affect_turn(
 
 
 class Recording:
-    """Notes how it is left, and raises if it is told to."""
+    """Records how it is left, and raises on request."""
 
     def __init__(self, *, is_failing: bool) -> None:
         self.left: list[BaseException | None] = []
@@ -132,7 +132,7 @@ class Recording:
 
 
 def leave(watched: Isolated, error: BaseException) -> None:
-    """Leave a block that `watched` looks at by `error`."""
+    """Leave a block of `watched` with `error`."""
     nothing: Any = None
     with watched.effect(nothing, nothing) as came:
         came(nothing)

@@ -1,4 +1,4 @@
-"""What is told of the requests of model calls."""
+"""Telemetry of the requests of model calls."""
 
 from __future__ import annotations
 

@@ -112,7 +112,10 @@ async def test_companion_is_asked_again_when_its_stream_moved_meanwhile() -> Non
     companion.rival = "somebody else"
     await run(chat, companion)
     assert companion.asked == 3
-    assert [entry.seq for entry in companion.appended] == [2, 3]  # what was refused is not told
+    assert [entry.seq for entry in companion.appended] == [
+        2,
+        3,
+    ]  # without rejected ones
     assert await notes(stage) == ["made", "somebody else", "turn_started", "turn_finished"]
     assert (await stage.memory.maintenance.verify()).is_ok
 

@@ -1,4 +1,4 @@
-"""Which effect a state waits for: at most one, and none when the turn is over."""
+"""The pending effect of a state: at most one, and none when the turn is over."""
 
 from __future__ import annotations
 

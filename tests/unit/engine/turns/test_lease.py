@@ -152,7 +152,7 @@ async def test_cancelled_lease_request_releases_lease(made: type[MemoryStore], t
     async def slow(*asked: object, **named: object) -> object:
         done = await real(*asked, **named)
         arrived.set()
-        await leave.wait()  # the lease is taken, and nobody here knows yet
+        await leave.wait()  # the lease is taken, but this task has not noticed yet
         return done
 
     setattr(store, name, slow)

@@ -42,7 +42,7 @@ def test_turn_with_k_tool_calls_is_k_plus_3_commits(k: int) -> None:
 
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_turn_has_one_commit_per_effect_plus_one(k: int) -> None:
-    """Fewer cannot be: between two effects stand the outcome of one and the intent of the next."""
+    """Minimal: between two effects are the outcome of one and the intent of the next."""
     course = Course()
     for n in range(k):
         course.happens(inputs.Answered(assistant(tool_call(f"c{n}", "retry"))))

@@ -1,4 +1,4 @@
-"""The seam to telemetry, with nobody listening."""
+"""The interface to telemetry, without an observer."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ async def test_turn_without_observer_costs_few_calls(
         await turn
     finally:
         sys.setprofile(None)
-    # Two model calls and a tool run: each is announced and told, and so is the turn.
+    # Two model calls and a tool run: each has a begin and an end, and so has the turn.
     assert counted == {"turn": 1, "effect": 3, "_ignore": 4}

@@ -35,7 +35,7 @@ S = StreamId("s")
 
 
 class Gate:
-    """A tool that waits until it is let go, and counts its runs."""
+    """A tool that waits until it is released, and counts its runs."""
 
     def __init__(self) -> None:
         self.entered = asyncio.Event()

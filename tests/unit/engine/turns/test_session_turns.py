@@ -1,4 +1,4 @@
-"""The turns of one session: what they run under, where they begin, and what they read for it."""
+"""The turns of one session: their terms, where they begin, and what they read."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_without_an_open_turn_there_is_none_to_recover() -> None:
 
 
 class Counting:
-    """A store that counts what is asked of it, and otherwise lets everything through."""
+    """A store that counts its calls and passes them on."""
 
     def __init__(self, store: SessionStore) -> None:
         self.store = store
@@ -75,7 +75,7 @@ class Counting:
 
 
 async def counted(*replies: Reply) -> tuple[Stage, Chat, Counting]:
-    """A chat with a tool, on a store that counts."""
+    """Return a chat with a tool, on a store that counts."""
     stage = Stage(*replies)
     counting = Counting(stage.memory)
     stage.store.backend = cast("SessionStore", counting)

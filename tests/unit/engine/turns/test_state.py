@@ -1,4 +1,4 @@
-"""The fold of a turn: what each entry changes, whoever wrote it."""
+"""The fold of a turn: the effect of each entry, whoever wrote it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a flow that ran here looks like in a folder of A-Society's."""
+"""A flow that ran here, as an A-Society folder."""
 
 from __future__ import annotations
 

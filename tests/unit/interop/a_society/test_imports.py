@@ -34,7 +34,7 @@ def written(folder: Path, files: dict[str, bytes]) -> Path:
 
 
 async def ran(tmp_path: Path) -> dict[str, bytes]:
-    """A flow that waits for a person, as files."""
+    """Return a flow that waits for a person, as files."""
     clock, store = ManualClock(), memory()
     script = {
         "owner": [hand(tmp_path, "build", name="plan.md")],
@@ -64,7 +64,7 @@ async def test_imported_flow_continues(tmp_path: Path) -> None:
     roles = ScriptedRoles(store, clock, {"build": [hand(tmp_path, "end", name="b.md")]})
     flow = ground(store, clock, tmp_path)
     await FlowRunner(flow, roles, clock, store.changes).run()
-    assert not roles.told  # nobody has replied
+    assert not roles.told  # no reply yet
 
 
 async def test_flow_that_is_there_already_is_not_imported_again(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where a bundle stands, and branches cut out of it."""
+"""The final state of a bundle, and branches cut out of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fakes.bundles import Making
 
 
 def branching() -> tuple[Making, list[EntryId]]:
-    """Two branches below the first message, with notes; the leaf is on the second."""
+    """Return two branches below the first message, with notes; the leaf is on the second."""
     making = Making()
     making.note(SessionStarted(system_prompt="Be kind."))
     first = making.say(user("one"))

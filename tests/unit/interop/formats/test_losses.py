@@ -1,4 +1,4 @@
-"""What is lost is counted once, and told in words that say what it is."""
+"""Each loss is counted once and described in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats that can be imported: one list of them, each with its own records."""
+"""The importable formats: one list, each with its own records."""
 
 from __future__ import annotations
 

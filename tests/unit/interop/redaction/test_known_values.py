@@ -1,4 +1,4 @@
-"""Many values at once: each place where one stands, whatever else is looked for."""
+"""Search for many values at once finds each occurrence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same value gets the same placeholder, wherever it stands."""
+"""The same value gets the same placeholder everywhere."""
 
 from __future__ import annotations
 

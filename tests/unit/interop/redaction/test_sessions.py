@@ -1,4 +1,4 @@
-"""A whole session without its secrets: text, tools, titles, metadata, files; the tree as it was."""
+"""Redaction of a whole session: text, tools, titles, metadata, files; the tree is unchanged."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CLEAN = "[github-token-1] [cwd-1]/x [user-1]"
 
 
 def everywhere() -> Making:
-    """A session that says its secret in every place there is."""
+    """Return a session with its secret in every possible place."""
     header = msgspec.structs.replace(
         HEADER, cwd=f"{HOME}/src/app", title=EVERYTHING, metadata={"token": KEY, "by": EVERYTHING}
     )

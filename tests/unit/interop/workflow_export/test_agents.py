@@ -43,7 +43,7 @@ WHOLE = Agent(
 
 
 def stored(agent: Agent) -> dict[str, object]:
-    """The snapshot of `agent` as a log gives it."""
+    """Return the snapshot of `agent` as read from a log."""
     return msgspec.json.decode(msgspec.json.encode(agent.snapshot()))
 
 

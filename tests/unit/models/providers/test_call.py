@@ -1,4 +1,4 @@
-"""What a call does with names no model can have; whole calls are in tests/conformance."""
+"""Calls with impossible model names; complete calls are in tests/conformance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the client is made, and what it knows without calling; calls are in tests/conformance."""
+"""Construction of the client, and its facts without calls; calls are in tests/conformance."""
 
 from __future__ import annotations
 

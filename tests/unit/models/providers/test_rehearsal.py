@@ -1,4 +1,4 @@
-"""A rehearsal is read by each client as an answer, and reaches nobody."""
+"""Each client reads a rehearsal as an answer, and reaches no server."""
 
 from __future__ import annotations
 

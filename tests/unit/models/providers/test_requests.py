@@ -29,7 +29,7 @@ BYTES = {PNG.handle: b"png"}
 def mapped(
     *messages: Message, media: dict[str, bytes] | None = None, rounds: RoundMemory | None = None
 ) -> list[list[object]]:
-    """Per message of the library's its parts; a user prompt as its content."""
+    """Return the parts of each library message; a user prompt as its content."""
     request = ModelRequest("openai:x", messages, media=media or {})
     return [
         [part.content if isinstance(part, wire.UserPromptPart) else part for part in message.parts]

@@ -1,4 +1,4 @@
-"""What is remembered of the tool rounds under way, and for how long."""
+"""Which open tool rounds are remembered, and for how long."""
 
 from __future__ import annotations
 

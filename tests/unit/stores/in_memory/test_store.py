@@ -1,4 +1,4 @@
-"""What only this backend can be asked: damage behind its back. The rest is conformance."""
+"""Damage in memory, which only this backend can simulate. The rest is conformance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ S = StreamId("s")
 
 
 async def filled() -> tuple[MemoryStore, Memory]:
-    """A store of one stream with three messages and a blob, and the memory behind it."""
+    """Return a store of one stream with three messages and a blob, and its memory."""
     memory = Memory(ManualClock(), SeededRandom())
     store = MemoryStore("n", clock=memory.clock, random=memory.random, memory=memory)
     new = tuple(new_tree(user(text)) for text in "abc")

@@ -1,4 +1,4 @@
-"""What an erasure keeps for forks is found from few of them, as if all had been read."""
+"""What an erasure keeps for forks follows from few of them as from all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def appended(store: MemoryStore, stream: StreamId, *entries: NewEntry) -> 
 async def forked(
     store: MemoryStore, origin: StreamId, stream: StreamId, chance: random.Random
 ) -> None:
-    """A fork of `origin`: of its tree or of one branch, now or as it was."""
+    """Create a fork of `origin`: of its tree or of one branch, at its head or earlier."""
     state = await store.state(origin)
     tree = [each for each in await store.tree(origin) if each.stream == origin]
     is_path = bool(tree) and chance.random() < 0.4
@@ -54,7 +54,7 @@ async def forked(
 
 
 async def written(store: MemoryStore, stream: StreamId, chance: random.Random) -> None:
-    """Messages on one branch or another, labels and a compaction."""
+    """Append messages on one branch or another, labels and a compaction."""
     for number in range(chance.randrange(4)):
         tree = await store.tree(stream)
         entry = new_tree(user(str(number)))
@@ -70,7 +70,7 @@ async def written(store: MemoryStore, stream: StreamId, chance: random.Random) -
 
 
 async def forest(chance: random.Random) -> tuple[MemoryStore, list[Relation]]:
-    """Forks of forks, of which some were erased before."""
+    """Return forks of forks, some of them erased before."""
     store = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     header = StreamHeader(ROOT, START_MS)
     await store.commit(Commit(writes=(Write(stream=ROOT, create=header),), at=START_MS))
@@ -101,7 +101,7 @@ async def seen_by(store: MemoryStore, stream: StreamId) -> VisibleEntries:
 def expected(
     reach: Reach, seen: Mapping[StreamId, VisibleEntries]
 ) -> tuple[set[EntryId], list[StreamId], dict[StreamId, object]]:
-    """What is kept, for whom, and what forks lose: from all that every fork sees."""
+    """Return what is kept, for which forks, and what forks lose, computed from all forks."""
     kept = kept_for((seen[fork] for fork in reach.forks), reach.targets)
     every: dict[StreamId, list[Entry]] = {id_: list(each.tree) for id_, each in seen.items()}
     erased = {

@@ -1,4 +1,4 @@
-"""Which sessions a policy lets go of."""
+"""Which sessions expire under a policy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOW = 1_000_000
 def held(
     name: str, age_s: int, size: int = 10, *, forks: tuple[str, ...] = (), hold: Hold | None = None
 ) -> Holding:
-    """A session that was made, and last spoken in, so many seconds ago."""
+    """Return a session that was created and last active `age_s` seconds ago."""
     at = NOW - age_s * 1000
     return Holding(
         stream=StreamId(name),

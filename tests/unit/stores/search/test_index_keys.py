@@ -1,4 +1,4 @@
-"""The keys that stand for the filters of a text."""
+"""The keys of a text's filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Migrations: numbered, applied once, whole or not at all."""
+"""Migrations: numbered, applied once, atomically."""
 
 from __future__ import annotations
 

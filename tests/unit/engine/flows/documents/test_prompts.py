@@ -1,4 +1,4 @@
-"""What a node is told: its prompt filled in, or its prompt and what it has not heard yet."""
+"""The first message of a node: its prompt filled in, or its prompt and unheard answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a document from being run is told at once, each fault with its line."""
+"""All validation errors of a document are reported at once, each with its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a turn's end makes of a document's flow, and when the flow is completed."""
+"""The effect of a finished turn on a document's flow, and the completion of the flow."""
 
 from __future__ import annotations
 

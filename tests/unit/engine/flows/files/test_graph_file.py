@@ -14,7 +14,7 @@ LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner"}, end
 
 
 def drawn(folder: Path, now: Graph | str) -> GraphFile:
-    """The files of a flow as they are after they say `now`."""
+    """Write the files of a flow so that they define `now`."""
     text = now if isinstance(now, str) else workflow_text(now)
     (folder / "workflow.yaml").write_text(text)
     return GraphFile(folder, folder)

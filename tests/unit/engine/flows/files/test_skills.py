@@ -14,7 +14,7 @@ HEAD = "---\nname: tests\ndescription: How we test.\n---\n"
 
 
 def shelf(folder: Path, **skills: str) -> SkillShelf:
-    """A project with `skills`, the texts of their files."""
+    """Return a project with `skills`, the texts of their files."""
     for name, text in skills.items():
         place = folder / "a-docs" / "skills" / name.replace("_", "-")
         place.mkdir(parents=True, exist_ok=True)
@@ -23,7 +23,7 @@ def shelf(folder: Path, **skills: str) -> SkillShelf:
 
 
 def listing(folder: Path, role: str, text: str) -> None:
-    """Give `role` the skills that `text` lists."""
+    """Write the skill list `text` for `role`."""
     place = folder / "a-docs" / "roles" / role
     place.mkdir(parents=True, exist_ok=True)
     (place / "skills.yaml").write_text(text)

@@ -1,4 +1,4 @@
-"""What stands around the summary of a role."""
+"""The texts around the summary of a role."""
 
 from __future__ import annotations
 

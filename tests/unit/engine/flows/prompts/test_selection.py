@@ -1,4 +1,4 @@
-"""What a selector is told."""
+"""The message for a selector."""
 
 from __future__ import annotations
 

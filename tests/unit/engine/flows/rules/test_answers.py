@@ -24,19 +24,19 @@ STAGED = kinds.HandoffStaged("owner-intake", "owner", (kinds.HandoffTarget("buil
 
 
 def asking(*bodies: SideBody) -> FlowState:
-    """A flow after `bodies`."""
+    """Return a flow after `bodies`."""
     return FlowLog(LINE).claim("owner-intake").add(*bodies).state
 
 
 def question(state: FlowState) -> EntryId:
-    """The only thing it waits for."""
+    """Return its only open question."""
     (waiting,) = waits_in(state)
     assert waiting.question is not None
     return waiting.question
 
 
 def log_of(*bodies: SideBody) -> list[tuple[Entry, object]]:
-    """The log of `asking`."""
+    """Return the log of `asking`."""
     started = kinds.FlowStarted("p", "/w", "/w/r", LINE, ("owner-intake",))
     return [(entry_of(seq, body), body) for seq, body in enumerate((started, *bodies))]
 

@@ -1,4 +1,4 @@
-"""What becomes of a handoff. Numbers are those of the scenarios in the specification of flows."""
+"""Handoffs. Numbers are those of the scenarios in the specification of flows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes can work. Numbers are those of the scenarios in the specification of flows."""
+"""Runnable nodes. Numbers are those of the scenarios in the specification of flows."""
 
 from __future__ import annotations
 

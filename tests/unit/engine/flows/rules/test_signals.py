@@ -1,4 +1,4 @@
-"""What is understood as a signal, and what the agent is told otherwise."""
+"""Parsing of signals, and the messages about invalid ones."""
 
 from __future__ import annotations
 

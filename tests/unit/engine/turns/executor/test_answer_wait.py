@@ -1,4 +1,4 @@
-"""A question that nobody answers in time ends its turn, whether a process runs it or not."""
+"""A question without an answer in time ends its turn, whether a process runs it or not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STRIKE = ToolSpec("strike", "Strike.", {"type": "object"}, run, action="os", is_
 
 
 async def asking(theatre: Theatre, **settings: Any) -> tuple[Chat, str]:
-    """A chat whose turn waits for an answer, and the id of the question."""
+    """Return a chat whose turn waits for an answer, and the id of the question."""
     chat = await theatre.chat(tools=(STRIKE,), question_expires_s=EXPIRES_S, **settings)
     chat.send("go")
     return chat, await asked(theatre)
@@ -44,7 +44,7 @@ async def asked(theatre: Theatre) -> str:
 
 
 async def ended(theatre: Theatre, stream: str = "s") -> tuple[str | None, list[str]]:
-    """How the only turn of a session failed, and why its questions were withdrawn."""
+    """Return how the only turn of a session failed, and why its questions were withdrawn."""
     (finished,) = await theatre.bodies(TurnFinished, stream)
     withdrawn = await theatre.bodies(QuestionWithdrawn, stream)
     return finished.failure, [each.reason for each in withdrawn]

@@ -1,4 +1,4 @@
-"""What a request holds, and which answer comes of it."""
+"""The requests of model calls, and their answers."""
 
 from __future__ import annotations
 

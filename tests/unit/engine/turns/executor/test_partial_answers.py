@@ -1,4 +1,4 @@
-"""What has arrived of an answer is kept beside the stream."""
+"""The received part of an answer is stored in the background."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fakes.clock import ManualClock
 
 
 class Arriving:
-    """An answer that arrives, and a place where it is kept, slowly if it `is_slow`."""
+    """An arriving answer and its storage, which is slow if `is_slow`."""
 
     def __init__(self, *, is_slow: bool = False) -> None:
         self.clock = ManualClock()
@@ -44,7 +44,7 @@ class Arriving:
 
 
 async def turns() -> None:
-    """Let everything run that can."""
+    """Run everything that can run."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -59,7 +59,7 @@ async def test_it_is_kept_in_time_though_nothing_more_comes() -> None:
         await answer.pass_time(EVERY_S / 2)
         assert answer.kept == [b"one two "]
         await answer.pass_time()
-        assert len(answer.kept) == 1  # there was nothing new
+        assert len(answer.kept) == 1  # nothing was new
         answer.grow(b"three")
         await answer.pass_time()
     assert answer.kept == [b"one two ", b"one two three"]
@@ -91,7 +91,7 @@ async def test_partial_answer_is_saved_immediately_on_request() -> None:
         await answer.keeping.now()
         assert answer.kept == [b"hm one"]
         await answer.pass_time()
-        assert len(answer.kept) == 1  # what waited has nothing left to do
+        assert len(answer.kept) == 1  # the waiting save had nothing left to do
 
 
 async def test_immediate_save_waits_for_running_save() -> None:

@@ -1,4 +1,4 @@
-"""Tools in a turn: their failures are results the model is told."""
+"""Tools in a turn: their failures are results for the model."""
 
 from __future__ import annotations
 

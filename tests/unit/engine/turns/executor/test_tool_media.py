@@ -1,4 +1,4 @@
-"""Outputs that were cut are kept whole and can be read back, by their own session only."""
+"""Truncated outputs are stored whole and can be read back, by their own session only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call may cost, what happens when that is too much, and what uncounted calls took."""
+"""Budget checks before model calls, and the usage of uncounted calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model is called next, by the class of the error alone."""
+"""The next model of the chain depends only on the class of the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a model call that fails, is aborted, or turns out to be too long."""
+"""Model calls that fail, are aborted, or have too long a context."""
 
 from __future__ import annotations
 

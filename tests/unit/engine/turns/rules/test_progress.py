@@ -1,4 +1,4 @@
-"""What others say while a turn runs: when it is adopted, and what is answered."""
+"""Messages queued during a turn: when they are adopted and answered."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 def course_with(*rulings: Said) -> Course:
-    """A turn whose judge gives these rulings by the argument ``n`` of the call."""
+    """Return a turn whose judge returns these rulings by the argument ``n`` of the call."""
 
     def judge(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> PermissionCheck:
         ruling = rulings[int(str(call.args["n"]))]

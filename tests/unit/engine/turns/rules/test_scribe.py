@@ -1,4 +1,4 @@
-"""What a step writes is what it decides on."""
+"""A step decides on the state that its own entries give."""
 
 from __future__ import annotations
 

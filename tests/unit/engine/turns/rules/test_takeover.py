@@ -1,4 +1,4 @@
-"""What a process does with a turn whose process is gone: the crash table, row by row."""
+"""Takeover of a dead process's turn: the crash table, row by row."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_retry_wait_continues_after_process_death() -> None:
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What today's agent says about a call."""
+    """The current agent's decision about a call."""
 
     decision: str
     text: str = "no"

@@ -1,4 +1,4 @@
-"""How turns end."""
+"""The end of turns."""
 
 from __future__ import annotations
 

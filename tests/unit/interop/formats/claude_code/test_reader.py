@@ -120,7 +120,7 @@ def test_failed_call_of_api_is_answer_with_error() -> None:
     assert body.stop_reason == "error"
 
 
-# -- records beside the conversation
+# -- side records
 
 
 def test_quiet_records_are_notes_and_break_no_chain() -> None:

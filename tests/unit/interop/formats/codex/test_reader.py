@@ -245,7 +245,7 @@ def test_incomplete_line_is_reported(content: bytes) -> None:
 
 
 def test_second_header_is_side_entry() -> None:
-    """The rollout of a fork begins with its own header, then its origin's."""
+    """The rollout of a fork starts with its own header, then its origin's."""
     parsed = parse(line("session_meta", id="a") + line("session_meta", id="b") + said("x"))
     assert parsed.header.session == "a"
     assert parsed.items[0].body == ImportedRecord("codex", "session_meta")

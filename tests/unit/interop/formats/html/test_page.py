@@ -101,7 +101,7 @@ def test_page_loads_nothing_and_makes_no_markup_of_strings() -> None:
 
 
 def own_script(script: str) -> str:
-    """`script` of a page without the vendored libraries, which are known by their hashes."""
+    """Return `script` of a page without the vendored libraries, recognized by their hashes."""
     for name in MANIFEST:
         vendored = (VENDOR / name).read_text("utf-8").partition("//# sourceMappingURL=")[0].rstrip()
         assert script.count(vendored) == 1, name

@@ -49,9 +49,9 @@ from tests.fakes.tree_log import TreeLog
 
 
 def spoken(message: Message, *, is_said_only: bool = False) -> Spoken:
-    """A message of ours in the reader's form; what no Operator message can hold is left out.
+    """Return an own message in the reader's form, without what no Operator message supports.
 
-    `is_said_only`: what an extension writes holds text and media there, nothing else.
+    `is_said_only`: an extension's message has only text and media there.
     """
     text = message.text
     leads = ((prompts.COMPACTION_LEAD_IN, "summary"), (prompts.BRANCH_LEAD_IN, "branch"))
@@ -202,7 +202,7 @@ def test_empty_summary_of_a_branch_is_no_message() -> None:
 
 
 def imported(*, newline: bytes = b"\n") -> tuple[Making, SourceFile]:
-    """A session of two messages and a label, as an import of its file leaves it."""
+    """Return a session of two messages and a label, as after an import of its file."""
     said = {
         "contents": [{"type": "text", "content": "hi"}],
         "id": "u",

@@ -12,7 +12,7 @@ from tests.fakes.sources import path_of, pi_file, texts_on
 
 
 def ids_for(content: bytes) -> dict[int, str]:
-    """An id for every line: its number."""
+    """Return an id for every line: its number."""
     return {line.offset: f"{line.number:08x}" for line in lines_of(content)}
 
 

@@ -12,7 +12,7 @@ from perdure.session.messages import user
 
 
 class Linking:
-    """Records told by id and parent, linked."""
+    """Records given by id and parent, linked."""
 
     def __init__(self, links: list[tuple[str | None, str | None]]) -> None:
         self.items = Whole()
