@@ -157,10 +157,8 @@ async def erase_fact(
 ) -> Certificate:
     """Erase `entries` of the memory stream at `state` in one commit with `notes`.
 
-    Raises: HeadConflict if the stream moved; Unsupported.
+    Raises: HeadConflict if the stream moved.
     """
-    if not backend.capabilities.erase:
-        raise Unsupported("forgetting a fact", backend.address.partition(":")[0])
     asked = msgspec.structs.replace(
         _request(outside, "entries", state.header.id, by),
         entries=tuple(entries),

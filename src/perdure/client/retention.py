@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from perdure.client.conversation.scratch import delete_scratch
+from perdure.client.erase import erase_session
 from perdure.client.store import Store
-from perdure.errors import SessionNotFound
-from perdure.session.ids import StreamId
+from perdure.errors import HeadConflict, SessionHasForks, SessionNotFound
+from perdure.session.codec import readable
+from perdure.session.ids import StreamId, entry_place
+from perdure.session.memory.kinds import FACT_TEXTS, FactCorrected, FactRemembered
 from perdure.stores.retention.policy import KEY_WINDOW_MS, Retention, RetentionReport, expiring
 from perdure.stores.retention.quotas import Quota, Usage
-from perdure.stores.session_store import RetentionService
+from perdure.stores.session_store import RetentionService, SessionStore
 
 
 async def retention(store: Store) -> Retention:
@@ -41,7 +44,13 @@ async def apply_retention(
     plan = expiring(await service.holdings() if is_due else (), own, now)
     if is_dry_run:
         return RetentionReport(plan=plan)
-    gone = [each for each in plan.expiring if await _is_removed(service, each.stream)]
+    sources = await _sources(store.backend) if plan.expiring else set[StreamId]()
+    gone = [
+        each
+        for each in plan.expiring
+        if (each.stream not in sources or await _is_erased(store, each.stream))
+        and await _is_removed(service, each.stream, is_erased=each.stream in sources)
+    ]
     await delete_scratch(store.backend, [each.stream for each in gone])
     return RetentionReport(
         plan=plan,
@@ -53,12 +62,37 @@ async def apply_retention(
     )
 
 
-async def _is_removed(service: RetentionService, stream: StreamId) -> bool:
+async def _is_removed(service: RetentionService, stream: StreamId, *, is_erased: bool) -> bool:
     """Whether `stream` was removed now; not where something holds it, or somebody was faster."""
     try:
-        return await service.remove(stream)
+        return await service.remove(stream, is_erased=is_erased)
     except SessionNotFound:
         return False
+
+
+async def _sources(store: SessionStore) -> set[StreamId]:
+    """Return the sessions that facts come from."""
+    found: set[StreamId] = set()
+    for note in await store.notes_of_all(FACT_TEXTS):
+        body = readable(note)
+        if isinstance(body, FactRemembered | FactCorrected):
+            found |= {entry_place(source)[0] for source in body.sources}
+    return found
+
+
+async def _is_erased(store: Store, stream: StreamId) -> bool:
+    """Erase `stream` with the facts that come from it; return False if something holds it."""
+    backend = store.backend
+    try:
+        head = (await backend.state(stream)).head
+        if await backend.retention.holder(stream) is not None:
+            return False
+        await erase_session(
+            backend, store.outside, stream, forks="refuse", by="retention", expected_head=head
+        )
+    except (SessionNotFound, SessionHasForks, HeadConflict):
+        return False
+    return True
 
 
 async def quota(store: Store) -> tuple[Quota, Usage]:

@@ -257,15 +257,17 @@ class Session(Appender):
         undone = undone_of(await self._backing.log.notes(self.id, (CompactionUndone.kind,)))
         return None if target.id in undone else await self._note(CompactionUndone(), target.id)
 
-    async def end(self, reason: str | None = None) -> Entry | None:
+    async def end(self, reason: str | None = None, *, summary: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
 
-        What was said since its start, or since its last end, becomes an episode (`Store.memory`).
+        What was said since its start, or since its last end, becomes an episode (`Store.memory`)
+        with the given `summary`.
         Shape: None when it was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
         completed.
         """
         require_text("reason", reason)
+        require_text("summary", summary)
         async with self._order.place():
             while True:
                 state = await self._look()
@@ -275,7 +277,7 @@ class Session(Appender):
                 if state.info.status == "ended":
                     return None
                 with suppress(HeadConflict):
-                    return await self._end(state, reason)
+                    return await self._end(state, reason, summary)
 
     async def abandon_turn(self) -> bool:
         """Close the turn of a dead process without continuing it.
@@ -418,12 +420,14 @@ class Session(Appender):
             fork=point,
         )
 
-    async def _end(self, state: StreamState, reason: str | None) -> Entry:
+    async def _end(self, state: StreamState, reason: str | None, summary: str | None) -> Entry:
         """Append the end with its episode. Raises: HeadConflict if the session moved."""
         at = self._outside.clock.now_ms()
         end = new_side(SessionEnded(reason=reason), at=at)
         log, head = self._backing.log, state.head
-        entries = await with_episode(log, self.id, head, (end,), at, info=state.info)
+        entries = await with_episode(
+            log, self.id, head, (end,), at, info=state.info, summary=summary
+        )
         expected = None if self.is_draft else head  # an expectation would store the draft
         return (await self._commit(entries, expected_head=expected))[0]
 

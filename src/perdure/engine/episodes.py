@@ -37,6 +37,7 @@ async def with_episode(
     at: int,
     *,
     info: SessionInfo | None = None,
+    summary: str | None = None,
 ) -> tuple[NewEntry, ...]:
     """Return `entries`, to append after seq `head`, with the episode of the end among them.
 
@@ -50,6 +51,7 @@ async def with_episode(
     ended = msgspec.json.decode(entries[place].body, type=SessionEnded)
     info = info or (await log.state(stream)).info
     body = await _recorded(log, info, head, entries[: place + 1], by=ended.by, at=at)
+    body = msgspec.structs.replace(body, summary=summary)
     return (*entries, new_side(body, Sibling(place)))
 
 

@@ -18,6 +18,7 @@ from perdure.errors import (
     HeadConflict,
     SessionExists,
     SessionNotFound,
+    Unsupported,
     WrongArgument,
 )
 from perdure.memory.scope import MemoryFilter
@@ -91,8 +92,9 @@ async def remember(
     )
     write = Write(stream=stream, entries=(new_side(body),))
     commit = Commit(writes=(write,), at=outside.clock.now_ms(), idempotency_key=key)
-    entry = (await store.commit(commit)).entries[0][0]
-    return (await _known_fact(store, entry.id)).fact
+    fact = (await store.commit(commit)).entries[0][0].id
+    await _require_alive(store, outside, fact, body.sources)
+    return await find_fact(store, fact)
 
 
 async def correct(
@@ -120,7 +122,8 @@ async def correct(
         commit = Commit(writes=(write,), at=outside.clock.now_ms(), idempotency_key=key)
         with suppress(HeadConflict):  # a forgotten fact is not corrected
             await store.commit(commit)
-            return (await _known_fact(store, fact)).fact
+            await _require_alive(store, outside, fact, tuple(given))
+            return await find_fact(store, fact)
 
 
 async def forget(store: SessionStore, outside: Outside, fact: EntryId, by: str | None) -> None:
@@ -195,6 +198,21 @@ async def _require_sources(store: SessionStore, sources: Iterable[EntryId]) -> t
     return tuple(found)
 
 
+async def _require_alive(
+    store: SessionStore, outside: Outside, fact: EntryId, sources: tuple[EntryId, ...]
+) -> None:
+    """Forget `fact` if one of `sources` was erased before the fact was stored.
+
+    An erasure that begins later finds the fact. Raises: EntryNotFound.
+    """
+    try:
+        await _require_sources(store, sources)
+    except (EntryNotFound, SessionNotFound):
+        with suppress(FactNotFound):
+            await forget(store, outside, fact, None)
+        raise
+
+
 def _subject_of(sources: Iterable[_Source]) -> str | None:
     """Return the one subject of `sources`. Raises: WrongArgument if they have several."""
     subjects = {source.subject for source in sources}
@@ -207,7 +225,12 @@ def _subject_of(sources: Iterable[_Source]) -> str | None:
 
 
 async def _require_stream(store: SessionStore, outside: Outside, subject: str | None) -> StreamId:
-    """Return the memory stream of `subject`; create it if there is none."""
+    """Return the memory stream of `subject`; create it if there is none.
+
+    Raises: Unsupported where a fact could not be erased by itself.
+    """
+    if not store.capabilities.erase:
+        raise Unsupported("facts", store.address.partition(":")[0])
     stream, above, at = memory_stream(subject), 0, outside.clock.now_ms()
     with suppress(SessionNotFound):
         state = await store.state(stream)

@@ -119,7 +119,7 @@ class Memory:
         without a zone is local. Repeating a call with its `idempotency_key` returns the first fact.
         Durable: when this returns.
         Raises: SecretPasted for text that looks like a credential; EntryNotFound; WrongArgument;
-        LimitExceeded; IdempotencyMismatch.
+        LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
         """
         require_subject(subject)
         return await fact_writes.remember(
@@ -171,7 +171,7 @@ class Memory:
         """End a fact and permanently erase its text, that of earlier versions too.
 
         `by` names the requester in the certificate (`Store.erasures`).
-        Durable: as `Store.erase`. Raises: FactNotFound; Unsupported.
+        Durable: as `Store.erase`. Raises: FactNotFound.
         """
         await fact_writes.forget(self.backend, self.outside, EntryId(fact_id), by)
 

@@ -375,10 +375,11 @@ class Session(Handle[AsyncSession]):
         Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
         """
 
-    def end(self, reason: str | None = None) -> Entry | None:
+    def end(self, reason: str | None = None, *, summary: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
 
-        What was said since its start, or since its last end, becomes an episode (`Store.memory`).
+        What was said since its start, or since its last end, becomes an episode (`Store.memory`)
+        with the given `summary`.
         Shape: None when it was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
         completed.
@@ -815,7 +816,7 @@ class Memory(Handle[AsyncMemory]):
         without a zone is local. Repeating a call with its `idempotency_key` returns the first fact.
         Durable: when this returns.
         Raises: SecretPasted for text that looks like a credential; EntryNotFound; WrongArgument;
-        LimitExceeded; IdempotencyMismatch.
+        LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
         """
 
     def correct(
@@ -839,7 +840,7 @@ class Memory(Handle[AsyncMemory]):
         """End a fact and permanently erase its text, that of earlier versions too.
 
         `by` names the requester in the certificate (`Store.erasures`).
-        Durable: as `Store.erase`. Raises: FactNotFound; Unsupported.
+        Durable: as `Store.erase`. Raises: FactNotFound.
         """
 
     def fact(self, fact_id: str) -> Fact:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from perdure.session.codec import ENTRY_NOTES, encode
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import redact
+from perdure.session.memory.kinds import FACT_KINDS
 from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.in_memory.append import append
 from perdure.stores.in_memory.streams import Heap, HeldStream, held_in, notes_in, tree_in
@@ -34,6 +35,7 @@ from perdure.stores.retention.erase import (
     Relation,
     how_related,
 )
+from perdure.stores.retention.facts import fact_erasures
 from perdure.stores.verification import StoredEntry
 
 BACKEND = "memory"
@@ -61,6 +63,8 @@ def erase(
     takes = [each for each in found if _is_worth_it(heap, each)]
     if not takes and request.is_of_session and (done := request.answered_by(earlier)):
         return done
+    facts = [note for held in heap.streams.values() for note in _own(held, FACT_KINDS)]
+    takes += fact_erasures(takes, facts)
     outside = [copy for each in takes for copy in copies.outside(_notes(heap, each))]
     bodies: list[bytes] = []
     sessions = _erase_streams(heap, takes, request, random, bodies)
@@ -143,8 +147,12 @@ def _is_left(row: StoredEntry) -> bool:
 
 
 def _notes(heap: Heap, taking: StreamErasure) -> list[Entry]:
-    held = heap.streams[taking.stream]
-    return [note for kind in copies.TELLING for note in held.notes.get(kind, ())]
+    return _own(heap.streams[taking.stream], copies.TELLING)
+
+
+def _own(held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
+    found = (note for kind in kinds for note in held.notes.get(kind, ()))
+    return sorted(found, key=lambda note: note.seq)
 
 
 def _erase_streams(

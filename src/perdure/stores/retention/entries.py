@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from perdure.errors import EntryNotFound, InvalidEntry, SessionHasForks, TurnOpen
-from perdure.session.codec import readable
+from perdure.session.codec import new_side, readable
 from perdure.session.entries import Entry, NewEntry
-from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
 from perdure.session.info import listed_text
 from perdure.session.kinds import ModelChange, ThinkingChange
 from perdure.session.ledger import Interrupted, LateOutcome, ToolFinished, ToolStarted, TurnStarted
-from perdure.session.memory.kinds import FACT_TEXTS
+from perdure.session.memory.kinds import FACT_TEXTS, EpisodeRecorded
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart
 from perdure.session.notes import ImportSource, Label, Note, Question, Queued
 from perdure.stores.protocol import StreamState
@@ -32,6 +34,7 @@ CONTENT_NOTES = (
     Interrupted.kind,
     LateOutcome.kind,
     ImportSource.kind,
+    EpisodeRecorded.kind,
     *FACT_TEXTS,
 )
 """Kinds of side entries that can be erased, or that can repeat what an entry says."""
@@ -84,11 +87,29 @@ def entry_erasures(
     erased |= _same_content([entry for entry in own.values() if entry.id in erased], notes)
     trees = {id_: seen[id_].tree for id_ in (stream, *reach.forks)}
     erased |= summaries_of(erased, trees)
+    told = [note for note in notes if _tells_of(note, erased)]
+    erased |= {note.id for note in told}
+    added = (*request.notes, *(new_side(_without_summary(note), note.about) for note in told))
     return [
-        _erasure_of(id_, erased, seen[id_].tree, state, (kept, sharing), notes=request.notes)
+        _erasure_of(id_, erased, seen[id_].tree, state, (kept, sharing), notes=added)
         for id_ in trees
         if id_ == stream or any(entry.id in erased for entry in trees[id_])
     ]
+
+
+def _tells_of(note: Entry, erased: set[EntryId]) -> bool:
+    """Return whether `note` is an episode whose summary covers an erased entry."""
+    body = readable(note)
+    if not isinstance(body, EpisodeRecorded) or body.summary is None or note.about is None:
+        return False
+    last = entry_place(note.about)[1]
+    return any(body.first <= seq <= last for seq in seqs_in(erased, note.stream))
+
+
+def _without_summary(note: Entry) -> EpisodeRecorded:
+    body = readable(note)
+    assert isinstance(body, EpisodeRecorded)  # as in `_tells_of`
+    return msgspec.structs.replace(body, summary=None)
 
 
 def _erasable(entry: Entry | None, seq: int, state: StreamState) -> Entry:

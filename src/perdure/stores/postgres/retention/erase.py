@@ -18,6 +18,7 @@ from perdure.session.clock import RandomSource
 from perdure.session.codec import ENTRY_NOTES, encode
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo, StreamHeader, redact
+from perdure.session.memory.kinds import FACT_KINDS
 from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.chain import SALT_BYTES
 from perdure.stores.postgres import branches
@@ -27,7 +28,7 @@ from perdure.stores.postgres.lists import forgetting
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.retention.content_gc import remove_unreferenced_of
 from perdure.stores.postgres.retention.quotas import LIFT, counting
-from perdure.stores.postgres.rows import Row, Stream, info_of_row, stream_of
+from perdure.stores.postgres.rows import Row, Stream, entry_of, info_of_row, stream_of
 from perdure.stores.postgres.search.tables import forget
 from perdure.stores.postgres.usage import resetting
 from perdure.stores.protocol import Commit
@@ -51,6 +52,7 @@ from perdure.stores.retention.erase import (
     Relation,
     how_related,
 )
+from perdure.stores.retention.facts import fact_erasures
 
 BACKEND = "postgres"
 
@@ -224,6 +226,7 @@ class _Erasure:
             done = self._request.answered_by(await certificates(self._db))
             if done is not None:
                 return done
+        plans += await self._fact_plans(plans)
         outside = [copy for plan in plans for copy in await self._outside(plan)]
         sessions = await self._mark_streams(plans, random)
         counts, names = Counts(), set[str]()
@@ -328,6 +331,23 @@ class _Erasure:
             plan for plan in plans if plan.entries or plan.taking.changes_list(plan.stream.state)
         ]
 
+    async def _fact_plans(self, plans: Sequence[_Plan]) -> list[_Plan]:
+        """Return the plans of the streams of facts that come from what `plans` erase.
+
+        Their streams are locked first, until no new fact names what is erased.
+        """
+        taken = [plan.taking for plan in plans]
+        locked: set[StreamId] = set()
+        while True:
+            (rows,) = await self._ask(branches.ask_notes_of_all(self._ns, list(FACT_KINDS)))
+            found = fact_erasures(taken, map(entry_of, rows))
+            if {each.stream for each in found} <= locked:
+                break
+            locked |= {each.stream for each in found}
+            await self._ask(Statement(_LOCK, (self._ns, sorted(locked))))
+        streams = await self._streams(locked)
+        return [await self._plan(streams[each.stream], each) for each in found]
+
     async def _streams(self, ids: Collection[StreamId]) -> dict[StreamId, Stream]:
         if not ids:
             return {}
@@ -363,7 +383,8 @@ class _Erasure:
             return ()
         writes = tuple(plan.taking.write(self._request) for plan in plans)
         commit = Commit(writes=writes, at=self._request.at)
-        request = Request(commit, b"", random(SALT_BYTES * len(writes)), ())
+        salts = random(SALT_BYTES * sum(len(write.entries) for write in writes))
+        request = Request(commit, b"", salts, ())
         shares = await self._appender.append_locked(self._connected, request)
         return tuple(
             plan.taking.erased_session(

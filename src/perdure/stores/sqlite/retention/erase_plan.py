@@ -17,6 +17,7 @@ from perdure.session.codec import encode
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader, redact
+from perdure.session.memory.kinds import FACT_KINDS
 from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.retention import copies
@@ -38,9 +39,11 @@ from perdure.stores.retention.erase import (
     Relation,
     how_related,
 )
+from perdure.stores.retention.facts import fact_erasures
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.append import append, namespace_number
 from perdure.stores.sqlite.payload.requests import Request, shares_of
+from perdure.stores.sqlite.reads import notes_of_all
 from perdure.stores.sqlite.retention.erase_records import certificates_of, keep_new
 from perdure.stores.sqlite.rows import Stream, Tables
 from perdure.stores.sqlite.search.service import forget
@@ -94,6 +97,7 @@ def begin(
         done = request.answered_by(certificates_of(tables, namespace))
         if done is not None:
             return done
+    plans += _fact_plans(tables, namespace, plans)
     outside = [
         copy
         for plan in plans
@@ -185,6 +189,13 @@ def _entry_plans(tables: Tables, namespace: str, request: EraseRequest, reach: R
     found = entry_erasures(request, stream.state, reach, seen)
     plans = [plan_of(tables, streams[each.stream], each) for each in found]
     return [plan for plan in plans if plan.entries or plan.taking.changes_list(plan.stream.state)]
+
+
+def _fact_plans(tables: Tables, namespace: str, plans: Sequence[Plan]) -> list[Plan]:
+    """Return the plans of the streams of facts that come from what `plans` erase."""
+    notes = notes_of_all(tables, namespace, FACT_KINDS)
+    found = fact_erasures([plan.taking for plan in plans], notes)
+    return [plan_of(tables, tables.stream(namespace, each.stream), each) for each in found]
 
 
 def _was_erased(plan: Plan) -> bool:

@@ -1,0 +1,161 @@
+"""Episodes and facts in every backend: what is stored, open, and erased with its source."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure import user
+from perdure.client.clock import Outside
+from perdure.client.retention import apply_retention
+from perdure.client.store import Store
+from perdure.errors import Unsupported
+from perdure.session.codec import new_side
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.memory.kinds import EpisodeRecorded, memory_stream
+from perdure.session.notes import SessionEnded
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.policy import Retention
+from perdure.stores.session_store import SessionStore
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+
+
+@pytest.fixture
+def handle(store: SessionStore, clock: ManualClock) -> Store:
+    return Store(store, Outside(clock, SeededRandom(3)))
+
+
+async def texts(store: Store, stream: str) -> bytes:
+    entries: list[Entry] = await store.backend.entries(StreamId(stream))
+    return b" ".join(entry.body for entry in entries)
+
+
+async def test_end_without_episode_is_open_until_one_is_about_it(
+    handle: Store, store: SessionStore
+) -> None:
+    session = await handle.create(id="s")
+    await session.append(user("Hello"))
+    ended = Commit(
+        writes=(Write(stream=StreamId("s"), entries=(new_side(SessionEnded()),)),),
+        at=START_MS,
+    )
+    end = (await store.commit(ended)).entries[0][0]
+    assert await store.open_ends() == [end]
+    assert await store.open_questions_of_all() == []
+    body = new_side(EpisodeRecorded(0, START_MS, START_MS), end.id)
+    write = Write(stream=StreamId("s"), entries=(body,))
+    await store.commit(Commit(writes=(write,), at=START_MS))
+    assert await store.open_ends() == []
+    await session.reopen()
+    await session.end()
+    assert await store.open_ends() == []
+    assert (await store.maintenance.verify()).is_ok
+
+
+async def test_open_end_does_not_hold_a_session(handle: Store, store: SessionStore) -> None:
+    await handle.create(id="s")
+    write = Write(stream=StreamId("s"), entries=(new_side(SessionEnded()),))
+    await store.commit(Commit(writes=(write,), at=START_MS))
+    assert await store.retention.holder(StreamId("s")) is None
+
+
+async def test_store_without_erasure_has_episodes_but_no_facts(handle: Store) -> None:
+    session = await handle.create(subject="ana")
+    await session.append(user("Hello"))
+    await session.end()
+    (episode,) = await handle.memory.episodes(subject="ana")
+    assert (episode.session, episode.messages) == (session.id, 1)
+    if not handle.capabilities.erase:
+        with pytest.raises(Unsupported, match="facts"):
+            await handle.memory.remember("likes tea")
+
+
+@pytest.mark.needs("erase")
+async def test_fact_loses_erased_sources_and_goes_with_the_last(handle: Store) -> None:
+    one = await handle.create(subject="ana")
+    other = await handle.create(subject="ana")
+    tea, milk = await one.append(user("I like tea"), user("and milk"))
+    both = await other.append(user("tea with milk"))
+    memory = handle.memory
+    fact = await memory.remember("likes tea", source=[tea, both])
+    alone = await memory.remember("likes milk", source=milk)
+    free = await memory.remember("is here", subject="ana")
+    await one.erase_entries([tea])
+    assert (await memory.fact(fact.id)).sources == (both.id,)
+    assert {each.id for each in await memory.facts(subject="ana")} == {fact.id, alone.id, free.id}
+    await one.erase()
+    assert {each.id for each in await memory.facts(subject="ana")} == {fact.id, free.id}
+    await other.erase()
+    assert await memory.facts(subject="ana") == [free]
+    stored = await texts(handle, memory_stream("ana"))
+    assert b"likes" not in stored
+    assert b"is here" in stored
+    assert (await handle.verify()).problems == ()
+
+
+@pytest.mark.needs("erase")
+async def test_erased_source_takes_the_version_that_came_from_it(handle: Store) -> None:
+    session = await handle.create()
+    old, new = await session.append(user("I like tea"), user("No, coffee"))
+    memory = handle.memory
+    fact = await memory.remember("likes tea", source=old)
+    await memory.correct(fact.id, "likes coffee", source=new)
+    await session.erase_entries([old])
+    left = await memory.fact(fact.id)
+    assert (left.text, left.history) == ("likes coffee", ())
+    assert b"tea" not in await texts(handle, memory_stream(None))
+    await session.erase_entries([new])
+    assert await memory.facts(include_past=True) == []
+    assert b"coffee" not in await texts(handle, memory_stream(None))
+    assert (await handle.verify()).problems == ()
+
+
+@pytest.mark.needs("erase")
+async def test_source_kept_for_a_fork_keeps_its_fact(handle: Store) -> None:
+    session = await handle.create()
+    shared = await session.append(user("I like tea"))
+    fork = await session.fork()
+    own = await session.append(user("and milk"))
+    memory = handle.memory
+    kept = await memory.remember("likes tea", source=shared)
+    await memory.remember("likes milk", source=own)
+    await session.erase(forks="keep")
+    assert await memory.facts() == [kept]
+    await fork.erase()
+    await handle.erase(session.id)
+    assert await memory.facts() == []
+
+
+@pytest.mark.needs("erase")
+async def test_retention_removes_facts_and_episodes_of_a_session(handle: Store) -> None:
+    session = await handle.create()
+    entry = await session.append(user("I like tea"))
+    await session.end()
+    plain = await handle.create()
+    await plain.append(user("Hello"))
+    await handle.memory.remember("likes tea", source=entry)
+    free = await handle.memory.remember("is here")
+    report = await apply_retention(handle, Retention(max_sessions=0))
+    assert report.sessions == 2
+    assert await handle.memory.facts() == [free]
+    assert await handle.memory.episodes(scope="namespace") == []
+    assert await handle.recent(scope="all") == []
+    assert (await handle.verify()).problems == ()
+
+
+@pytest.mark.needs("erase")
+async def test_erased_entry_takes_the_summary_of_its_episode(handle: Store) -> None:
+    session = await handle.create()
+    said = await session.append(user("I like tea"))
+    await session.end(summary="They like tea.")
+    await session.reopen()
+    await session.append(user("Bye"))
+    await session.end(summary="They left.")
+    await session.erase_entries([said])
+    later, first = await handle.memory.episodes()
+    assert (first.summary, first.messages, later.summary) == (None, 1, "They left.")
+    assert b"tea" not in await texts(handle, session.id)
+    assert await handle.backend.open_ends() == []
+    await session.erase()
+    assert await handle.memory.episodes() == []
+    assert (await handle.verify()).problems == ()
