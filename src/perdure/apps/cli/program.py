@@ -37,7 +37,7 @@ SUMMARIES: Mapping[str, str] = {
     "grants": "List and revoke the grants of a session.",
     "store": "Verify, back up, repair, copy and measure a store.",
     "models": "List the model providers, and what each needs to work.",
-    "mcp": "List and test MCP servers of your settings and of agent files.",
+    "mcp": "List and test MCP servers of your settings and of agent files; be one.",
     "config": "Show the settings in force, and where they come from.",
     "doctor": "Check the set-up and the store.",
     "completion": "Print a script for shell completion of commands, options, sessions and entries.",

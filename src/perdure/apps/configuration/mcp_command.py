@@ -10,8 +10,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE
+from perdure.apps.cli.exits import DONE, UsageMistake
 from perdure.apps.cli.options import JsonOption
+from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.mcp_server import server as mcp_server
+from perdure.apps.mcp_server.history import Scope
 from perdure.apps.settings.agents import agents_here
 from perdure.apps.settings.layers import Configuration, FaultyServer
 from perdure.apps.settings.servers import SETTINGS, Known, known_servers, server_named
@@ -43,7 +46,7 @@ def add_to(program: typer.Typer) -> None:
 
 @mcp.callback()
 def mcp_itself() -> None:
-    """List and test MCP servers of your settings and of agent files.
+    """List and test MCP servers of your settings and of agent files; be one.
 
     Define a server in the settings as [mcp.servers.NAME]. Agents refer to it by name;
     `chat.mcp_servers` gives it to every chat without an agent file.
@@ -51,6 +54,7 @@ def mcp_itself() -> None:
     Examples:
         perdure mcp list
         perdure mcp test git
+        perdure mcp serve
     """
 
 
@@ -75,6 +79,44 @@ def list_servers(*, as_json: JsonOption = False) -> int:
     else:
         show("No MCP servers here; docs/guides/mcp.md says how to add one.")
     return DONE
+
+
+@mcp.command("serve")
+async def serve(
+    *,
+    subject: Annotated[
+        str | None,
+        typer.Option("--subject", metavar="S", help="Show the sessions of this subject."),
+    ] = None,
+    all_subjects: Annotated[
+        bool, typer.Option("--all-subjects", help="Show the sessions of every subject.")
+    ] = False,
+    allow_write: Annotated[
+        bool,
+        typer.Option("--allow-write", help="Let the client remember, correct and forget facts."),
+    ] = False,
+    common: CommonOptions,
+) -> None:
+    """Serve the sessions and the memory of a store to an MCP client, on stdin and stdout.
+
+    Started by the client: docs/guides/mcp.md shows its configuration. The client can search, recall
+    and read; it changes nothing without --allow-write. Without --subject it sees the sessions
+    that have no subject. Secrets are masked, and long texts are cut.
+
+    Examples:
+        perdure mcp serve
+        perdure mcp serve --store sqlite:///agents.db --allow-write
+
+    Exit codes:
+        2  both --subject and --all-subjects, or the extra "mcp" is not installed
+    """
+    if subject is not None and all_subjects:
+        raise UsageMistake("use --subject or --all-subjects, not both")
+    if all_subjects and allow_write:
+        raise UsageMistake("--allow-write needs one subject: leave out --all-subjects")
+    opening = common.writable_store() if allow_write else common.existing_store()
+    async with opening as store:
+        await mcp_server.serve(store, Scope(subject, is_all=all_subjects), is_writable=allow_write)
 
 
 @mcp.command("test")

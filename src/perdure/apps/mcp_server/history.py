@@ -1,0 +1,249 @@
+"""What an MCP client may ask of a store: each method is a tool, and its docstring describes it.
+
+Every answer is text for a model: bounded, with everything that looks like a secret masked. Sessions
+out of scope do not exist for the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from perdure.client.session import Session
+from perdure.client.store import Store
+from perdure.errors import FactNotFound, SessionNotFound
+from perdure.memory.hits import MemoryHit
+from perdure.secrets.mask import mask_secrets
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo
+from perdure.session.kinds import MESSAGE
+from perdure.session.memory.facts import Fact
+from perdure.session.messages import Message
+from perdure.session.search.searchable import searchable_of
+
+MOST_CHARACTERS = 20_000
+"""Length of an answer; a longer text is cut, and the answer says how to read on."""
+
+MOST_HITS = 50
+MOST_MESSAGES = 200
+MOST_LISTED = 100
+
+_SNIPPET = 1_200
+"""Characters of one recalled text."""
+
+_LOOKED_AT = 4
+"""Sessions looked at for each listed one: some are out of scope."""
+
+
+class Scope:
+    """The sessions that a client sees: those of `subject`, or with `is_all` of every subject."""
+
+    def __init__(self, subject: str | None, *, is_all: bool) -> None:
+        self.subject = subject
+        self.is_all = is_all
+
+    def allows(self, subject: str | None) -> bool:
+        """Return whether the client sees sessions of `subject`."""
+        return self.is_all or subject == self.subject
+
+
+class History:
+    """The tools that read."""
+
+    def __init__(self, store: Store, scope: Scope) -> None:
+        self._store = store
+        self._scope = scope
+        self._subjects: dict[StreamId, str | None] = {}
+
+    async def recall(self, question: str, limit: int = 8) -> str:
+        """Find what earlier sessions say about a question, in the words a person would use.
+
+        Finds messages that are about the question, also if they share few words with it. Each
+        result names its session and entry; read_session and read_entry give more of them.
+        """
+        scope = "namespace" if self._scope.is_all else "subject"
+        subject = None if self._scope.is_all else self._scope.subject
+        hits = await self._store.memory.recall(
+            question, limit=_within(limit, MOST_HITS), subject=subject, scope=scope
+        )
+        return _answer(map(_recalled, hits), "Nothing in earlier sessions is about that.")
+
+    async def search_sessions(self, query: str, limit: int = 10) -> str:
+        """Find messages that contain all words of a query, in every branch of every session.
+
+        "words in quotes" must be next to each other, begin* finds beginnings, OR finds either
+        word, NOT excludes a word.
+        """
+        wanted, found = _within(limit, MOST_HITS), list[str]()
+        for hit in await self._store.search(query, limit=wanted * _LOOKED_AT):
+            if len(found) < wanted and await self._is_shown(hit.stream):
+                entry = "title" if hit.entry is None else f"entry {hit.entry}"
+                head = f"{_day(hit.at)}  session {hit.stream}  {entry}  {hit.role}"
+                found.append(f"{head}\n{_indented(hit.snippet)}")
+        return _answer(found, "Nothing contains these words.")
+
+    async def list_sessions(self, query: str = "", limit: int = 20) -> str:
+        """List sessions, the last active first; `query` is a part of their title or folder."""
+        wanted = _within(limit, MOST_LISTED)
+        infos = await self._store.recent(wanted * _LOOKED_AT, query=query or None)
+        shown = [info for info in infos if self._scope.allows(info.subject)][:wanted]
+        return _answer(map(_listed, shown), "There are no such sessions.")
+
+    async def read_session(self, session: str, last: int = 40, before: str = "") -> str:
+        """Read messages of a session's current branch, oldest first.
+
+        `session` is an id or its beginning. `last` is the number of messages; `before` is the entry
+        before which they end, to read further back.
+        """
+        opened = await self._open(session)
+        path = await opened.path(kind=MESSAGE)
+        if before:
+            ids = [entry.id for entry in path]
+            path = path[: ids.index(EntryId(before))] if before in ids else []
+        path = path[-_within(last, MOST_MESSAGES) :]
+        title = opened.title or "without a title"
+        head = f"Session {opened.id}, {title}"
+        said = [text for entry in path if (text := _message(entry)) is not None]
+        return _answer(_newest_that_fit([head, *said]), "The session has no messages.")
+
+    async def read_entry(self, entry: str, offset: int = 0) -> str:
+        """Read the whole text of one entry; `offset` is the character to begin at."""
+        found = await self._store.entry(entry)
+        if not await self._is_shown(found.stream):
+            raise SessionNotFound(found.stream)
+        text = _text_of(found)
+        part = mask_secrets(text)[max(offset, 0) :]
+        if len(part) <= MOST_CHARACTERS:
+            return part or "The entry has no text from there on."
+        end = max(offset, 0) + MOST_CHARACTERS
+        return f"{part[:MOST_CHARACTERS]}\n[cut; go on with offset {end}]"
+
+    async def list_facts(self, limit: int = 50) -> str:
+        """List the facts that were remembered, newest first."""
+        scope = "namespace" if self._scope.is_all else "subject"
+        subject = None if self._scope.is_all else self._scope.subject
+        facts = await self._store.memory.facts(
+            subject=subject, scope=scope, limit=_within(limit, MOST_LISTED)
+        )
+        return _answer(map(_fact, facts), "No facts are remembered.")
+
+    async def text_of(self, session: str) -> str:
+        """Return the current branch of a session as text: the content of its resource."""
+        return await self.read_session(session, last=MOST_MESSAGES)
+
+    async def newest(self, limit: int) -> list[SessionInfo]:
+        """Return the sessions that are offered as resources."""
+        infos = await self._store.recent(limit * _LOOKED_AT)
+        return [info for info in infos if self._scope.allows(info.subject)][:limit]
+
+    async def _open(self, session: str) -> Session:
+        opened = await self._store.open(await self._store.find(session))
+        if not self._scope.allows(opened.subject):
+            raise SessionNotFound(session)
+        return opened
+
+    async def _is_shown(self, stream: StreamId) -> bool:
+        if self._scope.is_all:
+            return True
+        if stream not in self._subjects:
+            self._subjects[stream] = (await self._store.open(stream)).subject
+        return self._scope.allows(self._subjects[stream])
+
+
+class Notebook:
+    """The tools that write, offered only if the person who starts the server allows it."""
+
+    def __init__(self, store: Store, scope: Scope) -> None:
+        self._store = store
+        self._subject = scope.subject
+
+    async def remember(self, text: str) -> str:
+        """Remember a fact for later sessions: one sentence that can be understood by itself."""
+        fact = await self._store.memory.remember(text, subject=self._subject, said_by="tool")
+        return f"Remembered as {fact.id}."
+
+    async def correct(self, fact: str, text: str) -> str:
+        """Replace a fact by a newer one; the old text stays in its history."""
+        newer = await self._store.memory.correct(await self._own(fact), text, said_by="tool")
+        return f"Corrected as {newer.id}."
+
+    async def forget(self, fact: str) -> str:
+        """Erase a fact."""
+        await self._store.memory.forget(await self._own(fact), by="MCP client")
+        return "Forgotten."
+
+    async def _own(self, fact: str) -> str:
+        """Return the id of a fact of the subject. Raises: FactNotFound."""
+        found = await self._store.memory.fact(fact)
+        known = await self._store.memory.facts(subject=self._subject, include_past=True)
+        if found.id not in {each.id for each in known}:
+            raise FactNotFound(fact)
+        return found.id
+
+
+def _recalled(hit: MemoryHit) -> str:
+    who = hit.author or hit.role
+    head = f"{_day(hit.at)}  session {hit.session_id}  entry {hit.entry_id}  {who}"
+    text = hit.text if len(hit.text) <= _SNIPPET else hit.text[:_SNIPPET] + " […]"
+    return f"{head}\n{_indented(text)}"
+
+
+def _listed(info: SessionInfo) -> str:
+    title = info.title or info.first_text or "without a title"
+    where = f"  {info.cwd}" if info.cwd else ""
+    return f"{_day(info.updated_at)}  session {info.id}  {info.messages} messages{where}\n  {title}"
+
+
+def _fact(fact: Fact) -> str:
+    return f"{_day(fact.at)}  fact {fact.id}\n{_indented(fact.text)}"
+
+
+def _message(entry: Entry) -> str | None:
+    body = entry.message
+    if not isinstance(body, Message):
+        return None
+    text = _text_of(entry)
+    if not text:
+        return None
+    at = entry.at if body.said_at is None else body.said_at
+    cut = "" if len(text) <= _SNIPPET else f" […{len(text) - _SNIPPET} more: read_entry]"
+    head = f"{_day(at)}  entry {entry.id}  {body.author or body.role}"
+    return f"{head}\n{_indented(text[:_SNIPPET] + cut)}"
+
+
+def _text_of(entry: Entry) -> str:
+    found = searchable_of(entry)
+    return "" if found is None else found.text
+
+
+def _newest_that_fit(texts: Sequence[str]) -> list[str]:
+    """Return the first of `texts`, and of the others the last ones that fit into an answer."""
+    head, *rest = texts
+    left, kept = MOST_CHARACTERS - len(head), list[str]()
+    for text in reversed(rest):
+        left -= len(text) + 2
+        if left < 0:
+            kept.append("[earlier messages left out: use `before`]")
+            break
+        kept.append(text)
+    return [head, *reversed(kept)] if rest else []
+
+
+def _answer(texts: Iterable[str], nothing: str) -> str:
+    answer = mask_secrets("\n\n".join(texts)) or nothing
+    if len(answer) <= MOST_CHARACTERS:
+        return answer
+    return answer[:MOST_CHARACTERS] + "\n[cut: ask for fewer results]"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _day(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _within(limit: int, most: int) -> int:
+    return min(max(limit, 1), most)

@@ -1,0 +1,147 @@
+"""``perdure mcp serve``, asked by the client of the MCP library over stdin and stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+import perdure
+from perdure import assistant, user
+from tests.acceptance.cli.conftest import World
+
+READING = {
+    *("recall", "search_sessions", "list_sessions", "read_session", "read_entry", "list_facts"),
+}
+WRITING = {"remember", "correct", "forget"}
+KEY = "sk-ant-api03-" + "A1b2C3d4" * 12
+
+
+@pytest.fixture
+async def address(tmp_path: Path) -> str:
+    """A store with a session of no subject, one of Ana, and a long one."""
+    store_address = f"sqlite:///{tmp_path / 'store.db'}"
+    async with perdure.open(store_address) as store:
+        own = await store.create(title="Trip to Lisbon", id="trip")
+        await own.append(
+            user("Which hotel did we choose? My key is " + KEY),
+            assistant("The Aurora, near the river."),
+        )
+        about_ana = await store.create(title="About Ana", id="ana", subject="ana")
+        await about_ana.append(user("Ana is allergic to nuts, says her hotel."))
+        long = await store.create(title="Long", id="long")
+        await long.append_many([user(f"line {number} " + "word " * 300) for number in range(120)])
+    return store_address
+
+
+@asynccontextmanager
+async def served(address: str, *options: str) -> AsyncGenerator[Client]:
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "perdure", "mcp", "serve", "--store", address, *options],
+        env={**os.environ},
+    )
+    async with Client(stdio_client(parameters)) as client:
+        yield client
+
+
+async def asked(client: Client, tool: str, **arguments: Any) -> tuple[str, bool]:
+    """Return the text of an answer, and whether it is an error."""
+    result: Any = await client.call_tool(tool, arguments)
+    return "\n".join(part.text for part in result.content), bool(result.is_error)
+
+
+async def test_client_recalls_searches_and_reads(address: str) -> None:
+    async with served(address) as client:
+        tools = (await client.list_tools()).tools
+        assert {tool.name for tool in tools} == READING
+        assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
+        assert all(tool.description for tool in tools)
+
+        recalled, _ = await asked(client, "recall", question="What hotel was it?")
+        found, _ = await asked(client, "search_sessions", query="river aurora")
+        listed, _ = await asked(client, "list_sessions")
+        read, _ = await asked(client, "read_session", session="tri")
+        entry, _ = await asked(client, "read_entry", entry="trip/1")
+        facts, _ = await asked(client, "list_facts")
+
+    assert "The Aurora, near the river." in recalled
+    assert "session trip" in found
+    assert "Trip to Lisbon" in listed
+    assert "Which hotel" in read
+    assert read.index("Which hotel") < read.index("The Aurora")
+    assert entry == "The Aurora, near the river."
+    assert facts == "No facts are remembered."
+
+
+async def test_client_sees_nothing_out_of_scope_and_no_secret(address: str) -> None:
+    async with served(address) as client:
+        answers = [
+            await asked(client, "recall", question="Who is allergic? Which hotel, which key?"),
+            await asked(client, "search_sessions", query="hotel"),
+            await asked(client, "list_sessions"),
+            await asked(client, "read_session", session="trip"),
+            await asked(client, "read_entry", entry="trip/0"),
+            await asked(client, "read_session", session="ana"),
+            await asked(client, "read_entry", entry="ana/0"),
+        ]
+        resources: Any = await client.list_resources()
+    assert [is_error for _, is_error in answers] == [False] * 5 + [True] * 2
+    text = "\n".join(answer for answer, _ in answers)
+    assert KEY not in text
+    assert "nuts" not in text
+    assert "About Ana" not in text
+    assert {resource.name for resource in resources.resources} == {"trip", "long"}
+
+
+async def test_client_of_a_subject_sees_only_that_subject(address: str) -> None:
+    async with served(address, "--subject", "ana") as client:
+        recalled, _ = await asked(client, "recall", question="Who is allergic to nuts?")
+        listed, _ = await asked(client, "list_sessions")
+    assert "allergic to nuts" in recalled
+    assert "Lisbon" not in recalled + listed
+
+
+async def test_answers_are_bounded_and_say_how_to_read_on(address: str) -> None:
+    async with served(address) as client:
+        read, _ = await asked(client, "read_session", session="long", last=10**9)
+        earlier, _ = await asked(client, "read_session", session="long", before="long/5")
+        wrong, is_error = await asked(client, "read_entry", entry="long/999")
+        resource: Any = await client.read_resource("perdure://sessions/long")
+    assert len(read) < 25_000
+    assert "line 119" in read
+    assert "earlier messages left out" in read
+    assert "line 4 " in earlier
+    assert "line 5 " not in earlier
+    assert is_error
+    assert "long/999" in wrong
+    assert "line 119" in resource.contents[0].text
+
+
+async def test_client_writes_only_if_it_may(address: str) -> None:
+    async with served(address, "--allow-write") as client:
+        tools = (await client.list_tools()).tools
+        assert {tool.name for tool in tools} == READING | WRITING
+        told, _ = await asked(client, "remember", text="The hotel is the Aurora.")
+        fact = told.removeprefix("Remembered as ").rstrip(".")
+        told, _ = await asked(client, "correct", fact=fact, text="The hotel is the Borealis.")
+        newer = told.removeprefix("Corrected as ").rstrip(".")
+        facts, _ = await asked(client, "list_facts")
+        assert "Borealis" in facts
+        assert "Aurora" not in facts
+        assert await asked(client, "forget", fact=newer) == ("Forgotten.", False)
+        assert (await asked(client, "list_facts"))[0] == "No facts are remembered."
+        assert (await asked(client, "forget", fact="nothing/1"))[1]
+
+
+def test_options_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for options in (("--subject", "a", "--all-subjects"), ("--all-subjects", "--allow-write")):
+        assert world.run("mcp", "serve", *options).code == 2

@@ -1,0 +1,63 @@
+"""The answers that an MCP client gets."""
+
+from __future__ import annotations
+
+import pytest
+
+import perdure
+from perdure import SessionNotFound, assistant, user
+from perdure.apps.mcp_server.history import MOST_CHARACTERS, History, Notebook, Scope
+from perdure.errors import FactNotFound
+
+
+async def test_scope_decides_what_every_tool_shows() -> None:
+    async with perdure.open("memory:") as store:
+        for subject in ("ana", "bob", None):
+            session = await store.create(id=f"of-{subject}", subject=subject)
+            await session.append(user(f"the moon of {subject}"))
+            await store.memory.remember(f"{subject} likes the moon", subject=subject)
+        for scope, shown in (
+            (Scope(None, is_all=False), {"None"}),
+            (Scope("ana", is_all=False), {"ana"}),
+            (Scope("nobody", is_all=False), set[str]()),
+            (Scope(None, is_all=True), {"ana", "bob", "None"}),
+        ):
+            history = History(store, scope)
+            answers = [
+                await history.recall("Which moon?"),
+                await history.search_sessions("moon"),
+                await history.list_sessions(),
+                await history.list_facts(),
+            ]
+            for answer in answers:
+                found = {name for name in ("ana", "bob", "None") if f"{name}" in answer}
+                assert found == shown, (scope.subject, answer)
+            for name in {"ana", "bob", "None"} - shown:
+                with pytest.raises(SessionNotFound):
+                    await history.read_session(f"of-{name}")
+                with pytest.raises(SessionNotFound):
+                    await history.read_entry(f"of-{name}/0")
+
+
+async def test_notebook_changes_no_fact_of_another_subject() -> None:
+    async with perdure.open("memory:") as store:
+        fact = await store.memory.remember("Ana likes the moon", subject="ana")
+        notebook = Notebook(store, Scope("bob", is_all=False))
+        with pytest.raises(FactNotFound):
+            await notebook.forget(fact.id)
+        with pytest.raises(FactNotFound):
+            await notebook.correct(fact.id, "Ana likes the sun")
+        assert [each.text for each in await store.memory.facts(subject="ana")] == [fact.text]
+
+
+async def test_long_entry_is_read_in_pieces() -> None:
+    text = "".join(f"{number:05} " for number in range(10_000))
+    async with perdure.open("memory:") as store:
+        session = await store.create(id="s")
+        await session.append(assistant(text))
+        history, read, offset = History(store, Scope(None, is_all=False)), "", 0
+        while offset < len(text):
+            piece = await history.read_entry("s/0", offset)
+            read += piece[:MOST_CHARACTERS]
+            offset += MOST_CHARACTERS
+    assert read == text

@@ -1,0 +1,21 @@
+"""The MCP server of a store."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import perdure
+from perdure.apps.mcp_server.history import Scope
+from perdure.apps.mcp_server.server import server_of
+from perdure.errors import ConfigError
+
+
+async def test_server_without_the_library_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    async with perdure.open("memory:") as store:
+        with pytest.raises(ConfigError, match=r"perdure\[mcp\]"):
+            await server_of(store, Scope(None, is_all=False), is_writable=False)
