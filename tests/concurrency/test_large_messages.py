@@ -116,7 +116,7 @@ async def test_first_search_after_large_messages_does_not_hold_event_loop(
         assert await store.search("haystack") == []
 
 
-async def test_credential_in_long_message_is_refused_by_its_turn() -> None:
+async def test_credential_in_long_message_is_rejected_by_its_turn() -> None:
     async with perdure.open("memory:") as store, perdure.Runtime(store) as runtime:
         agent = perdure.Agent("a", model="scripted:echo", on_pasted="refuse")
         chat = await runtime.start(agent)

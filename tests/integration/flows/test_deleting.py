@@ -36,7 +36,7 @@ async def begun(flows: Flows, folder: Path, id: str = "f", record: str = "record
     return await flows.start(LINE, workspace=folder, id=id, record_folder=record)
 
 
-async def test_flow_goes_with_its_sessions_and_its_files_stay(tmp_path: Path) -> None:
+async def test_flow_is_deleted_with_sessions_but_files_stay(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ASKING)
     flows = stage.flows("owner")
     await (await begun(flows, tmp_path)).run()
@@ -78,7 +78,7 @@ async def test_one_of_concurrent_flows_gets_record_folder(tmp_path: Path) -> Non
     assert (tmp_path / "record" / ".flow").read_text() == winner.id
 
 
-async def test_one_flow_that_several_begin_at_once_is_begun_once(tmp_path: Path) -> None:
+async def test_flow_started_concurrently_is_started_once(tmp_path: Path) -> None:
     for number in range(20):
         flows = FlowStage(tmp_path).flows("owner")
         begins = (begun(flows, tmp_path, "f", f"record-{number}") for _ in range(8))
@@ -190,7 +190,7 @@ async def test_failed_file_deletion_is_completed_by_retry(
         assert not gone.is_record_left
 
 
-async def test_of_a_folder_that_is_empty_nothing_is_asked(tmp_path: Path) -> None:
+async def test_empty_folder_is_deleted_without_question(tmp_path: Path) -> None:
     """A kill may leave this state between the last file and the folder itself."""
     flows = FlowStage(tmp_path).flows("owner")
     await begun(flows, tmp_path)
@@ -200,9 +200,7 @@ async def test_of_a_folder_that_is_empty_nothing_is_asked(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("record", [".", "..", "both", "both/inner", "link"])
-async def test_folder_that_is_not_the_flows_alone_is_not_removed(
-    tmp_path: Path, record: str
-) -> None:
+async def test_shared_folder_is_not_removed(tmp_path: Path, record: str) -> None:
     root = tmp_path / "work"
     (root / "there").mkdir(parents=True)
     (root / "link").symlink_to(root / "there")

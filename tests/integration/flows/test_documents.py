@@ -56,7 +56,7 @@ async def ended(stage: FlowStage, workflow: Workflow, **given: object) -> tuple[
         return await flow.state(), flow
 
 
-async def test_line_is_one_conversation_whose_last_answer_comes_out(tmp_path: Path) -> None:
+async def test_line_is_one_conversation_and_last_answer_is_output(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, says("Do check", "all is well"), says("Do plan", "first this"))
     state, flow = await ended(stage, LINE)
     assert state.run.status == "completed"
@@ -132,7 +132,7 @@ async def test_stopped_node_continues_with_reply(tmp_path: Path) -> None:
     assert (tmp_path / ".perdure/records/f/outputs/plan.md").read_text() == "after all"
 
 
-async def test_branch_that_fails_waits_alone(tmp_path: Path) -> None:
+async def test_failed_branch_does_not_block_others(tmp_path: Path) -> None:
     stage = FlowStage(
         tmp_path,
         steps("Do left", Fail("model_refused", reason="no")),
@@ -146,7 +146,7 @@ async def test_branch_that_fails_waits_alone(tmp_path: Path) -> None:
     assert waiting.target == "left"
 
 
-async def test_node_has_only_tools_it_names_and_next_one_all(tmp_path: Path) -> None:
+async def test_node_has_only_its_named_tools_and_next_has_all(tmp_path: Path) -> None:
     workflow = changed(LINE, "plan", tools=("read_file",))
     stage = FlowStage(
         tmp_path, writes("Do plan", "a.md"), writes("Do check", "b.md"), says("Do", "done")
@@ -239,7 +239,7 @@ async def test_agents_of_file_need_no_program_agents(
         assert "you wrote “Do check" in (await session.messages())[-1].text
 
 
-async def test_retries_of_an_agent_of_the_file_count(tmp_path: Path) -> None:
+async def test_retry_limit_of_file_agent_applies(tmp_path: Path) -> None:
     own: dict[str, object] = {
         "id": "helper",
         "model": "flow",

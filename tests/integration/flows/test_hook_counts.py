@@ -84,7 +84,7 @@ async def test_compact_and_tree_hooks_run_once_in_a_chat(hooks_of: str) -> None:
     assert of(counts, "fork") == {"session_before_fork": 1, "session_fork": 1}
 
 
-async def test_compact_hooks_run_once_though_the_summary_is_tried_again() -> None:
+async def test_compact_hooks_run_once_despite_summary_retry() -> None:
     stage = Stage()
     failing = Reply(
         when=When(asks_summary=True), steps=(Fail("rate_limited", times=1), Say(SUMMARY * 3))

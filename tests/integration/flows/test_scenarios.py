@@ -206,7 +206,7 @@ async def test_22_grant_for_flow_applies_to_other_roles(tmp_path: Path) -> None:
         ("no-access", "ls ../other", True),
     ],
 )
-async def test_23_exact_commands_are_granted_and_looking_is_free(
+async def test_23_grants_are_exact_commands_and_reads_are_free(
     tmp_path: Path, mode: ConsentMode, command: str, is_asked: bool
 ) -> None:
     call = ScriptedCall("run_command", f'{{"command": "{command}"}}')

@@ -93,7 +93,7 @@ async def test_selection_of_model_is_recorded_in_log(tmp_path: Path) -> None:
     assert opened.session not in [info.id for info in listed]
 
 
-async def test_model_that_fails_thrice_leaves_it_to_a_person(tmp_path: Path) -> None:
+async def test_person_is_asked_after_three_failed_selections(tmp_path: Path) -> None:
     wrong = (
         says("there is no skill 'magic'", "I take them all."),
         says("'I' says nothing", "model=scripted:flow"),
@@ -129,7 +129,7 @@ async def test_each_dimension_has_its_own_chooser(tmp_path: Path) -> None:
     assert [each.offers.skills for each in opened] == [{}, {}]
 
 
-async def test_turn_that_fails_is_an_attempt_that_came_to_nothing(tmp_path: Path) -> None:
+async def test_failed_selector_turn_counts_as_attempt(tmp_path: Path) -> None:
     stage = FlowStage(project(tmp_path), *RULES, Reply(when=When(user_contains="x"), steps=()))
     await (await begun(stage)).run()
     (asked,) = await stage.store.questions()
@@ -183,7 +183,7 @@ async def is_choosing(stage: FlowStage) -> bool:
     return state.open_turn is not None
 
 
-async def test_selector_that_another_process_ran_in_between_is_asked_once(
+async def test_selector_run_by_other_process_runs_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)
@@ -205,7 +205,7 @@ async def test_selector_that_another_process_ran_in_between_is_asked_once(
     assert len(await said_to(stage, "f__owner__selector-1")) == 2
 
 
-async def test_selector_that_another_process_ends_while_this_one_looks_counts(
+async def test_selector_ended_by_other_process_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)
@@ -233,7 +233,7 @@ async def test_selector_that_another_process_ends_while_this_one_looks_counts(
     assert len(await said_to(stage, "f__owner__selector-1")) == 2
 
 
-async def test_selector_that_was_erased_is_attempt_that_came_to_nothing(
+async def test_erased_selector_counts_as_attempt(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)

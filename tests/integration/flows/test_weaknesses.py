@@ -138,7 +138,7 @@ async def test_06_denied_call_ends_turn_and_answers_every_call(tmp_path: Path) -
     assert (await flow.run()).status == "awaiting_improvement_choice"
 
 
-async def test_10_consent_asked_while_looking_back_survives_a_restart(tmp_path: Path) -> None:
+async def test_10_consent_question_in_improvement_survives_restart(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
     flow = await begun(stage, consent="no-access")
     await flow.run()

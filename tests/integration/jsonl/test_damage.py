@@ -58,7 +58,7 @@ async def test_changed_word_is_named_by_its_entry(
 
 
 @pytest.mark.parametrize("seq", [1, 2, 3])
-async def test_line_that_cannot_be_read_any_more_keeps_its_place(
+async def test_unreadable_line_keeps_its_place(
     store: JsonlStore, open_store: Opener, folder: Path, seq: int
 ) -> None:
     path = await filled(store, folder)
@@ -87,7 +87,7 @@ async def test_line_that_cannot_be_read_any_more_keeps_its_place(
     assert path.read_bytes() == before
 
 
-async def test_line_that_was_taken_out_is_missed(
+async def test_removed_line_is_reported(
     store: JsonlStore, open_store: Opener, folder: Path
 ) -> None:
     path = await filled(store, folder)
@@ -150,7 +150,7 @@ async def test_session_in_two_files_is_named(
     assert "holds the same session as" in problems[0].problem
 
 
-async def test_file_of_a_newer_perdure_is_rejected_and_left_alone(
+async def test_file_of_newer_perdure_is_rejected_and_unchanged(
     store: JsonlStore, folder: Path, open_store: Opener
 ) -> None:
     path = await filled(store, folder)
@@ -165,7 +165,7 @@ async def test_file_of_a_newer_perdure_is_rejected_and_left_alone(
     assert path.read_bytes() == before
 
 
-async def test_lease_that_cannot_be_read_stops_everybody(store: JsonlStore, folder: Path) -> None:
+async def test_unreadable_lease_blocks_all_writers(store: JsonlStore, folder: Path) -> None:
     await filled(store, folder)
     await store.acquire_lease(S, "me", 1000)
     (lease,) = files_below(folder / ".perdure" / "leases", "*")
@@ -177,7 +177,7 @@ async def test_lease_that_cannot_be_read_stops_everybody(store: JsonlStore, fold
         await append(store, S, said("x"))
 
 
-async def test_without_its_inner_folder_a_store_is_still_whole(
+async def test_store_without_inner_folder_is_complete(
     store: JsonlStore, folder: Path, open_store: Opener, dialect: DialectName
 ) -> None:
     """All acknowledged facts about a conversation are in the session files."""

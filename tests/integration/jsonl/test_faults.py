@@ -35,7 +35,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("kept", [0.0, 0.4, 0.99])
 @pytest.mark.parametrize("error", ERRORS)
-async def test_write_that_fails_is_rejected_and_the_next_one_succeeds(
+async def test_failed_write_is_rejected_and_next_one_succeeds(
     store: JsonlStore, error: int, kept: float
 ) -> None:
     await create(store, S, said("before"))
@@ -49,7 +49,7 @@ async def test_write_that_fails_is_rejected_and_the_next_one_succeeds(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_session_that_could_not_be_made_is_not_there(store: JsonlStore, folder: Path) -> None:
+async def test_session_with_failed_creation_does_not_exist(store: JsonlStore, folder: Path) -> None:
     for operation in ("write", "link"):
         with planned(failing_at(1, errno.ENOSPC, operation)), pytest.raises(StoreFull):
             await create(store, S, said("lost"))
@@ -72,7 +72,7 @@ async def test_failed_fsync_reports_unknown_outcome(open_store: Opener) -> None:
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_content_that_could_not_be_kept_refuses_its_commit(store: JsonlStore) -> None:
+async def test_failed_content_write_rejects_commit(store: JsonlStore) -> None:
     await create(store)
     write = Write(stream=S, entries=(said("with it"),))
 

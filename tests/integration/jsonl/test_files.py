@@ -70,7 +70,7 @@ async def test_first_line_has_the_keys_of_the_tool_only(
         assert (await store.state(StreamId(session))).info.title == LONG
 
 
-async def test_header_that_pi_would_pass_over_is_warned_about(
+async def test_header_ignored_by_pi_causes_warning(
     store: JsonlStore, dialect: DialectName, caplog: pytest.LogCaptureFixture
 ) -> None:
     await create(store, StreamHeader(S, START_MS, cwd="/short"), said("hi"))
@@ -80,9 +80,7 @@ async def test_header_that_pi_would_pass_over_is_warned_about(
     assert len(told) == (1 if dialect == "pi" else 0)
 
 
-async def test_session_without_a_title_has_no_record_of_one(
-    store: JsonlStore, folder: Path
-) -> None:
+async def test_session_without_title_has_no_title_record(store: JsonlStore, folder: Path) -> None:
     await create(store, S, said("hi"))
     assert b"session_info" not in file_of(folder, S).read_bytes()
 
@@ -112,7 +110,7 @@ async def one_of_everything(store: JsonlStore) -> None:
     await append(store, S, new_side(SessionInfoChanged(title="Trip")))
 
 
-async def test_operators_records_are_as_operator_writes_them(tmp_path: Path) -> None:
+async def test_operator_records_match_those_of_operator(tmp_path: Path) -> None:
     async with opened(tmp_path, "operator") as store:
         await one_of_everything(store)
     found = records(tmp_path)
@@ -167,7 +165,7 @@ async def test_operators_records_are_as_operator_writes_them(tmp_path: Path) -> 
     assert not set(ids[4::2]) & {record.get("parent_id") for record in found}
 
 
-async def test_pis_records_are_as_pi_writes_them(tmp_path: Path) -> None:
+async def test_pi_records_match_those_of_pi(tmp_path: Path) -> None:
     async with opened(tmp_path, "pi") as store:
         await one_of_everything(store)
     found = records(tmp_path)
@@ -277,7 +275,7 @@ async def test_damaged_content_is_named(store: JsonlStore, folder: Path) -> None
     ]
 
 
-async def test_folder_that_cannot_be_made_is_rejected(tmp_path: Path, open_store: Opener) -> None:
+async def test_uncreatable_folder_is_rejected(tmp_path: Path, open_store: Opener) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreUnavailable, match="file"):
         await open_store(tmp_path / "file" / "folder")

@@ -265,7 +265,7 @@ async def test_unfinished_line_is_skipped_by_next_append(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_last_line_without_an_end_counts_and_is_ended_first(
+async def test_last_line_without_lf_counts_and_is_ended_first(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     lines = [json.dumps(each).encode() for each in FILES[dialect][:3]]

@@ -51,7 +51,7 @@ async def test_relative_folder_is_created_in_current_directory(
     "address",
     ["jsonl:", "jsonl:///", "jsonl:dir", "jsonl:///d?dialect=cobol", "jsonl:///d?other=1"],
 )
-async def test_address_that_is_not_understood_is_rejected(address: str) -> None:
+async def test_invalid_address_is_rejected(address: str) -> None:
     with pytest.raises(ConfigError):
         async with perdure.open(address):
             pass

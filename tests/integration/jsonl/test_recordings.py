@@ -13,7 +13,7 @@ from tests.fakes.session_files import context_of
 from tests.integration.jsonl.conftest import opened
 
 
-async def test_recorded_session_of_pi_gives_context_it_gives_when_imported(
+async def test_recorded_pi_session_has_same_context_as_import(
     tmp_path: Path, recordings: Path
 ) -> None:
     source = recordings / "pi" / "large-session.jsonl"

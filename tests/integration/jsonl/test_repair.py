@@ -176,9 +176,7 @@ async def test_file_cut_anywhere(address: str, tmp_path: Path, folder: Path) -> 
         await check_repaired(place, before, done)
 
 
-async def test_lines_of_tool_are_kept_with_hashes_of_their_own(
-    address: str, place: str, folder: Path
-) -> None:
+async def test_tool_lines_are_kept_with_new_hashes(address: str, place: str, folder: Path) -> None:
     await filled(address)
     path = file_of(folder, "s1")
     with path.open("ab") as file:
@@ -192,7 +190,7 @@ async def test_lines_of_tool_are_kept_with_hashes_of_their_own(
     await check_repaired(place, before, done)
 
 
-async def test_sound_files_are_left_alone_and_place_is_asked_for(
+async def test_valid_files_stay_and_repair_needs_target(
     address: str, place: str, folder: Path
 ) -> None:
     await filled(address)

@@ -188,7 +188,7 @@ async def test_verify_reports_cut_off_write_after_line_of_tool(
 
 @settings(max_examples=max(10, settings().max_examples // 5))
 @given(cuts=st.lists(st.floats(0, 1), min_size=1, max_size=4), name=NAMES)
-async def test_cut_off_again_and_again_nothing_acknowledged_is_lost(
+async def test_repeated_torn_writes_lose_no_acknowledged_entry(
     cuts: list[float], name: DialectName
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

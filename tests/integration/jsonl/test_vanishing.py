@@ -184,7 +184,7 @@ async def test_fork_keeps_content_when_origin_is_erased(
 
 
 @pytest.mark.parametrize("name", ["position", "index"])
-async def test_session_that_goes_before_it_got_its_positions_gets_none(
+async def test_session_removed_before_positions_gets_none(
     folder: Path, open_store: Opener, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Otherwise a later session of its name would seem to have lost entries."""

@@ -29,7 +29,7 @@ def test_field_of_another_type_counts_as_absent(value: object) -> None:
 
 
 @given(ANYTHING)
-def test_counts_are_those_of_each_field(value: object) -> None:
+def test_counts_are_read_per_field(value: object) -> None:
     record = {"a": value, "b": 3}
     expected = [fields.count_in(record, key) for key in ("a", "b", "c")]
     assert fields.counts_in(record, ("a", "b", "c")) == expected
@@ -40,7 +40,7 @@ def test_name_is_a_text_that_is_not_empty() -> None:
     assert fields.name_in({"id": ""}, "id") is None
 
 
-def test_true_is_no_number() -> None:
+def test_boolean_is_no_number() -> None:
     assert fields.number_in({"n": True}, "n") is None
     assert fields.count_in({"n": True}, "n") == 0
 

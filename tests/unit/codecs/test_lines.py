@@ -78,18 +78,18 @@ def test_invalid_json_is_rejected_with_reason(line: bytes) -> None:
     assert reading.problem
 
 
-def test_deep_nesting_is_rejected_before_it_can_hurt_later_reader() -> None:
+def test_deep_nesting_is_rejected() -> None:
     for depth in (2_000, 100_000):
         assert read_line(b"[" * depth + b"]" * depth).problem == TOO_DEEP
         assert read_line(b"[" * depth + b"NaN" + b"]" * depth).problem == TOO_DEEP
 
 
-def test_many_brackets_side_by_side_are_not_deep() -> None:
+def test_many_sibling_brackets_are_not_deep() -> None:
     value = [[n] for n in range(LEVELS * 10)]
     assert read_line(json.dumps(value).encode()).value == value
 
 
-def test_brackets_that_would_close_ours_are_rejected() -> None:
+def test_unbalanced_brackets_are_rejected() -> None:
     filling = b"[]," * (LEVELS * 10)
     assert not read_line(b"1],[" + filling + b"2").is_json
 

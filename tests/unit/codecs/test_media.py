@@ -68,7 +68,7 @@ def test_address_may_hold_its_content(address: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("address", [None, "", "https://example.org/a.png", "file:/tmp/a.png"])
-def test_address_of_something_elsewhere_is_no_media(address: str | None) -> None:
+def test_remote_address_is_no_media(address: str | None) -> None:
     media = Media()
     assert media.from_address(address) is None
     assert media.blobs == ()
@@ -98,7 +98,7 @@ def test_media_bytes_in_unknown_part_stay_in_original(item: object) -> None:
     assert b"AA" not in bytes(part.raw)
 
 
-def test_rest_of_such_a_part_stays() -> None:
+def test_rest_of_part_with_media_bytes_stays() -> None:
     part = unknown_part({"type": "x", "name": "n", "of": {"type": "base64", "data": "A", "n": 1}})
     kept = msgspec.json.decode(bytes(part.raw))
     assert kept == {"type": "x", "name": "n", "of": {"type": "base64", "data": None, "n": 1}}

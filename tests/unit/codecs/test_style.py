@@ -14,7 +14,7 @@ STYLES = pytest.mark.parametrize("style", [javascript.STYLE, operator.STYLE])
 
 
 @STYLES
-def test_deepest_value_a_reader_lets_through_can_be_written(style: Style) -> None:
+def test_deepest_readable_value_can_be_written(style: Style) -> None:
     def nested(depth: int) -> bytes:
         return b'[{"a":' * depth + b"0.5" + b"}]" * depth
 

@@ -24,7 +24,7 @@ def under(stage: Stage) -> tuple[Environment, Terms]:
     return turns.environment, turns.terms
 
 
-async def test_session_that_had_ended_is_opened_again_for_a_summary() -> None:
+async def test_ended_session_is_reopened_for_summary() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.send("hi")
@@ -40,7 +40,7 @@ async def test_session_that_had_ended_is_opened_again_for_a_summary() -> None:
     await stage.memory.acquire_lease(StreamId("s"), "another", 1_000)  # it was given back
 
 
-async def test_while_a_turn_is_open_nothing_is_summarised() -> None:
+async def test_session_with_open_turn_is_not_summarized() -> None:
     stage = Stage(says(Hang()))
     chat = await stage.chat()
     await chat.send("go").started()

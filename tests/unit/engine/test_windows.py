@@ -34,7 +34,7 @@ async def grown(store: Store) -> tuple[Session, list[Entry]]:
     return session, entries
 
 
-async def test_hidden_entry_is_there_while_it_is_pinned(store: Store) -> None:
+async def test_pinned_hidden_entry_is_in_window(store: Store) -> None:
     session, entries = await grown(store)
     await session.pin(entries[1])
     window = await pinned_window(store.backend, session.id, session.leaf)
@@ -46,7 +46,7 @@ async def test_hidden_entry_is_there_while_it_is_pinned(store: Store) -> None:
     assert (window.pinned, window.pins) == ((), frozenset())
 
 
-async def test_another_branch_and_another_fork_have_their_own(store: Store) -> None:
+async def test_other_branch_and_fork_have_own_windows(store: Store) -> None:
     session, entries = await grown(store)
     end = session.leaf
     away = await session.append(user("away"), parent=entries[0])
@@ -71,7 +71,7 @@ async def test_pinned_result_brings_call_that_compaction_hides(store: Store) -> 
 
 
 @pytest.mark.parametrize("is_asked_each_time", [True, False])
-async def test_followed_window_is_the_one_that_would_be_read(*, is_asked_each_time: bool) -> None:
+async def test_followed_window_equals_window_read(*, is_asked_each_time: bool) -> None:
     stage = Stage()
     session = await stage.store.create(id="s")
     followed = FollowedWindow(stage.memory, session.id)
@@ -123,7 +123,7 @@ class Counting(MemoryStore):
         return await super().context_window(stream, leaf, limit)
 
 
-async def test_window_is_read_once_however_long_its_branch_becomes() -> None:
+async def test_window_is_read_once_while_branch_grows() -> None:
     stage = Stage(*(says("x") for _ in range(9)))
     counting = Counting(clock=stage.clock, random=SeededRandom(2))
     stage.store.backend = counting

@@ -42,7 +42,7 @@ def texts(entries: tuple[Entry, ...]) -> list[str]:
     return [entry.message.text for entry in entries if entry.message is not None]
 
 
-async def test_session_is_its_log_its_ids_and_its_blobs() -> None:
+async def test_bundle_has_log_ids_and_blobs() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     bundle = await bundle_of(store, stream)
@@ -60,7 +60,7 @@ async def test_text_that_looks_like_a_blob_is_none() -> None:
     assert (await bundle_of(store, S)).blobs == ()
 
 
-async def test_session_that_is_not_there_is_not_there() -> None:
+async def test_missing_session_raises_not_found() -> None:
     with pytest.raises(SessionNotFound):
         await bundle_of(empty_store(), S)
 

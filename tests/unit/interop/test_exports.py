@@ -132,7 +132,7 @@ async def test_leaf_alone_gives_its_branch(format: ExportFormat) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_leaf_with_all_branches_gives_everything_standing_there(
+async def test_leaf_with_all_branches_exports_everything_at_leaf(
     format: ExportFormat,
 ) -> None:
     store, session = await stored()
@@ -200,7 +200,7 @@ async def test_unchanged_import_of_operator_gives_its_own_bytes(name: str) -> No
 
 @settings(max_examples=60)
 @given(spoilt([operator_file(name) for name in OPERATOR]))
-async def test_so_does_one_whose_lines_are_damaged(content: bytes) -> None:
+async def test_damaged_import_of_operator_gives_its_own_bytes(content: bytes) -> None:
     store = empty_store()
     try:
         report = await imported(store, content, "operator")

@@ -148,7 +148,7 @@ async def test_file_with_earlier_leaf_gets_leaf_entry() -> None:
     assert state.leaf == await store.resolve(report.session, "a4")
 
 
-async def test_every_file_makes_a_sound_store() -> None:
+async def test_every_fixture_gives_valid_store() -> None:
     store = empty_store()
     for content in every_file():
         await imported(store, content)
@@ -232,7 +232,7 @@ async def test_two_imports_at_once_make_one_session() -> None:
 # -- a file that grew
 
 
-async def test_file_imported_in_pieces_is_the_file_imported_whole() -> None:
+async def test_import_in_pieces_equals_whole_import() -> None:
     for content in growing_files():
         with case(content):
             whole, pieces = empty_store(), empty_store()
@@ -341,7 +341,7 @@ async def test_file_does_not_grow_into_an_open_turn() -> None:
         await imported(store, pi_file("v3.jsonl"))
 
 
-async def test_writer_in_between_is_noticed_and_the_import_tried_again() -> None:
+async def test_import_is_retried_after_concurrent_write() -> None:
     store = RacedStore()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     store.failures.append(HeadConflict(V3, 1, 2))
@@ -365,7 +365,7 @@ class RacedStore(MemoryStore):
 # -- a file that was rewritten
 
 
-async def test_rewritten_file_becomes_a_session_of_its_own() -> None:
+async def test_rewritten_file_becomes_separate_session() -> None:
     store = empty_store()
     content = pi_file("v3.jsonl")
     await imported(store, lines(content, 8))

@@ -149,7 +149,7 @@ async def test_permanently_half_written_line_is_kept_unchanged(desk: Desk) -> No
     assert await desk.look() == []
 
 
-async def test_last_line_without_end_is_read_when_it_is_quiet(desk: Desk) -> None:
+async def test_last_line_without_lf_is_read_when_file_is_quiet(desk: Desk) -> None:
     desk.write("a.jsonl", pi_file("v3.jsonl").removesuffix(b"\n"))
     [change] = await desk.look()
     assert change.report is not None
@@ -163,7 +163,7 @@ async def test_time_in_the_future_hides_nothing(desk: Desk) -> None:
     assert told(await desk.look()) == [("a.jsonl", "imported", 19)]
 
 
-async def test_history_that_is_deleted_stays_a_session(desk: Desk) -> None:
+async def test_deleted_file_keeps_its_session(desk: Desk) -> None:
     path = desk.write("a.jsonl", pi_file("v3.jsonl"))
     await desk.look()
     path.unlink()
@@ -174,7 +174,7 @@ async def test_history_that_is_deleted_stays_a_session(desk: Desk) -> None:
     assert await desk.look() == []
 
 
-async def test_folder_that_goes_away_and_comes_back_is_no_trouble(tmp_path: Path) -> None:
+async def test_folder_may_disappear_and_return(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "folder")
     assert await desk.look() == []
     desk.write("a.jsonl", pi_file("v3.jsonl"))
@@ -185,7 +185,7 @@ async def test_folder_that_goes_away_and_comes_back_is_no_trouble(tmp_path: Path
     assert await desk.look() == []
 
 
-async def test_file_that_is_renamed_is_the_same_file(desk: Desk) -> None:
+async def test_renamed_file_is_same_file(desk: Desk) -> None:
     path = desk.write("a.jsonl", lines(pi_file("v3.jsonl"), 8))
     await desk.look()
     path.rename(desk.folder / "a.1.jsonl")
@@ -194,7 +194,7 @@ async def test_file_that_is_renamed_is_the_same_file(desk: Desk) -> None:
     assert told(await desk.look()) == [("a.1.jsonl", "imported", 12)]
 
 
-async def test_file_that_is_rotated_is_another_session(desk: Desk) -> None:
+async def test_rotated_file_is_other_session(desk: Desk) -> None:
     path = desk.write("a.jsonl", pi_file("v3.jsonl"))
     await desk.look()
     path.rename(desk.folder / "a.old.jsonl")
@@ -205,7 +205,7 @@ async def test_file_that_is_rotated_is_another_session(desk: Desk) -> None:
     assert change.report.session != V3
 
 
-async def test_file_that_is_cut_loses_nothing(desk: Desk) -> None:
+async def test_truncated_file_loses_no_entries(desk: Desk) -> None:
     desk.write("a.jsonl", pi_file("v3.jsonl"))
     await desk.look()
     before = await desk.texts(V3)
@@ -301,7 +301,7 @@ async def until(is_met: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to that")
 
 
-async def test_looks_become_rarer_while_nothing_changes_and_soon_again_after(
+async def test_scans_slow_down_without_changes_and_recover(
     tmp_path: Path,
 ) -> None:
     pauses: list[float] = []

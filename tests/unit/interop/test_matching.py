@@ -17,14 +17,14 @@ def test_source_keeps_its_valid_id() -> None:
 
 
 @pytest.mark.parametrize("foreign", ["", "a b", "/etc", "ä", "x" * 129, "a\nb", "\U0001f600"])
-def test_id_that_cannot_be_one_is_replaced_by_its_digest(foreign: str) -> None:
+def test_invalid_id_is_replaced_by_its_digest(foreign: str) -> None:
     ids = first(3, foreign)
     assert all(stream_id(id) for id in ids)
     assert ids == first(3, foreign)
     assert ids != first(3, foreign + "x")
 
 
-def test_source_without_an_id_is_known_by_its_first_line() -> None:
+def test_source_without_id_is_identified_by_first_line() -> None:
     assert first(1, None, b"one") == first(1, None, b"one") != first(1, None, b"two")
     assert first(1, None)[0].startswith("pi-")
 

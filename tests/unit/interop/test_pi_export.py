@@ -77,7 +77,7 @@ async def test_unchanged_import_gives_the_bytes_it_was_read_from(name: str) -> N
 
 
 @given(spoilt(FILES))
-async def test_so_does_one_of_a_file_in_any_state(content: bytes) -> None:
+async def test_damaged_import_gives_the_bytes_it_was_read_from(content: bytes) -> None:
     store = empty_store()
     if parse(content).items:
         stream = (await imported(store, content, format="pi")).session
@@ -129,7 +129,7 @@ async def test_older_version_is_migrated_only_with_additions(name: str) -> None:
     assert texts_on(path_of(parse(content))) == [*before, "More"]
 
 
-async def test_new_ids_are_none_that_the_file_has() -> None:
+async def test_new_ids_differ_from_ids_in_file() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     await say(store, *map(str, range(50)), stream=stream)
@@ -189,7 +189,7 @@ async def test_cleared_title_cannot_be_written() -> None:
     assert any("title" in text for text in (await export_pi(store, stream)).warnings)
 
 
-async def test_export_that_comes_back_is_known() -> None:
+async def test_reimported_export_is_recognized() -> None:
     store = empty_store()
     for name in PI:
         stream = (await imported(store, pi_file(name))).session
@@ -293,7 +293,7 @@ async def test_leaf_before_root_is_written_as_root() -> None:
     assert (last["customType"], last["parentId"]) == (LEAF_MARKER, None)
 
 
-async def test_header_that_pi_would_pass_over_is_reported() -> None:
+async def test_header_ignored_by_pi_is_reported() -> None:
     for cwd, is_told in (("/short", False), ("/" + "x" * 500, True)):
         store = empty_store()
         header = StreamHeader(S, START_MS, cwd=cwd)
@@ -409,7 +409,7 @@ async def test_half_written_line_is_exported_if_it_has_own_children() -> None:
     assert texts_on(path_of(parse(made)))[-2:] == ["half", "ours"]
 
 
-async def test_name_that_was_read_half_written_is_not_given_again() -> None:
+async def test_half_written_id_is_not_reused() -> None:
     store, head = empty_store(), pi_file("v3.jsonl")
     named = b'{"type":"session_info","id":"n","parentId":null,"name":"Half"}'
     stream = (await imported(store, head + named)).session

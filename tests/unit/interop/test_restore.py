@@ -78,7 +78,7 @@ async def test_session_comes_back_the_same_to_the_last_byte() -> None:
             assert (await other.maintenance.verify()).is_ok
 
 
-async def test_turns_come_back_too() -> None:
+async def test_turns_are_restored() -> None:
     bundle = await with_turn(empty_store())
     other = empty_store()
     assert await restored(other, bundle) == ("s", len(bundle.entries), True)
@@ -109,7 +109,7 @@ async def test_continued_session_ignores_older_file() -> None:
     assert await restored(store, bundle) == ("s", 0, False)
 
 
-async def test_session_that_went_on_elsewhere_brings_the_rest() -> None:
+async def test_session_continued_elsewhere_adds_the_rest() -> None:
     store, other = empty_store(), empty_store()
     await restored(other, await with_turn(store))
     await say(store, "later")
@@ -130,7 +130,7 @@ async def test_two_sessions_with_one_id_stay_apart() -> None:
     assert len(await other.entries(S)) == 1
 
 
-async def test_sessions_that_parted_ways_stay_apart() -> None:
+async def test_diverged_sessions_stay_separate() -> None:
     store, other = empty_store(), empty_store()
     await restored(other, await with_turn(store))
     await say(store, "here")

@@ -74,7 +74,7 @@ def test_echo_reports_tool_results() -> None:
     )
 
 
-def test_it_thinks_when_asked_to() -> None:
+def test_echo_thinks_on_request() -> None:
     tool = ToolDeclaration("t", "", {"type": "object"})
     request = ModelRequest("m", (user("a"),), tools=(tool,), thinking_level="high")
     steps = echo(request).steps
@@ -108,5 +108,5 @@ def test_same_conversation_gives_the_same_summary() -> None:
     assert summary_of(transcript(50)) != summary_of(transcript(51))
 
 
-def test_conversation_of_nothing_has_a_summary_too() -> None:
+def test_empty_conversation_has_summary() -> None:
     assert "(nothing was said)" in summary_of("<conversation>\n</conversation>")

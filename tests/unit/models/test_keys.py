@@ -53,7 +53,7 @@ def test_both_ways_to_openai_share_a_key_in_the_keyring() -> None:
         assert (key.value, key.source) == (SECRET, "keyring")
 
 
-def test_without_a_key_there_is_none() -> None:
+def test_missing_key_is_none() -> None:
     assert find_key(PROVIDERS["openai"], {}, nothing) is None
     assert find_key(PROVIDERS["openai"], {"OPENAI_API_KEY": ""}, {"openai": " "}.get) is None
 
@@ -69,7 +69,7 @@ def test_keyring_is_asked_for_the_provider(monkeypatch: pytest.MonkeyPatch) -> N
     assert in_keyring("anthropic") is None
 
 
-def test_keyring_that_is_not_installed_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_keyring_library_gives_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     assert in_keyring("openai") is None
 
@@ -90,7 +90,7 @@ def test_failing_keyring_gives_no_key_and_leaks_nothing(
     assert SECRET not in caplog.text
 
 
-def test_real_keyring_of_a_headless_machine_holds_nothing(
+def test_keyring_of_headless_machine_gives_no_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keyring = pytest.importorskip("keyring")

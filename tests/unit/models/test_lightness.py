@@ -29,7 +29,7 @@ def loaded_by(*modules: str) -> set[str]:
     return set(output.stdout.split())
 
 
-def test_seam_and_the_scripted_model_load_nothing_heavy() -> None:
+def test_protocol_and_scripted_model_load_nothing_heavy() -> None:
     names = (
         "protocol",
         "stream",

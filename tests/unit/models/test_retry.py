@@ -43,7 +43,7 @@ def test_waits_stop_growing_at_the_cap() -> None:
         (ModelRefused("m", "no", 401), False),
     ],
 )
-def test_class_of_the_error_decides(error: ModelError, is_tried_again: bool) -> None:
+def test_error_class_decides_on_retry(error: ModelError, is_tried_again: bool) -> None:
     assert (next_wait(STEADY, 1, error, 0.5) is not None) == is_tried_again
 
 
@@ -51,14 +51,14 @@ def test_class_of_the_error_decides(error: ModelError, is_tried_again: bool) -> 
     ("asked_s", "wait_s"),
     [(None, 2.0), (0.5, 2.0), (7.0, 7.0), (60.0, 60.0), (60.1, None), (3600.0, None)],
 )
-def test_provider_is_not_called_before_it_asked_for(
+def test_retry_is_not_earlier_than_provider_requests(
     asked_s: float | None, wait_s: float | None
 ) -> None:
     assert next_wait(STEADY, 1, RateLimited("m", "slow", asked_s), 0.5) == wait_s
 
 
 @given(st.integers(1, 9), st.floats(0, 1))
-def test_chance_moves_wait_by_its_share_and_never_over_cap(attempt: int, random01: float) -> None:
+def test_jitter_changes_wait_within_its_share_and_cap(attempt: int, random01: float) -> None:
     policy = RetryPolicy(max_attempts=10)
     steady = next_wait(RetryPolicy(max_attempts=10, jitter=0), attempt, UNAVAILABLE, 0.5)
     wait = next_wait(policy, attempt, UNAVAILABLE, random01)
@@ -84,7 +84,7 @@ def test_without_jitter_waits_never_shrink() -> None:
     "wrong",
     [{"max_attempts": 0}, {"first_wait_s": -1}, {"factor": 0.5}, {"jitter": 1.1}, {"cap_s": -1}],
 )
-def test_policy_that_makes_no_sense_is_rejected(wrong: dict[str, float]) -> None:
+def test_invalid_policy_is_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"."):
         RetryPolicy(**wrong)  # pyright: ignore[reportArgumentType] - wrong on purpose
 

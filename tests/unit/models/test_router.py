@@ -86,7 +86,7 @@ def test_missing_setup_of_provider_is_explained() -> None:
         ModelRouter({"scripted": NamedClient("s")}).client_for("openai:gpt-5")
 
 
-async def test_in_a_turn_an_unusable_model_is_a_refusal() -> None:
+async def test_unusable_model_is_refusal_in_turn() -> None:
     def factory() -> NamedClient:
         raise ConfigError("set SOME_KEY")
 

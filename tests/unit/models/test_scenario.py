@@ -147,7 +147,7 @@ def test_summary_can_be_scripted() -> None:
 CUT = (user("go"), assistant("One. "), user(CONTINUE_TEXT))
 
 
-def test_answer_that_was_cut_off_is_one_answer_to_conditions() -> None:
+def test_continued_answer_counts_once_in_conditions() -> None:
     assert does_hold(When(nth=1, round=1, user_contains="go", after="user"), *CUT)
     twice = (*CUT, assistant("Two."), user(CONTINUE_TEXT))
     assert does_hold(When(nth=1, round=1, user_contains="go"), *twice)

@@ -139,7 +139,7 @@ def test_scenario_without_name_is_rejected_with_remedy() -> None:
         read_scenario("name: ''\nsequence: [{text: a}]\n", name="x")
 
 
-def test_file_that_cannot_be_read_is_mistake_of_configuration(tmp_path: Path) -> None:
+def test_unreadable_file_is_config_error(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     for name in ("missing.yaml", "binary.yaml"):
         with pytest.raises(ConfigError, match=f"{name}.*cannot be read"):
@@ -178,6 +178,6 @@ rules:
 
 
 @pytest.mark.parametrize("text", ["{}", "name: x", "model: {context_window: 5}"])
-def test_scenario_that_answers_nothing_is_a_mistake(text: str) -> None:
+def test_scenario_without_replies_is_rejected(text: str) -> None:
     with pytest.raises(ConfigError, match="neither 'sequence' nor 'rules'"):
         read_scenario(text, name="x")

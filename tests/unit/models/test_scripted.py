@@ -62,7 +62,7 @@ async def test_calls_in_another_place_of_the_conversation_have_other_ids() -> No
     assert first.id != second.id
 
 
-async def test_failure_that_happens_twice_is_followed_by_the_answer() -> None:
+async def test_answer_follows_after_scripted_failures() -> None:
     model = scripted(
         "sequence: [{error: {code: rate_limited, retry_after_s: 3, times: 2}, text: ok}]"
     )
@@ -146,12 +146,12 @@ async def test_model_refuses_after_end_of_script() -> None:
         await answer(model, user("a"), assistant("b"), user("c"))
 
 
-async def test_unknown_scenario_is_rejected_with_those_there_are() -> None:
+async def test_unknown_scenario_is_rejected_with_known_names() -> None:
     with pytest.raises(ModelRefused, match="available: echo, x"):
         await answer(scripted("sequence: [{text: a}]"), name="y")
 
 
-async def test_without_any_scenario_there_is_the_echo() -> None:
+async def test_echo_is_available_without_scenarios() -> None:
     message = await answer(ScriptedModel(clock=ManualClock()), name="echo")
     assert message.text.startswith("offline scripted model:")
     assert message.usage is not None
@@ -212,7 +212,7 @@ def counted(heard: Heard) -> tuple[int, str]:
 
 
 @given(st.lists(st.sampled_from(SAID), min_size=1, max_size=60), st.lists(st.integers(1, 12)))
-def test_growing_conversation_is_counted_as_if_for_the_first_time(
+def test_growing_conversation_is_counted_like_new_one(
     said: list[Message], steps: list[int]
 ) -> None:
     hearing, upto = MessageCounter(), 0
@@ -232,7 +232,7 @@ def test_diverged_conversation_is_different() -> None:
         assert counted(hearing.count_messages(messages)) == told(messages)
 
 
-def test_of_many_conversations_the_newest_are_remembered() -> None:
+def test_only_newest_conversations_are_remembered() -> None:
     hearing = MessageCounter()
     several = [
         (user(f"{n}"), *(assistant(f"{m}") for m in range(40))) for n in range(2 * MOST_REMEMBERED)

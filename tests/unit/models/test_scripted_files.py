@@ -19,7 +19,7 @@ async def said(client: FiledScripts, model: str) -> str:
     return "".join([delta.text async for delta in deltas if isinstance(delta, TextDelta)])
 
 
-async def test_model_that_names_a_file_acts_its_scenario(tmp_path: Path) -> None:
+async def test_model_name_with_file_plays_its_scenario(tmp_path: Path) -> None:
     file = tmp_path / "trip.yaml"
     file.write_text("name: other\nmodel: {context_window: 9000}\nrules: [{text: Ahoy}]\n")
     client, model = FiledScripts(clock=ManualClock()), f"scripted:{file}"
@@ -31,7 +31,7 @@ async def test_model_that_names_a_file_acts_its_scenario(tmp_path: Path) -> None
     assert await said(client, model) == "Land"
 
 
-async def test_name_is_one_of_the_scenarios_there_are() -> None:
+async def test_other_name_is_built_in_scenario() -> None:
     client = FiledScripts(clock=ManualClock())
     client.require("scripted:echo")
     assert "you wrote “hi”" in await said(client, "scripted:echo")

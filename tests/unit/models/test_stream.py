@@ -192,12 +192,12 @@ def test_call_without_a_name_is_malformed() -> None:
         made(call(0, "{}", id_="a"), STOP)
 
 
-def test_ids_and_names_that_come_late_are_taken() -> None:
+def test_late_ids_and_names_are_accepted() -> None:
     message = made(call(0, "{"), call(0, "}", name="t"), call(0, id_="late"), STOP)
     assert message.tool_calls == (ToolCallPart("late", "t", {}),)
 
 
-def test_halves_of_characters_in_names_and_ids_can_be_written() -> None:
+def test_surrogate_halves_in_names_and_ids_are_repaired() -> None:
     deltas = [ToolCallDelta(0, "c\ud800", "n\udfff", "{}"), StreamEnd("tool_calls", None)]
     (call,) = answer_of(deltas, "p:m").tool_calls
     assert (call.id, call.name) == ("c\ufffd", "n\ufffd")

@@ -51,7 +51,7 @@ def led(entries: tuple[NewEntry, ...], head: int, lease: Lease, *, is_received: 
     return Commit(writes=(write,), at=1)
 
 
-async def test_marked_entries_are_own_and_read_as_they_were_written() -> None:
+async def test_marked_entries_are_own_and_unchanged() -> None:
     entries = await begun(store_with(OWN))
     assert OWN.own_among(entries) == {0, 1, 2, 3}
     assert [OWN.is_own(entry) for entry in entries] == [True, False, False, True, False]

@@ -9,7 +9,7 @@ from perdure.session.messages import Message, TextPart, ToolResultPart
 from perdure.session.notes import ImportedRecord, LeafMoved
 
 
-def test_leaf_names_its_target_and_none_is_the_root() -> None:
+def test_leaf_has_target_and_none_means_root() -> None:
     moved = said_by({"type": "leaf", "target_id": "a"}, Media())
     assert (moved.body, moved.references) == (LeafMoved(None), (("target", "a"),))
     assert said_by({"type": "leaf"}, Media()).references == ()

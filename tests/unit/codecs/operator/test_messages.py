@@ -39,13 +39,13 @@ def test_roles_are_ours(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["custom", "branch_summary", "compaction_summary"])
-def test_roles_made_up_for_a_context_are_extensions_messages(role: str) -> None:
+def test_generated_context_roles_become_extension_messages(role: str) -> None:
     message = message_of(said(role, {"type": "text", "content": "x"}), Media())
     assert isinstance(message, CustomMessage)
     assert message.custom_type == f"operator:{role}"
 
 
-def test_message_of_another_role_or_without_content_is_none() -> None:
+def test_message_with_other_role_or_no_content_is_none() -> None:
     assert message_of(said("oracle"), Media()) is None
     assert message_of({"role": "user"}, Media()) is None
 
@@ -76,14 +76,14 @@ def test_answer_has_usage_and_stop_reason() -> None:
         ("new", None),
     ],
 )
-def test_every_stop_reason_has_its_own(theirs: str, ours: str | None) -> None:
+def test_every_stop_reason_is_converted(theirs: str, ours: str | None) -> None:
     message = message_of(said("assistant", stop_reason=theirs, error=""), Media())
     assert isinstance(message, Message)
     assert (message.stop_reason, message.error) == (ours, None)
 
 
 @pytest.mark.parametrize("cost", [{}, {"total": "1"}, {"total": -1}, {"total": 1e9}])
-def test_cost_that_makes_no_sense_is_none(cost: dict[str, object]) -> None:
+def test_implausible_cost_is_none(cost: dict[str, object]) -> None:
     assert usage_of({"input_tokens": 1, "cost": cost}) == Usage(input_tokens=1)
 
 
@@ -119,7 +119,7 @@ def test_calls_and_results() -> None:
         7,
     ],
 )
-def test_part_that_is_not_understood_is_kept(part: object) -> None:
+def test_unknown_part_is_kept(part: object) -> None:
     assert [type(found) for found in parts_of(part)] == [UnknownPart]
 
 

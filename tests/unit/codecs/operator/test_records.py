@@ -49,7 +49,7 @@ def test_header_has_its_fields_in_order() -> None:
     )
 
 
-def test_record_has_its_place_first_and_a_root_no_parent() -> None:
+def test_record_starts_with_id_and_root_has_no_parent() -> None:
     made = record_line(OPERATOR, {"type": "leaf"}, "a", None, 1_000)
     assert made == b'{"id":"a","timestamp":1.0,"type":"leaf"}'
     assert b'"parent_id":"b"' in record_line(OPERATOR, {"type": "leaf"}, "a", "b", 1_000)
@@ -78,7 +78,7 @@ def test_answer_has_usage_stop_reason_and_error() -> None:
     )
 
 
-def test_message_of_the_person_has_nothing_more_than_it_needs() -> None:
+def test_user_message_has_only_needed_fields() -> None:
     message = line(user("x"))["message"]
     assert list(message) == ["contents", "id", "timestamp", "role"]
 

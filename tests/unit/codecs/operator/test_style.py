@@ -34,7 +34,7 @@ def test_numbers_are_spelled_in_its_way(number: float, text: str) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_every_number_is_spelled_as_library_that_operator_writes_with(number: float) -> None:
+def test_every_number_is_spelled_as_by_operator(number: float) -> None:
     assert spelling(number, STYLE) == pydantic_core.to_json(number).decode()
 
 

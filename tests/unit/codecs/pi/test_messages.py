@@ -92,7 +92,7 @@ def test_stop_reasons_are_translated(theirs: str | None, ours: str | None) -> No
     assert answer.stop_reason == ours
 
 
-def test_model_error_and_usage_come_along() -> None:
+def test_model_error_and_usage_are_converted() -> None:
     answer = read(
         role="assistant",
         content=[],
@@ -120,7 +120,7 @@ def test_cost_is_rounded_to_a_hundred_millionth_of_a_dollar() -> None:
     assert usage.cost_microcents == 500
 
 
-def test_usage_that_counts_nothing_is_no_usage() -> None:
+def test_usage_without_tokens_is_none() -> None:
     assert usage_of({"input": 0, "output": 0, "cost": {"total": 0}}) is None
     assert usage_of(None) is None
 
@@ -169,7 +169,7 @@ def test_image_without_base64_is_kept_unchanged() -> None:
     assert result.text == UNREADABLE_MEDIA
 
 
-def test_command_of_persons_is_message_unless_it_was_private() -> None:
+def test_user_command_is_message_unless_private() -> None:
     ran = read(role="bashExecution", command="ls", output="a```b", exitCode=2, truncated=True)
     assert isinstance(ran, CustomMessage)
     assert (ran.custom_type, ran.in_context) == (BASH, True)
@@ -234,7 +234,7 @@ KEYS = [
 
 
 @given(st.sampled_from(sorted(ROLES)), st.dictionaries(st.sampled_from(KEYS), JSON))
-def test_no_message_however_odd_is_a_crash_or_unwritable(role: str, fields: Fields) -> None:
+def test_any_message_is_read_and_writable(role: str, fields: Fields) -> None:
     message = read(**{**fields, "role": role})
     if isinstance(message, Message):
         assert decode_message(encode(message)) == message

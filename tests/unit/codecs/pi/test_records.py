@@ -194,7 +194,7 @@ def test_other_kinds_have_records_too() -> None:
     assert record_of(shown)["display"] is False
 
 
-def test_private_message_never_becomes_one_for_the_model() -> None:
+def test_private_message_stays_out_of_model_context() -> None:
     record = record_of(CustomMessage("t", (TextPart("secret"),), in_context=False))
     assert record["type"] == "custom"
 
@@ -237,7 +237,7 @@ BODIES = st.one_of(
 
 
 @given(BODIES)
-def test_every_record_is_read_as_the_kind_it_was(body: Message | TreeBody) -> None:
+def test_every_record_is_read_back_as_its_kind(body: Message | TreeBody) -> None:
     content = header_line(PI, "x", 0, "/") + b"\n" + record_line(PI, record_of(body), "1", None, AT)
     parsed = parse(content)
     assert [item.kind for item in parsed.items] == [entry_of(body).kind]

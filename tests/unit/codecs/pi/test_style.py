@@ -13,7 +13,7 @@ from tests.fakes.samples import case
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
-def test_numbers_are_spelt_as_javascript_spells_them() -> None:
+def test_numbers_are_spelled_as_in_javascript() -> None:
     for number, text in [
         (0.0, "0"),
         (-0.0, "0"),
@@ -52,5 +52,5 @@ def test_everything_but_numbers_is_plain_compact_json() -> None:
     assert to_line(value) == '{"b":[true,null,"ä\u2028\\n",7],"a":{"x":[0.5,0]}}'.encode()
 
 
-def test_raw_json_is_left_alone() -> None:
+def test_raw_json_is_unchanged() -> None:
     assert to_line({"a": msgspec.Raw(b"1.50")}) == b'{"a":1.50}'

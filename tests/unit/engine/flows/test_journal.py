@@ -98,7 +98,7 @@ async def test_journal_does_not_reread_own_entries() -> None:
     assert reads == 1
 
 
-async def test_entries_are_taken_in_once_and_in_their_order() -> None:
+async def test_entries_are_processed_once_in_order() -> None:
     store, log = await journal(STARTED, CLAIMED, NodeParked("o", "o", "prompt-human"))
     entries = await store.entries(FLOW)
     log.follow(entries)  # nothing was read yet

@@ -83,7 +83,7 @@ def kinds_of(write: Write) -> list[str]:
     return [entry.kind for entry in write.entries]
 
 
-async def test_only_a_turns_beginning_and_end_concern_the_flow(tmp_path: Path) -> None:
+async def test_only_first_and_last_commit_write_to_flow(tmp_path: Path) -> None:
     turn = await Place().turn(tmp_path)
     (begin,) = (await turn.beside(STARTED)).writes
     assert kinds_of(begin) == ["node_claimed"]
@@ -122,7 +122,7 @@ async def test_turn_end_updates_flow_and_stores_artifact(
     assert end.blobs == (b"what is in a.md",)
 
 
-async def test_turn_that_another_process_began_is_judged_by_the_log(tmp_path: Path) -> None:
+async def test_turn_of_other_process_is_judged_by_log(tmp_path: Path) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
@@ -130,7 +130,7 @@ async def test_turn_that_another_process_began_is_judged_by_the_log(tmp_path: Pa
     assert kinds_of((await taken_up.beside([FINISHED])).writes[0]) == ["handoff_made"]
 
 
-async def test_repair_that_another_process_has_made_is_given_up(tmp_path: Path) -> None:
+async def test_repair_done_by_other_process_is_abandoned(tmp_path: Path) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
@@ -186,7 +186,7 @@ async def test_owner_in_improvement_cannot_edit_graph(tmp_path: Path) -> None:
     assert kinds_of(write) == [RepairAsked.kind]
 
 
-async def test_turn_that_begins_and_ends_at_once_is_both(tmp_path: Path) -> None:
+async def test_turn_in_one_commit_claims_and_finishes(tmp_path: Path) -> None:
     turn = await Place().turn(tmp_path)
     both = await turn.beside([*STARTED, new_side(TurnFinished("error", error="no turn is left"))])
     assert kinds_of(both.writes[0]) == ["node_claimed", "node_parked"]

@@ -90,7 +90,7 @@ async def test_branches_run_in_parallel_but_role_only_once(tmp_path: Path) -> No
     assert set(state.run.history_handoff) >= {"a=>end", "b=>end", "c=>end"}
 
 
-async def test_review_that_is_sent_back_is_done_again(tmp_path: Path) -> None:
+async def test_returned_review_is_repeated(tmp_path: Path) -> None:
     place = Place(
         tmp_path,
         owner=[
@@ -144,7 +144,7 @@ async def test_role_that_cannot_work_stops_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["aborted", "error"])
-async def test_turn_that_fails_parks_its_node_alone(tmp_path: Path, end: str) -> None:
+async def test_failed_turn_parks_only_its_node(tmp_path: Path, end: str) -> None:
     place = Place(tmp_path, owner=[end], developer=[])
     state = await place.run(LINE)
     waiting = state.run.awaiting_human_nodes["owner-intake"]
@@ -167,7 +167,7 @@ async def test_handoff_of_node_with_human_waits_for_approval(tmp_path: Path) -> 
     assert len(place.roles.told["owner"]) == 1
 
 
-async def test_flow_in_which_all_wait_for_each_other_asks_person(tmp_path: Path) -> None:
+async def test_deadlocked_flow_asks_person(tmp_path: Path) -> None:
     flow = graph("owner-intake>a", "owner-intake>b", "a>end", "b>end", **OWNERS, a="x", b="y")
     place = Place(
         tmp_path,

@@ -77,7 +77,7 @@ async def test_next_read_reads_only_new_entries() -> None:
     assert store.given == 1002 + 2
 
 
-async def test_another_flow_of_same_id_is_folded_from_its_beginning() -> None:
+async def test_other_flow_with_same_id_is_folded_from_start() -> None:
     for bodies in ([STARTED], [STARTED, PARKED], [STARTED, PARKED, CLAIMED]):
         store = store_of()
         await begun(store, STARTED, CLAIMED)
@@ -148,7 +148,7 @@ def test_states_are_cached_if_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert held(states, "abc") == ["b"]
 
 
-def test_completed_flow_makes_room_for_one_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completed_flow_is_evicted_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_cache, "MOST_ENTRIES", 10)
     states = StateCache()
     for each in (kept("a", 6, FlowCompleted()), kept("b", 5), kept("c", 6, FlowCompleted())):

@@ -74,7 +74,7 @@ async def test_failing_guard_blocks_without_revealing_details() -> None:
     assert isinstance((await hooks.ask(SessionShutdown("s")))[1], Block)
 
 
-async def test_answer_the_point_does_not_take_is_a_failure() -> None:
+async def test_answer_of_wrong_type_is_failure() -> None:
     hooks = Hooks()
     hooks.on("tool_result", lambda point: "text")
     assert (await hooks.ask(ANSWERED)) == (ANSWERED, None)
@@ -82,7 +82,7 @@ async def test_answer_the_point_does_not_take_is_a_failure() -> None:
     assert isinstance((await hooks.ask(ASKED))[1], Block)
 
 
-async def test_hook_can_be_taken_away_and_a_point_must_exist() -> None:
+async def test_hook_can_be_removed_and_unknown_point_is_rejected() -> None:
     hooks = Hooks()
     assert not hooks.has("tool_call")
     remove = hooks.on("tool_call", lambda point: Block("no"))

@@ -62,7 +62,7 @@ async def test_no_hooks_change_nothing() -> None:
     assert (await ran(look, Hooks())).output == ToolOutput("seen")
 
 
-async def test_stream_that_is_closed_closes_the_model_s() -> None:
+async def test_closing_stream_closes_model_stream() -> None:
     words = Words()
     stream = HookedModels(words, Hooks(), "s").stream(REQUEST)
     await anext(stream)
@@ -71,7 +71,7 @@ async def test_stream_that_is_closed_closes_the_model_s() -> None:
     assert words.is_closed
 
 
-async def test_supplied_answer_comes_as_a_model_would_give_it() -> None:
+async def test_supplied_answer_is_streamed_like_model_answer() -> None:
     hooks = Hooks()
     answer = assistant(thinking("hm"), "look", tool_call("c", "look", {"at": [1]}))
     hooks.on("before_model_call", lambda point: answer)
@@ -129,7 +129,7 @@ async def lose() -> str:
         (lose, "unknown", "tool_lost", "the line went dead"),
     ],
 )
-async def test_result_is_asked_about_however_the_tool_ended(
+async def test_result_hook_runs_for_every_outcome(
     function: Callable[[], Awaitable[object]], outcome: str, code: str, said: str
 ) -> None:
     spec = tool(timeout_s=0.001 if function is wait else 60)(function)
@@ -150,14 +150,14 @@ async def test_result_is_asked_about_however_the_tool_ended(
     assert (run.outcome, run.error_code, run.output) == ("ok", None, ToolOutput("never mind"))
 
 
-async def test_success_that_a_hook_calls_an_error_is_one() -> None:
+async def test_hook_can_turn_success_into_error() -> None:
     hooks = Hooks()
     hooks.on("tool_result", lambda point: ToolOutput("not good enough", is_error=True))
     run = await ran(look, hooks)
     assert (run.outcome, run.error_code, run.error) == ("error", "tool_error", "not good enough")
 
 
-async def test_guard_of_results_that_fails_keeps_them_back() -> None:
+async def test_failing_result_guard_withholds_result() -> None:
     def broken(point: ToolAnswered) -> None:
         raise RuntimeError("cannot tell")
 

@@ -14,13 +14,13 @@ from perdure.engine.turns.observer import SILENCE
 from tests.fakes.clock import ManualClock
 
 
-def test_program_that_has_loaded_it_is_observed() -> None:
+def test_program_with_opentelemetry_is_observed() -> None:
     observer = chosen_observer({}, ManualClock())
     assert isinstance(observer, Isolated)
     assert isinstance(observer.observer, SpanObserver)
 
 
-def test_program_whose_telemetry_cannot_be_asked_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_with_broken_opentelemetry_is_not_observed(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> object:
         raise RuntimeError("no meters")
 
@@ -28,6 +28,6 @@ def test_program_whose_telemetry_cannot_be_asked_is_not(monkeypatch: pytest.Monk
     assert chosen_observer({}, ManualClock()) is SILENCE
 
 
-def test_program_without_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_without_opentelemetry_is_not_observed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     assert chosen_observer({}, ManualClock()) is SILENCE

@@ -23,14 +23,14 @@ from perdure.session.messages import StopReason, Usage, assistant, thinking, too
 KEY = "sk-ant-" + "a1B2" * 8
 
 
-def test_call_is_named_as_the_conventions_name_its_provider() -> None:
+def test_provider_is_named_as_in_conventions() -> None:
     about = of_call(OpenCall(1, 1, 2, "google:gemini-pro", "answer"), 100)
     assert about[names.PROVIDER] == "gcp.gemini"
     assert about[names.REQUEST_MODEL] == "gemini-pro"
     assert (about[names.ATTEMPT], about[names.REQUEST_MAX_TOKENS]) == (2, 100)
 
 
-def test_input_tokens_are_all_of_them() -> None:
+def test_input_tokens_include_cached_ones() -> None:
     about = of_usage(Usage(10, 3, cache_read_tokens=5, cache_write_tokens=2, cost_microcents=9))
     assert about[names.INPUT_TOKENS] == 17
     assert about[names.OUTPUT_TOKENS] == 3
@@ -38,7 +38,7 @@ def test_input_tokens_are_all_of_them() -> None:
     assert of_usage(None) == {}
 
 
-def test_session_is_the_conventions_conversation() -> None:
+def test_session_is_conversation_of_conventions() -> None:
     assert scope_attributes({"session": "s", "turn": 2}) == {
         "perdure.session": "s",
         "perdure.turn": 2,
@@ -46,7 +46,7 @@ def test_session_is_the_conventions_conversation() -> None:
     }
 
 
-def test_messages_are_shown_as_the_conventions_write_them_without_secrets() -> None:
+def test_messages_have_form_of_conventions_without_secrets() -> None:
     said = assistant("Done.", thinking("Hm."), tool_call("c", "send", {"token": KEY, "to": "a"}))
     (shown,) = msgspec.json.decode(shown_message(said))
     assert [part["type"] for part in shown["parts"]] == ["text", "reasoning", "tool_call"]
@@ -71,7 +71,7 @@ def test_long_content_is_truncated_to_valid_json() -> None:
         assert content.startswith(told["content"])
 
 
-def test_of_many_messages_newest_are_shown_and_others_counted() -> None:
+def test_newest_messages_are_shown_and_others_counted() -> None:
     said = [user(f"{n} " * 500) for n in range(100)]
     text = shown_messages(said)
     assert len(text) <= MAX_CONTENT
@@ -82,7 +82,7 @@ def test_of_many_messages_newest_are_shown_and_others_counted() -> None:
     assert shown_messages(()) == "[]"
 
 
-def test_tools_are_shown_as_far_as_they_fit() -> None:
+def test_tools_that_fit_are_shown() -> None:
     tools = [ToolDeclaration(f"t{n}", "x" * 8_000, {"type": "object"}) for n in range(9)]
     text = shown_tools(tools)
     assert len(text) <= MAX_CONTENT

@@ -45,7 +45,7 @@ async def observed(
     return await stage.chat([look]), told
 
 
-async def test_turn_is_a_span_with_its_calls_and_tools_below(
+async def test_turn_span_has_child_spans_of_calls_and_tools(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await observed(monkeypatch, looking(), says("done", usage=Usage(7, 2)))
@@ -79,7 +79,7 @@ async def test_spans_have_no_content_by_default(
     assert not any(word in everything for word in ("my plan", "attic", "nothing", "done"))
 
 
-async def test_content_that_was_asked_for_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requested_content_contains_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     replies = (looking("attic"), says("done"))
     chat, told = await observed(monkeypatch, *replies, has_content=True)
     await chat.send(f"my plan, with {KEY}")
@@ -153,7 +153,7 @@ async def test_call_usage_and_duration_are_measured(monkeypatch: pytest.MonkeyPa
     assert tools.attributes["gen_ai.tool.name"] == "look"
 
 
-async def test_turn_that_is_left_ends_its_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_abandoned_turn_ends_its_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     began = asyncio.Event()
 
     @tool(effect="read")

@@ -14,11 +14,11 @@ from perdure.engine.turns.config import (
 
 
 @pytest.mark.parametrize("none", [0, -1])
-def test_no_limit_is_the_default_limit(none: int) -> None:
+def test_missing_limit_is_default_limit(none: int) -> None:
     assert Limits(none, none, none) == Limits(MAX_TURNS, MAX_TOOL_ROUNDS, MAX_CORRECTABLE_ROUNDS)
 
 
-def test_limit_that_is_set_stays() -> None:
+def test_set_limit_stays() -> None:
     assert Limits(max_turns=3, max_tool_rounds=0).max_turns == 3
 
 

@@ -23,5 +23,5 @@ def test_each_open_intent_is_one_effect() -> None:
     assert effect_of(course.state) is None
 
 
-def test_without_a_turn_there_is_nothing_to_do() -> None:
+def test_session_without_turn_has_no_effect() -> None:
     assert effect_of(empty_state()) is None

@@ -48,7 +48,7 @@ def test_estimates_are_corrected_by_reported_usage() -> None:
     assert scales.of("another") == 1.0
 
 
-def test_chance_is_a_number_from_0_up_to_1() -> None:
+def test_random_number_is_from_0_to_1() -> None:
     made = environment(Stage())
     chances = [made.random01() for _ in range(50)]
     assert all(0 <= chance < 1 for chance in chances)

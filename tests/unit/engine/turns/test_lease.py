@@ -102,7 +102,7 @@ async def is_free(mine: Claim) -> bool:
 
 
 @pytest.mark.parametrize("made", [MemoryStore, Plain])
-async def test_session_is_led_from_the_first_commit_to_the_last(made: type[MemoryStore]) -> None:
+async def test_lease_is_held_from_first_to_last_commit(made: type[MemoryStore]) -> None:
     mine = await claim(made=made)
     async with leading(mine, is_begun=False) as leadership:
         assert await is_free(mine)
@@ -174,7 +174,7 @@ async def test_cancelled_lease_request_releases_lease(made: type[MemoryStore], t
     assert await is_free(mine)
 
 
-async def test_nothing_is_renewed_once_last_commit_is_on_its_way() -> None:
+async def test_lease_is_not_renewed_during_last_commit() -> None:
     mine = await claim()
     clock = mine.clock
     assert isinstance(clock, ManualClock)

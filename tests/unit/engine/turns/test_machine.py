@@ -100,7 +100,7 @@ def test_unknown_tool_is_answered_without_intent() -> None:
     assert isinstance(effect_of(course.state), CallModel)
 
 
-def test_turn_cap_ends_loudly_and_without_a_model_call() -> None:
+def test_turn_limit_ends_turn_with_error_without_model_call() -> None:
     config = msgspec.structs.replace(CONFIG, limits=Limits(max_turns=2))
     course = Course(config, ran=2)
     assert course.log.bodies(ModelCalled) == []

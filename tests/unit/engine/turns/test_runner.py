@@ -84,7 +84,7 @@ async def test_late_outcome_is_not_stored_under_reused_id() -> None:
     assert {entry.kind async for entry in other.entries()} == {"message"}
 
 
-async def test_fenced_process_keeps_its_outcome_as_late_and_changes_nothing() -> None:
+async def test_fenced_process_stores_outcome_as_late() -> None:
     stage, gate, chat = await at_the_gate("done")
     stage.clock.set_time_of_day(stage.clock.now_ms() + 60_000)
     taken = await stage.memory.acquire_lease(S, "another", 60_000)
@@ -181,7 +181,7 @@ async def test_broken_client_ends_turn_with_error() -> None:
     assert "secret" not in str(failed.value)
 
 
-async def test_context_is_compacted_on_the_way_and_the_answer_comes() -> None:
+async def test_context_is_compacted_during_turn_and_answer_follows() -> None:
     stage = Stage()
     scenario = Scenario(
         name="test",
@@ -321,7 +321,7 @@ async def test_cancellation_outranks_other_stop_requests(
     assert task.cancelled()
 
 
-async def test_client_may_have_group_of_tasks_of_which_one_fails() -> None:
+async def test_client_task_group_may_fail() -> None:
     stage = Stage()
 
     async def fails() -> None:

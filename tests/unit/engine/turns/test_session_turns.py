@@ -25,7 +25,7 @@ async def models_called(stage: Stage) -> list[str]:
     return [body.model for body in bodies if isinstance(body, ModelCalled)]
 
 
-async def test_change_of_model_holds_on_its_branch_only() -> None:
+async def test_change_of_model_applies_only_on_its_branch() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
     await chat.send("hi")
@@ -56,7 +56,7 @@ async def test_open_turn_has_to_be_resumed_before_the_next() -> None:
         await chat.compact()
 
 
-async def test_without_an_open_turn_there_is_none_to_recover() -> None:
+async def test_recovery_without_open_turn_fails() -> None:
     chat = await Stage().chat()
     with pytest.raises(InvalidTransition, match="recover"):
         await chat.recover()

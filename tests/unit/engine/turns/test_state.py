@@ -11,12 +11,12 @@ from perdure.session.notes import Label, SessionInfoChanged
 from tests.fakes.turn_log import Course, TurnLog, empty_state
 
 
-def test_nothing_has_happened_in_an_empty_session() -> None:
+def test_empty_session_has_initial_state() -> None:
     assert empty_state().phase is Phase.IDLE
     assert fold(empty_state(), []) == empty_state()
 
 
-def test_entries_that_are_not_the_turns_only_move_the_head() -> None:
+def test_foreign_entries_only_move_head() -> None:
     course = Course()
     before = course.state
     course.others_append(Label("here"))
@@ -25,7 +25,7 @@ def test_entries_that_are_not_the_turns_only_move_the_head() -> None:
     assert course.state.phase is before.phase
 
 
-def test_entry_of_a_kind_of_the_future_is_passed_over() -> None:
+def test_entry_of_unknown_kind_is_skipped() -> None:
     log = TurnLog()
     new = new_side(Label("x"))
     future = type(new)("of_the_future", b'{"v": 9}', 9, "side")
@@ -57,7 +57,7 @@ def test_result_settles_the_first_call_of_its_id_only() -> None:
     assert [call.name for call in course.state.pending] == ["never"]
 
 
-def test_turn_that_begins_forgets_the_one_before() -> None:
+def test_new_turn_resets_previous_one() -> None:
     course = Course()
     course.happens(inputs.CallFailed(ModelUnavailable("p:m", "down")))
     course.happens(inputs.Aborted())

@@ -65,7 +65,7 @@ def test_malformed_consent_grants_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["5", "12", None])
-def test_another_version_is_rejected_and_still_named(tmp_path: Path, version: str | None) -> None:
+def test_other_version_is_rejected_but_listed(tmp_path: Path, version: str | None) -> None:
     folder = put(tmp_path / "trip" / "f1", {**RUN, "stateVersion": version})
     with pytest.raises(FormatError, match="only '11' can be opened"):
         read_folder(folder)
@@ -80,7 +80,7 @@ def test_incomplete_flow_is_rejected(tmp_path: Path, name: str) -> None:
         read_folder(folder)
 
 
-def test_files_that_are_torn_or_of_another_form_are_rejected(tmp_path: Path) -> None:
+def test_torn_and_malformed_files_are_rejected(tmp_path: Path) -> None:
     torn = put(tmp_path / "torn")
     (torn / "flow.json").write_text('{"flowId": "x"')
     with pytest.raises(FormatError, match="not JSON"):
@@ -95,7 +95,7 @@ def test_files_that_are_torn_or_of_another_form_are_rejected(tmp_path: Path) -> 
         read_folder(put(tmp_path / "other", transcript=other))
 
 
-def test_messages_of_every_form_are_understood() -> None:
+def test_messages_of_every_form_are_read() -> None:
     call = {"id": "c1", "name": "read_file", "input": {"path": "a"}}
     older = {"id": "c2", "name": "read_file", "arguments": '{"path":"b"}'}
     history = [
@@ -117,6 +117,6 @@ def test_messages_of_every_form_are_understood() -> None:
 
 
 @pytest.mark.parametrize("said", [{"role": "oracle"}, {"role": "user"}, {}])
-def test_message_of_no_known_form_is_rejected_by_its_number(said: dict[str, str]) -> None:
+def test_message_of_unknown_form_is_rejected_with_number(said: dict[str, str]) -> None:
     with pytest.raises(FormatError, match="message 1 has no form"):
         list(messages_of([said], "transcript.json"))

@@ -67,7 +67,7 @@ async def test_imported_flow_continues(tmp_path: Path) -> None:
     assert not roles.told  # no reply yet
 
 
-async def test_flow_that_is_there_already_is_not_imported_again(tmp_path: Path) -> None:
+async def test_existing_flow_is_not_imported_again(tmp_path: Path) -> None:
     folder = read_folder(written(tmp_path / "out", await ran(tmp_path)))
     store = memory()
     await import_flow(store, folder, LINE, at=5)

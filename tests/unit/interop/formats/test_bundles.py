@@ -77,7 +77,7 @@ def test_branch_is_cut_out_with_its_labels_and_new_numbers() -> None:
     assert again.entries == cut.entries
 
 
-def test_before_the_root_there_is_nothing() -> None:
+def test_branch_before_root_is_empty() -> None:
     making, _ = branching()
     cut = cut_to(making.made(), None)
     assert not any(entry.lane == "tree" for entry in cut.entries)

@@ -60,7 +60,7 @@ async def test_own_exports_are_recognized_in_both_formats() -> None:
     assert recognised_in((await export_session(store, report.session, "pi")).content) == "pi"
 
 
-def test_noise_before_the_first_record_does_not_hide_it() -> None:
+def test_noise_before_first_record_is_skipped() -> None:
     assert recognised_in(b"garbage\n\n[1]\n" + pi_file("v3.jsonl")) == "pi"
     assert recognised_in(b"\xff{\n" * 5 + claude_file("chain.jsonl")) == "claude-code"
 
@@ -86,7 +86,7 @@ def test_pi_file_that_lost_its_header_is_still_pi() -> None:
         b'{"type":42}\n{"kind":"user"}\n',
     ],
 )
-def test_other_files_are_not_taken_for_something(content: bytes) -> None:
+def test_other_files_have_no_format(content: bytes) -> None:
     assert recognised_in(content) is None
 
 

@@ -48,7 +48,7 @@ def test_known_items_are_referenced_without_new_entry() -> None:
     assert entry.parent == "s/7"
 
 
-def test_references_in_a_body_name_the_entries_they_will_be() -> None:
+def test_references_in_body_become_entry_ids() -> None:
     items = [
         item(user("a")),
         item(Compaction("sum"), parent=0, references={"first_kept": 0}),

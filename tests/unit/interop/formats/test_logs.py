@@ -90,7 +90,7 @@ def test_invalid_log_is_rejected_at_first_pass(entries: tuple[Entry, ...]) -> No
         log.check()
 
 
-def test_rules_are_held_against_entries_far_apart() -> None:
+def test_rules_are_checked_across_distant_entries() -> None:
     text = "x" * 40_000  # two fill what is looked at together
     log_of(*(said(seq, text) for seq in range(5)), said(5, parent="s/0")).check()
     log = log_of(*(said(seq, text) for seq in range(5)), said(5, parent="s/9"), said(6))

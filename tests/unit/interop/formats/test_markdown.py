@@ -101,7 +101,7 @@ def test_compaction_states_replaced_messages() -> None:
     assert "*Undone: it hides nothing.*" in text
 
 
-def test_other_branches_follow_when_asked_for() -> None:
+def test_other_branches_follow_on_request() -> None:
     making = Making()
     first = making.say(user("one"))
     making.say(assistant("left"))
@@ -115,7 +115,7 @@ def test_other_branches_follow_when_asked_for() -> None:
     assert all(text.count(said) == 1 for said in ("left", "right", "second root"))
 
 
-def test_text_is_made_inert_and_no_more_than_that() -> None:
+def test_text_is_made_inert_with_minimal_changes() -> None:
     for text, inert in [
         ("<script>x</script>", "&lt;script>x&lt;/script>"),
         ("a < b and `List<int>`", "a < b and `List<int>`"),

@@ -52,7 +52,7 @@ def test_written_file_round_trips(bodies: list[bytes], blobs: list[bytes]) -> No
     assert write_bundle(read) == content
 
 
-def test_every_kind_there_is_survives() -> None:
+def test_every_kind_round_trips() -> None:
     entries = [entry_of_line(line) for line in GOLDEN.read_bytes().splitlines()]
     stream = entries[0].stream
     own = tuple(entry for entry in entries if entry.stream == stream)

@@ -66,7 +66,7 @@ def test_kept_texts_stay() -> None:
     assert not made.holds_some("kept/alice")
 
 
-def test_overlapping_finds_leave_nothing_behind() -> None:
+def test_overlapping_finds_are_replaced_completely() -> None:
     text = f"https://u:{KEY}@h?token={KEY}{KEY}"
     assert "Ab3d" not in redactor(text).replace(text)
 

@@ -61,7 +61,7 @@ def everywhere() -> Making:
     return making
 
 
-def test_nothing_of_it_is_left_anywhere() -> None:
+def test_redacted_session_contains_no_secret() -> None:
     result = redact(everywhere().made(), ("secrets", "paths"))
     written = native.write_bundle(result.bundle)
     for secret in (KEY, "alice", HOME, "sw0rdfish", '"abcd"'):
@@ -154,7 +154,7 @@ def test_session_with_name_in_id_stays_consistent() -> None:
 @pytest.mark.full_only
 @settings(max_examples=50)
 @given(st.data(), random_logs(16))
-def test_any_log_comes_through_and_a_second_time_changes_nothing(
+def test_any_log_is_redacted_and_repetition_changes_nothing(
     data: st.DataObject, log: TreeLog
 ) -> None:
     bundle = bundle_of_log(log, data.draw(st.sampled_from([None, *log.by_id])))

@@ -117,7 +117,7 @@ def test_too_many_tokens_a_minute_is_a_rate_limit() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 413])
-def test_refusal_without_a_word_is_taken_for_an_overflow(status: int) -> None:
+def test_refusal_without_message_counts_as_overflow(status: int) -> None:
     assert isinstance(of_status(status), ContextOverflow)
     assert isinstance(of_status(status, ""), ContextOverflow)
 
@@ -163,7 +163,7 @@ def test_retry_delay_is_read_from_headers_or_message(
     assert error.retry_after_s == seconds
 
 
-def test_empty_account_is_a_refusal_though_it_comes_as_429() -> None:
+def test_empty_account_is_refusal_despite_429() -> None:
     error = model_error(
         ModelHTTPError.for_category(
             ModelQuotaExceededError,
@@ -177,7 +177,7 @@ def test_empty_account_is_a_refusal_though_it_comes_as_429() -> None:
     assert error.status == 429
 
 
-def test_connections_that_fail_are_unavailability_and_name_the_address() -> None:
+def test_failed_connection_is_unavailability_with_address() -> None:
     cause = httpx2.ConnectError("connection refused")
     wrapped = ModelConnectionError("x", "Connection error.")
     wrapped.__cause__ = cause
@@ -202,7 +202,7 @@ def test_undecodable_answer_is_malformed() -> None:
         assert isinstance(model_error(odd, MODEL), MalformedResponse)
 
 
-def test_stream_without_an_end_was_cut_off_or_was_none() -> None:
+def test_stream_without_end_is_cut_or_malformed() -> None:
     error = ModelAPIError("x", "Streamed response ended without a `finish_reason`")
     assert isinstance(model_error(error, MODEL), ModelUnavailable)
     for empty in (error, UnexpectedModelBehavior("ended without content")):

@@ -55,7 +55,7 @@ async def test_window_can_be_set() -> None:
         ("nobody-knows", "high", True),
     ],
 )
-async def test_model_that_reasons_is_given_no_temperature(
+async def test_reasoning_model_gets_no_temperature(
     model: str, level: ThinkingLevel, is_kept: bool
 ) -> None:
     async with openai_server() as server:
@@ -69,7 +69,7 @@ async def test_model_that_reasons_is_given_no_temperature(
     assert ("temperature" in server.requests[0].body) is is_kept
 
 
-async def test_router_makes_it_when_it_is_needed() -> None:
+async def test_router_creates_client_on_first_use() -> None:
     router = ModelRouter(
         {}, factories={"openai": lambda: OpenAICompatible(base_url="http://127.0.0.1:9/v1")}
     )

@@ -61,6 +61,6 @@ def test_unknown_model_has_no_price() -> None:
     assert cost_microcents(RequestUsage(input_tokens=1), "no-such-model", OPENAI) is None
 
 
-def test_usage_that_contradicts_itself_has_no_price() -> None:
+def test_contradictory_usage_has_no_price() -> None:
     odd = RequestUsage(input_tokens=1, cache_read_tokens=1_000)
     assert cost_microcents(odd, "gpt-4o", OPENAI) is None

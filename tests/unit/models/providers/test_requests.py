@@ -93,7 +93,7 @@ def test_reasoning_is_left_out() -> None:
     assert mapped(user("x"), assistant(thinking("hm"), "yes"))[1] == [wire.TextPart("yes")]
 
 
-def test_only_the_rounds_under_way_get_their_reasoning_back() -> None:
+def test_only_open_rounds_get_their_reasoning_back() -> None:
     rounds = RoundMemory()
     for model, call in (("openai:x", "a"), ("openai:x", "b"), ("other:y", "c")):
         parts = [wire.ThinkingPart(f"before {call}"), wire.ToolCallPart("t", {}, call)]
@@ -126,7 +126,7 @@ def test_tools_and_the_system_prompt_are_parameters() -> None:
     assert wire_parameters(ModelRequest("m", ())) == ModelRequestParameters(instruction_parts=[])
 
 
-def test_settings_are_those_that_were_given() -> None:
+def test_unset_settings_are_omitted() -> None:
     assert wire_settings(ModelRequest("m", ())) == {"thinking": False}
     request = ModelRequest("m", (), thinking_level="xhigh", max_output_tokens=9, temperature=0.5)
     assert wire_settings(request) == {"thinking": "xhigh", "max_tokens": 9, "temperature": 0.5}

@@ -31,7 +31,7 @@ def test_recalled_answer_is_unchanged_except_logged_arguments() -> None:
     assert made.provider_details == {"thought_signature": "s"}
 
 
-def test_another_models_or_another_calls_answer_is_not_recalled() -> None:
+def test_answer_of_other_model_or_call_is_not_recalled() -> None:
     rounds = RoundMemory()
     rounds.keep(MODEL, ANSWER)
     assert rounds.recall(assistant(tool_call("c1", "read"), model="openai:y")) is None
@@ -67,7 +67,7 @@ def test_tagged_reasoning_is_dropped_and_surrogates_are_repaired() -> None:
     assert thoughts == ["fox 🦊"]
 
 
-def test_turn_under_way_begins_after_the_last_prompt() -> None:
+def test_open_turn_begins_after_last_prompt() -> None:
     earlier = (user("x"), assistant("yes"))
     now = (assistant(tool_call("a", "t")), tool_result("a", "1"))
     assert list(open_rounds((*earlier, user("y"), *now))) == list(now)
@@ -75,6 +75,6 @@ def test_turn_under_way_begins_after_the_last_prompt() -> None:
     assert list(open_rounds(now)) == list(now)
 
 
-def test_word_between_rounds_steers_turn_and_does_not_end_it() -> None:
+def test_message_between_rounds_steers_turn() -> None:
     now = (assistant(tool_call("a", "t")), tool_result("a", "1"), user("Rather the other one."))
     assert list(open_rounds((user("y"), *now))) == list(now)

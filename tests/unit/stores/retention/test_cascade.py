@@ -150,7 +150,7 @@ def test_chain_of_forks_reads_two_streams() -> None:
     assert streams_to_read(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f0")
 
 
-def test_many_forks_of_one_session_read_the_one_that_sees_most() -> None:
+def test_only_fork_that_sees_most_is_read() -> None:
     relations = [Relation(StreamId(f"f{n}"), ROOT, "fork", head=n % 700) for n in range(1_000)]
 
     assert streams_to_read(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f699")

@@ -54,7 +54,7 @@ def test_graph_has_all_nodes_and_joins_wait_for_all() -> None:
 
 
 @given(documents())
-def test_two_nodes_of_one_conversation_never_work_side_by_side(
+def test_nodes_of_one_conversation_never_run_in_parallel(
     drawn: tuple[Workflow, object],
 ) -> None:
     workflow = drawn[0]

@@ -37,7 +37,7 @@ def test_plain_prompt_is_followed_by_unheard_answers() -> None:
     assert message(workflow, "c", {"b": "more\n"}) == "Do c\n\n## From `b`\n```\nmore\n```"
 
 
-def test_without_a_prompt_all_that_is_handed_over_is_reported() -> None:
+def test_node_without_prompt_gets_all_answers() -> None:
     workflow = document("in>a", "a>b", "b>out", prompts={"a": None, "b": " "})
     assert message(workflow, "a", {}, n=3) == "## Input `n`\n```\n3\n```"
     assert message(workflow, "b", {"a": "said"}) == "## From `a`\n```\nsaid\n```"

@@ -122,5 +122,5 @@ def test_without_a_file_faults_have_no_lines() -> None:
 
 
 @given(documents())
-def test_documents_made_to_be_run_have_no_faults(drawn: tuple[Workflow, object]) -> None:
+def test_executable_samples_have_no_faults(drawn: tuple[Workflow, object]) -> None:
     assert faults_of(LocatedWorkflow(drawn[0]), (), ()) == []

@@ -41,7 +41,7 @@ def begun(*edges: str) -> FlowLog:
     return log.add(NodePassed("in", targets))
 
 
-def test_answer_goes_to_all_that_follow() -> None:
+def test_answer_goes_to_all_successors() -> None:
     log = begun("in>a", "a>b", "a>out", "b>out").claim("a", "in=>a")
     body = task_finished(log.state, "a", Ended("stop", "hi"), ANSWER)
     targets = tuple(HandoffTarget(t, "outputs/a.md", "sha256-1") for t in ("b", "out"))
@@ -99,7 +99,7 @@ def test_input_connected_to_output_completes_flow() -> None:
     assert last_bodies(log.state) == (NodePassed("out"), FlowCompleted())
 
 
-def test_flow_of_roles_is_left_alone() -> None:
+def test_flow_of_roles_is_not_affected() -> None:
     log = FlowLog(graph_of(document("in>a", "a>out")))
     assert last_bodies(log.state) == ()
 

@@ -27,14 +27,14 @@ def artifact(record: RecordFolder, name: str) -> Artifact:
     "name",
     ["plan.md", "./plan.md", "notes/../plan.md", "project/record/plan.md", "//plan.md"[2:]],
 )
-def test_file_has_one_path_however_it_is_named(record: RecordFolder, name: str) -> None:
+def test_file_has_one_canonical_path(record: RecordFolder, name: str) -> None:
     found = artifact(record, name)
     assert (found.path, found.problem) == ("plan.md", None)
     assert found.digest is not None
     assert artifact(record, str(record.folder / "plan.md")) == found
 
 
-def test_link_within_the_folder_is_the_file_it_leads_to(record: RecordFolder) -> None:
+def test_link_within_folder_resolves_to_its_target(record: RecordFolder) -> None:
     (record.folder / "link.md").symlink_to("notes/a.md")
     assert artifact(record, "link.md").path == "notes/a.md"
 

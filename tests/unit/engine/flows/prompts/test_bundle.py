@@ -26,7 +26,7 @@ def test_role_of_one_instance_is_its_role() -> None:
     assert context_bundle("owner", "/r", CONTRACTS).startswith("You are the role `owner`")
 
 
-def test_role_is_taught_its_skills_after_all_else() -> None:
+def test_skills_are_last_in_system_prompt() -> None:
     skill = Skill("tests", "How we test.", "a-docs/skills/tests/SKILL.md", "Run them all.")
     told = context_bundle("owner", "/r", CONTRACTS, skills=(skill,))
     taught = "# Skill tests (a-docs/skills/tests/SKILL.md)\n\nHow we test.\n\nRun them all."

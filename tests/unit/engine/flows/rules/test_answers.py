@@ -166,7 +166,7 @@ def test_entry_without_question_differs_from_open_wait() -> None:
 
 
 @pytest.mark.parametrize("answer", ["approve", "none", "grant", "default"])
-def test_note_that_nothing_would_keep_is_rejected(answer: str) -> None:
+def test_note_without_place_is_rejected(answer: str) -> None:
     asked = {
         "approve": (STAGED,),
         "none": (CLOSED,),
@@ -180,7 +180,7 @@ def test_note_that_nothing_would_keep_is_rejected(answer: str) -> None:
         apply_answer(state, waiting.question, answer, "me", "by the way")
 
 
-def test_waits_of_an_imported_flow_have_names_of_their_own() -> None:
+def test_waits_of_imported_flow_have_separate_ids() -> None:
     run: dict[str, object] = {
         "flowId": FLOW,
         "stateVersion": "11",

@@ -17,7 +17,7 @@ LINE = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owne
 FORK = graph("o>a", "o>b", "a>z", "b>z", z="owner")
 
 
-def test_owners_last_node_closes_flow_whose_edges_are_all_done() -> None:
+def test_last_node_of_owner_closes_completed_flow() -> None:
     log = FlowLog(LINE).work("owner-intake", "a").work("a", "end").claim("end", "a=>end")
     assert obstacles(log.state, "end") == []
     log.add(ForwardPassClosed("end"))
@@ -68,7 +68,7 @@ def test_stall_names_incomplete_join() -> None:
     assert stalled == "no node can go on: z waits for b"
 
 
-def test_of_two_last_nodes_one_waits_and_other_closes_work() -> None:
+def test_first_of_two_last_nodes_waits_and_second_closes() -> None:
     log = FlowLog(graph("o>y", "o>z", y="owner", z="owner")).work("o", "y", "z")
     log.claim("y", "o=>y")
     assert is_work_left(log.state, "y")

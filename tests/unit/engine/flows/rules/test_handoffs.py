@@ -40,14 +40,14 @@ def test_4_wrong_target_is_reported_before_missing_artifact() -> None:
     assert fault.code == "artifact_unavailable"
 
 
-def test_5_artifact_that_was_ever_sent_is_rejected() -> None:
+def test_5_artifact_sent_before_is_rejected() -> None:
     log = FlowLog(LINE).claim("o").hand("o", "a", artifact="new.md").claim("a", "o=>a")
     fault = decided(log, "a", "z")
     assert isinstance(fault, Fault)
     assert "handed over before" in fault.summary
 
 
-def test_same_content_is_rejected_between_same_nodes_and_else_warning() -> None:
+def test_repeated_content_is_rejected_on_same_edge_else_warned() -> None:
     log = FlowLog(LINE).claim("o")
     log.add(HandoffMade("o", (HandoffTarget("a", "one.md", "d1"),)))
     log.claim("a", "o=>a").hand("a", "o").claim("o", "a=>o")
@@ -73,7 +73,7 @@ def test_handoff_to_non_neighbor_lists_neighbors() -> None:
     assert fault.summary.endswith("o=>b is no edge; o may hand over to: a")
 
 
-def test_7_nothing_is_sent_back_that_was_not_received() -> None:
+def test_7_only_received_handoffs_can_be_returned() -> None:
     log = FlowLog(graph("o>a", "o>b", "a>b", "b>z")).work("o", "b").claim("b", "o=>b")
     before = log.state
     fault = decided(log, "b", "a")

@@ -59,7 +59,7 @@ def test_role_of_several_nodes_takes_first_place() -> None:
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>dev"}
 
 
-def test_way_through_nodes_that_are_left_out_is_kept() -> None:
+def test_paths_through_omitted_nodes_are_kept() -> None:
     flow = graph("o>a", "o>b", "a>c", "b>c", "c>z", o="owner", a="dev", b="qa", c="dev", z="owner")
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>owner"}
 

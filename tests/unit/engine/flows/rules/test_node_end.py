@@ -56,7 +56,7 @@ def test_node_with_all_inputs_cannot_wait_for_handoff() -> None:
     assert finished(log, "z", "type: await-handoff") == HandoffAwaited("z")
 
 
-def test_owner_closes_a_flow_that_is_done_and_healthy() -> None:
+def test_owner_closes_finished_healthy_flow() -> None:
     log = at_a().hand("a", "end").claim("end", "a=>end")
     assert finished(log, "end", "type: forward-pass-closed") == ForwardPassClosed("end")
     body = finished(log, "end", "type: forward-pass-closed", "the index names no file")
@@ -73,7 +73,7 @@ def test_improvement_signal_in_forward_pass_is_returned() -> None:
     assert body.code == "unknown_signal_type"
 
 
-def test_repairs_are_asked_for_few_times_and_then_person_is() -> None:
+def test_person_is_asked_after_repeated_repairs() -> None:
     log = at_a()
     for attempt in range(1, MOST_REPAIRS + 1):
         body = node_finished(log.state, "a", Ended("stop", "all done"), {})

@@ -48,7 +48,7 @@ def test_work_with_new_input_is_not_claimed() -> None:
     assert part.claim(log.add(HandoffMade("owner-intake", (more,))).state) is None
 
 
-def test_repair_is_the_nodes_while_it_runs() -> None:
+def test_repair_belongs_to_running_node() -> None:
     log = FlowLog(LINE)
     part = node_part(log)
     repair = RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 1)
@@ -57,7 +57,7 @@ def test_repair_is_the_nodes_while_it_runs() -> None:
     assert part.repair(log.hand("owner-intake", "a").state) is None
 
 
-def test_node_names_its_artifacts_and_only_a_last_one_closes() -> None:
+def test_node_names_artifacts_and_only_last_node_closes() -> None:
     log = FlowLog(LINE)
     said = Ended("stop", "```handoff\ntarget_node_id: a\nartifact_path: x.md\n```")
     assert node_part(log).names(log.state, said) == ("x.md",)

@@ -58,7 +58,7 @@ def closed() -> FlowLog:
     return log.add(ForwardPassClosed("z"))
 
 
-def test_reply_goes_to_node_or_role_that_is_named() -> None:
+def test_reply_goes_to_named_node_or_role() -> None:
     state = two_waiting().state
     assert reply(state, "yes", "me", "b") == HumanReplied("b", "yes", "me")
     assert reply(state, "yes", "me", "dev_1") == HumanReplied("a", "yes", "me")
@@ -141,7 +141,7 @@ def test_consents_and_configurations_are_recorded_as_given() -> None:
         configure(ended, "dev_1", model="p:m")
 
 
-def test_how_roles_look_back_is_chosen_once_work_is_closed() -> None:
+def test_improvement_mode_is_chosen_after_closure() -> None:
     with pytest.raises(FlowRefusal, match="it is running"):
         choose_improvement(FlowLog(FORK).state, "parallel", "me")
     state = closed().state
@@ -151,7 +151,7 @@ def test_how_roles_look_back_is_chosen_once_work_is_closed() -> None:
     assert by_graph.roles == ("o", "owner")
 
 
-def test_feedback_is_decided_when_it_is_asked_for() -> None:
+def test_feedback_is_decided_only_on_request() -> None:
     log = closed()
     with pytest.raises(FlowRefusal):
         decide_feedback(log.state, "me", is_granted=True)

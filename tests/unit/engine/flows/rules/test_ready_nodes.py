@@ -73,7 +73,7 @@ def test_3_partial_fan_out_continues_and_owes_rest() -> None:
     assert ids(log.claim("o").hand("o", "b").state) == ["a", "b"]
 
 
-def test_6_node_that_sends_back_also_hands_forward() -> None:
+def test_6_node_can_return_and_hand_forward() -> None:
     log = FlowLog(graph("o>a", "a>z")).work("o", "a").claim("a", "o=>a").hand("a", "z", "o")
     assert log.run.awaiting_handoff == ("a",)
     assert log.run.completed_handoffs == ("a=>z",)
@@ -124,7 +124,7 @@ def test_11_handoff_to_role_waiting_elsewhere_stays_queued() -> None:
     assert log.run.receiving_handoff == {"o=>b": log.run.history_handoff["o=>b"]}
 
 
-def test_12_two_instances_of_role_that_were_answered_both_work() -> None:
+def test_12_two_answered_instances_of_role_both_run() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="owner_1", b="owner_2")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").claim("b", "o=>b")
     log.add(NodeParked("a", "owner_1", "prompt-human"), NodeParked("b", "owner_2", "prompt-human"))

@@ -24,7 +24,7 @@ def code(body: SideBody) -> str:
     return body.code
 
 
-def test_findings_at_their_place_end_a_roles_looking_back() -> None:
+def test_findings_at_assigned_path_complete_reflection() -> None:
     done = FindingsMade("o", PATH, "d")
     assert finished(f"type: meta-analysis-complete\nfindings_path: {PATH}") == done
     assert finished(f"type: meta-analysis-complete\nfindings_path: ./{PATH}") == done
@@ -36,7 +36,7 @@ def test_feedback_goes_to_the_path_that_was_assigned() -> None:
     assert finished(yaml, FEEDBACK_ROLE) == FindingsMade(FEEDBACK_ROLE, path, "d")
 
 
-def test_another_place_missing_file_and_another_signal_are_sent_back() -> None:
+def test_wrong_path_missing_file_and_wrong_signal_are_returned() -> None:
     right = f"type: meta-analysis-complete\nfindings_path: {PATH}"
     assert code(finished("type: meta-analysis-complete\nfindings_path: x.md")) == (
         "artifact_unavailable"
@@ -48,7 +48,7 @@ def test_another_place_missing_file_and_another_signal_are_sent_back() -> None:
     assert code(finished(right, "o", None, "the index names no file")) == "runtime_health"
 
 
-def test_question_a_stop_and_a_denial_park_only_the_role() -> None:
+def test_question_stop_and_denial_park_only_the_role() -> None:
     assert finished("type: prompt-human") == ImprovementParked("o", "prompt-human")
     stopped = role_finished(STATE, "o", Ended("aborted"), {})
     assert stopped == ImprovementParked("o", "autonomous-abort", "its turn ended as aborted")
@@ -57,7 +57,7 @@ def test_question_a_stop_and_a_denial_park_only_the_role() -> None:
     assert denied.reason == "consent-denied"
 
 
-def test_answer_that_was_cut_off_and_repairs_without_end() -> None:
+def test_truncated_answers_are_repaired_limited_times() -> None:
     assert code(role_finished(STATE, "o", Ended("length"), {})) == "output_limit"
     log = FlowLog(graph("o>z", z="owner"))
     for _ in range(MOST_REPAIRS):

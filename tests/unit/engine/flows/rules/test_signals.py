@@ -42,12 +42,12 @@ def test_signals_of_the_improvement() -> None:
     assert back == FeedbackComplete("f.md")
 
 
-def test_last_block_counts_and_its_tag_in_any_case() -> None:
+def test_last_block_counts_with_tag_in_any_case() -> None:
     text = block("type: prompt-human") + block("type: await-handoff", "HandOff")
     assert signal_in(text) == Plain("await-handoff")
 
 
-def test_block_in_tildes_or_with_a_longer_fence_is_one() -> None:
+def test_tilde_and_longer_fences_are_accepted() -> None:
     assert signal_in("~~~handoff\ntype: prompt-human\n~~~") == Plain("prompt-human")
     assert signal_in("````handoff\ntype: prompt-human\n````") == Plain("prompt-human")
 
@@ -79,7 +79,7 @@ def test_unusable_block_is_reported_with_valid_form(text: str, code: str) -> Non
     assert len(fault.summary) < 200
 
 
-def test_value_that_would_fill_the_memory_is_not_written_out() -> None:
+def test_huge_alias_value_is_not_expanded() -> None:
     levels = "\n".join(
         f"l{n}: &l{n} [{', '.join(f'*l{n - 1}' for _ in range(9))}]" for n in range(1, 12)
     )

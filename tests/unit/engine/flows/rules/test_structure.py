@@ -67,14 +67,14 @@ def test_cycle_is_reported_from_first_node_and_diamond_is_none() -> None:
     assert list(cycle_in(graph("o>a", "a>b", "b>c", "c>a"))) == ["a", "b", "c", "a"]
 
 
-def test_deep_graph_is_no_problem() -> None:
+def test_deep_graph_is_checked_without_recursion() -> None:
     ids = [f"n{number}" for number in range(1_200)]
     nodes = tuple(FlowNode(id, "owner") for id in ids)
     edges = tuple(FlowEdge(a, b) for a, b in pairwise(ids))
     assert cycle_in(Graph("deep", nodes, edges)) == ()
 
 
-def test_25_node_that_has_worked_cannot_be_taken_away() -> None:
+def test_25_node_that_has_worked_cannot_be_removed() -> None:
     log = FlowLog(GOOD).work("owner-intake", "a")
     smaller = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
     assert faults_of_edit(log.run, GOOD, smaller) == [

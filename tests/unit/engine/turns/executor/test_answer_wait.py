@@ -98,7 +98,7 @@ async def test_session_idles_out_after_its_question_expired() -> None:
     assert await ended(theatre) == ("question_expired", ["expired"])
 
 
-async def test_end_of_idle_sessions_leaves_questions_that_can_be_answered() -> None:
+async def test_end_of_idle_sessions_keeps_answerable_questions() -> None:
     theatre = Theatre(main=[asks("strike")])
     chat, question = await asking(theatre)
     await chat.suspend()

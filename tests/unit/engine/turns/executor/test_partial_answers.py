@@ -49,7 +49,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_it_is_kept_in_time_though_nothing_more_comes() -> None:
+async def test_stalled_answer_is_saved_in_time() -> None:
     answer = Arriving()
     async with answer.keeping:
         answer.grow(b"one ")
@@ -128,7 +128,7 @@ async def test_slow_store_gets_one_save_at_a_time() -> None:
     assert answer.kept == [answer.content[:EVERY_BYTES], answer.content]
 
 
-async def test_nothing_is_being_written_once_it_is_over() -> None:
+async def test_no_save_runs_after_the_end() -> None:
     answer = Arriving(is_slow=True)
 
     async def stream() -> None:

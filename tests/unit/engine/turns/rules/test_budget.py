@@ -47,7 +47,7 @@ def test_call_passes_at_limit_but_not_above() -> None:
     assert course.state.finished.failure == "budget_exceeded"
 
 
-def test_answer_counts_as_long_as_it_may_get() -> None:
+def test_answer_counts_at_its_maximum_length() -> None:
     assert isinstance(
         effect_of(Course(config(first_tokens() + 5, max_output_tokens=5)).state), CallModel
     )
@@ -62,7 +62,7 @@ def test_every_call_is_checked_against_current_spending() -> None:
     assert course.state.finished.failure == "budget_exceeded"
 
 
-def test_no_limit_asks_for_no_price() -> None:
+def test_no_limit_needs_no_price() -> None:
     called = ModelCalled(1, "p:m", tokens_estimated=10**9)
     assert overrun_of(called, CONFIG, Spending(10**12)) is None
 
@@ -149,7 +149,7 @@ def test_lost_call_is_counted_by_estimate() -> None:
     assert lost.spent == Spending(lost.usage.total_tokens)
 
 
-def test_call_of_which_nothing_is_known_took_nothing() -> None:
+def test_call_without_known_usage_has_none() -> None:
     assert estimated_usage("p:m", None, None, CONFIG) is None
 
 

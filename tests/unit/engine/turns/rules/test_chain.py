@@ -71,7 +71,7 @@ def test_permanent_error_stops_chain(error: ModelError) -> None:
     assert course_after(empty_state(), CALL, inputs.CallFailed(error), CHAIN, 0) == GiveUp()
 
 
-def test_renewed_key_buys_one_more_attempt() -> None:
+def test_renewed_key_allows_one_more_attempt() -> None:
     refused = CredentialsRefused("p:m", "no", 401)
     renewed = inputs.CallFailed(refused, is_renewed=True)
     assert course_after(empty_state(), CALL, renewed, CHAIN, 0) == Again(0.0)
@@ -92,14 +92,14 @@ def test_rate_limit_parks_all_models_of_provider() -> None:
     assert course.state.finished.failure == "provider_rate_limit"
 
 
-def test_model_alone_is_never_passed_over_but_waited_for() -> None:
+def test_only_model_is_never_skipped() -> None:
     course = Course()
     course.happens(inputs.CallFailed(RateLimited("p:m", "slow", retry_after_s=7.0)))
     assert course.state.parked == {}
     assert isinstance(effect_of(course.state), Wait)
 
 
-def test_model_whose_window_is_too_small_is_passed_over() -> None:
+def test_model_with_too_small_window_is_skipped() -> None:
     state = msgspec.structs.replace(empty_state(), context_tokens=101)
     assert next_link(state, CHAIN, 0, after=1) is None
     assert next_link(empty_state(), CHAIN, 0, after=1) == 2
@@ -114,7 +114,7 @@ def test_provider_is_called_again_after_parking() -> None:
 
 
 @pytest.mark.parametrize("partial", [None, assistant("so f")])
-def test_once_something_came_the_failure_is_reported(partial: Message | None) -> None:
+def test_failure_after_output_is_reported(partial: Message | None) -> None:
     course = Course(CHAIN)
     course.happens(inputs.CallFailed(DOWN, partial, has_begun=True))
     assert course.state.finished is not None

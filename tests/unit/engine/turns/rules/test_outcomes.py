@@ -21,7 +21,7 @@ OVERFLOW = ContextOverflow("p:m", "too long")
 SUMMARY = Compaction("what was said", tokens_after=50)
 
 
-def test_passing_failure_waits_and_calls_again() -> None:
+def test_temporary_failure_is_retried_after_wait() -> None:
     course = Course()
     course.happens(inputs.CallFailed(DOWN, assistant("so f", stop_reason="stop")))
     assert course.log.bodies(Interrupted)[0].partial.text == "so f"
@@ -34,7 +34,7 @@ def test_passing_failure_waits_and_calls_again() -> None:
     assert [message.role for message in course.log.messages] == ["user", "assistant"]
 
 
-def test_wait_is_as_long_as_the_provider_asks() -> None:
+def test_retry_waits_as_long_as_provider_requests() -> None:
     course = Course()
     course.happens(inputs.CallFailed(RateLimited("p:m", "slow", retry_after_s=7.5)))
     assert course.log.bodies(ModelFinished)[-1].wait_s == 7.5
@@ -58,7 +58,7 @@ def test_refused_call_is_not_retried() -> None:
     assert course.state.finished.failure == "provider_refused"
 
 
-def test_overflow_is_compacted_and_tried_once_more() -> None:
+def test_overflow_is_compacted_and_retried_once() -> None:
     course = Course()
     course.happens(inputs.CallFailed(OVERFLOW))
     assert course.log.bodies(ModelCalled)[-1].purpose == "summary"
@@ -78,7 +78,7 @@ def test_without_compaction_an_overflow_ends_the_turn() -> None:
     assert course.state.phase is Phase.FINISHED
 
 
-def test_context_is_compacted_before_call_that_would_come_near_window() -> None:
+def test_context_is_compacted_before_call_near_window() -> None:
     config = msgspec.structs.replace(CONFIG, window_tokens=12)
     course = Course(config)
     assert course.log.bodies(ModelCalled)[-1].purpose == "summary"

@@ -65,7 +65,7 @@ def test_queued_entry_without_question_is_adopted_without_call() -> None:
     assert len(course.log.bodies(Adopted)) == 2
 
 
-def test_foreign_assistants_tool_calls_are_not_run() -> None:
+def test_foreign_tool_calls_are_not_run() -> None:
     course = Course()
     course.others_append(queued(assistant("look", tool_call("x", "ask"))))
     course.happens(inputs.Answered(assistant("done")))

@@ -31,7 +31,7 @@ def in_a_tool(name: str) -> Course:
 
 
 @pytest.mark.parametrize("policy", ["retry", "continue", "rollback", "ask"])
-def test_before_anything_came_the_model_is_called_again(policy: InterruptPolicy) -> None:
+def test_call_without_output_is_repeated(policy: InterruptPolicy) -> None:
     course = Course(interrupted(policy))
     course.happens(inputs.Lost())
     assert isinstance(effect_of(course.state), CallModel)
@@ -64,7 +64,7 @@ def test_continue_without_any_text_calls_again() -> None:
     assert isinstance(effect_of(course.state), CallModel)
 
 
-def test_rollback_takes_the_users_message_off_the_branch() -> None:
+def test_rollback_removes_user_message_from_branch() -> None:
     course = Course(interrupted("rollback"))
     course.happens(CUT)
     assert course.log.kinds[-2:] == ["leaf", "turn_finished"]
@@ -97,7 +97,7 @@ def test_lost_summary_is_repeated_under_any_policy() -> None:
     assert (called.purpose, called.attempt) == ("summary", 2)
 
 
-def test_tool_that_may_be_retried_runs_again_under_same_key() -> None:
+def test_retryable_tool_runs_again_under_same_key() -> None:
     course = in_a_tool("retry")
     course.happens(inputs.Lost())
     assert course.log.bodies(ToolFinished)[-1].outcome == "unknown"

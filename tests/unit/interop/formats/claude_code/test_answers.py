@@ -28,7 +28,7 @@ def test_block_written_after_a_result_follows_it() -> None:
     assert answers.end_at(1) == 3
 
 
-def test_next_answer_is_one_of_its_own() -> None:
+def test_next_answer_is_separate() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_results(2, 1, ["a"])
@@ -51,7 +51,7 @@ def test_results_of_other_calls_are_not_part_of_answer() -> None:
     assert answers.end_at(1) == 1
 
 
-def test_blocks_without_an_id_are_answers_of_their_own() -> None:
+def test_blocks_without_id_are_separate_answers() -> None:
     answers = Answers()
     answers.add_block(1, 0, None, [])
     answers.add_block(2, 1, None, [])

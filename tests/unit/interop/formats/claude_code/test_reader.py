@@ -71,7 +71,7 @@ def test_parallel_calls_and_all_their_results_are_on_the_branch() -> None:
     assert calls == results == ["t1", "t2", "t3"]
 
 
-def test_blocks_of_an_answer_come_before_the_results() -> None:
+def test_blocks_of_answer_precede_results() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     aliases = [item.alias for item in path_of(parsed)]
     assert aliases[:8] == ["u1", "a1", "a2", "a3", "a4", "r1", "r2", "a5"]
@@ -143,7 +143,7 @@ def test_only_summary_of_own_session_is_title() -> None:
     assert made_of(parsed, 21).body == SessionInfoChanged(title="Counting the orchard")
 
 
-def test_title_the_person_gave_wins() -> None:
+def test_title_by_user_wins() -> None:
     parsed = parse(claude_file("compacted.jsonl"))
     titles = [item.body for item in parsed.items if isinstance(item.body, SessionInfoChanged)]
     assert titles == [SessionInfoChanged(title="My quince")]
@@ -212,13 +212,13 @@ def test_side_chains_are_branches_off_the_leaf() -> None:
     assert [item.alias for item in side] == ["su1", "sa1", "sr1", "sa2"]
 
 
-def test_going_back_makes_a_branch() -> None:
+def test_rewind_creates_branch() -> None:
     parsed = parse(claude_file("sidechain.jsonl"))
     assert parsed.items[position_of(parsed, "u2")].parent == position_of(parsed, "a2")
     assert parsed.items[position_of(parsed, "u3")].parent == position_of(parsed, "a2")
 
 
-def test_file_of_agents_side_chain_is_session_of_its_own() -> None:
+def test_side_chain_file_is_separate_session() -> None:
     agent: dict[str, object] = {"isSidechain": True, "agentId": "a17", "sessionId": "s"}
     parsed = parse(file_of({**said("a", None), **agent}, {**said("b", "a"), **agent}))
     assert parsed.header.session == "s:agent-a17"
@@ -240,7 +240,7 @@ async def test_agent_session_has_parent_session_and_call() -> None:
     assert part.call_id == "toolu_1"
 
 
-async def test_agents_session_may_come_before_the_one_that_started_it() -> None:
+async def test_agent_session_may_be_imported_before_parent() -> None:
     store = empty_store()
     agent = (await imported(store, claude_file("agent-ae267a1.jsonl"))).session
     parent = (await imported(store, claude_file("agents.jsonl"))).session
@@ -259,7 +259,7 @@ def test_records_that_name_no_parents_follow_each_other() -> None:
     assert any("one chain" in text for text in parsed.warnings)
 
 
-def test_record_that_names_its_parent_is_believed_in_chain_too() -> None:
+def test_named_parent_is_used_in_chain() -> None:
     lines = [said("a", None), said("b", None), said("c", None), said("d", "a")]
     parsed = parse(file_of(*lines))
     assert [item.parent for item in parsed.items] == [None, 0, 1, 0]
@@ -306,12 +306,12 @@ def test_bare_texts_in_content_are_texts() -> None:
 
 
 @given(spoilt(FILES))
-def test_no_damage_crashes_the_reader_or_loses_a_line(content: bytes) -> None:
+def test_damaged_file_loses_no_line(content: bytes) -> None:
     check_items(parse(content))
 
 
 @given(st.binary(max_size=300))
-def test_no_bytes_at_all_crash_the_reader(content: bytes) -> None:
+def test_any_bytes_are_read_without_crash(content: bytes) -> None:
     check_items(parse(content))
 
 

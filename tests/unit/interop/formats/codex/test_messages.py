@@ -120,7 +120,7 @@ def test_namespace_is_part_of_the_name() -> None:
     assert call.name == "mcp__x__f"
 
 
-def test_other_calls() -> None:
+def test_other_calls_are_converted() -> None:
     assert call_of(type="custom_tool_call", name="apply_patch", input="x", call_id="c") == (
         ToolCallPart("c", "apply_patch", {"input": "x"})
     )
@@ -181,13 +181,13 @@ def test_retained_history_is_messages_without_the_summary() -> None:
     assert len(retained_of(history, "", Media())) == 3
 
 
-def test_written_tokens_are_no_input_either() -> None:
+def test_cache_write_tokens_are_no_input() -> None:
     last = {"input_tokens": 10, "cached_input_tokens": 4, "cache_write_input_tokens": 3}
     assert usage_of({"last_token_usage": last}) == Usage(3, 0, 4, 3)
     assert usage_of({"last_token_usage": {"input_tokens": 0}}) is None
     assert usage_of({}) is None
 
 
-def test_half_a_surrogate_pair_in_arguments_is_no_crash() -> None:
+def test_surrogate_half_in_arguments_does_not_crash() -> None:
     call = call_of(type="function_call", name="f", arguments='{"a":"\ufffd"}', call_id="c")
     assert msgspec.json.encode(call.args) == '{"a":"\ufffd"}'.encode()

@@ -147,7 +147,7 @@ def test_rollback_undoes_stated_number_of_turns(count: int, left: list[str]) -> 
 
 
 @pytest.mark.parametrize("count", [0, -1, "x", None])
-def test_rollback_of_nothing_moves_nothing(count: object) -> None:
+def test_empty_rollback_moves_nothing(count: object) -> None:
     parsed = parse(said("a") + event("thread_rolled_back", num_turns=count))
     assert texts_on(path_of(parsed)) == ["a"]
 
@@ -160,7 +160,7 @@ def test_name_becomes_the_title() -> None:
     assert [item.kind for item in unnamed.items] == ["imported_record"]
 
 
-def test_compaction_keeps_the_history_that_replaced_the_old_one() -> None:
+def test_compaction_keeps_replacement_history() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     [item] = items_of(parsed, Compaction)
     assert isinstance(item.body, Compaction)
@@ -213,7 +213,7 @@ def test_directory_of_bare_file_is_read_from_model_input() -> None:
 # -- what cannot be read
 
 
-def test_type_of_the_future_is_kept_in_its_place() -> None:
+def test_unknown_type_keeps_its_place() -> None:
     parsed = parse(said("a") + line("dream", about="sheep") + said("b"))
     assert parsed.items[1].body == Custom("codex:dream", {"about": "sheep"})
     assert parsed.items[2].parent == 1
@@ -251,7 +251,7 @@ def test_second_header_is_side_entry() -> None:
     assert parsed.items[0].body == ImportedRecord("codex", "session_meta")
 
 
-async def test_rollout_with_another_header_becomes_a_session_of_its_own() -> None:
+async def test_rollout_with_other_header_becomes_separate_session() -> None:
     store = empty_store()
     content = codex_file("rollout.jsonl")
     first = await imported(store, content)
@@ -260,7 +260,7 @@ async def test_rollout_with_another_header_becomes_a_session_of_its_own() -> Non
 
 
 @given(spoilt(FILES))
-def test_no_line_is_lost_however_damaged_the_file(content: bytes) -> None:
+def test_damaged_file_loses_no_line(content: bytes) -> None:
     check_items(parse(content))
 
 

@@ -59,7 +59,7 @@ def written(text: str) -> bytes:
 
 
 @given(_texts)
-def test_no_text_adds_element_or_gets_out_of_data(text: str) -> None:
+def test_no_text_adds_element_or_leaves_data(text: str) -> None:
     plain, evil = Elements(written("x").decode()), Elements(written(text).decode())
     assert [tag for tag, _ in evil.found] == [tag for tag, _ in plain.found]
     making = Making()

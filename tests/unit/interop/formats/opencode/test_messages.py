@@ -48,7 +48,7 @@ def steps(*parts: object, **info: object) -> list[Message]:
     return steps_of({**INFO, **info}, list(parts), Media())
 
 
-def test_step_is_an_answer_and_its_results() -> None:
+def test_step_becomes_answer_with_results() -> None:
     done = tool(status="completed", output="fine")
     first, result, second = steps(
         {"type": "reasoning", "text": "hm"},
@@ -69,7 +69,7 @@ def test_step_is_an_answer_and_its_results() -> None:
     assert (second.text, second.stop_reason) == ("There.", "stop")
 
 
-def test_call_that_failed_or_was_still_running() -> None:
+def test_failed_and_running_calls_are_converted() -> None:
     _, failed = steps(tool(status="error", error="no"))
     assert failed.parts == (ToolResultPart("c", "no", is_error=True, name="bash"),)
     [running] = steps(tool(status="running"))
@@ -93,12 +93,12 @@ def test_media_of_a_result_are_kept() -> None:
         ({}, "error", None),
     ],
 )
-def test_how_the_last_step_failed(error: object, reason: str, words: str | None) -> None:
+def test_error_of_last_step_is_kept(error: object, reason: str, words: str | None) -> None:
     [message] = steps(text("I was"), error=error)
     assert (message.stop_reason, message.error) == (reason, words)
 
 
-def test_answer_without_steps_is_one() -> None:
+def test_answer_without_steps_is_one_message() -> None:
     assert steps() == [Message("assistant", (), model=MODEL)]
     [answer] = steps(text("x"), finish="stop", tokens={"input": 1, "output": 2})
     assert (answer.stop_reason, answer.usage) == ("stop", Usage(1, 2))

@@ -108,7 +108,7 @@ async def test_second_export_adds_only_new_messages() -> None:
     assert [entry.message.text for entry in branch if entry.message] == ["a", "b", "c"]
 
 
-def test_equal_messages_are_each_in_their_place() -> None:
+def test_equal_messages_keep_their_places() -> None:
     parsed = parse(document(said("m", "a"), said("m", "a")))
     assert len({item.offset for item in parsed.items}) == 2
 
@@ -142,7 +142,7 @@ async def test_document_that_is_cut_off_is_rejected(cut: int) -> None:
 
 
 @given(spoilt(FILES))
-def test_no_line_is_lost_however_damaged_the_file(content: bytes) -> None:
+def test_damaged_file_loses_no_line(content: bytes) -> None:
     check_items(parse(content))
 
 

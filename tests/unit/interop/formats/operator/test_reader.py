@@ -85,7 +85,7 @@ async def test_context_of_documented_sample_ends_at_its_leaf() -> None:
     assert [each.message.text for each in context.messages] == expected
 
 
-async def test_documented_sample_comes_out_as_it_went_in() -> None:
+async def test_documented_sample_round_trips() -> None:
     store = empty_store()
     report = await imported(store, operator_file("sample.jsonl"))
     exported = await export_session(store, report.session, "operator")
@@ -154,7 +154,7 @@ def test_leaf_may_be_before_the_root() -> None:
     check_items(parsed)
 
 
-def test_leaf_that_is_nowhere_moves_nothing() -> None:
+def test_leaf_with_unknown_target_moves_nothing() -> None:
     leaf = {"id": "l", "timestamp": 3.0, "parent_id": "a", "type": "leaf", "target_id": "no"}
     parsed = parse(file_of(HEADER, said("a", None), leaf))
     assert [item.alias for item in path_of(parsed)] == ["a"]
@@ -200,13 +200,13 @@ async def test_attachments_and_reactions_are_kept_with_the_message() -> None:
     }
 
 
-def test_nulls_may_be_written_or_left_out() -> None:
+def test_nulls_and_missing_fields_are_equivalent() -> None:
     written = {"parent_id": None, "meta": None}
     parsed = parse(file_of(HEADER, {**said("a", None), **written}))
     assert (parsed.items[0].parent, parsed.items[0].meta) == (None, None)
 
 
-def test_type_of_the_future_is_kept_in_its_place() -> None:
+def test_unknown_type_keeps_its_place() -> None:
     new = {"id": "n", "timestamp": 3.0, "parent_id": "a", "type": "dream", "about": "sheep"}
     parsed = parse(file_of(HEADER, said("a", None), new, said("b", "n")))
     assert named(parsed, "n").body == Custom("operator:dream", {"about": "sheep"})
@@ -221,7 +221,7 @@ def test_empty_message_is_reported_and_keeps_its_place() -> None:
     assert parent_of(parsed, "b") == "m"
 
 
-def test_role_of_the_future_is_kept_outside_the_context() -> None:
+def test_unknown_role_is_kept_outside_context() -> None:
     parsed = parse(file_of(HEADER, said("a", None, role="oracle")))
     assert isinstance(parsed.items[0].body, Custom)
     assert parsed.malformed == ()
@@ -231,7 +231,7 @@ def test_role_of_the_future_is_kept_outside_the_context() -> None:
 # -- damage
 
 
-def test_line_that_is_broken_in_the_middle_keeps_its_children() -> None:
+def test_broken_line_keeps_its_children() -> None:
     broken = b'{"id":"b","timestamp":3.5,"parent_id":"a","type":"message","message":{"con\n'
     parsed = parse(file_of(HEADER, said("a", None)) + broken + file_of(said("c", "b")))
     assert made_of(parsed, 3).kind == OPAQUE
@@ -265,7 +265,7 @@ def test_file_without_header_is_read_and_reported() -> None:
 
 
 @given(spoilt(FILES))
-def test_no_line_is_lost_however_damaged_the_file(content: bytes) -> None:
+def test_damaged_file_loses_no_line(content: bytes) -> None:
     check_items(parse(content))
 
 

@@ -95,9 +95,7 @@ def stripped(said: Spoken) -> Spoken:
 @pytest.mark.full_only
 @settings(max_examples=60)
 @given(st.data(), random_logs(16))
-def test_by_operators_own_rules_any_log_gives_the_same_context(
-    data: st.DataObject, log: TreeLog
-) -> None:
+def test_any_log_gives_same_context_in_operator(data: st.DataObject, log: TreeLog) -> None:
     leaf = data.draw(st.sampled_from([None, *log.by_id]))
     extensions = {id for id, entry in log.by_id.items() if entry.kind == CustomMessage.kind}
     # One that cannot be read hides everything here, in silence; there nothing would say why.

@@ -87,7 +87,7 @@ def test_version_1_counts_first_kept_line_from_header_on() -> None:
 
 
 @pytest.mark.parametrize("index", [0, -1, 99, "7", None])
-def test_index_of_no_entry_keeps_nothing(index: object) -> None:
+def test_index_without_entry_keeps_nothing(index: object) -> None:
     compaction = {"type": "compaction", "summary": "s", "firstKeptEntryIndex": index}
     message = {"type": "message", "message": {"role": "user", "content": "x"}}
     assert parse(file_of(message, compaction)).items[1].references is None
@@ -168,7 +168,7 @@ def test_media_become_blobs_and_the_same_picture_only_one() -> None:
     assert parsed.blobs[0].startswith(b"\x89PNG")
 
 
-def test_compaction_may_keep_from_a_label_on() -> None:
+def test_compaction_may_start_at_label() -> None:
     parsed = parse(pi_file("v3.jsonl"))
     compaction = made_of(parsed, 17)
     assert isinstance(compaction.body, Compaction)
@@ -182,7 +182,7 @@ def test_leaf_is_nearest_entry_above_label_at_end() -> None:
     assert parsed.leaf == position_of(parsed, 18)
 
 
-def test_label_of_nothing_is_kept_without_effect() -> None:
+def test_label_without_target_has_no_effect() -> None:
     label: dict[str, object] = {"type": "label", "id": "b", "parentId": "a"}
     parsed = parse(file_of(said("a", None), {**label, "targetId": "gone", "label": "x"}))
     assert parsed.items[1].about is None
@@ -291,12 +291,12 @@ def test_message_without_role_or_content_is_kept_outside_the_context() -> None:
 
 
 @given(spoilt(FILES))
-def test_no_damage_crashes_the_reader_or_loses_a_line(content: bytes) -> None:
+def test_damaged_file_loses_no_line(content: bytes) -> None:
     check_items(parse(content))
 
 
 @given(st.binary(max_size=300))
-def test_no_bytes_at_all_crash_the_reader(content: bytes) -> None:
+def test_any_bytes_are_read_without_crash(content: bytes) -> None:
     check_items(parse(content))
 
 

@@ -81,12 +81,12 @@ def test_only_messages_have_usage() -> None:
 @pytest.mark.parametrize(
     "items", [ITEMS[1:], (*ITEMS, ITEMS[0]), (msgspec.structs.replace(ITEMS[0], offset=3),)]
 )
-def test_source_that_is_another_one_the_second_time_is_rejected(items: tuple[Item, ...]) -> None:
+def test_source_changed_before_second_reading_is_rejected(items: tuple[Item, ...]) -> None:
     with pytest.raises(FormatError, match="changed while it was read"):
         pass_on(items)
 
 
-def test_source_that_ends_early_the_second_time_is_rejected() -> None:
+def test_source_shortened_before_second_reading_is_rejected() -> None:
     passing = PassingItems(outline_of(ITEMS), "f")
     passing.add(ITEMS[0], None)
     with pytest.raises(FormatError, match="changed while it was read"):

@@ -72,7 +72,7 @@ def test_no_stretch_ends_before_known_part() -> None:
     assert items_of(stretches) == items_of(stretches_of(source, 300))
 
 
-def test_file_that_is_another_one_at_second_reading_is_rejected(tmp_path: Path) -> None:
+def test_file_changed_before_second_reading_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(pi_file("v3.jsonl"))
     with FileContent(path) as content:
@@ -82,7 +82,7 @@ def test_file_that_is_another_one_at_second_reading_is_rejected(tmp_path: Path) 
             stretches_of(source, 300)
 
 
-def test_file_of_one_chain_is_read_as_one_again() -> None:
+def test_file_of_one_chain_is_reread_as_chain() -> None:
     content = claude_file("chain.jsonl")
     make = partial(READERS["claude-code"])
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)
