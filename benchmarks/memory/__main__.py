@@ -44,7 +44,7 @@ def main() -> None:
     """Run what was asked for."""
     arguments = _Arguments()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
-    parser.add_argument("--store", help="address of an empty store; SQLite in a folder by default")
+    parser.add_argument("--store", help="address of an empty store, SQLite by default")
     parser.add_argument("--asking", choices=ASKERS, help="only this one")
     parser.add_argument("--together", action="store_true", help="all conversations in one store")
     parser.add_argument("--techniques", action="store_true", help="the gain of each technique")
@@ -95,14 +95,14 @@ async def _asked(
     """The outcome of every question."""
     groups = [conversations] if arguments.together else [[each] for each in conversations]
     found = list[Outcome]()
-    for group in groups:
+    for number, group in enumerate(groups):
         if name == "reference":
             found += await outcomes_of(group, reference(group, STANDARD))
             continue
         async with AsyncExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-memory-"))
             address = arguments.store or f"sqlite:///{Path(folder) / 'memory.db'}"
-            memory = await stack.enter_async_context(filled(address, group))
+            memory = await stack.enter_async_context(filled(address, group, f"{name}-{number}"))
             ask = memory.searched if name == "search" else memory.recalled
             found += await outcomes_of(group, ask)
     return found

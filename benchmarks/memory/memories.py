@@ -70,9 +70,11 @@ class Memory:
 
 
 @asynccontextmanager
-async def filled(address: str, conversations: Sequence[Conversation]) -> AsyncGenerator[Memory]:
-    """A store at `address` that holds `conversations`."""
-    async with perdure.open(address) as store:
+async def filled(
+    address: str, conversations: Sequence[Conversation], namespace: str = "default"
+) -> AsyncGenerator[Memory]:
+    """A store at `address` whose `namespace` holds `conversations`."""
+    async with perdure.open(address, namespace=namespace) as store:
         memory = Memory(store, conversations)
         await memory.fill()
         yield memory
