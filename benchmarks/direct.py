@@ -18,7 +18,7 @@ class Direct:
     """Appends to an open store, which nobody else writes to meanwhile."""
 
     def __init__(self, store: SqliteStore) -> None:
-        database = store._handle.database()  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - below the public surface
+        database = store.handle.database()
         self._tables = Tables(database._connect())  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 - below the public surface
         self._tables.run(f"PRAGMA synchronous = {store.durability}")
         self._tables.run("PRAGMA wal_autocheckpoint = 1000")  # as the raw driver does

@@ -234,7 +234,7 @@ async def test_commit_with_lost_reply_is_found_by_key(
     await create(far, S)
     await append(far, S, said("a"))  # the statement is prepared now: one message, one answer
     commit = Commit(writes=(Write(stream=S, entries=(said("b"),)),), at=1, idempotency_key="k")
-    watcher = far._handle.watcher  # pyright: ignore[reportPrivateUsage] - until it has told of the creation
+    watcher = far.handle.watcher
     await until(lambda: watcher._telling is None)  # pyright: ignore[reportPrivateUsage] - it shows that
     cutter.is_silent = True
     waiting = asyncio.ensure_future(far.commit(commit))

@@ -90,7 +90,7 @@ async def test_row_level_security_covers_every_table_and_owner(db: Database) -> 
 
 
 async def test_store_works_with_role_without_bypass(store: PostgresStore) -> None:
-    async with store._handle.db.connection() as db:  # pyright: ignore[reportPrivateUsage] - who are we
+    async with store.handle.db.connection() as db:
         row = await (
             await db.execute(
                 "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
@@ -167,7 +167,7 @@ async def test_connection_keeps_no_namespace_between_transactions(
     store: PostgresStore,
 ) -> None:
     await fill(store)
-    async with store._handle.db.connection() as db:  # pyright: ignore[reportPrivateUsage] - used last above
+    async with store.handle.db.connection() as db:
         row = await (
             await db.execute("SELECT current_setting('perdure.namespace', true)")
         ).fetchone()

@@ -240,6 +240,6 @@ async def test_timeouts_are_set_unless_server_has_its_own(
 ) -> None:
     other = await open_store(f"{address}&options=-c%20statement_timeout%3D7s")
     for one, expected in ((store, "1min"), (other, "7s")):
-        async with one._handle.db.connection() as db:  # pyright: ignore[reportPrivateUsage] - its settings
+        async with one.handle.db.connection() as db:
             row = await (await db.execute("SHOW statement_timeout")).fetchone()
             assert row == (expected,)

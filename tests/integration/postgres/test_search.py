@@ -193,7 +193,7 @@ async def test_erased_text_leaves_no_word_and_others_are_found(
     assert row is not None
     assert b"number7\n" in bodies(db)
 
-    async with store._handle.db.connection() as connected, connected.transaction():  # pyright: ignore[reportPrivateUsage] - what an erasure does
+    async with store.handle.db.connection() as connected, connected.transaction():
         assert await forget(connected, "default", [row[0], 2**40]) == 1
 
     assert b"number7 " not in bodies(db)

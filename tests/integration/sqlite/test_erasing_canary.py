@@ -131,7 +131,7 @@ async def test_erasure_waits_for_or_reports_older_reader(
         loop.call_soon_threadsafe(begun.set)
         asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
 
-    reading = asyncio.ensure_future(other._handle.opened.read(read))  # pyright: ignore[reportPrivateUsage] - a reader that stays
+    reading = asyncio.ensure_future(other.handle.opened.read(read))
     await begun.wait()
     certificate = await erase(store, None, "namespace")
     assert not certificate.is_complete

@@ -11,7 +11,6 @@ import pytest
 
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
-from perdure.session.info import Sought
 from perdure.session.notes import SessionInfoChanged
 from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.sqlite.log import lists
@@ -96,15 +95,7 @@ async def test_list_with_id_prefix_reads_sessions_with_it_only(
     assert [info.id for info in await store.sessions(id_prefix="s", limit=2)] == ["s399", "s398"]
 
     def listed(prefix: str | None) -> Callable[[Tables], object]:
-        return lambda tables: lists.sessions(
-            tables,
-            "default",
-            limit=None,
-            scope="listed",
-            cwd=None,
-            query=None,
-            sought=Sought(id_prefix=prefix),
-        )
+        return lambda tables: lists.sessions(tables, "default", limit=None, id_prefix=prefix)
 
     whole = steps_of(path, listed(None))
     assert steps_of(path, listed("zz")) * 10 < whole

@@ -285,7 +285,7 @@ async def test_address_without_a_file_is_rejected(address: str, durability: str)
 
 
 async def test_unfinished_read_releases_its_snapshot(store: SqliteStore) -> None:
-    database = store._handle.opened  # pyright: ignore[reportPrivateUsage] - to leave a cursor behind
+    database = store.handle.opened
     left: list[object] = []
 
     def half(tables: Tables) -> None:

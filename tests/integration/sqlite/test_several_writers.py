@@ -41,7 +41,7 @@ async def statements(store: SqliteStore) -> Statements:
     def trace(tables: Tables) -> None:
         cast("Any", tables.db).set_exec_trace(traced)
 
-    await store._handle.write(trace)  # pyright: ignore[reportPrivateUsage] - the connection of the writer
+    await store.handle.write(trace)
     ran.clear()
     return ran
 

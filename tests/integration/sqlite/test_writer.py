@@ -72,7 +72,7 @@ async def test_follow_up_commits_share_next_fsync(
             is_busy.set()
             is_free.wait()
 
-        database = store._handle.opened  # pyright: ignore[reportPrivateUsage] - to keep its thread busy
+        database = store.handle.opened
         busy = asyncio.ensure_future(database.write(keep_busy, "normal"))
         await asyncio.to_thread(is_busy.wait)  # or it would take some of what follows with it
 
@@ -150,7 +150,7 @@ async def test_unexpected_failure_fails_alone(store: SqliteStore) -> None:
     def bug(_tables: Any) -> None:
         raise ZeroDivisionError
 
-    database = store._handle.opened  # pyright: ignore[reportPrivateUsage] - to put a bug on its thread
+    database = store.handle.opened
     outcomes = await asyncio.gather(
         say(store, "a"), database.write(bug, "normal"), say(store, "b"), return_exceptions=True
     )

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import LiteralString
+from typing import LiteralString, Unpack
 
 from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import BranchState, ContextWindow, Placed
-from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, is_number, number_of
+from perdure.session.ids import (
+    MOST_SEQ,
+    EntryId,
+    StreamId,
+    blob_hash,
+    entry_id,
+    is_number,
+    number_of,
+)
 from perdure.session.info import (
     ORIGINS,
     SessionInfo,
@@ -160,13 +168,6 @@ ORDER BY e.n DESC LIMIT 1
 
 _BLOB: LiteralString = "SELECT content FROM perdure.blob WHERE namespace = %s AND digest = %s"
 
-_FIGURES: LiteralString = """
-SELECT pg_database_size(current_database()),
-    (SELECT max(version) FROM perdure.schema_version),
-    current_setting('server_version')
-"""
-
-
 # ---------------------------------------------------------------- one stream
 
 
@@ -187,6 +188,7 @@ async def standing(db: Database, stream: StreamId) -> Stream:
 
 async def state(db: Database, stream: StreamId) -> StreamState:
     """Return the current state of the stream."""
+    db.check_usable()
     found = await standing(db, stream)
     return with_lease(found.state, found.owner, found.until)
 
@@ -194,44 +196,45 @@ async def state(db: Database, stream: StreamId) -> StreamState:
 async def entries(
     db: Database,
     stream: StreamId,
-    between: tuple[int, int],
-    limit: int | None,
+    after: int = EMPTY,
+    limit: int | None = None,
     *,
-    kind: str | None,
-    is_newest_first: bool,
+    kind: str | None = None,
+    before: int | None = None,
 ) -> list[Entry]:
-    """Return the stream's own log between two seqs, both exclusive."""
+    """Return the own log after seq `after`, or entries before `before`, newest first."""
+    between = (after, MOST_SEQ if before is None else before)
     sql, values = _ENTRIES, [db.namespace, stream, *between]
     if kind is not None:
         sql, values = f"{sql} AND e.kind = %s", [*values, kind if is_text(kind) else ""]
-    sql += _NEWEST_FIRST if is_newest_first else _OLDEST_FIRST
+    sql += _OLDEST_FIRST if before is None else _NEWEST_FIRST
     rows = await _of_stream(db, stream, Statement(sql, (*values, limit)))
     return [entry_of(row) for row in rows]
 
 
-async def entry(db: Database, stream: StreamId, reference: EntryId) -> Entry:
+async def entry(db: Database, stream: StreamId, entry: EntryId) -> Entry:
     """Return an entry that the stream sees."""
     _check_name(db, stream)
-    _, found = await branches.entry_seen(db, stream, reference)
+    _, found = await branches.entry_seen(db, stream, entry)
     if found is None:
-        raise EntryNotFound(reference, stream)
+        raise EntryNotFound(entry, stream)
     return found
 
 
 async def visible_ids(
-    db: Database, stream: StreamId, references: Sequence[EntryId]
+    db: Database, stream: StreamId, entries: Sequence[EntryId]
 ) -> frozenset[EntryId]:
-    """Return those of `references` that the stream sees."""
+    """Return those of `entries` that the stream sees."""
     _check_name(db, stream)
-    return await branches.visible_ids(db, stream, references)
+    return await branches.visible_ids(db, stream, entries)
 
 
 async def around(
-    db: Database, stream: StreamId, leaf: EntryId, references: Sequence[EntryId], reach: int
+    db: Database, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return those of `references` on the branch to `leaf`, with `reach` neighbors per side."""
+    """Return those of `entries` on the branch to `leaf`, with `reach` neighbors per side."""
     _check_name(db, stream)
-    return await branches.around(db, stream, leaf, references, reach)
+    return await branches.around(db, stream, leaf, entries, reach)
 
 
 async def branch(
@@ -239,8 +242,8 @@ async def branch(
     stream: StreamId,
     leaf: EntryId | None,
     *,
-    limit: int | None,
-    kind: str | None,
+    limit: int | None = None,
+    kind: str | None = None,
 ) -> list[Entry]:
     """Return the branch to `leaf`."""
     if leaf is None:
@@ -253,7 +256,7 @@ async def branch(
 
 
 async def context_window(
-    db: Database, stream: StreamId, leaf: EntryId | None, limit: int | None
+    db: Database, stream: StreamId, leaf: EntryId | None, limit: int | None = None
 ) -> ContextWindow:
     """Return the context window of the branch to `leaf`, or its newest `limit` entries."""
     if leaf is None:
@@ -263,13 +266,13 @@ async def context_window(
     return await branches.window(db, stream, leaf, limit)
 
 
-async def tree(db: Database, stream: StreamId, limit: int | None) -> list[Entry]:
+async def tree(db: Database, stream: StreamId, limit: int | None = None) -> list[Entry]:
     """Return the newest `limit` tree entries the stream sees."""
     _check_name(db, stream)
     return await branches.tree(db, stream, limit)
 
 
-async def notes(db: Database, stream: StreamId, kinds: tuple[str, ...]) -> list[Entry]:
+async def notes(db: Database, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
     """Return the side entries of `kinds` that the stream sees."""
     _check_name(db, stream)
     return await branches.notes(db, stream, [kind for kind in kinds if is_text(kind)])
@@ -381,17 +384,18 @@ async def entries_named(db: Database, alias: str) -> list[EntryId]:
 async def sessions(
     db: Database,
     *,
-    limit: int | None,
-    scope: SessionScope,
-    cwd: str | None,
-    query: str | None,
-    sought: Sought,
+    limit: int | None = 50,
+    scope: SessionScope = "listed",
+    cwd: str | None = None,
+    query: str | None = None,
+    **sought: Unpack[Sought],
 ) -> list[SessionInfo]:
     """Return sessions, newest activity first; read page by page until enough of them match.
 
     With a query or an id prefix, reads those that the indexes find before further pages, if they
     are few.
     """
+    db.check_usable()
     after = sought.get("after")
     is_any = query is None and all(sought.get(key) is None for key in sought if key != "after")
     page = min(limit, PAGE) if limit is not None and is_any else PAGE
@@ -458,7 +462,7 @@ async def open_questions(db: Database, stream: StreamId) -> list[Entry]:
     return [entry_of(row) for row in rows]
 
 
-async def notes_of_all(db: Database, kinds: tuple[str, ...]) -> list[Entry]:
+async def notes_of_all(db: Database, kinds: Sequence[str]) -> list[Entry]:
     """Return the side entries of `kinds` in the own logs of all streams."""
     db.check_usable()
     named = [kind for kind in kinds if is_text(kind)]
@@ -480,20 +484,14 @@ async def position(db: Database) -> int:
     return int(rows[0][0]) if rows else 0
 
 
-async def blob(db: Database, digest: str, namespace: str) -> bytes:
+async def blob(db: Database, digest: str) -> bytes:
     """Return the content with that name."""
     db.check_usable()
     rows: list[Row] = []
     if is_text(digest):
         (rows,) = await db.ask(Statement(_BLOB, (db.namespace, digest)))
     if not rows:
-        raise EntryNotFound(digest, namespace)
+        raise EntryNotFound(digest, db.namespace)
     if blob_hash(rows[0][0]) != digest:
         raise CorruptLog(digest, EMPTY, "its content is not what its name says")
     return bytes(rows[0][0])
-
-
-async def figures(db: Database) -> Row:
-    """Return the bytes of the database, its schema, the server."""
-    (rows,) = await db.ask(Statement(_FIGURES))
-    return rows[0]

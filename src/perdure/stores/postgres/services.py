@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from types import CoroutineType
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from perdure.errors import SessionNotFound, StoreFull, StoreReadOnly
 from perdure.session.clock import Clock, RandomSource
@@ -13,8 +15,7 @@ from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.maintenance.protocol import VacuumReport
 from perdure.stores.maintenance.salvage import SalvagedNamespace
-from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
-from perdure.stores.maintenance.stats import StoreFigures
+from perdure.stores.maintenance.segments import StreamSegment
 from perdure.stores.postgres import verify
 from perdure.stores.postgres.append import Appender
 from perdure.stores.postgres.database import Database
@@ -29,12 +30,13 @@ from perdure.stores.protocol import (
     OnProgress,
     Verification,
 )
-from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import Hold, Holding, Retention
-from perdure.stores.retention.quotas import Quota, Usage
 from perdure.stores.search.corpus import WordClass
 from perdure.stores.search.recall_plan import Ranking, RecallCache, Recalled
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class PostgresHandle:
@@ -55,11 +57,29 @@ class PostgresHandle:
         return None if self.clock is None else self.clock.now_ms()
 
 
+class Served(Protocol):
+    """What has a handle: the store and its services."""
+
+    @property
+    def handle(self) -> PostgresHandle: ...
+
+
+def asking(
+    ask: Callable[Concatenate[Database, P], Awaitable[T]],
+) -> Callable[Concatenate[Any, P], CoroutineType[Any, Any, T]]:
+    """Return the method that calls `ask` with the database of its store."""
+
+    async def method(self: Served, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await ask(self.handle.db, *args, **kwargs)
+
+    return method
+
+
 class PostgresSearch:
     """`SearchService`: an index that is updated in steps before each search."""
 
     def __init__(self, handle: PostgresHandle) -> None:
-        self._handle = handle
+        self.handle = handle
         self._cache = RecallCache()
         self._recalling = asyncio.Lock()
 
@@ -67,119 +87,92 @@ class PostgresSearch:
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
         async with self._recalling:
-            return await search_service.recalled(self._handle.db, self._cache, words, ranking)
+            return await search_service.recalled(self.handle.db, self._cache, words, ranking)
 
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         sought = sought_in(query.text)
         # If the database is read-only or full, the search reads unindexed entries itself.
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
-        return await search_service.hits(self._handle.db, query, sought)
+        return await search_service.hits(self.handle.db, query, sought)
 
-    async def index(self, on_progress: OnProgress | None = None) -> None:
-        await search_service.index(self._handle.db, on_progress)
-
-    async def reindex(self, on_progress: OnProgress | None = None) -> int:
-        return await search_service.reindex(self._handle.db, on_progress)
+    index = asking(search_service.index)
+    reindex = asking(search_service.reindex)
 
 
 class PostgresRetention:
     """`RetentionService`: each call is one transaction."""
 
     def __init__(self, handle: PostgresHandle) -> None:
-        self._handle = handle
+        self.handle = handle
 
     async def erase(self, request: EraseRequest) -> Certificate:
         if request.scope == "session" and not is_text(request.name or ""):
             raise SessionNotFound(request.name or "")
         certificate = await erasure.erase(
-            self._handle.db,
-            self._handle.namespace,
+            self.handle.db,
+            self.handle.namespace,
             request,
-            self._handle.appender,
-            self._handle.random,
+            self.handle.appender,
+            self.handle.random,
         )
-        self._handle.watcher.tell([StreamId(each.session) for each in certificate.sessions])
+        self.handle.watcher.tell([StreamId(each.session) for each in certificate.sessions])
         return certificate
 
-    async def erasures(self) -> list[Certificate]:
-        return await erasure.certificates(self._handle.db)
-
-    async def remember_backup(self, backup: Backup) -> None:
-        await erasure.remember_backup(self._handle.db, backup)
-
-    async def backups(self) -> list[Backup]:
-        return await erasure.backups(self._handle.db)
-
-    async def policy(self) -> Retention:
-        return await retention_policy.policy(self._handle.db)
-
-    async def set_policy(self, policy: Retention) -> None:
-        await retention_policy.set_policy(self._handle.db, policy)
+    erasures = asking(erasure.certificates)
+    remember_backup = asking(erasure.remember_backup)
+    backups = asking(erasure.backups)
+    policy = asking(retention_policy.policy)
+    set_policy = asking(retention_policy.set_policy)
 
     async def is_due(self, policy: Retention) -> bool:
-        return await retention_policy.is_due(self._handle.db, policy, self._handle.now())
+        return await retention_policy.is_due(self.handle.db, policy, self.handle.now())
 
     async def holdings(self) -> list[Holding]:
-        return await retention_policy.holdings(self._handle.db, self._handle.now())
+        return await retention_policy.holdings(self.handle.db, self.handle.now())
 
     async def holder(self, stream: StreamId) -> Hold | None:
-        return await retention_policy.holder(self._handle.db, stream, self._handle.now())
+        return await retention_policy.holder(self.handle.db, stream, self.handle.now())
 
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
-        self._handle.appender.forget(stream)
-        now = self._handle.now()
-        is_gone = await retention_policy.remove(self._handle.db, stream, now, is_erased=is_erased)
-        self._handle.watcher.tell([stream])
+        self.handle.appender.forget(stream)
+        now = self.handle.now()
+        is_gone = await retention_policy.remove(self.handle.db, stream, now, is_erased=is_erased)
+        self.handle.watcher.tell([stream])
         return is_gone
 
-    async def forget_keys(self, before: int) -> int:
-        return await retention_policy.forget_keys(self._handle.db, before)
-
-    async def give_back(self) -> int:
-        return await retention_policy.give_back(self._handle.db)
-
-    async def quota(self) -> tuple[Quota, Usage]:
-        return await quotas.quota(self._handle.db)
-
-    async def set_quota(self, quota: Quota) -> None:
-        await quotas.set_quota(self._handle.db, quota)
+    forget_keys = asking(retention_policy.forget_keys)
+    give_back = asking(retention_policy.give_back)
+    quota = asking(quotas.quota)
+    set_quota = asking(quotas.set_quota)
 
 
 class PostgresMaintenance:
     """`MaintenanceService`: each call but `vacuum` is one transaction."""
 
     def __init__(self, handle: PostgresHandle) -> None:
-        self._handle = handle
+        self.handle = handle
 
     async def verify(self, on_progress: OnProgress | None = None) -> Verification:
-        self._handle.db.check_usable()
-        return await asyncio.to_thread(verify.verification, self._handle.db, on_progress)
+        self.handle.db.check_usable()
+        return await asyncio.to_thread(verify.verification, self.handle.db, on_progress)
 
     async def vacuum(self) -> VacuumReport:
-        blobs, blob_bytes = await content_gc.remove_unreferenced(self._handle.db)
-        keys = await retention_policy.forget_old_keys(self._handle.db, self._handle.now())
+        blobs, blob_bytes = await content_gc.remove_unreferenced(self.handle.db)
+        keys = await retention_policy.forget_old_keys(self.handle.db, self.handle.now())
         return VacuumReport(
-            blobs, blob_bytes, await retention_policy.give_back(self._handle.db), keys
+            blobs, blob_bytes, await retention_policy.give_back(self.handle.db), keys
         )
 
-    async def segment_states(self) -> list[SegmentState]:
-        return await segments.segment_states(self._handle.db)
-
-    async def read_segment(
-        self, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
-    ) -> StreamSegment:
-        return await segments.read_segment(
-            self._handle.db, stream, after=after, upto=upto, limit=limit
-        )
+    segment_states = asking(segments.segment_states)
+    read_segment = asking(segments.read_segment)
 
     async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
-        await segments.receive(self._handle.db, self._handle.appender, sealed, contents)
-        self._handle.watcher.tell([sealed.header.id])
+        await segments.receive(self.handle.db, self.handle.appender, sealed, contents)
+        self.handle.watcher.tell([sealed.header.id])
 
     async def salvage_namespace(self) -> SalvagedNamespace:
-        self._handle.db.check_usable()
-        return await asyncio.to_thread(salvage.salvage_namespace, self._handle.db)
+        self.handle.db.check_usable()
+        return await asyncio.to_thread(salvage.salvage_namespace, self.handle.db)
 
-    async def measure(self, since: int) -> StoreFigures:
-        return await stats.measure(self._handle.db, since)
+    measure = asking(stats.measure)

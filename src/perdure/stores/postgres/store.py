@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Unpack
 
 from perdure.errors import ConfigError, Unsupported
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
-from perdure.session.fold import ContextWindow, Placed
-from perdure.session.ids import MOST_SEQ, EntryId, StreamId, blob_hash
-from perdure.session.info import OpenTurn, SessionInfo, SessionScope, Sought
+from perdure.session.ids import StreamId, blob_hash
+from perdure.session.info import OpenTurn
 from perdure.session.notes import Question, SessionEnded
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.append_rules import check_commit, wants_leases
@@ -31,16 +29,15 @@ from perdure.stores.postgres.services import (
     PostgresMaintenance,
     PostgresRetention,
     PostgresSearch,
+    asking,
 )
 from perdure.stores.protocol import (
-    EMPTY,
     Capabilities,
     Commit,
     CommitResult,
     Durability,
     Lease,
     StoreInfo,
-    StreamState,
     durability_of,
 )
 from perdure.stores.wakeups import Changes
@@ -58,7 +55,7 @@ class PostgresStore:
         self.search = PostgresSearch(handle)
         self.retention = PostgresRetention(handle)
         self.maintenance = PostgresMaintenance(handle)
-        self._handle = handle
+        self.handle = handle
 
     @classmethod
     async def open(
@@ -90,7 +87,7 @@ class PostgresStore:
         return cls(PostgresHandle(database, namespace, clock, random))
 
     async def commit(self, commit: Commit) -> CommitResult:
-        self._handle.db.check_usable()
+        self.handle.db.check_usable()
         check_commit(commit)
         commit = await self.marks.mark(commit)
         if wants_leases(commit):
@@ -102,11 +99,11 @@ class PostgresStore:
         request = Request(
             commit=commit,
             asked=b"" if commit.idempotency_key is None else fingerprint(commit),
-            salts=self._handle.random(SALT_BYTES * count) if count else b"",
+            salts=self.handle.random(SALT_BYTES * count) if count else b"",
             blobs=blobs,
         )
-        committed = await self._handle.appender.append(request)
-        self._handle.watcher.tell([write.stream for write in commit.writes])
+        committed = await self.handle.appender.append(request)
+        self.handle.watcher.tell([write.stream for write in commit.writes])
         return committed
 
     async def acquire_lease(
@@ -114,150 +111,69 @@ class PostgresStore:
     ) -> Lease:
         wanted = (stream, owner, ttl_ms)
         lease = await leases.acquire(
-            self._handle.db, wanted, now=self._handle.now(), dead_owner=dead_owner
+            self.handle.db, wanted, now=self.handle.now(), dead_owner=dead_owner
         )
-        self._handle.appender.record_lease(lease)
+        self.handle.appender.record_lease(lease)
         return lease
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
-        return await leases.renew(self._handle.db, lease, ttl_ms, self._handle.now())
+        return await leases.renew(self.handle.db, lease, ttl_ms, self.handle.now())
 
-    async def release_lease(self, lease: Lease) -> None:
-        await leases.release(self._handle.db, lease)
-
-    async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
-        await leases.put_partial(self._handle.db, lease, seq, content)
-
-    async def state(self, stream: StreamId) -> StreamState:
-        self._handle.db.check_usable()
-        return await reads.state(self._handle.db, stream)
-
-    async def entries(
-        self,
-        stream: StreamId,
-        after: int = EMPTY,
-        limit: int | None = None,
-        *,
-        kind: str | None = None,
-        before: int | None = None,
-    ) -> list[Entry]:
-        between = (after, MOST_SEQ if before is None else before)
-        return await reads.entries(
-            self._handle.db, stream, between, limit, kind=kind, is_newest_first=before is not None
-        )
-
-    async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
-        return await reads.entry(self._handle.db, stream, entry)
-
-    async def visible_ids(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
-        return await reads.visible_ids(self._handle.db, stream, entries)
-
-    async def branch(
-        self,
-        stream: StreamId,
-        leaf: EntryId | None,
-        *,
-        limit: int | None = None,
-        kind: str | None = None,
-    ) -> list[Entry]:
-        return await reads.branch(self._handle.db, stream, leaf, limit=limit, kind=kind)
-
-    async def context_window(
-        self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
-    ) -> ContextWindow:
-        return await reads.context_window(self._handle.db, stream, leaf, limit)
-
-    async def around(
-        self, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
-    ) -> list[Placed]:
-        return await reads.around(self._handle.db, stream, leaf, entries, reach)
-
-    async def tree(self, stream: StreamId, limit: int | None = None) -> list[Entry]:
-        return await reads.tree(self._handle.db, stream, limit)
-
-    async def notes(self, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
-        return await reads.notes(self._handle.db, stream, tuple(kinds))
-
-    async def open_questions(self, stream: StreamId) -> list[Entry]:
-        return await reads.open_questions(self._handle.db, stream)
-
-    async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
-        return await reads.partial(self._handle.db, stream)
-
-    async def resolve(self, stream: StreamId, reference: str) -> EntryId:
-        return await reads.resolve(self._handle.db, stream, reference)
-
-    async def find_entry(self, stream: StreamId, prefix: str) -> EntryId:
-        return await reads.find_entry(self._handle.db, stream, prefix)
-
-    async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
-        return await reads.aliases(self._handle.db, stream)
-
-    async def find(self, prefix: str) -> StreamId:
-        return await reads.find(self._handle.db, prefix)
-
-    async def entries_named(self, alias: str) -> list[EntryId]:
-        return await reads.entries_named(self._handle.db, alias)
-
-    async def sessions(
-        self,
-        *,
-        limit: int | None = 50,
-        scope: SessionScope = "listed",
-        cwd: str | None = None,
-        query: str | None = None,
-        **sought: Unpack[Sought],
-    ) -> list[SessionInfo]:
-        self._handle.db.check_usable()
-        return await reads.sessions(
-            self._handle.db,
-            limit=limit,
-            scope=scope,
-            cwd=cwd,
-            query=query,
-            sought=sought,
-        )
-
-    async def idle_sessions(self, upto: int) -> list[StreamId]:
-        return await reads.idle_sessions(self._handle.db, upto)
+    release_lease = asking(leases.release)
+    put_partial = asking(leases.put_partial)
+    state = asking(reads.state)
+    entries = asking(reads.entries)
+    entry = asking(reads.entry)
+    visible_ids = asking(reads.visible_ids)
+    branch = asking(reads.branch)
+    context_window = asking(reads.context_window)
+    around = asking(reads.around)
+    tree = asking(reads.tree)
+    notes = asking(reads.notes)
+    open_questions = asking(reads.open_questions)
+    partial = asking(reads.partial)
+    resolve = asking(reads.resolve)
+    find_entry = asking(reads.find_entry)
+    aliases = asking(reads.aliases)
+    find = asking(reads.find)
+    entries_named = asking(reads.entries_named)
+    sessions = asking(reads.sessions)
+    idle_sessions = asking(reads.idle_sessions)
 
     async def open_turns(self) -> list[OpenTurn]:
-        return await leases.open_turns(self._handle.db, self._handle.now())
+        return await leases.open_turns(self.handle.db, self.handle.now())
 
     async def open_questions_of_all(self) -> list[Entry]:
-        return await reads.open_of_all(self._handle.db, Question.kind)
+        return await reads.open_of_all(self.handle.db, Question.kind)
 
     async def open_ends(self) -> list[Entry]:
-        return await reads.open_of_all(self._handle.db, SessionEnded.kind)
+        return await reads.open_of_all(self.handle.db, SessionEnded.kind)
 
-    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
-        return await reads.notes_of_all(self._handle.db, tuple(kinds))
+    notes_of_all = asking(reads.notes_of_all)
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
-        found, was_cut = await reads.feed(self._handle.db, after, limit)
+        found, was_cut = await reads.feed(self.handle.db, after, limit)
         if was_cut:
-            self._handle.watcher.wake_soon()
+            self.handle.watcher.wake_soon()
         return found
 
-    async def position(self) -> int:
-        return await reads.position(self._handle.db)
+    position = asking(reads.position)
 
     def changes(self, stream: StreamId | None = None) -> Changes:
-        self._handle.db.check_usable()
-        return self._handle.watcher.watch(stream)
+        self.handle.db.check_usable()
+        return self.handle.watcher.watch(stream)
 
-    async def blob(self, digest: str) -> bytes:
-        return await reads.blob(self._handle.db, digest, self._handle.namespace)
+    blob = asking(reads.blob)
 
     async def info(self) -> StoreInfo:
-        self._handle.db.check_usable()
-        size, version, server = await reads.figures(self._handle.db)
-        found = await usage.namespace_totals(self._handle.db)
+        self.handle.db.check_usable()
+        size, version, server = await usage.database_figures(self.handle.db)
+        found = await usage.namespace_totals(self.handle.db)
         return StoreInfo(
             address=self.address,
             backend="postgres",
-            namespace=self._handle.namespace,
-            durability=self._handle.db.durability,
+            namespace=self.handle.namespace,
+            durability=self.handle.db.durability,
             schema_version=version,
             streams=found.streams,
             entries=found.entries,
@@ -268,10 +184,10 @@ class PostgresStore:
         )
 
     async def close(self) -> None:
-        if not self._handle.db.check_loop():
+        if not self.handle.db.check_loop():
             return
-        await self._handle.watcher.close()
-        await self._handle.db.close()
+        await self.handle.watcher.close()
+        await self.handle.db.close()
 
 
 def _with_digests(contents: Sequence[bytes]) -> list[tuple[str, bytes]]:

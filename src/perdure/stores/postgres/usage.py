@@ -17,6 +17,12 @@ MOST_BEHIND = 256
 
 _LAST = 2**63 - 1
 
+_FIGURES: LiteralString = """
+SELECT pg_database_size(current_database()),
+    (SELECT max(version) FROM perdure.schema_version),
+    current_setting('server_version')
+"""
+
 # A row that is missing counts as one that has counted nothing.
 _KEPT: LiteralString = """
     SELECT coalesce(max(generation), 0) AS generation, coalesce(max(position), 0) AS position,
@@ -135,3 +141,10 @@ async def _keep(db: Database) -> None:
 def resetting(namespace: str) -> Statement:
     """Return the statement that resets the counts, after an erasure or removal."""
     return Statement(_RESET, (namespace,))
+
+
+async def database_figures(db: Database) -> tuple[int, int, str]:
+    """Return the bytes of the database, its schema, the server."""
+    (rows,) = await db.ask(Statement(_FIGURES))
+    (found,) = rows
+    return found[0], found[1], found[2]

@@ -20,7 +20,7 @@ from perdure.session.memory.open_entries import CLOSING
 from perdure.session.notes import Question
 from perdure.stores.append_rules import with_lease
 from perdure.stores.key import StoreKey
-from perdure.stores.protocol import StoreInfo, StreamState
+from perdure.stores.protocol import EMPTY, StoreInfo, StreamState
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.log.spans import AFTER, END
 from perdure.stores.sqlite.log.usage import namespace_totals
@@ -128,11 +128,11 @@ def entries(
     tables: Tables,
     namespace: str,
     stream: StreamId,
-    after: int,
-    limit: int | None,
+    after: int = EMPTY,
+    limit: int | None = None,
     *,
-    kind: str | None,
-    before: int | None,
+    kind: str | None = None,
+    before: int | None = None,
 ) -> list[Entry]:
     """Return the own log after seq `after`, or entries before `before`, newest first."""
     number = _number(tables, namespace, stream)
@@ -150,35 +150,34 @@ def entries(
     return [tables.entry(stream, row) for row in rows]
 
 
-def entry(tables: Tables, namespace: str, stream: StreamId, reference: EntryId) -> Entry:
+def entry(tables: Tables, namespace: str, stream: StreamId, entry: EntryId) -> Entry:
     """Return an entry that the stream sees."""
     number, head = _standing(tables, namespace, stream)
-    found = branches.entry_seen(tables, number, head, reference)
+    found = branches.entry_seen(tables, number, head, entry)
     if found is None:
-        raise EntryNotFound(reference, stream)
+        raise EntryNotFound(entry, stream)
     return found
 
 
 def visible_ids(
-    tables: Tables, namespace: str, stream: StreamId, references: Sequence[EntryId]
+    tables: Tables, namespace: str, stream: StreamId, entries: Sequence[EntryId]
 ) -> frozenset[EntryId]:
-    """Return those of `references` that the stream sees."""
-    return branches.visible_ids(tables, *_standing(tables, namespace, stream), references)
+    """Return those of `entries` that the stream sees."""
+    return branches.visible_ids(tables, *_standing(tables, namespace, stream), entries)
 
 
-def around(
+def around(  # noqa: PLR0917 - as the protocol has them
     tables: Tables,
     namespace: str,
     stream: StreamId,
     leaf: EntryId,
-    references: Sequence[EntryId],
-    *,
+    entries: Sequence[EntryId],
     reach: int,
 ) -> list[Placed]:
-    """Return those of `references` on the branch to `leaf`, and `reach` neighbors per side."""
+    """Return those of `entries` on the branch to `leaf`, and `reach` neighbors per side."""
     number, head = _standing(tables, namespace, stream)
     end = _node(tables, number, head, leaf)
-    places = [place for each in references if (place := tables.place(number, each))]
+    places = [place for each in entries if (place := tables.place(number, each))]
     nodes = [node for place in places if (node := tables.node_of(*place))]
     return branches.around(tables, end, nodes, reach)
 
@@ -189,8 +188,8 @@ def branch(
     stream: StreamId,
     leaf: EntryId | None,
     *,
-    limit: int | None,
-    kind: str | None,
+    limit: int | None = None,
+    kind: str | None = None,
 ) -> list[Entry]:
     """Return the branch to `leaf`."""
     number, head = _standing(tables, namespace, stream)
@@ -200,7 +199,12 @@ def branch(
 
 
 def newest(
-    tables: Tables, namespace: str, stream: StreamId, *, limit: int | None, kind: str | None
+    tables: Tables,
+    namespace: str,
+    stream: StreamId,
+    *,
+    limit: int | None = None,
+    kind: str | None = None,
 ) -> tuple[StreamState, list[Entry]]:
     """Return the state of the stream, and the branch to its leaf."""
     found = tables.stream(namespace, stream)
@@ -209,7 +213,7 @@ def newest(
 
 
 def context_window(
-    tables: Tables, namespace: str, stream: StreamId, leaf: EntryId | None, limit: int | None
+    tables: Tables, namespace: str, stream: StreamId, leaf: EntryId | None, limit: int | None = None
 ) -> ContextWindow:
     """Return the context window of the branch to `leaf`, or its newest `limit` entries."""
     number, head = _standing(tables, namespace, stream)
@@ -218,7 +222,7 @@ def context_window(
     return branches.window(tables, number, head, _node(tables, number, head, leaf), limit)
 
 
-def tree(tables: Tables, namespace: str, stream: StreamId, limit: int | None) -> list[Entry]:
+def tree(tables: Tables, namespace: str, stream: StreamId, limit: int | None = None) -> list[Entry]:
     """Return the newest `limit` tree entries the stream sees."""
     return branches.tree(tables, *_standing(tables, namespace, stream), limit)
 
@@ -386,7 +390,7 @@ def notes_of_all(tables: Tables, namespace: str, kinds: Sequence[str]) -> list[E
     return sorted(found, key=lambda entry: (entry.stream, entry.seq))
 
 
-def feed(tables: Tables, namespace: str, after: int, limit: int) -> list[Positioned]:
+def feed(tables: Tables, namespace: str, after: int, limit: int = 1000) -> list[Positioned]:
     """Return entries of all streams after position `after`."""
     number = tables.value(_NAMESPACE, namespace)
     return [

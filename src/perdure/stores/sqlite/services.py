@@ -7,7 +7,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unsupported
 from perdure.session.clock import Clock, RandomSource
@@ -117,6 +118,24 @@ class SqliteHandle:
         it in the write-ahead log.
         """
         return await self.database().write(work, "normal")
+
+
+class Served(Protocol):
+    """What has a handle: the store."""
+
+    @property
+    def handle(self) -> SqliteHandle: ...
+
+
+def reading(
+    read: Callable[Concatenate[Tables, str, P], T],
+) -> Callable[Concatenate[Any, P], CoroutineType[Any, Any, T]]:
+    """Return the method that runs `read` with the tables and the namespace of its store."""
+
+    async def method(self: Served, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.handle.read(read, *args, **kwargs)
+
+    return method
 
 
 class SqliteSearch:

@@ -16,6 +16,7 @@ from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.stores.append_rules import Admission
 from perdure.stores.maintenance.segments import (
+    SOME_COMMITS,
     SealedCommit,
     SegmentState,
     StreamSegment,
@@ -115,7 +116,7 @@ def _place(stream: str, found: dict[str, SegmentState], ordered: dict[str, Segme
 
 
 async def read_segment(
-    db: Database, stream: StreamId, *, after: int, upto: int, limit: int
+    db: Database, stream: StreamId, *, after: int, upto: int, limit: int = SOME_COMMITS
 ) -> StreamSegment:
     """Implement ``MaintenanceService.read_segment``."""
     ns = db.namespace

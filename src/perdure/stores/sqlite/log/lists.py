@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import islice
+from typing import Unpack
 
 from perdure.session.ids import MOST_SEQ
 from perdure.session.info import (
@@ -66,11 +67,11 @@ def sessions(
     tables: Tables,
     namespace: str,
     *,
-    limit: int | None,
-    scope: SessionScope,
-    cwd: str | None,
-    query: str | None,
-    sought: Sought,
+    limit: int | None = 50,
+    scope: SessionScope = "listed",
+    cwd: str | None = None,
+    query: str | None = None,
+    **sought: Unpack[Sought],
 ) -> list[SessionInfo]:
     """Return sessions, newest activity first."""
     prefix = sought.get("id_prefix") or ""
