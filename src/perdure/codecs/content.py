@@ -17,7 +17,7 @@ def parts_of(content: object, media: Media, known: KnownPart) -> tuple[Part, ...
     """Return the parts of `content`; None when it is neither a text nor a list."""
     if isinstance(content, list):
         items = cast("list[object]", content)
-        if len(items) == 1:  # as nearly always
+        if len(items) == 1:  # the usual case
             return (_part(items[0], media, known),)
         return tuple([_part(item, media, known) for item in items])
     return (TextPart(content),) if isinstance(content, str) else None
@@ -25,7 +25,7 @@ def parts_of(content: object, media: Media, known: KnownPart) -> tuple[Part, ...
 
 def _part(item: object, media: Media, known: KnownPart) -> Part:
     fields = fields_of(item)
-    if fields is not None and fields.get("type") == "text":  # nearly all are
+    if fields is not None and fields.get("type") == "text":  # the usual case
         text = fields.get("text")
         if isinstance(text, str):
             return TextPart(text)

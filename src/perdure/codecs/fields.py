@@ -60,7 +60,7 @@ def number_in(fields: Fields, key: str) -> float | None:
 def count_in(fields: Fields, key: str) -> int:
     """Return the number at `key` as a count: whole and not negative, 0 if missing."""
     value = fields.get(key)
-    if type(value) is int and 0 <= value < _EXACT:  # nearly always: every usage has several
+    if type(value) is int and 0 <= value < _EXACT:  # fast path: every usage has several
         return value
     number = number_in(fields, key)
     return max(0, round(number)) if number is not None and _is_exact(number) else 0

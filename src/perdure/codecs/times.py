@@ -25,7 +25,7 @@ def time_of(text: str) -> int | None:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    since = moment - _EPOCH  # dividing it would cost as much as all the rest
+    since = moment - _EPOCH  # a division would cost as much as all the rest
     return since.days * _DAY_MS + since.seconds * 1000 + since.microseconds // 1000
 
 

@@ -80,7 +80,7 @@ class Traces:
         if entry.kind == MESSAGE and _has_usage(entry.body):
             self.with_usage.add(entry.id)
         if source is not None and source.part in self._parts:
-            if source.length:  # without: where an import left the leaf
+            if source.length:  # length 0: the place where an import left the leaf
                 ordinal = self._ordinals.get(source.offset, 0)
                 self._ordinals[source.offset] = ordinal + 1
                 self._places[source.offset, ordinal, entry.lane] = entry.id

@@ -91,7 +91,7 @@ class ItemAppend:
         """
         stretches = self._source.stretches(self._base.begin, piece_bytes)
         loop = asyncio.get_running_loop()
-        # One thread: each that ever held a piece would keep room for one.
+        # One thread: every thread that ever held a piece would keep memory for one.
         with ThreadPoolExecutor(1, "perdure-import") as thread:
             while True:
                 stretch = await loop.run_in_executor(thread, next, stretches, None)
@@ -145,7 +145,7 @@ class ItemAppend:
             expected_head=None if create is not None else first - 1,
         )
         messages = sum(item.kind == MESSAGE for _, item in fresh)
-        # Media of items that are in the session already are named by nothing that is added.
+        # Media of items already in the session are not referenced by new entries.
         blobs = named_contents((*pieces, *stretch.blobs), entries)
         return _Step(Commit(writes=(write,), at=at, blobs=blobs), len(fresh), messages)
 
@@ -155,7 +155,7 @@ class ItemAppend:
             position = self._position
             self._position += 1
             if self._places.is_fresh(position):
-                # An older part of the same answer has its usage already.
+                # An older part of the same answer has the usage already.
                 yield position, with_usage(item, None) if item.group in self._counted else item
 
     def _entry(self, item: Item, first: int) -> NewEntry:
@@ -214,7 +214,7 @@ class ItemAppend:
             return []
         self._leaf = wanted
         moved = new_side(LeafMoved(wanted))
-        if self._base.has_own_leaf:  # ours: no later import may take it for its own
+        if self._base.has_own_leaf:  # perdure's own: no later import may take it for its own move
             return [moved]
         place = SourcePlace(self._parts[-1][1], self._source.content.length, 0)
         return [msgspec.structs.replace(moved, body=with_source(moved.body, place))]

@@ -145,7 +145,7 @@ def _renumber(
 
 def _leaf(header: StreamHeader, leaf: EntryId | None) -> Entry:
     new = new_side(LeafMoved(leaf))
-    seq = -1  # of no entry there is; it gets its own like all others
+    seq = -1  # of no existing entry; it gets a new one like all others
     at = header.created_at
     return Entry(header.id, seq, "side", None, None, at, new.kind, new.v, new.body)
 

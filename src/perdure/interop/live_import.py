@@ -189,7 +189,7 @@ class FolderFollower:
         is_fresh = 0 <= age_ms < QUIET_MS
         whole = content.length
         length = await asyncio.to_thread(end_of_lines, content) if is_fresh else whole
-        # What has no line's end yet is looked at again, changed or not.
+        # A last line without LF is checked again, changed or not.
         seen.file, seen.state = state[0], state if length == whole == state[1] else None
         change = None
         if length != seen.length or not is_fresh or not seen.is_recognised:

@@ -105,7 +105,7 @@ class _SessionRestore:
                     return still_erased(erased, native.FORMAT)
                 await self._append(header, None)
                 return self._report(stream, erased, passed)
-            # Whom it is about is the store's own affair, as is how much of it was received.
+            # The subject, and how much was received, are facts of the store, not of the file.
             header = msgspec.structs.replace(
                 header, subject=state.header.subject, received=state.header.received
             )

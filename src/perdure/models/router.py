@@ -117,7 +117,6 @@ class ModelRouter:
         try:
             return self.client_for(request.model).stream(request)
         except ConfigError as error:
-            # In a turn this is one more way for a model to be unusable: an imported session may
             # In a turn, a model can be unusable in this way, too: an imported session may name a
             # provider that is not set up here.
             return _failing(ModelRefused(request.model, str(error)))

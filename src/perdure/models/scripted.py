@@ -119,8 +119,8 @@ class ScriptedModel:
                 await self._clock.sleep(step.seconds)
             else:
                 for delta in progress.deltas_of(step):
-                    # Between two deltas the loop turns once, as it does for a network: a caller
-                    # can be cancelled, and others run.
+                    # Yield to the loop between two deltas, as a network does: a caller can be
+                    # cancelled, and other tasks run.
                     await asyncio.sleep(0)
                     await self._clock.sleep(reply.chunk_delay_s)
                     yield delta
@@ -219,7 +219,7 @@ class _Progress:
         return Usage(estimated_tokens(request, self._heard), _tokens(self._sent_bytes))
 
 
-# What was said ----------------------------------------------------------------------------------
+# Heard messages ---------------------------------------------------------------------------------
 
 
 class Heard:
@@ -289,7 +289,7 @@ class MessageCounter:
     """Counts the messages of requests, of many conversations at once."""
 
     def __init__(self) -> None:
-        # By the identity of their first message, which they hold: nothing else can have it.
+        # By the identity of their first message, which is referenced here and so stays unique.
         self._requests: dict[int, _Beginning] = {}
 
     def count_messages(self, messages: Sequence[Message]) -> Heard:

@@ -65,7 +65,7 @@ async def run_tool(
         run = run_of(_whole(spec.name, await _within(spec, call)))
     except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
         raise  # not about the tool: the caller is cancelled, or the program ends
-    except BaseException as error:  # noqa: BLE001 - whatever else a tool raises is its result
+    except BaseException as error:  # noqa: BLE001 - any other error of a tool is its result
         run = failed_run(spec.name, error)
     duration_ms = round((clock.steady_s() - started_s) * 1000)
     if answered is not None and run.error_code != ApprovalStale.code:

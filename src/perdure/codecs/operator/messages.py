@@ -68,7 +68,7 @@ def content_of(fields: Fields, media: Media) -> tuple[Part, ...] | None:
         found = fields.get(key)
         if isinstance(found, list):
             items = cast("list[object]", found)
-            if len(items) == 1:  # as nearly always
+            if len(items) == 1:  # the usual case
                 return _parts_of(items[0], media)
             return tuple([part for item in items for part in _parts_of(item, media)])
         if isinstance(found, str):
@@ -97,7 +97,7 @@ def _assistant(fields: Fields, parts: tuple[Part, ...]) -> Message:
 
 def _parts_of(item: object, media: Media) -> tuple[Part, ...]:
     fields = fields_of(item)
-    if fields is not None and fields.get("type") == "text":  # nearly all are
+    if fields is not None and fields.get("type") == "text":  # the usual case
         text = fields.get("content")
         if isinstance(text, str):
             return (TextPart(text),)

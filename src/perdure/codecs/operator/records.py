@@ -153,7 +153,7 @@ def _block(part: Part, writing: WriteContext) -> list[Fields]:
         case ToolResultPart():
             return _result_block(part, writing)
         case ThinkingPart(is_redacted=False):
-            # Without a signature, but with the field: a reader may insist on it.
+            # Without a signature, but with the field: a reader may require it.
             return [{"type": "thinking", "content": part.text, "signature": ""}]
         case ToolCallPart():
             args = whole_args(part, writing)
@@ -270,7 +270,7 @@ def _compaction(entry: Entry, body: Compaction, writing: WriteContext) -> list[F
     fields: Fields = {
         "type": "compaction",
         "summary": body.summary,
-        # The first of `records`; its own id says "keeps nothing": it is never before itself.
+        # The first of `records`. Its own id means "keeps nothing": it is never before itself.
         "first_kept_entry_id": kept or writing.own,
         "tokens_before": body.tokens_before or 0,
         **_details(body),

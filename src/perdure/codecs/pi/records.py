@@ -264,7 +264,7 @@ def _compaction(entry: Entry, body: Compaction, writing: WriteContext) -> Fields
     fields: Fields = {"type": "compaction", "summary": body.summary}
     if body.retained is None:
         kept = None if body.first_kept is None else writing.first(body.first_kept)
-        # Its own id says "keeps nothing": it is never before itself on the branch.
+        # Its own id means "keeps nothing": it is never before itself on the branch.
         fields["firstKeptEntryId"] = kept or writing.own
     fields["tokensBefore"] = body.tokens_before or 0
     fields |= _summary(body)

@@ -147,7 +147,7 @@ class NodeTurn:
 
     def _claim(self, state: FlowState) -> tuple[SideBody, ...]:
         if self._configuration(state) != self._configured:
-            raise NodeClaimLost(self._part.role)  # it is to work with something else from now on
+            raise NodeClaimLost(self._part.role)  # its role was reconfigured
         if self._repair is not None and self._part.repair(state) == self._repair:
             return ()  # it is running already and continues
         claim = None if self._repair is not None else self._part.claim(state)

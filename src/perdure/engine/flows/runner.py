@@ -247,7 +247,7 @@ class FlowRunner:
         except LeaseHeld as error:
             self._leave_alone(part.role, error)
             return
-        # Before the look at the session: what ends the turn or begins another moves the flow on.
+        # Before checking the session: ending or starting a turn changes the flow.
         state = await self._journal.state()
         try:
             is_open = bool(part.session) and await self._roles.is_open(part.session)
@@ -290,7 +290,7 @@ class FlowRunner:
                 return
             except StoreError:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, it stops this node alone
+            except Exception as error:  # noqa: BLE001 - any error stops only this node
                 await self._parked_work.park_part(part, _error_text(error))
                 return
             # The former owner may have ended a turn taken over here: the next pass sees that.
@@ -329,7 +329,7 @@ def _next_bodies(state: FlowState) -> tuple[SideBody, ...]:
     why = stall(state)
     if why is None:
         return ()
-    # A person has to step in: at a node that waits, else where the work began.
+    # A person has to act: at a node that waits, else where the work began.
     node = state.graph.node(next(iter(state.run.awaiting_handoff), state.graph.nodes[0].id))
     node = node or state.graph.nodes[0]
     return (NodeParked(node.id, node.role, "autonomous-abort", why),)

@@ -104,7 +104,7 @@ async def _answer(registered: Registered, point: points.HookPoint) -> object:
         if answer is not None and not isinstance(answer, point.takes):
             raise TypeError(f"it takes no {type(answer).__name__} as an answer")
         return answer
-    except Exception as error:  # noqa: BLE001 - whatever a hook does, the others go on
+    except Exception as error:  # noqa: BLE001 - other hooks continue after any error
         log_failure(_log, error, "a hook of %s failed", point.name)
         is_guard = point.is_guard if registered.is_guard is None else registered.is_guard
         reason = f"a hook of {point.name} failed ({type(error).__name__})"

@@ -99,8 +99,8 @@ def _deltas_of(message: Message) -> Iterator[Delta]:
                 yield ToolCallDelta(calls, part.id, part.name, encode(part.args).decode())
                 calls += 1
             case _:
-                pass  # a model gives nothing else
-    usage = message.usage or Usage()  # no model was called: it took nothing
+                pass  # a model returns nothing else
+    usage = message.usage or Usage()  # no model was called, so there is no usage
     yield StreamEnd(message.stop_reason or ("tool_calls" if calls else "stop"), usage)
 
 

@@ -31,7 +31,7 @@ def told_models(models: ModelClient, observer: Observer) -> ModelClient:
         return models
     try:
         return cast("ModelClient", listener.models(models))
-    except Exception as error:  # noqa: BLE001 - whatever a program has set up, its models go on
+    except Exception as error:  # noqa: BLE001 - models continue despite any telemetry setup
         report(error)
         return models
 
@@ -47,7 +47,7 @@ def chosen_observer(
     make = importlib.import_module(_SPANS).SpanObserver
     try:
         made = make(clock, has_content=has_content, environment=environment)
-    except Exception as error:  # noqa: BLE001 - likewise its turns
+    except Exception as error:  # noqa: BLE001 - turns continue likewise
         report(error)
         return SILENCE
     return Isolated(cast("Observer", made))

@@ -216,4 +216,4 @@ def _shown_part(part: object) -> dict[str, object] | None:
                 "result": mask_secrets(part.text),
             }
         case _:
-            return None  # media are bytes, and what is unknown may be anything
+            return None  # media are bytes, and unknown parts may be anything

@@ -53,7 +53,7 @@ class _Guarded(Generic[T]):
             inner = self._make()
             self._told = inner.__enter__()
             self._inner = inner
-        except Exception as error:  # noqa: BLE001 - whoever looks on changes nothing
+        except Exception as error:  # noqa: BLE001 - an observer must not affect the turn
             report(error)
         return self._tell
 
@@ -67,7 +67,7 @@ class _Guarded(Generic[T]):
             return
         try:
             self._inner.__exit__(kind, error, trace)
-        except Exception as raised:  # noqa: BLE001 - likewise, but for `error` itself
+        except Exception as raised:  # noqa: BLE001 - likewise, except for `error` itself
             if raised is not error:
                 report(raised)
 
@@ -75,7 +75,7 @@ class _Guarded(Generic[T]):
         try:
             if self._told is not None:
                 self._told(value)
-        except Exception as error:  # noqa: BLE001 - whatever it is, likewise
+        except Exception as error:  # noqa: BLE001 - likewise, for any error
             report(error)
 
 

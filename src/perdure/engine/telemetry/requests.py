@@ -98,5 +98,5 @@ class ToldModels:
 def _safely(tell: Callable[[], None]) -> None:
     try:
         tell()
-    except Exception as error:  # noqa: BLE001 - whoever looks on changes nothing
+    except Exception as error:  # noqa: BLE001 - an observer must not affect the turn
         report(error)

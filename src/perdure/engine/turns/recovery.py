@@ -159,10 +159,10 @@ def _start_in(page: list[Entry]) -> int | None:
         if entry.kind == AgentBound.kind:
             body = body_of(entry)
             if not isinstance(body, AgentBound) or body.granted_by is None:
-                return place  # what was before it does not count
+                return place  # earlier entries do not count
         if entry.kind == TurnStarted.kind:
             body = body_of(entry)
-            # Turns of earlier versions did not record what was spent before them.
+            # Turns of earlier versions did not record the spending before them.
             if isinstance(body, TurnStarted) and body.spent is not None:
                 return place
     return None
@@ -204,7 +204,7 @@ async def _interrupt_turn(claim: Claim, leadership: LeaseHolder, state: StreamSt
         config = TurnConfig(agent="", model="", tools={})
         happened = Aborted(gone.partial, is_interrupted=True)
         head, entries = turn.head, step(turn, happened, config, at).entries
-    except Exception:  # noqa: BLE001 - anybody may have written the turn; it ends all the same
+    except Exception:  # noqa: BLE001 - any program may have written the turn
         ended = TurnFinished("interrupted", failure="cancelled", error=NOT_IN_FORCE)
         head, entries = state.head, (new_side(ended),)
     write = Write(stream=claim.stream, entries=entries, expected_head=head, lease=leadership.lease)

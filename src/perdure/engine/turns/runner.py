@@ -262,7 +262,7 @@ class TurnRunner:
         if not isinstance(happened, Answered | Summarised | ToolReturned):
             return
         if not await self._is_turn_there(state):
-            return  # the session was erased: nothing of it belongs into another of its id
+            return  # the session was erased: its id may belong to another session now
         environment = self._environment
         contents = _contents(happened)
         if contents:

@@ -103,7 +103,7 @@ async def _logs(
 ) -> dict[str, bytes]:
     """Return the state, and the transcripts and feeds of its roles and selectors."""
     run = msgspec.to_builtins(state.run)
-    # A node that is to begin is running in A-Society's state.
+    # A node that is about to start is running in A-Society's state.
     run["runningNodes"] = [
         *(n for n in state.start if n not in run["runningNodes"]),
         *run["runningNodes"],

@@ -128,7 +128,7 @@ def _folders(folder: Path, looked_at: list[int]) -> list[Path]:
                 if entry.is_dir(follow_symlinks=False):
                     found.append(folder / entry.name)
     except OSError:
-        return []  # not there, or not ours to read
+        return []  # missing or not readable
     return sorted(found)
 
 

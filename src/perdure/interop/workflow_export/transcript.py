@@ -53,7 +53,7 @@ def transcript_of(
     for entry in branch:
         body = readable(entry)
         said = _role_and_parts(body)
-        numbers[entry.id] = len(messages)  # of what is said here, or next
+        numbers[entry.id] = len(messages)  # the number of this message, or of the next
         if said is None:
             continue
         role, parts = said

@@ -67,7 +67,7 @@ class AnthropicMessages(WireClient):
 
     def _settings(self, request: ModelRequest) -> ModelSettings:
         profile = self._model(request.model).profile
-        # A loop of tools sends the same beginning again and again: cached, it costs a tenth.
+        # A tool loop sends the same beginning repeatedly: cached, it costs a tenth.
         settings: AnthropicModelSettings = {**super()._settings(request), "cache": True}
         if _thinks_by_budget(profile):
             budget = _budget_tokens(request)

@@ -105,7 +105,7 @@ async def limit_silence(response: httpx2.Response) -> None:
     """Limit each wait for more of `response`."""
     patience = _patience_of_call.get()
     if patience is not None:
-        # The transport looks the limit up again when it begins to read the body.
+        # The transport reads the limit again before it reads the body.
         timeout = response.request.extensions["timeout"]
         timeout["read"] = patience.read_limit_s(is_answered=True)
 

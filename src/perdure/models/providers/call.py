@@ -153,7 +153,7 @@ class WireClient(ABC):
 
     def _twin(self, transport: httpx2.AsyncBaseTransport) -> WireClient:
         """Return a client of the same kind whose requests go to `transport`."""
-        make: Any = type(self)  # all kinds take these
+        make: Any = type(self)  # all subclasses take these
         client: WireClient = make(base_url=ADDRESS, api_key="none", transport=transport)
         return client
 
@@ -167,13 +167,13 @@ class WireClient(ABC):
                 async with aclosing(_deltas(mapper, response)) as deltas:
                     async for delta in deltas:
                         if not is_counted and (usage := self._counted(response)) is not None:
-                            is_counted = True  # what the request took; the rest comes at the end
+                            is_counted = True  # usage of the request; the rest comes at the end
                             yield UsageUpdate(usage)
                         yield delta
                 if not _is_ended(response):
                     raise unfinished_stream_error(request.model, has_begun=mapper.has_begun)
                 yield self._finished(request.model, response)
-        except Exception as error:  # noqa: BLE001 - a provider may send what breaks any library
+        except Exception as error:  # noqa: BLE001 - bad data may break any library
             # Without its cause: tracebacks are logged, and the cause's text may quote the key.
             raise model_error(
                 error,

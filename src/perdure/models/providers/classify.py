@@ -157,7 +157,7 @@ def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> M
     if status in _CREDENTIALS:
         return CredentialsRefused(model, reason, status)
     if isinstance(error, ModelQuotaExceededError):
-        # Some send an empty account as 429. Waiting does not fill it.
+        # Some providers report an empty account as 429. Waiting does not help.
         return ModelRefused(model, reason, status)
     if status == 429:
         return RateLimited(model, reason, _retry_after_s(error, said))
@@ -189,7 +189,7 @@ def _says_overflow(error: ModelAPIError, said: str) -> bool:
     if isinstance(error, ModelContextWindowExceededError) or is_overflow(said):
         return True
     status = error.status_code if isinstance(error, ModelHTTPError) else None
-    # Some servers drop what is too large for them without a word.
+    # Some servers drop a too large request without a message.
     return status == 413 or (status == 400 and not said)
 
 

@@ -77,7 +77,7 @@ class GoogleGenerative(WireClient):
     @asynccontextmanager
     async def _opened(self, request: ModelRequest) -> AsyncGenerator[StreamedResponse]:
         # The SDK reads through generators within generators and closes the outermost only: the
-        # call would go on until somebody collects the garbage.
+        # call would continue until garbage collection.
         responses: list[httpx2.Response] = []
         async with AsyncExitStack() as stack:
             stack.push_async_callback(_close, responses)

@@ -55,7 +55,7 @@ class OpenAICompatible(WireClient):
         else:
             make = _KNOWN_SERVERS.get(name, partial(OpenAICompatibleProvider, name))
             self._provider = make(openai_client=self._sdk)
-            # The older name of the setting is the one that all of them know.
+            # All servers know the older name of the setting.
             self._profile["openai_chat_supports_max_completion_tokens"] = False
 
     async def aclose(self) -> None:

@@ -44,7 +44,7 @@ class OpenAIResponses(WireClient):
     def _settings(self, request: ModelRequest) -> ModelSettings:
         settings = OpenAIResponsesModelSettings(openai_store=False)
         if request.thinking_level != "off" and _reasons(self._model(request.model)):
-            # Without it nothing of the reasoning can be read.
+            # Without it no reasoning can be read.
             settings["openai_reasoning_summary"] = "auto"
         profile = self._model(request.model).profile
         return {**without_sampling(super()._settings(request), profile), **settings}

@@ -145,7 +145,7 @@ def _written(event: Event) -> str:
 
 
 async def _call(client: ClosableClient, model: str) -> None:
-    anyio.Event()  # loads its half for asyncio, which no transport in memory needs
+    anyio.Event()  # loads the asyncio backend, which an in-memory transport does not need
     try:
         request = ModelRequest(model, (user("hello"),))
         async for _ in client.stream(request):

@@ -69,7 +69,7 @@ def wire_parameters(request: ModelRequest) -> ModelRequestParameters:
             name=tool.name,
             description=tool.description,
             parameters_json_schema=dict(tool.parameters),
-            # Schemas go out as they were declared: not every server knows strict ones.
+            # Schemas are sent as declared: not every server supports strict ones.
             strict=False,
         )
         for tool in request.tools
@@ -157,6 +157,6 @@ def _user_content(parts: Sequence[ours.Part], media: _Media) -> str | list[UserC
             content.append(part.text)
         elif isinstance(part, ours.MediaPart):
             content.append(media.content(part))
-    # Plain text goes as plain text: not every server takes a list of parts.
+    # Plain text is sent as a string: not every server accepts a list of parts.
     texts = [item for item in content if isinstance(item, str)]
     return "\n\n".join(texts) if len(texts) == len(content) else content

@@ -54,7 +54,7 @@ class RoundMemory:
         answer = self._answers.get((message.model or "", ids))
         if answer is None:
             return None
-        # What was no JSON came to the log as an object, and goes back as that.
+        # Invalid JSON was logged as an object, and is sent back as that object.
         args = {call.id: call.args for call in message.tool_calls}
         parts = [
             replace(part, args=dict(args[part.tool_call_id]))

@@ -86,11 +86,13 @@ class Appender:
                 locks.enter_context(self._folder.hold_lock("key", key))
             origin = None
             if write.create is not None and write.create.fork is not None:
-                # What the copies show stays until they are written, also if the origin goes.
+                # Contents that the copies reference stay until they are written, even if the origin
+                # is erased.
                 locks.enter_context(all_held(self._folder))
                 origin = self._shelf.log(write.create.fork.stream)
             locks.enter_context(self._folder.hold_lock("stream", write.stream))
-            # Entries reach their file first and the feed then: what it has now is in the file.
+            # Entries are written to their file before the feed: all entries of the feed are in the
+            # file.
             self._feed.refresh()
             acknowledged = self._feed.head(write.stream)
             log = self._shelf.log(write.stream, is_thorough=write.create is None)
@@ -189,7 +191,7 @@ def _create(shelf: SessionIndex, batch: CommitLines, content: bytes) -> Path:
         path = shelf.folder.create(name, content)
         if path is not None:
             return shelf.remember_path(batch.header.id, path)
-        at += 1  # a file of that name is there and holds no session that can be read
+        at += 1  # a file of that name exists and contains no readable session
 
 
 def _extend(shelf: SessionIndex, log: Log, content: bytes) -> Path:

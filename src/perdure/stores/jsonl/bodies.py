@@ -123,7 +123,7 @@ def _join_records(said: Sequence[Said]) -> Said:
     """Join the content of the records of one entry: the results of a tool message."""
     first = said[0].body
     if len(said) == 1 or not isinstance(first, Message):
-        return said[-1]  # before a compaction of Operator's come the messages that it retains
+        return said[-1]  # Operator writes retained messages before their compaction
     parts = (part for each in said if isinstance(each.body, Message) for part in each.body.parts)
     return msgspec.structs.replace(said[0], body=msgspec.structs.replace(first, parts=tuple(parts)))
 

@@ -74,7 +74,7 @@ def _contents(log: Log, seqs: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         with open_to_read(log.path) as file:
             for seq in seqs:
                 yield seq, _content(log, seq, file)
-    except FileNotFoundError:  # erased by another process, after its index was brought up to date
+    except FileNotFoundError:  # erased by another process after its index was updated
         raise SessionNotFound(log.header.id) from None
     except OSError as error:
         raise StoreUnavailable(str(log.path), str(error)) from error

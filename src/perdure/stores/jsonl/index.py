@@ -157,7 +157,7 @@ class Log(IndexState):
     def _take_batch(self, line: Line, batch: Batch) -> None:
         start = line.offset - batch.size
         if not is_sound(batch, len(self._pending)):
-            return  # its line is damaged: what it covers is missed when the next batch comes
+            return  # its line is damaged: the next batch reports the missing lines
         if batch.first < self.run.first:
             self.faults.append((batch.first, "lines of ours stand in the file twice"))
             self._pending = []
@@ -239,7 +239,7 @@ class Log(IndexState):
             stored = StoredCommit(batch.first, batch.count, batch.at, batch.epoch, chain)
             self.commits.append(stored)
         elif line.envelope.id is not None and self.leaf is not None:
-            self.ids[line.envelope.id] = self.leaf  # a tool may go on from it
+            self.ids[line.envelope.id] = self.leaf  # a tool may continue from it
         if batch.key is not None:
             self.keys[batch.key] = Key(
                 batch.asked or b"", batch.first, batch.first + batch.count, batch.at
@@ -357,7 +357,7 @@ class Tail(Log):
         self.run = Run(first=base)
         with open_to_read(self.path) as file:
             file.seek(end)
-            if file.read(1) != b"\n":  # the end of the last line counts to it, or does not
+            if file.read(1) != b"\n":  # `end` may be before or after the LF
                 file.seek(end)
             lines = self._lines(file, file.tell())
         return all(map(self._is_taken, lines)) and not self.faults

@@ -115,7 +115,7 @@ class SessionIndex:
             try:
                 if self._holds(path, stream):
                     return self.remember_path(stream, path)
-            except NotRegular as error:  # whatever it is, it is not this session
+            except NotRegular as error:  # not this session in any case
                 if path in named:
                     self.folder.fail(error)
         if is_thorough:

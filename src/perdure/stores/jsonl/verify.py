@@ -88,7 +88,7 @@ def _steps(shelf: SessionIndex) -> int:
 def _size(path: Path) -> int:
     try:
         return path.lstat().st_size
-    except FileNotFoundError:  # a vacuum has removed it meanwhile
+    except FileNotFoundError:  # removed by a vacuum meanwhile
         return 0
 
 
@@ -153,7 +153,7 @@ def _is_kept(shelf: SessionIndex, log: Log, name: str) -> bool:
     try:
         return media_of(log, name) is not None or content_named(shelf, name) is not None
     except CorruptLog:
-        return True  # it is there, and named as damaged
+        return True  # it exists, and is reported as damaged
 
 
 def _content_problems(folder: Folder, steps: Steps) -> Iterator[Problem]:
@@ -161,7 +161,7 @@ def _content_problems(folder: Folder, steps: Steps) -> Iterator[Problem]:
         try:
             steps.add(content_steps(_size(path)))
             yield from blob_problems(path.name, read_regular(path))
-        except FileNotFoundError:  # a vacuum has removed it meanwhile
+        except FileNotFoundError:  # removed by a vacuum meanwhile
             continue
         except OSError as error:
             yield Problem(None, None, f"the content {path.name} cannot be read ({error})")

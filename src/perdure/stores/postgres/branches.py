@@ -35,8 +35,8 @@ _FLOW_KINDS = frozenset({"flow_started", "flow_imported", "flow_completed"})
 
 HEAD: LiteralString = "SELECT head FROM perdure.stream WHERE namespace = %s AND id = %s"
 
-# The nodes at the given places that the stream sees. It sees all of its own: none is beyond its
-# head.
+# The nodes at the given places that the stream sees. It sees all of its own, since none is beyond
+# its head.
 _NODES_SEEN: LiteralString = f"""
 SELECT {NODE_COLUMNS}
 FROM unnest(%s::text[], %s::bigint[]) AS p (stream, seq)
@@ -88,7 +88,7 @@ _WITH_STATE: LiteralString = """(
     WHERE l.namespace = %s AND l.stream = %s AND l.seq = %s AND l.run IS NOT NULL OFFSET 0
 ) AS l"""
 
-# The entries that the branch to an entry has inherited.
+# The entries inherited by the branch to an entry.
 _INHERITED: LiteralString = f"""
 SELECT {ENTRY_COLUMNS}, w.which
 FROM {_WITH_STATE}

@@ -130,7 +130,7 @@ def _check_site(site: Site, store: str) -> None:
 
 async def _site(db: AsyncConnection[Row]) -> Site:
     row = await (await db.execute(_SITE)).fetchone()
-    assert row is not None  # who is connected has a role
+    assert row is not None  # every connection has a role
     return Site(*row)
 
 
@@ -174,6 +174,6 @@ async def _apply(db: AsyncConnection[Row], site: Site, steps: Mapping[int, str])
     if steps and not site.has_schema:
         await db.execute("CREATE SCHEMA perdure")
     for version, sql in steps.items():
-        # As bytes: the text comes from a file of the package, not from anybody.
+        # As bytes: the text comes from a file of the package, not from a user.
         await db.execute(sql.encode(), prepare=False)
         await db.execute("INSERT INTO perdure.schema_version VALUES (%s)", (version,))

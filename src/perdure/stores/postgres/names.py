@@ -34,7 +34,7 @@ SELECT count(*) FROM (
 ) AS p
 """
 
-# OFFSET 0: the server begins with the parts, however few sessions it believes there are.
+# OFFSET 0: the server starts with the parts, whatever its estimate of sessions.
 _NAMED: LiteralString = """
 SELECT s.id, s.updated_at, s.info, s.header FROM (
     SELECT namespace, stream FROM perdure.name_part

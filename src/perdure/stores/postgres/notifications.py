@@ -38,7 +38,7 @@ PAUSE_S = 0.050
 SETTLE_S = 0.050
 LAST_WORD_S = 2.0
 
-# A notification is a transaction of the server's log. It need not wait for the disk.
+# A notification is a transaction of its own and need not wait for the disk.
 _NOTIFY: LiteralString = """
 SELECT set_config('synchronous_commit', 'off', true), pg_notify('perdure', %s)
 """
@@ -74,7 +74,7 @@ class Watcher:
         self._of = hashlib.sha256(database.namespace.encode()).hexdigest()[:32]
         self._by = random(8).hex()
         self._watches = Watches()
-        self._seen = 0  # the position up to which streams were looked at
+        self._seen = 0  # the position up to which streams were checked
         self._owed: set[StreamId] = set()
         self._listening: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
@@ -89,7 +89,7 @@ class Watcher:
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
         else:
-            changes.wake()  # better one wake-up for nothing than one too few
+            changes.wake()  # a spurious wake-up is better than a missed one
         return changes
 
     def wake(self, streams: Collection[StreamId]) -> None:
@@ -159,14 +159,14 @@ class Watcher:
         await db.execute("LISTEN perdure")
         self._seen = 0
         await self._changed_streams(db)
-        self._watches.wake_all()  # for what happened before
+        self._watches.wake_all()  # for commits before this point
         newest: Row | None = None
         was_new = False
         while True:
             async for notice in db.notifies(timeout=POLL_S):
                 self._on_notification(notice.payload)
             now = await (await db.execute(_NEWEST)).fetchone()
-            # A position is drawn before its commit can be seen: look once more after a pause.
+            # A position is assigned before its commit is visible: check again after a pause.
             if now != newest or was_new:
                 self.wake(await self._changed_streams(db))
             newest, was_new = now, now != newest

@@ -56,8 +56,8 @@ PAGE = 200
 SETTLE_MS = 50
 """How long a reader of the feed waits for pending commits."""
 
-# Row-level security keeps a function like `split_part` from being a condition of an index: what it
-# gives is a column before.
+# Row-level security keeps a function like `split_part` from being a condition of an index, so its
+# result is computed as a column first.
 STREAM: LiteralString = f"""
 WITH s AS MATERIALIZED (
     SELECT *, split_part(leaf, '/', 1) AS leaf_of, split_part(leaf, '/', 2)::bigint AS leaf_seq
@@ -87,8 +87,8 @@ _ALIASES: LiteralString = """
 SELECT name, seq FROM perdure.alias WHERE namespace = %s AND stream = %s ORDER BY seq
 """
 
-# Aliases that begin with a prefix, of the stream and what it was forked from, if the stream sees
-# them; of two equal ones the nearer counts.
+# Aliases with a prefix, of the stream and its origins, if the stream sees them; of two equal ones
+# the nearer wins.
 _ALIASES_LIKE: LiteralString = """
 SELECT a.name, a.stream, a.seq
 FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
@@ -132,7 +132,7 @@ WHERE namespace = %s AND kind = 'session' AND origin = %s AND is_active AND upda
     AND NOT is_erased
 """
 
-# OFFSET 0: the server would rather begin with the entries, most of which are closed.
+# OFFSET 0: otherwise the server starts with the entries, most of which are closed.
 _OPEN: LiteralString = f"""
 OFFSET 0) AS q CROSS JOIN LATERAL (
     SELECT {ENTRY_COLUMNS} FROM perdure.entry AS e
@@ -251,7 +251,7 @@ async def branch(
         return []
     _check_name(db, stream)
     if kind is not None and not is_text(kind):
-        kind = ""  # no entry is of it
+        kind = ""  # no entry has it
     return await branches.branch(db, stream, leaf, limit, kind)
 
 

@@ -23,7 +23,7 @@ SELECT pg_database_size(current_database()),
     current_setting('server_version')
 """
 
-# A row that is missing counts as one that has counted nothing.
+# A missing row counts as one with counts of zero.
 _KEPT: LiteralString = """
     SELECT coalesce(max(generation), 0) AS generation, coalesce(max(position), 0) AS position,
         coalesce(max(streams), 0) AS streams, coalesce(max(sessions), 0) AS sessions,

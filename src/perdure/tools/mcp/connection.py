@@ -74,7 +74,7 @@ class Connection:
                         return found
         except PerdureError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever the library raises, there are no tools
+        except Exception as error:  # noqa: BLE001 - after any library error there are no tools
             raise self._unavailable(error, link) from None
         raise McpUnavailable(self.server.name, f"its list of tools has over {MAX_PAGES} pages")
 
@@ -91,7 +91,7 @@ class Connection:
                 raise ToolUnavailable(tool, error.reason) from None
             try:
                 return await link.client.call_tool(name, dict(args))
-            except Exception as error:  # noqa: BLE001 - whatever it raises, there is no answer
+            except Exception as error:  # noqa: BLE001 - after any error there is no answer
                 if _is_forgotten(error) and not is_last:
                     await link.end()
                     continue
@@ -135,7 +135,7 @@ class Connection:
         except asyncio.CancelledError:
             await link.end()
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it raises, there is no connection
+        except Exception as error:  # noqa: BLE001 - after any error there is no connection
             await link.end()
             raise self._unavailable(error, link) from None
         return link
@@ -197,7 +197,7 @@ class _Link:
                 if not self._ready.done():
                     self._ready.set_result(None)
                 await self._over.wait()
-        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - told to who waits
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - sent to the waiter
             if not self._ready.done():
                 self._ready.set_exception(_first(error))
                 self._ready.exception()  # retrieved, in case no task waits for it

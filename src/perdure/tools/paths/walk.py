@@ -69,7 +69,7 @@ def files_below(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, 
             is_linked = start.may_be_linked(entry.names)
             descriptor = open_regular(entry.parent, entry.name, may_be_linked=is_linked)
         except OSError:
-            continue  # not readable, gone, replaced by a link, or with a second name
+            continue  # not readable, removed, replaced by a link, or with a second name
         try:
             yield (*start.names, *entry.names), descriptor
         finally:
@@ -92,7 +92,7 @@ def _below(
         try:
             inner = open_directory(directory, entry.name)
         except OSError:
-            continue  # not readable, gone, or replaced by a link
+            continue  # not readable, removed, or replaced by a link
         try:
             yield from _below(start, inner, here, is_recursive=True)
         finally:

@@ -42,9 +42,9 @@ def _write(record: Path, path: str, content: bytes) -> None:
         os.close(root)
     draft = f".{name}.new"
     try:
-        hold(place, record / folder)  # another process may begin the same flow now
+        hold(place, record / folder)  # another process may start the same flow now
         with suppress(FileNotFoundError):
-            os.unlink(draft, dir_fd=place)  # of a process that died
+            os.unlink(draft, dir_fd=place)  # left by a dead process
         with os.fdopen(os.open(draft, _NEW, 0o644, dir_fd=place), "wb") as file:
             file.write(content)
         os.rename(draft, name, src_dir_fd=place, dst_dir_fd=place)

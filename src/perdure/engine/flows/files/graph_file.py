@@ -109,7 +109,7 @@ def drawn_graph(text: str, name: str, project: Path | None) -> Graph:
 
 def _stamp(path: Path) -> _Stamp:
     try:
-        status = os.stat(path)  # noqa: PTH116 - a Path would be made into text again each time
+        status = os.stat(path)  # noqa: PTH116 - a Path would be converted to text each time
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino

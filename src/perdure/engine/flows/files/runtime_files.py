@@ -59,7 +59,7 @@ def _put(folder: Path, name: str, text: str) -> None:
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with suppress(FileNotFoundError):  # of a process that died
+            with suppress(FileNotFoundError):  # left by a dead process
                 os.unlink(draft, dir_fd=descriptor)
             opened = os.open(draft, flags, 0o666, dir_fd=descriptor)
             with os.fdopen(opened, "w", encoding="utf-8") as file:

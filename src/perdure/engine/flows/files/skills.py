@@ -116,7 +116,7 @@ def _split_front_matter(text: str, path: str) -> tuple[str, str]:
         raise ConfigError(f"{path}, line 1: it begins with `---`, name, description, `---`")
     for number, line in enumerate(lines[1:], 1):
         if line.rstrip() == "---":
-            # An empty first line: so a fault's line is the line of the file.
+            # An empty first line, so that the line of a fault is the line of the file.
             return "\n".join(["", *lines[1:number]]), "\n".join(lines[number + 1 :])
     raise ConfigError(f"{path}, line 1: its front matter has no end: write a line `---` after it")
 

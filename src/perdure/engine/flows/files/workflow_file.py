@@ -43,7 +43,7 @@ class WorkflowFile(msgspec.Struct, frozen=True):
     escalation: tuple[str, ...] = ()
 
 
-@lru_cache(maxsize=64)  # many flows have the same workflow, and YAML takes long to read
+@lru_cache(maxsize=64)  # many flows have the same workflow, and YAML is slow to parse
 def read_workflow(text: str, name: str) -> WorkflowFile:
     """Parse the workflow in `text`, which errors call `name`.
 

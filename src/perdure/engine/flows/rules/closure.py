@@ -28,7 +28,7 @@ def _unfinished_work(state: FlowState, node: str) -> Iterator[str]:
     yield from (f"node {id} is at work" for id in run.running_nodes if id != node)
     yield from (f"node {id} waits for a person" for id in run.awaiting_human_nodes if id != node)
     yield from (f"a reply to node {id} has not been read" for id in run.pending_human_inputs)
-    # Who has all it is to be handed waits for the work to be closed, as another last node does.
+    # A node with all its inputs waits for the closure, like another last node.
     yield from (
         f"node {id} waits for a handoff"
         for id in run.awaiting_handoff

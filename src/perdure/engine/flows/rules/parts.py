@@ -104,7 +104,7 @@ class NodePart(msgspec.Struct, frozen=True):
         if work is None or work not in runnable(state):
             return None
         if self.told is not None and self.told != self.paths(state):
-            return None  # more was handed over meanwhile, along the same edge
+            return None  # another handoff arrived meanwhile on the same edge
         return NodeClaimed(
             work.node.id,
             work.node.role,

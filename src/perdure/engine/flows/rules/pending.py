@@ -66,7 +66,7 @@ def question_of(state: FlowState, target: str) -> EntryId:
     """Return the inbox id of the wait of `target`: a node, a role, or the flow `ITSELF`."""
     asked = state.asked.get(target, Asked(0, 0))
     id = entry_id(state.run.flow_id, asked.seq)
-    # Of an imported flow, one entry says of every node what it waits for.
+    # In an imported flow, one entry has the waits of all nodes.
     return EntryId(f"{id}:{target}") if asked.seq == 0 and target else id
 
 

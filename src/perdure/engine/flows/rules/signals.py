@@ -72,7 +72,7 @@ class Fault(msgspec.Struct, frozen=True):
     message: str
 
 
-@lru_cache(maxsize=64)  # a turn's end is looked at twice: for what it names, and for what it says
+@lru_cache(maxsize=64)  # the text is parsed twice: for its paths, and for its signal
 def signal_in(text: str) -> Signal | Fault:
     """Parse the signal in `text`, the answer of a turn."""
     block = _last_block(text)
@@ -186,7 +186,7 @@ def _text(data: Mapping[str, object], name: str) -> str | None:
 
 
 def _quote(value: object) -> str:
-    # YAML can say a value that would fill the memory if it were written out.
+    # A YAML value can be so large that writing it out would fill the memory.
     text = " ".join(value.split()) if isinstance(value, str) else f"a {type(value).__name__}"
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 

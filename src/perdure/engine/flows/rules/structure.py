@@ -18,7 +18,7 @@ def faults_of(graph: Graph) -> list[str]:
     """Return why `graph` cannot be run, each as a sentence; empty if it can."""
     faults = list(_id_faults(graph))
     if faults:
-        return faults  # what follows would only repeat them
+        return faults  # later checks would only repeat them
     cycle = cycle_in(graph)
     if cycle:
         faults.append(f"the edges go round in a circle: {f' {ARROW} '.join(cycle)}")

@@ -85,7 +85,7 @@ async def key_renewed(renew: RenewCredentials | None, provider: str) -> bool:
         return False
     try:
         is_renewed: object = await run_callback(renew, provider)
-    except Exception as error:  # noqa: BLE001 - whatever it raises, the key is the old one
+    except Exception as error:  # noqa: BLE001 - after any error the key is unchanged
         told = (provider, type(error).__name__)
         _log.warning("the credentials of %s could not be renewed (%s)", *told)
         return False

@@ -61,7 +61,7 @@ async def summarise(
             plan, model, focus=focus, max_output_tokens=settings.summary_tokens
         ):
             reply = await client_call(model, _answer(environment, request))
-            replies.append(reply)  # what came before a failure was paid for
+            replies.append(reply)  # replies before a failure were paid for
     except ModelError as error:
         return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
     if not all(is_usable_summary(reply.text) for reply in replies):

@@ -329,7 +329,7 @@ def _continued_message(scribe: Scribe, partial: Message | None) -> Message | Non
 def _close_cut_call(
     scribe: Scribe, call: OpenCall, failed: ModelFinished, said: Message | None
 ) -> None:
-    """Record the end of a cut call; `said`, of its answer, goes on the branch."""
+    """Record the end of a cut call; its answer `said` is added to the branch."""
     is_kept = said is not None and call.purpose == "answer"
     answer = scribe.ahead() if is_kept else None
     scribe.side(msgspec.structs.replace(failed, answer=answer), call.seq)

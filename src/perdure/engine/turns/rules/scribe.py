@@ -118,7 +118,7 @@ class Scribe:
         )
         if body is None:
             self.state = fold(self.state, (written,))
-        else:  # what was encoded just now is what would be decoded
+        else:  # decoding would only restore what was just encoded
             self.state = after(self.state, written, body)
         return written.id
 

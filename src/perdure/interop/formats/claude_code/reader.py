@@ -134,10 +134,10 @@ class Reader:
         self.draft = draft
         self.linker = Linker(self.draft, self._place)
         self.answers = Answers()
-        self.boundary: Fields = {}  # what the newest compact boundary says of its summary
-        # Item that may name the session -> its type, and for a summary what it is of.
+        self.boundary: Fields = {}  # the newest compact boundary's data about its summary
+        # Item that may name the session -> its type, and for a summary its subject.
         self.titles: dict[int, tuple[str, str | None]] = {}
-        self.usage_at: dict[str, int] = {}  # answer -> the item that carries its usage
+        self.usage_at: dict[str, int] = {}  # answer -> the item with its usage
         self.roots = 0
         self._about = _About()
         self._is_chain = is_chain
@@ -239,7 +239,7 @@ class Reader:
         named = [
             (item, list(TITLES).index(kind))
             for item, (kind, leaf) in self.titles.items()
-            if kind != "summary" or leaf in self.linker.nodes  # else it is of another session
+            if kind != "summary" or leaf in self.linker.nodes  # else it belongs to another session
         ]
         strongest = max((strength for _, strength in named), default=-1)
         for item, strength in named:

@@ -52,13 +52,13 @@ INJECTED = (
 """Prefixes of user messages that Codex writes itself."""
 
 _MESSAGE = "message"
-_ALREADY_READ = 1_000_000  # characters of a result within which an exit code is looked for
+_ALREADY_READ = 1_000_000  # characters of a result that are searched for an exit code
 
 
 def body_of(item: Fields, media: Media, model: str | None) -> Body | None:
     """Convert the response item `item`; None if it has no known content."""
     kind = text_in(item, "type") or ""
-    if kind == _MESSAGE:  # as nearly always
+    if kind == _MESSAGE:  # the usual case
         return _message(item, media, model)
     read = _READERS.get(kind)
     body = None if read is None else read(item, media)

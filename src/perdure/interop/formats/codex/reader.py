@@ -77,7 +77,7 @@ class Reader:
         self.provider = PROVIDER
         self.effort: str | None = None
         self.told: Fields | None = None  # the totals of the newest usage report
-        self.unpaid: int | None = None  # the newest item of the model's without usage
+        self.unpaid: int | None = None  # the newest item of the model without usage
         self.cwd: str | None = None
         self.turns: list[int | None] = []  # the parent of each user message
         self.linker = self.instead = None  # everything is one chain

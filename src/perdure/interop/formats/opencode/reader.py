@@ -72,7 +72,7 @@ class _Reader:
         self._info: Fields = {}
         self._leaf: int | None = None
         self._own: dict[str, int] = {}  # message -> the first item made of it
-        self._tail: str | None = None  # what the newest compaction keeps from
+        self._tail: str | None = None  # the first message that the newest compaction keeps
         self.draft.count_lines()
 
     def refuse(self, reason: str) -> None:

@@ -167,7 +167,7 @@ class Reader:
             return node
         if node is not None and self.draft.items[node].alias == id:
             return node
-        return self.draft.next_below(node, parent)  # it names a label: keep what comes after it
+        return self.draft.next_below(node, parent)  # it names a label: keep what follows it
 
 
 def _read_message(fields: Fields, message: Fields, media: Media) -> MessageFields:

@@ -81,7 +81,7 @@ def file_of(bundle: Bundle, base: SourceFile | None = None) -> Written:
     writer = _Writer(bundle, base)
     content = writer.content()
     if base is not None and writer.has_additions and not is_current(base.content):
-        writer = _Writer(bundle, None)  # an older form, that nothing can be added to
+        writer = _Writer(bundle, None)  # an older form, to which nothing can be added
         content = writer.content()
     return Written(content, tuple(writer.warnings()))
 

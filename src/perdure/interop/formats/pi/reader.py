@@ -64,10 +64,10 @@ class Reader:
         self.linker = Linker(self.draft, self._place)
         self.instead = None  # the records name their parents
         self._header: Fields | None = None
-        # Line and id of every record, by the index that version 1 counts in: the header is one.
+        # Line and id of every record by the index of version 1, which counts the header.
         self.indexed = array("q")
         self.ids: list[str | None] = []
-        self.own = array("q")  # by line number: its item of the tree, or -1
+        self.own = array("q")  # by line number: its item in the tree, or -1
         self._leaf = Leaf()
         self._has_gap = False
 

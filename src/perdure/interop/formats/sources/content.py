@@ -146,7 +146,7 @@ def batches_in(content: Content) -> Iterator[tuple[list[bytes], bool]]:
     """
     at, rest, most = 0, b"", limits().import_line_bytes
     while at < content.length:
-        # Of a long line ever more is read at a time, so that it is not put together over and over.
+        # Read increasing amounts of a long line, so that it is not joined repeatedly.
         chunk = content.read(at, max(CHUNK_BYTES, len(rest)))
         at += len(chunk)
         lines = (rest + chunk).split(b"\n")

@@ -115,7 +115,7 @@ class Outline(Sequence[Item]):
         self._numbers = array("q")
         self._offsets = array("q")
         self._lengths = array("q")
-        self._links = array("q")  # the parent of an item of the tree, what a note is about
+        self._links = array("q")  # the parent of a tree item, the subject of a note
         self._times = array("q")
         self._aliases: list[str | None] = []
         self._references: dict[int, dict[str, int]] = {}

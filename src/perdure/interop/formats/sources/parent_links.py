@@ -135,7 +135,7 @@ class Linker:
                 "are kept, and what names that id from here on means this one",
             )
         self.nodes[record.id] = own
-        if record.id in self._waiting:  # hardly ever: records mostly follow their parents
+        if record.id in self._waiting:  # rare: records mostly follow their parents
             waited = self._waiting.pop(record.id)
             self.links += len(waited)
             self._free += [(each, own) for each in reversed(waited) if not each.is_placed]
@@ -147,7 +147,7 @@ class Linker:
             if not record.is_placed:
                 self._place_waiting(record, node)
                 return True
-        if not self._is_closed:  # asked after every line
+        if not self._is_closed:  # checked after every line
             return False
         orphan = next((each for each in self._orphans if not each.is_placed), None)
         if orphan is None:
@@ -198,7 +198,7 @@ class Linker:
     def _place_waiting(self, record: Record, node: int | None) -> None:
         self._draft.restore(record)
         self.add_below(record, node)
-        self._draft.release_line(record)  # it may still be among those that wait
+        self._draft.release_line(record)  # it may still be waiting
 
     def close(self) -> None:
         """Free the records whose parents never came, or wait for each other."""

@@ -65,7 +65,7 @@ class SourceDraft:
         self.content: Content = Held(b"") if content is None else content
         self.media = Media(is_kept=not isinstance(items, Outline))
         self.header_lines: list[int] = []
-        self.at: int | None = None  # time of the newest record, for those that have none
+        self.at: int | None = None  # time of the newest record, for records without one
         self._is_whole = isinstance(self.items, Whole)
         self._blank: list[int] = []
         self._malformed: list[Malformed] = []
@@ -93,7 +93,7 @@ class SourceDraft:
         line = record.line
         record.shed_bytes = len(line.content)
         record.line = Line(line.number, line.offset, b"", line.is_ended)
-        if "type" in record.fields:  # else it could not be read, and little is known of it
+        if "type" in record.fields:  # otherwise it could not be read, and little is known of it
             record.fields = _SHED
 
     def restore(self, record: Record) -> None:

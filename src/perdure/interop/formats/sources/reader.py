@@ -171,13 +171,13 @@ def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
     begin = end = number = 0
     for lines, is_ended in batches_in(draft.content):
         for place, content in enumerate(lines):
-            lines[place] = b""  # a long line is not held while what became of it is written
+            lines[place] = b""  # free a long line while its items are written
             begin, end = end, end + len(content) + is_ended
             number += 1
             fields = plain_fields(content)
             is_plain = fields is not None and take_plain(fields, number, begin, len(content))
             is_taken = is_plain or _take(reader, Line(number, begin, content, is_ended), fields)
-            content, fields = b"", None  # noqa: PLW2901 - let go of the line
+            content, fields = b"", None  # noqa: PLW2901 - free the line
             if is_taken:
                 yield end
             while linker is not None and not is_plain and is_taken and linker.place_next():

@@ -182,7 +182,7 @@ class Feed:
             self.refresh()
             line = f"{self.position + 1} {stream} {lost.start} -{len(lost)}\n"
             self._write(line.encode(), is_synced=self._folder.is_synced)
-            if self.head(stream) >= lost.start:  # half of the line was written
+            if self.head(stream) >= lost.start:  # only half of the line was written
                 raise StoreFull(str(self.path))
 
     def extend_soon(self, stream: StreamId, head: int, path: Path) -> None:
@@ -220,7 +220,7 @@ class Feed:
         try:
             file = open_regular(self.path, _APPENDING)
             try:
-                if os.fstat(file).st_nlink > 1:  # another name of it may be anywhere
+                if os.fstat(file).st_nlink > 1:  # it may have another name anywhere
                     os.close(file)
                     self._folder.put_beside(self.path, read_regular(self.path))
                     file = open_regular(self.path, _APPENDING)

@@ -227,7 +227,7 @@ class Folder:
             _write_whole(passing, content, is_synced=False)
             passing.replace(path)
         except OSError as error:
-            with suppress(OSError):  # on a full disk it takes the room of what cannot be made again
+            with suppress(OSError):  # on a full disk it would take the room of irreplaceable data
                 passing.unlink()
             self.fail(error)
 
@@ -246,7 +246,7 @@ class Folder:
 
     def remove_side(self, kind: str, name: str) -> None:
         """Remove that side file, if it is there."""
-        with suppress(OSError):  # what is left over has no meaning
+        with suppress(OSError):  # a leftover file has no effect
             self.side(kind, name).unlink()
 
     def try_lock(self, kind: str, name: str) -> int | None:
@@ -323,7 +323,7 @@ def _write_whole(path: Path, content: bytes, *, is_synced: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         file = open_regular(path, flags)
-    except FileExistsError:  # of a process that was killed, or a link of another program
+    except FileExistsError:  # left by a killed process, or a link of another program
         path.unlink()
         file = open_regular(path, flags)
     try:

@@ -110,7 +110,7 @@ class ReferenceScan:
             found = self._found_in(path)
         except SessionNotFound:  # erased meanwhile
             return set()
-        except (OSError, StoreError):  # another's, a newer perdure's
+        except (OSError, StoreError):  # of another user, or of a newer perdure
             return None
         return None if found is None else {name.decode() for name in found}
 
@@ -119,8 +119,8 @@ class ReferenceScan:
         with suppress(FileNotFoundError), open_to_read(path) as file:
             for line in file:
                 found.update(NAME.findall(line))
-        # Entries reach their file first and the feed then. Read in the other order, those that came
-        # in between would be in the feed alone, and the session would seem to have lost them.
+        # Entries are written to their file before the feed. In the other order, entries added in
+        # between would be in the feed only, and the session would seem to have lost them.
         self._feed.refresh()
         log = Log(path, self._codec)
         if log.refresh():

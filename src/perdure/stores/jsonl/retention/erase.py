@@ -149,7 +149,7 @@ class Eraser:
                 with self._folder.locks.waiting():
                     for name in record.files:
                         self._take_away(name, stream)
-                # From here on the name may be another session's.
+                # From here on the name may belong to another session.
                 record = msgspec.structs.replace(record, files={})
                 self._put(record)
             with self._folder.locks.waiting():

@@ -83,7 +83,7 @@ class _Salvage:
     def _rows(self, statement: Statement) -> Sequence[Row] | None:
         """Return the rows; None if the server cannot read one of them."""
         try:
-            with self._db.transaction():  # a savepoint: what fails takes nothing else along
+            with self._db.transaction():  # a savepoint: a failure affects nothing else
                 return self._db.execute(*statement, binary=True).fetchall()
         except (psycopg.DatabaseError, UnicodeDecodeError) as error:
             if isinstance(error, psycopg.Error) and is_lost(error):

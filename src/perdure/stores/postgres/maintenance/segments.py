@@ -42,7 +42,7 @@ from perdure.stores.postgres.usage import resetting
 from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.verification import StoredEntry
 
-# One statement, so one moment: what a commit of several streams did is there, or none of it.
+# One statement, so one snapshot: a commit to several streams is seen completely or not at all.
 _STANDINGS: LiteralString = """
 SELECT s.id, s.head, s.hash, b.origin, b.header
 FROM perdure.stream AS s
@@ -109,7 +109,7 @@ def _place(stream: str, found: dict[str, SegmentState], ordered: dict[str, Segme
     """Place `stream` after the stream it was forked from."""
     waiting = [stream]
     while (origin := found[waiting[-1]].origin) in found and origin not in ordered:
-        assert origin is not None  # nothing in `found` is called None
+        assert origin is not None  # no stream in `found` has the id None
         waiting.append(origin)
     for each in reversed(waiting):
         ordered.setdefault(each, found[each])
@@ -135,7 +135,7 @@ async def read_segment(
         Statement(_ALIASES, (ns, stream, after, last)),
         ask_streams(ns, [stream]),
     )
-    if not still:  # removed meanwhile: what is not there of it is not lost
+    if not still:  # removed meanwhile: missing parts are not lost
         raise SessionNotFound(stream)
     state = stream_of(streams[0]).state
     return StreamSegment(
@@ -179,7 +179,7 @@ async def receive(
             if is_new:
                 raise
             raise CopyConflict(stream, EMPTY) from None
-        except SessionExists:  # another copy makes it just now
+        except SessionExists:  # another copy is just creating it
             raise CopyConflict(stream, EMPTY) from None
         check_follows(share, here.state)
         for commit in share.commits:

@@ -54,7 +54,7 @@ async def measure(db: Database, since: int) -> StoreFigures:
         StreamSize(StreamId(row[0]), row[1], info_of_row(row[0], row[2]).name, *row[3:])
         for row in streams
     ]
-    growth = Growth(0)  # older ones were left out by the server
+    growth = Growth(0)  # the server omitted older ones
     for day, entries, total in days:
         growth.add(day * DAY_MS, entries, total)
     return StoreFigures(

@@ -129,8 +129,8 @@ WITH gone AS (
 ) SELECT count(*) FROM gone
 """
 
-# A key from before schema 3 knows the time of its commit and the first seqs of its shares, not
-# their streams: one that fits a commit to the stream by chance is forgotten too.
+# A key from before schema 3 has the time of its commit and the first seqs of its shares, but not
+# their streams. A key that happens to match a commit to the stream is forgotten, too.
 _FORGET_KEYS: LiteralString = """
 WITH shares AS (
     SELECT e.commit_at AS at, coalesce(lag(e.seq) OVER (ORDER BY e.seq) + 1, 0) AS first

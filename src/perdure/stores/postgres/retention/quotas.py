@@ -24,7 +24,7 @@ SELECT (SELECT count(*) FROM perdure.stream WHERE namespace = %s AND NOT is_eras
     + (SELECT coalesce(sum(size), 0)::bigint FROM perdure.blob WHERE namespace = %s)
 """
 
-# Whoever writes to a stream, or locked one to do so, comes before this or waits for its end.
+# Writers that already locked a stream finish before this; others wait for its end.
 _LOCK: LiteralString = "LOCK TABLE perdure.stream IN EXCLUSIVE MODE"
 
 _LIMIT: LiteralString = """

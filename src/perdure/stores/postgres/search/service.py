@@ -27,8 +27,8 @@ from perdure.stores.search.recall_plan import Ranking, RecallCache, Recalled
 from perdure.stores.search.rows import Progress, run_now
 from perdure.stores.verification import Steps
 
-# OFFSET 0 keeps the mark a value, for which the indexes are asked: put in where it is used, it is a
-# query that may leak, and row-level security lets none of those ask an index.
+# OFFSET 0 keeps the mark a value, which index conditions accept. Inlined, it would be a query that
+# may leak, and row-level security allows none of those in an index condition.
 BEHIND: LiteralString = """
 SELECT (SELECT count(*) FROM (
     SELECT FROM perdure.entry AS e WHERE e.namespace = %s AND e.n > m.upto AND e.kind = ANY(%s)
@@ -59,7 +59,7 @@ _TEXTS: LiteralString = "SELECT count(*) FROM perdure.search WHERE namespace = %
 
 _SETTLE: LiteralString = "SELECT perdure.settle(0)"
 
-# While a part is made the server waits for this program, which on a busy machine takes its time.
+# The server waits for this program while it builds a part, which may be slow on a busy machine.
 _SOON: LiteralString = """
 SELECT set_config('synchronous_commit', 'off', true),
     set_config('idle_in_transaction_session_timeout', '60000', true)

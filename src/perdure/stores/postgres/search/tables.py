@@ -72,7 +72,7 @@ CROSS JOIN LATERAL (
 ) AS g
 """
 
-# OFFSET 0: see ``log.BEHIND``; and pages are looked up for each prefix, however few they are.
+# OFFSET 0: see ``log.BEHIND``. Pages are looked up for each prefix, however few there are.
 BEGUN: LiteralString = """
 SELECT p.no, k.prefix, g.body
 FROM unnest(%s::bigint[]) AS p (no)
