@@ -124,6 +124,7 @@ TESTED_IN = {
     "tools/mcp/server_tools.py": ("tests/acceptance/mcp", "likewise"),
     "apps/flow/": ("tests/acceptance/flows", "likewise"),
     "apps/setup/": ("tests/acceptance", "likewise"),
+    "apps/memory/": ("tests/acceptance", "likewise"),
     "apps/picker/command.py": ("tests/acceptance", "likewise"),
     "apps/picker/screen.py": ("tests/acceptance", "at a terminal of its own"),
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from perdure.apps.cli.program import shape_of, whole_program
+from perdure.session.memory.kinds import memory_stream
 from tests.fakes.marked_log import FLOW, MARK, SESSION
 
 SKIPPED = {
@@ -24,7 +25,7 @@ SKIPPED = {
     "mcp test": "starts a server of the settings",
     "mcp serve": "speaks to a client until its stdin ends; tested with a real client elsewhere",
 }
-S, F = str(SESSION), str(FLOW)
+S, F, FACTS = str(SESSION), str(FLOW), str(memory_stream(None))
 _SCENARIO = ("--scenario", "SCENARIO")
 """In it the model asks to write a file with a marker in it, which waits for an approval."""
 
@@ -59,6 +60,12 @@ LINES: dict[str, list[str]] = {
     "inbox list": [],
     "inbox show": ["marked/23"],
     "mcp list": [],
+    "memory correct": [f"{FACTS}/0", f"again {MARK.replace(chr(0), '')}"],
+    "memory episodes": ["--all"],
+    "memory facts": ["--all", "--past"],
+    "memory forget": [f"{FACTS}/1"],
+    "memory index": [],
+    "memory remember": [f"more {MARK.replace(chr(0), '')}"],
     "models": [],
     "sessions abandon": [S],
     "sessions branch": [S, "0"],

@@ -12,10 +12,11 @@ from typing import cast
 import msgspec
 
 from perdure.errors import PerdureError
-from perdure.session.codec import entry_of_line
+from perdure.session.codec import entry_of_line, new_side
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
+from perdure.session.memory.kinds import FactRemembered, memory_stream
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS
@@ -90,7 +91,11 @@ async def plant_marks(store: SessionStore) -> int:
             count += await _planted(store, session, entry_of_line(line))
     for line in (_GOLDEN / "flows.jsonl").read_bytes().splitlines()[:_OPEN_UNTIL]:
         count += await _planted(store, FLOW, entry_of_line(line))
-    return count
+    facts = memory_stream(None)
+    remembered = tuple(new_side(FactRemembered(f"fact {n} {MARK}", MARK)) for n in range(2))
+    made = StreamHeader(facts, START_MS, "memory")
+    await _commit(store, Write(stream=facts, create=made, entries=remembered))
+    return count + len(remembered)
 
 
 async def _planted(store: SessionStore, stream: StreamId, golden: Entry) -> int:

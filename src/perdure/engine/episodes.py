@@ -7,7 +7,7 @@ another program, has none; the next process that opens the namespace adds it, on
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -69,22 +69,55 @@ async def record_open_ends(store: SessionStore, clock: Clock) -> int:
     return found
 
 
+async def record_imports(store: SessionStore, clock: Clock) -> int:
+    """Record the episode of every imported session that has none up to its newest message.
+
+    Returns their number.
+    """
+    found = 0
+    for info in await store.sessions(limit=None, scope="all"):
+        if info.origin == "import" and info.status == "active" and info.open_turn is None:
+            with suppress(SessionNotFound, Erased):
+                new = await _up_to_newest(store, info.id, "import")
+                found += new is not None and await _is_added(store, clock, info.id, new)
+    return found
+
+
+async def role_episodes(store: SessionStore, sessions: Iterable[StreamId]) -> tuple[Write, ...]:
+    """Return the writes that record the episodes of the `sessions` of a flow's roles."""
+    found: list[Write] = []
+    for session in dict.fromkeys(sessions):
+        with suppress(SessionNotFound):
+            new = await _up_to_newest(store, session, "flow")
+            if new is not None:
+                found.append(Write(stream=session, entries=(new,)))
+    return tuple(found)
+
+
 async def _record_end(store: SessionStore, clock: Clock, end: Entry) -> bool:
     body = readable(end)
     by = body.by if isinstance(body, SessionEnded) else "user"
     with suppress(SessionNotFound, Erased):
         info = (await store.state(end.stream)).info
         recorded = await _recorded(store, info, end.seq, by=by, at=end.at)
-        return await commit_episode(store, clock, end, recorded)
+        return await _is_added(store, clock, end.stream, new_side(recorded, end.id))
     return False
 
 
-async def commit_episode(
-    store: SessionStore, clock: Clock, end: Entry, body: EpisodeRecorded
-) -> bool:
-    """Append the episode that ends at `end`; False if another process already has."""
-    write = Write(stream=end.stream, entries=(new_side(body, end.id),))
-    key = f"episode:{end.id}"
+async def _up_to_newest(store: SessionStore, session: StreamId, by: EpisodeEnd) -> NewEntry | None:
+    """Return the episode that ends at the newest entry; None without a message since the last."""
+    state = await store.state(session)
+    if state.info.status == "erased" or state.head < 0:
+        return None
+    (newest,) = await store.entries(session, state.head - 1, 1)
+    recorded = await _recorded(store, state.info, state.head, by=by, at=newest.at)
+    return new_side(recorded, newest.id) if recorded.messages else None
+
+
+async def _is_added(store: SessionStore, clock: Clock, session: StreamId, new: NewEntry) -> bool:
+    """Append the episode `new`; False if another process already has."""
+    write = Write(stream=session, entries=(new,))
+    key = f"episode:{new.about}"
     with suppress(IdempotencyMismatch):
         done = await store.commit(Commit(writes=(write,), at=clock.now_ms(), idempotency_key=key))
         return not done.is_replay

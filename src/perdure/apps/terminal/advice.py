@@ -23,6 +23,7 @@ ADVICE: Mapping[str, str] = {
     "give it up with Session.abandon_turn": "give it up with `perdure sessions abandon {stream}`",
     "encrypt it first": "encrypt it with `perdure store rekey`",
     "Store.reindex rebuilds": "`perdure store reindex` rebuilds",
+    "Memory.facts lists the facts": "`perdure memory facts --all` lists the facts",
     "Flows.list lists the flows": "`perdure flow list` lists the flows",
     "Flows.state shows": "`perdure flow show {flow}` shows",
     "Flows.open continues it": "`perdure flow resume {flow}` continues it",

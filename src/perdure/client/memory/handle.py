@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.client.session_fields import require_subject
-from perdure.engine.episodes import record_open_ends
+from perdure.engine.episodes import record_imports, record_open_ends
 from perdure.errors import WrongArgument
 from perdure.memory.episodes import Episode, episode_of
 from perdure.memory.hits import MemoryHit, hit_of
@@ -203,6 +203,17 @@ class Memory:
         ]
         found.sort(key=lambda fact: (fact.at, fact.id), reverse=True)
         return found[:limit]
+
+    async def index(self) -> int:
+        """Record the episodes that are missing; return their number.
+
+        An imported session gets one up to its newest entry, and another one once it has grown. A
+        session that ended without one gets its own. Durable: each, when this returns.
+        """
+        clock = self.outside.clock
+        return await record_open_ends(self.backend, clock) + await record_imports(
+            self.backend, clock
+        )
 
     async def episodes(
         self,

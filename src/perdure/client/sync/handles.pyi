@@ -861,6 +861,13 @@ class Memory(Handle[AsyncMemory]):
         Raises: ValueError when `limit` is negative; WrongArgument for a scope that lacks its agent.
         """
 
+    def index(self) -> int:
+        """Record the episodes that are missing; return their number.
+
+        An imported session gets one up to its newest entry, and another one once it has grown. A
+        session that ended without one gets its own. Durable: each, when this returns.
+        """
+
     def episodes(
         self,
         *,

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from perdure.engine.episodes import role_episodes
 from perdure.engine.flows.state_cache import CachedState, state_cache_of
 from perdure.errors import HeadConflict
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.flows.fold import flow_state, follow
+from perdure.session.flows.kinds import FlowCompleted
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
@@ -107,7 +109,10 @@ class Journal:
             bodies = decide(state)
             if not bodies:
                 return state
-            commit = Commit(writes=(self.write(state, *bodies),), at=self._clock.now_ms())
+            writes = (self.write(state, *bodies),)
+            if any(isinstance(body, FlowCompleted) for body in bodies):
+                writes += await role_episodes(self._store, state.sessions.values())
+            commit = Commit(writes=writes, at=self._clock.now_ms())
             try:
                 committed = await self._store.commit(commit)
             except HeadConflict:

@@ -9,12 +9,14 @@ import pytest
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.people import reply
 from perdure.errors import CorruptLog, FlowRefusal, SessionNotFound
-from perdure.session.codec import new_side
+from perdure.session.codec import body_of, new_side, new_tree
 from perdure.session.entries import Entry
-from perdure.session.flows.kinds import FlowStarted, NodeClaimed, NodeParked
+from perdure.session.flows.kinds import FlowCompleted, FlowStarted, NodeClaimed, NodeParked
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
+from perdure.session.memory.kinds import EpisodeRecorded
+from perdure.session.messages import assistant, user
 from perdure.session.notes import Label, SideBody
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
@@ -113,3 +115,19 @@ async def test_entries_are_processed_once_in_order() -> None:
     await behind.state()
     behind.follow(entries[2:])  # before which one is not known
     assert behind.latest == await Journal(store, FLOW, ManualClock()).state()
+
+
+async def test_completed_flow_records_episodes_of_its_roles_in_one_commit() -> None:
+    store, log = await journal(STARTED, CLAIMED)
+    session = StreamId(f"{FLOW}__o")
+    said = StreamHeader(session, 1, origin="role", parent=FLOW, subject="ana")
+    entries = (new_tree(user("Plan it")), new_tree(assistant("Done")))
+    await store.commit(Commit(writes=(Write(stream=session, create=said, entries=entries),), at=1))
+    before = await store.position()
+    await log.append(lambda _: (FlowCompleted(),))
+    (note,) = await store.notes(session, (EpisodeRecorded.kind,))
+    body = body_of(note)
+    assert isinstance(body, EpisodeRecorded)
+    assert (note.about, body.by, body.messages, body.subject) == (f"{session}/1", "flow", 2, "ana")
+    added = [each.entry.kind for each in await store.feed(before)]
+    assert sorted(added) == ["episode", "flow_completed"]

@@ -1,0 +1,1 @@
+"""``perdure memory``: facts, episodes and their index."""

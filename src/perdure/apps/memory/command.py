@@ -1,0 +1,297 @@
+"""``perdure memory``: facts that agents remember, and the episodes of sessions that ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.options import MOST, only_subject, only_text
+from perdure.apps.cli.store_options import CommonOptions, named_session
+from perdure.apps.terminal.output import local_time, out_style, width
+from perdure.apps.terminal.text import Column, one_line, safe, table
+from perdure.memory.episodes import Episode
+from perdure.memory.scope import ScopeName
+from perdure.session.clock import timestamp
+from perdure.session.memory.facts import Fact
+
+memory = typer.Typer(
+    help="""List, remember, correct and forget facts, and list the episodes of sessions.
+
+A fact belongs to a subject, the person it is about, or to none. An episode is a session that ended.
+
+Examples:
+    perdure memory remember "Ana is allergic to nuts" --subject ana
+    perdure memory facts --subject ana
+"""
+)
+
+_TEXT = 400
+"""Characters of a text in a line."""
+
+FactArgument = Annotated[
+    str, typer.Argument(metavar="ID", callback=only_text, help="The whole id of the fact.")
+]
+TextArgument = Annotated[
+    str, typer.Argument(metavar="TEXT", callback=only_text, help="What to remember.")
+]
+SubjectOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        callback=only_subject,
+        help="The person it is about; default: what has no subject.",
+    ),
+]
+AgentOption = Annotated[
+    str | None,
+    typer.Option(metavar="ID", callback=only_text, help="Only what belongs to this agent."),
+]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ENTRY", help="An entry that says so, by its whole id."),
+]
+EverySubject = Annotated[bool, typer.Option("--all", help="Of every subject, not only of one.")]
+FromOption = Annotated[
+    datetime | None, typer.Option("--from", metavar="TIME", help="When it begins to be true.")
+]
+ToOption = Annotated[
+    datetime | None, typer.Option("--to", metavar="TIME", help="When it stops being true.")
+]
+LimitOption = Annotated[
+    int, typer.Option(min=0, max=MOST, metavar="N", help="At most the newest N; 0: all.")
+]
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure memory`` known."""
+    program.add_typer(memory, name="memory")
+
+
+@memory.command("facts")
+async def facts(
+    *,
+    subject: SubjectOption = None,
+    agent: AgentOption = None,
+    every: EverySubject = False,
+    past: Annotated[
+        bool, typer.Option("--past", help="Also facts that are not true yet, or no longer.")
+    ] = False,
+    limit: LimitOption = 50,
+    common: CommonOptions,
+) -> None:
+    """List facts, newest first.
+
+    Examples:
+        perdure memory facts --subject ana
+        perdure memory facts --all --past --json
+    """
+    scope = _scope(subject, every=every)
+    async with common.existing_store() as opened:
+        found = await opened.memory.facts(
+            subject=subject, agent=agent, scope=scope, include_past=past, limit=limit or None
+        )
+    common.show(
+        [_fact_data(fact) for fact in found], _fact_rows(found) if found else "No facts found."
+    )
+
+
+@memory.command("remember")
+async def remember(
+    text: TextArgument,
+    *,
+    subject: SubjectOption = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="ID", callback=only_text, help="Only this agent remembers it."),
+    ] = None,
+    source: SourceOption = None,
+    valid_from: FromOption = None,
+    valid_to: ToOption = None,
+    common: CommonOptions,
+) -> None:
+    """Store a fact about a person.
+
+    Without --subject it is about the person of its sources, or about no one.
+
+    Examples:
+        perdure memory remember "Ana is allergic to nuts" --subject ana
+        perdure memory remember "prefers tea" --source 01jd5zk2v9/4
+
+    Exit codes:
+        3  no entry has that id
+    """
+    async with common.writable_store() as opened:
+        fact = await opened.memory.remember(
+            text,
+            subject=subject,
+            agent=agent,
+            source=source,
+            valid_from=valid_from,
+            valid_to=valid_to,
+        )
+    common.show(_fact_data(fact), f"Remembered as {safe(fact.id)}.")
+
+
+@memory.command("correct")
+async def correct(
+    fact: FactArgument,
+    text: TextArgument,
+    *,
+    source: SourceOption = None,
+    valid_from: FromOption = None,
+    valid_to: ToOption = None,
+    common: CommonOptions,
+) -> None:
+    """Replace the text of a fact; its history keeps the earlier one.
+
+    Examples:
+        perdure memory correct memory-1f2e/0 "Ana is allergic to peanuts"
+
+    Exit codes:
+        3  no fact has that id
+    """
+    async with common.existing_store() as opened:
+        found = await opened.memory.correct(
+            fact, text, source=source, valid_from=valid_from, valid_to=valid_to
+        )
+    common.show(_fact_data(found), f"Corrected {safe(found.id)}.")
+
+
+@memory.command("forget")
+async def forget(fact: FactArgument, *, common: CommonOptions) -> None:
+    """Permanently erase a fact, with its history.
+
+    Examples:
+        perdure memory forget memory-1f2e/0
+
+    Exit codes:
+        3  no fact has that id
+    """
+    async with common.existing_store() as opened:
+        await opened.memory.forget(fact)
+    common.show({"forgotten": fact}, f"Forgot {safe(fact)}.")
+
+
+@memory.command("episodes")
+async def episodes(
+    *,
+    subject: SubjectOption = None,
+    agent: AgentOption = None,
+    every: EverySubject = False,
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only those of this session.")
+    ] = None,
+    limit: LimitOption = 50,
+    common: CommonOptions,
+) -> None:
+    """List episodes: sessions that ended, the latest end first.
+
+    Examples:
+        perdure memory episodes --subject ana
+        perdure memory episodes --session 01jd --json
+
+    Exit codes:
+        3  no session has that id
+    """
+    scope = _scope(subject, every=every)
+    async with common.existing_store() as opened:
+        found = await opened.memory.episodes(
+            subject=subject,
+            agent=agent,
+            scope=scope,
+            session=None if session is None else await named_session(opened, session),
+            limit=limit or None,
+        )
+    common.show(
+        [_episode_data(each) for each in found],
+        _episode_rows(found) if found else "No episodes found.",
+    )
+
+
+@memory.command("index")
+async def index(*, common: CommonOptions) -> None:
+    """Record the episodes that are missing: of imported sessions, and of sessions that ended.
+
+    An imported session has an episode up to its newest entry, and another one once it has grown.
+
+    Examples:
+        perdure memory index
+    """
+    async with common.existing_store() as opened:
+        count = await opened.memory.index()
+    noun = "episode" if count == 1 else "episodes"
+    common.show({"episodes": count}, f"Recorded {count:,} {noun}.")
+
+
+def _scope(subject: str | None, *, every: bool) -> ScopeName:
+    if every and subject is not None:
+        raise UsageMistake("--all covers every subject: leave out --subject")
+    return "namespace" if every else "subject"
+
+
+def _fact_data(fact: Fact) -> dict[str, object]:
+    data = msgspec.structs.asdict(fact)
+    data["history"] = [_times(msgspec.structs.asdict(version)) for version in fact.history]
+    return _times(data)
+
+
+def _episode_data(episode: Episode) -> dict[str, object]:
+    return _times(msgspec.structs.asdict(episode))
+
+
+def _times(data: dict[str, object]) -> dict[str, object]:
+    names = ("at", "valid_from", "valid_to", "started_at", "ended_at")
+    for name in names:
+        value = data.get(name)
+        if isinstance(value, int):
+            data[name] = timestamp(value)
+    return data
+
+
+def _fact_rows(found: Sequence[Fact]) -> Iterator[str]:
+    columns = [
+        Column("ID", "strong"),
+        Column("AT", "faint"),
+        Column("SUBJECT"),
+        Column("AGENT"),
+        Column("FACT", gives_way=True),
+    ]
+    rows = [
+        [
+            safe(fact.id),
+            local_time(fact.at),
+            one_line(fact.subject or "", _TEXT),
+            one_line(fact.agent or "", _TEXT),
+            one_line(fact.text, _TEXT),
+        ]
+        for fact in found
+    ]
+    return table(columns, rows, width(), out_style())
+
+
+def _episode_rows(found: Sequence[Episode]) -> Iterator[str]:
+    columns = [
+        Column("ID", "strong"),
+        Column("ENDED", "faint"),
+        Column("BY"),
+        Column("SUBJECT"),
+        Column("MESSAGES", is_right=True),
+        Column("TITLE", gives_way=True),
+    ]
+    rows = [
+        [
+            safe(each.id),
+            local_time(each.ended_at),
+            each.by,
+            one_line(each.subject or "", _TEXT),
+            f"{each.messages:,}",
+            one_line(each.summary or each.title or "", _TEXT),
+        ]
+        for each in found
+    ]
+    return table(columns, rows, width(), out_style())

@@ -1,0 +1,76 @@
+"""``perdure memory``: facts and episodes from the command line."""
+
+from __future__ import annotations
+
+from tests.acceptance.cli.conftest import World
+
+AT = "2026-01-01T10:00:00.000Z"
+
+
+def test_fact_is_remembered_corrected_and_forgotten(world: World) -> None:
+    made = world.ok("memory", "remember", "likes tea", "--subject", "ana", "--json").json
+    assert (made["text"], made["subject"], made["said_by"]) == ("likes tea", "ana", "person")
+    assert world.ok("memory", "facts", "--json").json == []
+    assert "likes tea" in world.ok("memory", "facts", "--subject", "ana").out
+    newer = world.ok("memory", "correct", made["id"], "likes coffee", "--json").json
+    assert [version["text"] for version in newer["history"]] == ["likes tea"]
+    assert world.ok("memory", "facts", "--all", "--json").json == [newer]
+    assert "Forgot" in world.ok("memory", "forget", made["id"]).out
+    assert world.ok("memory", "facts", "--all", "--past", "--json").json == []
+    assert b"likes" not in world.file.read_bytes()
+
+
+def test_memory_commands_report_what_cannot_be_used(world: World) -> None:
+    world.ok("memory", "remember", "likes tea")
+    missing = world.run("memory", "forget", "nothing/0", "--json")
+    assert (missing.code, missing.error["code"]) == (3, "entry_not_found")
+    assert "memory facts --all" in missing.error["message"]
+    secret = world.run("memory", "remember", "use ghp_" + "a1B2" * 9)
+    assert secret.code == 2
+    assert "github-token" in secret.err
+    assert world.run("memory", "facts", "--all", "--subject", "ana").code == 2
+    assert world.run("memory", "remember", "x", "--source", "nothing/1").code == 3
+    assert world.run("memory", "remember", "x", "--subject", " ").code == 2
+
+
+def test_ended_session_is_listed_as_episode(world: World) -> None:
+    world.ok("chat", "-p", "Hello there")
+    (session,) = world.ok("sessions", "list", "--json").json
+    assert world.ok("memory", "episodes").out.strip() == "No episodes found."
+    world.ok("sessions", "end", session["id"])
+    (episode,) = world.ok("memory", "episodes", "--json").json
+    assert (episode["session"], episode["messages"], episode["turns"]) == (session["id"], 2, 1)
+    by_session = world.ok("memory", "episodes", "--session", session["id"][:8], "--json").json
+    assert by_session == [episode]
+    assert world.ok("memory", "index", "--json").json == {"episodes": 0}
+
+
+def message(id: str, parent: str, text: str) -> str:
+    """Return a line of a session file of pi."""
+    said = f'{{"role":"user","content":"{text}","timestamp":1767261601000}}'
+    head = (
+        f'"type":"message","id":"{id}","parentId":{parent},"timestamp":"2026-01-01T10:00:01.000Z"'
+    )
+    return f'{{{head},"message":{said}}}'
+
+
+def test_imported_session_is_indexed_once_and_again_after_growth(world: World) -> None:
+    file = world.folder / "trip.jsonl"
+    header = (
+        '{"type":"session","version":3,"id":"p1","timestamp":"2026-01-01T10:00:00.000Z","cwd":"/w"}'
+    )
+    lines = [header, message("a1", "null", "Hello")]
+    file.write_text("\n".join(lines) + "\n")
+    world.ok("import", str(file))
+    assert world.ok("memory", "episodes", "--json").json == []
+    assert world.ok("memory", "index", "--json").json == {"episodes": 1}
+    assert world.ok("memory", "index", "--json").json == {"episodes": 0}
+    (first,) = world.ok("memory", "episodes", "--json").json
+    assert (first["by"], first["messages"], first["first"]) == ("import", 1, 0)
+    more = message("a2", '"a1"', "Bye")
+    file.write_text("\n".join((*lines, more)) + "\n")
+    world.ok("import", str(file))
+    assert world.ok("memory", "index", "--json").json == {"episodes": 1}
+    both = world.ok("memory", "episodes", "--json").json
+    assert sorted(each["messages"] for each in both) == [1, 1]
+    assert first in both

@@ -1,0 +1,49 @@
+"""Several processes end sessions, or open a store with ends, at once: one episode for each end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import user
+from perdure.session.codec import new_side
+from perdure.session.memory.kinds import EpisodeRecorded
+from perdure.session.notes import SessionEnded
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.processes import run_together
+
+CHILD = Path(__file__).parent / "children" / "enders.py"
+PROCESSES = 3
+SESSIONS = 8
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "jsonl", "postgres"])
+@pytest.mark.parametrize("role", ["end", "open"])
+async def test_processes_record_one_episode_for_each_end(
+    backend: str, role: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    addresses = {"sqlite": f"sqlite:///{tmp_path}/s.db", "jsonl": f"jsonl:///{tmp_path}/s"}
+    if backend == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        address = server.take()
+    else:
+        address = addresses[backend]
+    async with perdure.open(address) as store:
+        for number in range(SESSIONS):
+            session = await store.create(id=f"s{number}")
+            await session.append(user("Hello"))
+            if role == "open":  # by a program that knows no episodes
+                end = Write(stream=session.id, entries=(new_side(SessionEnded()),))
+                await store.backend.commit(Commit(writes=(end,), at=1))
+    assert run_together(CHILD, role, address, PROCESSES, SESSIONS) == ["done"] * PROCESSES
+    async with perdure.open(address) as store:
+        kinds = (SessionEnded.kind, EpisodeRecorded.kind)
+        notes = await store.backend.notes_of_all(kinds)
+        ends = sorted(note.id for note in notes if note.kind == SessionEnded.kind)
+        about = sorted(note.about or "" for note in notes if note.kind == EpisodeRecorded.kind)
+        assert ends == about
+        assert len(ends) == SESSIONS
+        assert (await store.verify()).is_ok

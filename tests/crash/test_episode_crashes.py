@@ -1,0 +1,58 @@
+"""``kill -9`` at each write and fsync around the end of a session: each end has one episode."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.errors import SessionNotFound
+from perdure.session.ids import StreamId
+from perdure.session.memory.kinds import EpisodeRecorded
+from perdure.session.notes import SessionEnded
+from tests.crash.children.session_ender import SESSION
+from tests.fakes.samples import EACH_KILL
+
+CHILD = Path(__file__).parent / "children" / "session_ender.py"
+
+
+async def ends_in(path: Path) -> int:
+    """Check that each end in the store has exactly one episode; return the number of ends.
+
+    The end that a program without episodes wrote has one as soon as the store is open.
+    """
+    async with perdure.open(f"sqlite:///{path}") as store:
+        try:
+            entries = await store.backend.entries(StreamId(SESSION))
+        except SessionNotFound:
+            return 0
+        ends = [entry.id for entry in entries if entry.kind == SessionEnded.kind]
+        about = [entry.about for entry in entries if entry.kind == EpisodeRecorded.kind]
+        assert sorted(ends) == sorted(filter(None, about))
+        episodes = (await store.memory.episodes(session=SESSION))[::-1]
+        assert [each.id for each in episodes] == ends
+        starts = [0, *(each.last + 1 for each in episodes)][: len(episodes)]
+        assert [each.first for each in episodes] == starts
+        assert await store.backend.open_ends() == []
+        assert (await store.verify()).is_ok
+        return len(ends)
+
+
+@pytest.mark.timeout(400)
+@EACH_KILL
+def test_killed_end_has_one_episode_or_none_without_end(tmp_path: Path, step: int) -> None:
+    subprocess.run([sys.executable, str(CHILD), str(tmp_path), str(step)], check=True, timeout=300)
+
+    lives = sorted(tmp_path.glob("*.acks"))
+    found = {
+        acks.stem: (acks.read_bytes().count(b"+"), asyncio.run(ends_in(acks.with_suffix(".db"))))
+        for acks in lives
+        if acks.with_suffix(".db").exists()
+    }
+    assert all(acknowledged <= ends <= acknowledged + 1 for acknowledged, ends in found.values())
+    assert {ends for _, ends in found.values()} >= {0, 3}
+    assert len(lives) * step > 40
