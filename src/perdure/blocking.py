@@ -11,18 +11,17 @@ of threads may use the handles. ``await turn`` is ``turn.result()`` here. Flows 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec
 
-from perdure.client.clock import Outside, SystemClock, system_random
-from perdure.client.open import Durability, LockTimeout, connect_store
+from perdure.client.open import StoreOpening
+from perdure.client.open import open as open_async
+from perdure.client.store import Store as AsyncStore
 from perdure.client.sync import handles
 from perdure.client.sync.handles import Chat, Memory, Runtime, Session, Turn, Watch
 from perdure.client.sync.portal import Portal
-from perdure.session.argument_checks import takes_declared
-from perdure.session.clock import Clock, RandomSource
-from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
-from perdure.stores.key import StoreKey
 
 if TYPE_CHECKING:
     from perdure.client.sync.flow_handles import Flow, Flows, RoleFeed
@@ -67,37 +66,27 @@ class Store(handles.Store):
         self.close()
 
 
-@takes_declared
-def open(
-    address: str | None = None,
-    *,
-    namespace: str = "default",
-    durability: Durability = "full",
-    key: bytes | str | StoreKey | None = None,
-    clock: Clock | None = None,
-    random: RandomSource | None = None,
-    is_trusted: bool = True,
-    lock_timeout_s: LockTimeout = LOCK_TIMEOUT_S,
-) -> Store:
-    """Open the store at `address` until its ``with`` block ends or `close`; see `perdure.open`.
+P = ParamSpec("P")
 
-    Raises: as `perdure.open`.
-    """
-    outside = Outside(clock or SystemClock(), random or system_random)
-    portal = Portal()
-    try:
-        work = connect_store(
-            address,
-            namespace,
-            durability,
-            outside,
-            key,
-            is_trusted=is_trusted,
-            lock_timeout_s=lock_timeout_s,
-        )
-        store = Store.behind(portal, portal.call(work))
+
+def _without_async(opening: Callable[P, StoreOpening]) -> Callable[P, Store]:
+    @wraps(opening, assigned=("__qualname__",))
+    def open(*args: P.args, **kwargs: P.kwargs) -> Store:
+        """Open a store until its ``with`` block ends or `Store.close`; see `perdure.open`."""
+
+        async def opened() -> AsyncStore:
+            return await opening(*args, **kwargs)
+
+        portal = Portal()
+        try:
+            store = Store.behind(portal, portal.call(opened()))
+        except BaseException:
+            portal.close()
+            raise
         portal.closes(store.asynchronous.close)
         return store
-    except BaseException:
-        portal.close()
-        raise
+
+    return open
+
+
+open = _without_async(open_async)
