@@ -70,7 +70,7 @@ P = ParamSpec("P")
 
 
 def _without_async(opening: Callable[P, StoreOpening]) -> Callable[P, Store]:
-    @wraps(opening, assigned=("__qualname__",))
+    @wraps(opening, assigned=("__qualname__", "__annotations__"))
     def open(*args: P.args, **kwargs: P.kwargs) -> Store:
         """Open a store until its ``with`` block ends or `Store.close`; see `perdure.open`."""
 
