@@ -1,4 +1,4 @@
-"""Fields of records, read by type: what has another type than expected counts as absent."""
+"""Fields of records, read by type: a value of an unexpected type counts as absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ids that our own entries get in files of other programs: always the same for an entry."""
+"""The ids of perdure's entries in files of other programs: always the same for an entry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 
 _DIGITS = 16
-"""Twice as long as the tools' own, so that no two meet in files of any size."""
+"""Twice as long as the tools' own, so that ids do not collide in files of any size."""
 
 _TOOL_RESULT = b'"tool_result"'  # each result of a message becomes a record of pi
 

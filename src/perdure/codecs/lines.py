@@ -35,7 +35,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class Line(msgspec.Struct, frozen=True, gc=False):
     """One line of a file, without its LF. `number` counts from 1, `offset` is in bytes.
 
-    `is_ended` False says that it is the last one and has no LF: it may still be written.
+    `is_ended` False: it is the last line and has no LF, so it may still be in progress.
     """
 
     number: int

@@ -16,7 +16,7 @@ ROOT = "root"
 """The reference of a branch summary that starts before the root."""
 
 NO_MODEL = "unknown"
-"""Provider, or model, where none is known."""
+"""Provider, or model, if none is known."""
 
 OURS = "perdure."
 """Prefix of the type of perdure's ``custom`` records; a kind of entry follows, or ``key``."""

@@ -52,8 +52,8 @@ class Keys(msgspec.Struct, frozen=True):
 class SharedRecords(msgspec.Struct, frozen=True):
     """The records of the tool `format`.
 
-    `usage_of` reads its usage. `shown` are types of ``custom_message`` records that hold a message
-    of a role the tool does not have.
+    `usage_of` reads its usage. `shown` are types of ``custom_message`` records with a message of a
+    role that the tool lacks.
     """
 
     format: str

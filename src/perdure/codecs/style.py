@@ -1,7 +1,7 @@
-"""JSON with numbers spelt as another program spells them: its own rewriting changes nothing then.
+"""JSON with another program's spelling of numbers, so that its rewriting changes nothing.
 
-Programs agree on everything else that msgspec writes. What a format spells in its own way is a
-`Style`; nothing here knows a format.
+Programs agree on everything else that msgspec writes. A format's own spelling is a `Style`; nothing
+here knows a format.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Times as records of other programs have them: ISO 8601 in texts, Unix milliseconds here."""
+"""Times in records of other programs: ISO 8601 texts there, Unix milliseconds here."""
 
 from __future__ import annotations
 

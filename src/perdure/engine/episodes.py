@@ -1,6 +1,6 @@
-"""Record episodes: in the commit that ends a session, or later where an end has none.
+"""Record episodes: in the commit that ends a session, or later if an end has none.
 
-An end and its episode are one commit, so no crash can separate them. An end of an older log, or of
+An end and its episode are one commit, so no crash can separate them. An end in an older log, or by
 another program, has none; the next process that opens the namespace adds it, once.
 """
 

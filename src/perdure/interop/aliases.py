@@ -27,7 +27,7 @@ from perdure.stores.protocol import EMPTY
 from perdure.stores.session_store import SessionStore
 
 PAGE = 32
-"""So many entries are read at a time."""
+"""Number of entries read at a time."""
 
 _USAGE = b'"usage":'
 
@@ -39,7 +39,7 @@ class _UsageOnly(msgspec.Struct):
 _usage_only = msgspec.json.Decoder(_UsageOnly)
 
 Signature = tuple[str, int, bytes]
-"""Kind and time of an entry, and the digest of what it says."""
+"""Kind and time of an entry, and the digest of its content."""
 
 
 class Traces:

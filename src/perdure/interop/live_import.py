@@ -46,7 +46,7 @@ SHARE = 0.05
 RETRY_S = 2.0
 
 FileId = tuple[int, int]
-"""Device and number of a file: the same under every name."""
+"""Device and inode of a file: the same under every name."""
 
 State = tuple[FileId, int, int]
 """Identity of a file, its size in bytes, and the time of its last change in nanoseconds."""
@@ -77,10 +77,10 @@ class _Seen(msgspec.Struct):
 
 
 class FolderFollower:
-    """Follows the histories below `folders` into `store`.
+    """Imports session files below `folders` into `store` while they grow.
 
-    `excluded` are files and folders that are not looked at (what perdure itself writes); `open`
-    are the files that this process writes, whatever they are called.
+    `excluded` are files and folders that are skipped (perdure's own); `open` are the files that
+    this process writes, under any name.
     """
 
     def __init__(

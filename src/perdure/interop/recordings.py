@@ -27,7 +27,7 @@ from perdure.stores.session_store import SessionStore, is_erased
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The session that a file was imported as; `is_behind` when the file holds more by now."""
+    """The session that a file was imported as; `is_behind`: the file has more by now."""
 
     session: StreamId
     is_behind: bool = False

@@ -131,9 +131,9 @@ def about(report: ImportReport, subject: str | None, header: StreamHeader) -> Im
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """A session in some format. `warnings` say what the format could not hold.
+    """A session in some format. `warnings` list what the format could not express.
 
-    Shape: `redacted` counts the different values that were replaced, by kind.
+    Shape: `redacted` counts the distinct replaced values by kind.
     """
 
     session: StreamId

@@ -65,7 +65,7 @@ async def restore(
 
 
 class _SessionRestore:
-    """One import, however often it has to look again; what was added counts over all of it."""
+    """One import; its counts cover all of its attempts."""
 
     def __init__(
         self,

@@ -18,14 +18,14 @@ from perdure.session.notes import ImportSource
 
 
 class OriginalPart(msgspec.Struct, frozen=True):
-    """A part of an original, with the ``import_source`` entry that keeps it."""
+    """A part of an original, with the ``import_source`` entry that stores it."""
 
     entry: Entry
     source: ImportSource
 
 
 class Original(msgspec.Struct, frozen=True):
-    """One version of a file, in parts that follow each other without a gap."""
+    """One version of a file, in consecutive parts without a gap."""
 
     parts: tuple[OriginalPart, ...]
 

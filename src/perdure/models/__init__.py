@@ -1,1 +1,1 @@
-"""Language models behind one seam: the protocol, its streams, and the clients that speak it."""
+"""Language models behind one interface: the protocol, its streams, and the clients."""

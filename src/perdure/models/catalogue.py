@@ -15,7 +15,7 @@ import msgspec
 from perdure.errors import WrongArgument
 
 Wire = Literal["openai_chat", "openai_responses", "anthropic", "google"]
-"""The formats that are spoken; one module of ``models.providers`` each."""
+"""The supported wire formats; each has a module in ``models.providers``."""
 
 OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -24,11 +24,11 @@ OPENROUTER_URL = "https://openrouter.ai/api/v1"
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """One provider, as the part before the colon of a model's name.
+    """One provider: the part before the colon of a model's name.
 
     `package` is the module that the extra `extra` installs. The first of `key_variables` and
-    `url_variables` that is set counts. A key is needed only at `default_url`, and only where
-    `needs_key`: a server under another address may be one's own. `key_name` is whose key it is.
+    `url_variables` that is set counts. A key is needed only at `default_url`, and only if
+    `needs_key`: a server at another address may be private. `key_name` names the owner of the key.
     """
 
     name: str

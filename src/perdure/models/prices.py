@@ -44,10 +44,10 @@ MicrocentsPerMillion = Annotated[int, Meta(ge=0)]
 
 
 class Price(msgspec.Struct, frozen=True):
-    """The price of a model, as price lists give it: per million tokens.
+    """The price of a model per million tokens, as in price lists.
 
-    Units: micro-cents per million tokens (`dollars` makes them). Tokens of the cache cost what
-    other input costs, where no price of theirs is given.
+    Units: micro-cents per million tokens (`dollars` makes them). Cached tokens without a separate
+    price cost as much as other input.
     """
 
     input: MicrocentsPerMillion
@@ -73,7 +73,7 @@ class Price(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Pricing(Protocol):
-    """A model client that knows what its models cost."""
+    """A model client that knows the prices of its models."""
 
     def cost_microcents(self, model: str, usage: Usage) -> int | None:
         """Return the cost of `usage` of `model`; None if unknown. Never calls out."""

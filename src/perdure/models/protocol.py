@@ -1,7 +1,7 @@
-"""The seam between perdure and language models: one request in, a stream of deltas out.
+"""The interface between perdure and language models: one request in, a stream of deltas out.
 
-A client never sees the log and perdure never sees a provider's types. Everything a client raises
-is a `perdure.errors.ModelError`; its class alone decides what the engine does next.
+A client never sees the log and perdure never sees a provider's types. Every error of a client is a
+`perdure.errors.ModelError`; its class alone decides the engine's next step.
 """
 
 from __future__ import annotations

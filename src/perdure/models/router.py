@@ -18,7 +18,7 @@ from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
 from perdure.session.messages import Usage
 
 Factory = Callable[[], ModelClient]
-"""Makes a client, or raises ConfigError saying what is missing (a package, a key)."""
+"""Creates a client, or raises ConfigError with what is missing (a package, a key)."""
 
 REMEDIES: Mapping[str, str] = {name: provider.remedy for name, provider in PROVIDERS.items()}
 """Provider -> how to set it up."""
@@ -35,7 +35,7 @@ class Closable(Protocol):
 
 @runtime_checkable
 class Preparable(Protocol):
-    """A client whose first call of a model loads and builds a lot."""
+    """A client whose first call of a model imports and builds a lot."""
 
     def prepare(self, model: str) -> None:
         """Load and build it. Not for the thread of an event loop."""
@@ -43,7 +43,7 @@ class Preparable(Protocol):
 
 
 class ModelRouter:
-    """A `ModelClient` that hands every call to the client of the model's provider."""
+    """A `ModelClient` that passes every call to the client of the model's provider."""
 
     def __init__(
         self,

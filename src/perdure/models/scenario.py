@@ -1,8 +1,8 @@
-"""A scenario: what a scripted model answers, as values, and which reply a request gets. Pure.
+"""A scenario: the answers of a scripted model, as values, and the choice of a reply. Pure.
 
-The choice depends on the request alone, so that a process that was killed and resumed gets the
-reply that the first one would have got. ``docs/scenarios.md`` describes the format they are
-written in, and ``scenario_yaml`` reads it.
+The choice depends on the request alone, so a process that is killed and resumed gets the reply that
+the first one would have got. ``docs/scenarios.md`` describes the file format, and ``scenario_yaml``
+reads it.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class ScriptedCall(msgspec.Struct, frozen=True):
 
 
 class CallTools(msgspec.Struct, frozen=True):
-    """Tool calls at once, their deltas interleaved."""
+    """Parallel tool calls, their deltas interleaved."""
 
     calls: tuple[ScriptedCall, ...]
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Nothing happens for a while. Units: seconds."""
+    """A pause. Units: seconds."""
 
     seconds: float
 
@@ -69,13 +69,13 @@ class Fail(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """The stream ends without its end, as a connection that breaks; `times` as for `Fail`."""
+    """The stream breaks off without its end, like a lost connection; `times` as for `Fail`."""
 
     times: int | None = None
 
 
 class Hang(msgspec.Struct, frozen=True):
-    """Nothing more comes until the call is cancelled; `times` as for `Fail`."""
+    """Nothing more is sent until the call is cancelled; `times` as for `Fail`."""
 
     times: int | None = None
 
@@ -84,14 +84,13 @@ Step = Say | Think | CallTools | Wait | Fail | Cut | Hang
 
 
 class When(msgspec.Struct, frozen=True):
-    """Conditions on a request; all that are given must hold. Texts are compared without case.
+    """Conditions on a request; all given ones must hold. Texts are compared without case.
 
     `nth` is the number of the answer (1 + the assistant messages in the request), `round` the same
-    counted from the newest user message. `user_contains` looks at the newest text of the user's.
-    `after` says whether the request ends with the user's words or with tool results, `after_tool`
-    that one of those results is of that tool; the two about results look at those results.
-    A request for a summary, whose words are those of a whole conversation, meets only conditions
-    with `asks_summary`.
+    counted from the newest user message. `user_contains` refers to the newest user text. `after` is
+    whether the request ends with user text or with tool results; `after_tool` is the tool of one of
+    those results; the two conditions about results refer to those results. A request for a summary,
+    which has the text of a whole conversation, meets only conditions with `asks_summary`.
     """
 
     nth: int | None = None

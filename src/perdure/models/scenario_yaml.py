@@ -1,6 +1,6 @@
-"""Scenarios read from YAML (``docs/scenarios.md``), strictly: all faults at once, with their lines.
+"""Parse scenarios in YAML (``docs/scenarios.md``) strictly: all faults at once, with lines.
 
-This is the only module of the scripted model that loads a YAML library.
+This is the only module of the scripted model that imports a YAML library.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The scripted model: answers from scenarios, without a network; the offline default is ``echo``.
 
-Which reply a request gets depends on the request alone (``scenario``). Remembered is how often a
-step that is to fail a number of times has failed, per request; and what the beginning of a
-conversation amounts to, since every request says all of it again. An answer late in a conversation
-takes no longer than an early one so, and is the same in a process that heard nothing before.
+The reply to a request depends on the request alone (``scenario``). Two things are remembered: how
+often a step with a failure count has failed per request, and the counts of a conversation's
+beginning, since every request repeats it. So a late answer takes no longer than an early one, and
+is the same in a new process.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ BYTES_PER_TOKEN = 4
 MEDIA_BYTES = 4_800
 
 MOST_REMEMBERED = 16
-"""Conversations whose beginning is remembered."""
+"""Number of conversations whose beginning is remembered."""
 
 _LEAST_REMEMBERED = 32
-"""Messages from which on it is."""
+"""Minimum number of messages for remembering a conversation's beginning."""
 
 _LARGE_BYTES = 65_536
-"""Of the newest messages of a request, from which on they are heard in a thread."""
+"""Size of a request's newest messages from which on they are counted in a thread."""
 
 _MOST_ANEW = 4
-"""Messages at the end of a short one that are counted for every request."""
+"""Messages at the end of a short conversation that are counted for every request."""
 
 _NAME_BYTES = 6
 _encode = msgspec.json.Encoder().encode
@@ -170,7 +170,7 @@ class ScriptedModel:
 
 
 class _Progress:
-    """One reply on its way: what was sent, and the numbers and ids of its calls."""
+    """The progress of one reply: what was sent, and the numbers and ids of its calls."""
 
     def __init__(self, reply: Reply, heard: Heard) -> None:
         self._reply = reply
@@ -223,7 +223,7 @@ class _Progress:
 
 
 class Heard:
-    """Messages, counted. A value: `and_then` gives another one.
+    """The counts of messages. A value: `and_then` returns a new one.
 
     Units: `size_bytes` bytes.
     """

@@ -25,7 +25,7 @@ _SCENARIO_YAML = "perdure.models.scenario_yaml"
 
 
 class FiledScripts:
-    """A `ModelClient` for ``scripted:`` models, those that name a scenario's file too."""
+    """A `ModelClient` for ``scripted:`` models, including those that name a scenario file."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock

@@ -34,7 +34,7 @@ from perdure.session.messages import (
 )
 
 INVALID_JSON = "__invalid_json__"
-"""The only argument of a call whose arguments were no JSON object; its value is what they were."""
+"""The only argument of a call whose arguments were no JSON object; its value is their text."""
 
 MOST_TOKENS = 2**40
 """Larger counts for one answer are mistakes and are ignored."""
@@ -98,7 +98,7 @@ class _Words(msgspec.Struct):
 
 
 class _Call(msgspec.Struct):
-    """A tool call that is still arriving; `pieces` are of its arguments."""
+    """A tool call that is still arriving; `pieces` are parts of its arguments."""
 
     pieces: list[str]
     id: str = ""

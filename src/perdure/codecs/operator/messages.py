@@ -1,7 +1,7 @@
 """Operator's messages as perdure's: parts, media, usage, stop reasons.
 
-Left to the import original alone: signatures of providers, metadata of tool calls and of their
-results. What a gateway says of a message (attachments, reactions) is `meta_of`'s.
+Only the import original keeps provider signatures and the metadata of tool calls and results.
+`meta_of` reads a gateway's metadata of a message (attachments, reactions).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from perdure.session.messages import (
 )
 
 usage_of = partial(usage_in, tokens=TOKENS)
-"""Reported usage; None where nothing was counted."""
+"""Reported usage; None if nothing was counted."""
 
 SUMMARY_ROLES = frozenset({"branch_summary", "compaction_summary"})
 """Roles that Operator generates for a context and stores in no file of its own."""

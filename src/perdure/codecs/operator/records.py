@@ -39,7 +39,7 @@ from perdure.session.messages import (
 from perdure.session.notes import Label, LeafMoved, SessionInfoChanged
 
 CONTEXT = "context"
-"""A role that Operator has not; it is the user's for a model."""
+"""A role that Operator lacks; for a model it is the user's."""
 
 _COSTS = ("input", "output", "cache_read", "cache_write")
 

@@ -1,4 +1,4 @@
-"""The words of Operator's session files, version 3."""
+"""The constants of Operator's session files, version 3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FORMAT: Final = "operator"
 VERSION = 3
 HEADER = "session"
 HEADERS = (HEADER, "session_header")
-"""Types of a header line: what Operator writes, and what its documentation says."""
+"""Types of a header line: the one Operator writes, and the one in its documentation."""
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 """Keys of the token counts, as in `Usage`."""
@@ -20,7 +20,7 @@ META = ("reply_to", "channel_message_id", "attachments", "reactions")
 """Keys of a gateway's metadata of a message."""
 
 NAME = "perdure.name"
-"""Key in the metadata of a tool's result: the tool, which Operator's results do not name."""
+"""Key in the metadata of a tool's result for the tool name, which Operator's results lack."""
 
 WORDS: Mapping[StopReason, str] = {
     "stop": "stop",
@@ -30,6 +30,6 @@ WORDS: Mapping[StopReason, str] = {
     "aborted": "abort",
     "error": "error",
 }
-"""Our stop reasons in Operator's words; one to one."""
+"""Perdure's stop reasons in Operator's words; one to one."""
 
 STOP_REASONS: Mapping[str | None, StopReason] = {word: reason for reason, word in WORDS.items()}

@@ -1,7 +1,7 @@
 """pi's messages as perdure's: parts, media, usage, stop reasons.
 
-Left to the import original alone: signatures of providers, details of tool results, raw pieces of
-calls that were cut off.
+Only the import original keeps provider signatures, details of tool results, and raw pieces of cut
+calls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from perdure.session.messages import (
 )
 
 usage_of = partial(usage_in, tokens=TOKENS)
-"""Reported usage; None where the provider counted nothing (a call that was cut off)."""
+"""Reported usage; None if the provider counted nothing (a cut call)."""
 
 UNREADABLE_MEDIA = "[an image that could not be read]"
 

@@ -1,7 +1,7 @@
 """Entries as records of a pi file of version 3.
 
-Shape of a record: the keys in pi's own order, ``id``, ``parentId`` and ``timestamp`` not among
-them; `placed` puts those where pi puts them. pi has one record for each tool result.
+Shape of a record: the keys in pi's own order, without ``id``, ``parentId`` and ``timestamp``, which
+`placed` inserts at pi's place. pi has one record per tool result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON as JavaScript writes it, so that pi's own rewriting of a file leaves our lines alone."""
+"""JSON as JavaScript writes it, so that pi's rewriting of a file keeps perdure's lines."""
 
 from __future__ import annotations
 

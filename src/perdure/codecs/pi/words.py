@@ -1,4 +1,4 @@
-"""The words of pi's session files, version 3."""
+"""The constants of pi's session files, version 3."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.session.messages import StopReason
 FORMAT: Final = "pi"
 VERSION = 3
 BASH = "bash_execution"
-"""Custom type, here, of a shell command that the person ran."""
+"""Custom type, here, of a shell command that the user ran."""
 
 LEAF_MARKER = "perdure.leaf"
 """Custom type of the record that moves the leaf to its parent."""
@@ -28,4 +28,4 @@ STOP_REASONS: Mapping[str | None, StopReason] = {
     "error": "error",
     "aborted": "aborted",
 }
-"""pi's stop reasons as ours; what pi has no word for is an ``error`` there."""
+"""pi's stop reasons as perdure's; a reason unknown to pi is an ``error`` there."""

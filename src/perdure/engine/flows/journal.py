@@ -29,7 +29,7 @@ Decide = Callable[[FlowState], Sequence[SideBody]]
 
 
 class Journal:
-    """One flow's log."""
+    """The log of one flow."""
 
     def __init__(self, store: SessionStore, flow: StreamId, clock: Clock) -> None:
         self.flow = flow

@@ -50,7 +50,7 @@ class NodeClaimLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FlowContext:
-    """What all turns of a flow share. `drawing` are the files where its graph may be edited."""
+    """The common context of a flow's turns. `drawing` are the editable files of its graph."""
 
     journal: Journal
     record: RecordFolder

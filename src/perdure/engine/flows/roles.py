@@ -15,7 +15,7 @@ from perdure.session.ids import StreamId
 
 
 class Unconfigured(ConfigError):
-    """A person has to say what a role works with before it can. `offers` is what there is."""
+    """A person has to configure a role before it can work. `offers` are the options."""
 
     def __init__(self, told: str, offers: Offers) -> None:
         super().__init__(told)

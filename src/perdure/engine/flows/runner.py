@@ -46,12 +46,13 @@ from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
 
 Wakes = Callable[[], AsyncIterator[int | None]]
-"""Yields, from the call on, at least once after every entry that anybody appends to the flow: the
-seq of the newest one that is known, None where that is not known.
+"""Yields, from the call on, at least once after every entry appended to the flow, by any process:
+the
+seq of the newest known entry, None if unknown.
 """
 
 LEAST_WAIT_S = 0.05
-"""Before a session that another process has is tried again, though its lease has run out."""
+"""Minimum wait before a session of another process is retried, even if its lease has expired."""
 
 MOST_WAIT_S = 0.25
 """Maximum wait before a retry, even if the lease lasts longer: its owner may have died."""
@@ -69,9 +70,9 @@ class FlowRunner:
         self._clock = clock
         self._wakes = wakes
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        """Role instance -> what it is doing; each has one session."""
+        """Role instance -> its running task; each role has one session."""
         self._elsewhere: dict[str, float] = {}
-        """Role instance whose session another process has -> when it is tried again."""
+        """Role instance whose session another process holds -> time of the next try."""
         self._order = ImprovementFile(ground.record.folder)
         self._parked_work = ParkedWork(ground.journal)
 

@@ -88,7 +88,7 @@ class BeforeModelCall(HookPoint, frozen=True):
 
 
 class AfterModelCall(HookPoint, frozen=True):
-    """A model has answered. What was shown already cannot be changed."""
+    """A model has answered. Text that was shown already cannot be changed."""
 
     name: ClassVar[HookName] = "after_model_call"
 
@@ -97,7 +97,7 @@ class AfterModelCall(HookPoint, frozen=True):
 
 
 class ToolAsked(HookPoint, frozen=True):
-    """A tool is about to run, its intent is in the log: its arguments are settled.
+    """A tool is about to run, its intent is in the log: its arguments are final.
 
     A `ToolOutput` is its result without a run.
     """

@@ -23,7 +23,7 @@ else:
     points = Later("perdure.engine.hooks.points")
 
 Hook = Callable[[Any], Any]
-"""A function of the point, plain or async; what it gives back is the answer, None for none."""
+"""A function of the point, plain or async; it returns the answer, None for none."""
 
 P = TypeVar("P", bound="points.HookPoint")
 
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """A hook of a point; `is_guard` None: as the point has it."""
+    """A hook of a point; `is_guard` None: as the point defines."""
 
     hook: Hook
     is_guard: bool | None
@@ -40,7 +40,7 @@ class Registered(msgspec.Struct, frozen=True):
 class Hooks:
     """The registered hooks. They can be added and removed at any time.
 
-    Those of `before` are asked first, the ones they have at that time.
+    The current hooks of `before` run first.
     """
 
     def __init__(self, *before: Hooks | None) -> None:

@@ -105,7 +105,7 @@ def _deltas_of(message: Message) -> Iterator[Delta]:
 
 
 class HookedCall:
-    """One call of a tool, asked about before it runs and of what came of it."""
+    """One call of a tool: the hooks run before it and on its result."""
 
     def __init__(self, spec: ToolSpec, hooks: Hooks) -> None:
         self._spec = spec

@@ -1,6 +1,6 @@
-"""Whether anybody listens: OpenTelemetry is used where the program has loaded it, and else not.
+"""Choose the observer: OpenTelemetry is used only if the program has imported it.
 
-A program without it pays for one look into the table of loaded modules per session.
+A program without it pays for one look-up in the table of loaded modules per session.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perdure.models.protocol import ModelClient
 from perdure.session.clock import Clock
 
 CONTENT = "PERDURE_OTEL_CONTENT"
-"""Set to 1 or true, spans also hold what was said."""
+"""If set to 1 or true, spans also contain message content."""
 
 _API = "opentelemetry.trace"
 _SPANS = "perdure.engine.telemetry.spans"

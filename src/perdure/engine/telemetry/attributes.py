@@ -32,7 +32,7 @@ MAX_CONTENT = 32 * 1024
 
 _ROOM_FOR_NOTE = 128
 _ESCAPED = 6
-"""Characters that JSON may need for one."""
+"""Maximum number of characters that JSON needs for one character."""
 
 
 def scope_attributes(facts: Facts) -> Attributes:

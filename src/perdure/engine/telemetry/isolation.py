@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Isolated:
-    """`observer`, raising nothing."""
+    """Wraps `observer`; raises nothing."""
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer

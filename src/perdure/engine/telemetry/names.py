@@ -1,6 +1,6 @@
-"""Every name that perdure gives to OpenTelemetry: the GenAI conventions' first, then its own.
+"""Every name that perdure passes to OpenTelemetry: the GenAI conventions' first, then its own.
 
-The conventions are not stable yet; when they change, this file does.
+The conventions are not stable yet; a change of them changes this file.
 Source: OpenTelemetry semantic conventions for generative AI, as of 1.42 and of their own repository
 (open-telemetry/semantic-conventions-genai), to which they have moved.
 """
@@ -56,10 +56,10 @@ SECONDS: Final = tuple(0.01 * 2**power for power in range(14))
 """Lower bounds of the conventions' histogram buckets."""
 
 FINISH_REASONS_SHOWN: Mapping[str, str] = {"tool_calls": "tool_call", "aborted": "error"}
-"""Why an answer ended, where the conventions say it otherwise."""
+"""Finish reasons that have another name in the conventions."""
 
 PROVIDERS: Mapping[str, str] = {"google": "gcp.gemini"}
-"""Providers that the conventions call otherwise."""
+"""Providers that have another name in the conventions."""
 
 # ---------------------------------------------------------------- perdure's
 

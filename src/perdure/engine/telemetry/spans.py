@@ -48,7 +48,7 @@ from perdure.session.messages import Usage
 
 
 class SpanObserver:
-    """Tells the program's providers, or those given."""
+    """Reports to the program's telemetry providers, or to the given ones."""
 
     def __init__(
         self,

@@ -34,10 +34,10 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The model's complete answer arrived. `dropped` messages were left out of its request.
+    """The model's complete answer arrived. `dropped` messages were omitted from its request.
 
-    `is_estimated`: the usage in `message` is not the provider's own count. `contents` are what
-    handles in its tool calls name, stored in the same commit.
+    `is_estimated`: the usage in `message` is not the provider's own count. `contents` are
+    referenced by its tool calls and stored in the same commit.
     """
 
     message: Message
@@ -83,9 +83,9 @@ class Waited(msgspec.Struct, frozen=True):
 class ToolReturned(msgspec.Struct, frozen=True):
     """The tool returned a result or an error.
 
-    `whole` names the text that `text` was cut from; `embedded` are the handles that replace base64
-    in `text`. `contents` are stored in the same commit. `delegated` is the session that the call
-    opened for another agent.
+    `whole` is the handle of the full text that `text` was cut from; `embedded` are the handles that
+    replace base64 in `text`. `contents` are stored in the same commit. `delegated` is the session
+    that the call opened for another agent.
     """
 
     text: str
@@ -112,9 +112,9 @@ class Expired(msgspec.Struct, frozen=True):
 class Aborted(msgspec.Struct, frozen=True):
     """The turn was ended from outside.
 
-    `partial` is what had arrived of the answer, `usage` what it took.
-    `is_cancel` says that the handle was closed with it, `is_interrupted` that the turn may not
-    be performed here. `delegated` is the session that the tool had opened for another agent.
+    `partial` is the received part of the answer, `usage` its usage. `is_cancel`: the handle was
+    closed with it. `is_interrupted`: the turn may not be performed here. `delegated` is the session
+    that the tool had opened for another agent.
     """
 
     partial: Message | None = None

@@ -1,7 +1,7 @@
 """The lease of a session during a turn: take it, renew it in time, release it.
 
-Where the store can, a turn takes its lease in its first commit and gives it back in its last one,
-so that it makes its commits and nothing besides.
+If the store supports it, a turn takes its lease in its first commit and releases it in its last
+one, so that the lease needs no extra commits.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The turn machine: the inputs allowed in each phase, and the entries each one appends.
 
-Rule 1: everything that decides what a turn does next lives here and in the modules of this package
-that this one imports; nothing of it reads a clock, a disk or a network.
+Rule 1: every decision about the next step of a turn is made here and in the modules of this package
+that this one imports; none of them reads a clock, a disk or a network.
 Rule 2: a step returns entries; the effect to perform is read from the state they fold to
-(``effects.effect_of``). So what a process does after a crash follows from the log alone.
+(``effects.effect_of``). So the actions of a process after a crash follow from the log alone.
 Rule 3: an outcome and the next intent are in one step, hence in one commit.
 """
 
@@ -66,7 +66,7 @@ _NO_BOUNDS: Mapping[int, Bound] = {}
 class Step(msgspec.Struct, frozen=True):
     """The result of one input.
 
-    Shape: `entries` are appended in one commit at ``state.head`` of before; `state` is the fold
+    Shape: `entries` are appended in one commit at the previous ``state.head``; `state` is the fold
     with them. No entries: nothing changes.
     """
 

@@ -34,10 +34,10 @@ from perdure.stores.protocol import LogReader
 from perdure.stores.session_store import SessionStore
 
 _WRITTEN = ("record.yaml", "improvement.yaml")
-"""Files of a record that the flow itself writes."""
+"""Files of a record that the flow writes itself."""
 
 _NOT_WRITTEN = ("recordName", "recordSummary")
-"""Fields of the state that its readers take from the record's workflow."""
+"""Fields of the state that readers take from the record's workflow."""
 
 
 class Exported(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ STATE = [".a-society", "state"]
 """Where a workspace stores the folders of its flows, by project."""
 
 SELECTORS = "selectors"
-"""A folder of what selectors said; it is written only, as no other program has any."""
+"""The folder with the selectors' transcripts; only written, as other programs have none."""
 
 Data = dict[str, Any]
 
@@ -61,10 +61,10 @@ class RoleFiles(msgspec.Struct, frozen=True):
 
 
 class FlowFolder(msgspec.Struct, frozen=True):
-    """A folder that can be opened. `run` is its ``flow.json`` with nothing left out.
+    """A folder that can be opened. `run` is its complete ``flow.json``.
 
-    `record_folder` is where its record was found, `record` what is in it. `workspace` is its
-    workspace, where that may be read.
+    `record_folder` is where its record was found, `record` its content. `workspace` is its
+    workspace, if that may be read.
     """
 
     run: Data

@@ -17,7 +17,7 @@ from perdure.errors import ConfigError, LimitExceeded
 from perdure.tools.paths.project_files import read_inside
 
 RECORD = "record"
-"""The folder of a flow folder that holds its record."""
+"""The folder with the record of a flow folder."""
 
 WORKFLOW = "workflow.yaml"
 

@@ -21,7 +21,7 @@ from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
 from perdure.session.notes import SideBody, SourcePlace
 
 IMPORT = "import"
-"""Key in a session's metadata under which its source is described."""
+"""Key in a session's metadata for the description of its source."""
 
 REDACTED = "redacted"
 """Key of a header's metadata that lists replacements; type of the note that replaces an
@@ -129,7 +129,7 @@ class ParsedSource(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """Items as entries of a stream. `ids` has the id of every item, of the known ones too."""
+    """Items as entries of a stream. `ids` has the id of every item, including known ones."""
 
     entries: tuple[NewEntry, ...]
     ids: tuple[EntryId, ...]
@@ -195,7 +195,7 @@ class _ItemBinder:
 
 
 class Ids(Protocol):
-    """The ids of the entries that items are."""
+    """The entry ids of items."""
 
     def __getitem__(self, position: int, /) -> EntryId:
         """Return the id of the item at `position`."""

@@ -28,11 +28,11 @@ from perdure.stores.protocol import EMPTY, Lease, Write
 _TURNS = (TurnStarted.kind, TurnFinished.kind)
 _CHANGED = "it was changed while it was read"
 _SOME_BYTES = 64 * 1024
-"""Units: bytes of lines whose entries are held against the rules at once."""
+"""Units: bytes of lines whose entries are checked against the rules at once."""
 
 
 class LogStretch(msgspec.Struct, frozen=True):
-    """Entries that follow each other, and the contents that they name and none before them did."""
+    """Consecutive entries, and the contents that they reference first."""
 
     entries: tuple[Entry, ...]
     blobs: tuple[bytes, ...]
@@ -197,7 +197,7 @@ def _place_in(stream: StreamId, entry: str) -> int | None:
 
 
 class _Rules:
-    """The rules of an append, asked before there is a stream to append to."""
+    """The append rules, checked before there is a stream to append to."""
 
     def __init__(self, header: StreamHeader) -> None:
         self._lease = Lease(header.id, "", 1, 0)
@@ -238,7 +238,7 @@ class _Rules:
 
 
 class _NewIds(Mapping[EntryId, EntryId]):
-    """The ids of a log of `count` entries -> those they have in another stream."""
+    """Maps the ids of a log of `count` entries to those in another stream."""
 
     def __init__(self, old: StreamId, new: StreamId, count: int) -> None:
         self._old, self._new, self._count = old, new, count

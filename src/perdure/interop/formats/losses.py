@@ -49,10 +49,10 @@ _HELD_NOTES = frozenset(
         SessionInfoChanged,
     )
 )
-"""Notes that session files hold, or whose loss is counted by itself."""
+"""Notes that session files support, or whose loss is counted separately."""
 
 _PLACE = ("format", "session")
-"""Keys of the description of a source that every session has."""
+"""Keys that the description of every source has."""
 
 
 class Losses:

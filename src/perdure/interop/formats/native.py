@@ -32,9 +32,9 @@ _BLOB_NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """A session on its own.
+    """A self-contained session.
 
-    Shape: `entries` have the seqs 0, 1, 2, … of the stream `header` names; the header has no fork.
+    Shape: `entries` have the seqs 0, 1, 2, … of the stream in `header`, which has no fork.
     `aliases` are foreign ids of its entries.
     """
 
@@ -92,7 +92,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A content, and the name it has by its hash."""
+    """A content, and its name by its hash."""
 
     name: str
     content: bytes

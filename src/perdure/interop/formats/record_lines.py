@@ -16,7 +16,7 @@ from perdure.session.ids import EntryId
 
 
 class RecordLines:
-    """The lines of a file by `codec`. `last` has, and gets, the id of each entry's last record."""
+    """The lines of a file by `codec`. `last` maps each entry to the id of its last record."""
 
     def __init__(
         self, codec: Codec, writing: WriteContext, last: dict[EntryId, str], lost: Losses

@@ -66,7 +66,7 @@ _TOLD = frozenset(
 
 
 class Said(msgspec.Struct, frozen=True, tag="text"):
-    """Words."""
+    """Text."""
 
     text: str
 
@@ -88,7 +88,7 @@ class Medium(msgspec.Struct, frozen=True, omit_defaults=True, tag="media"):
 
 
 class Called(msgspec.Struct, frozen=True, tag="call"):
-    """A tool call: `args` as indented JSON, `brief` the argument that says most, on one line."""
+    """A tool call: `args` as indented JSON, `brief` its most telling argument, on one line."""
 
     id: str
     name: str
@@ -109,7 +109,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, tag="result"):
 
 
 class Strange(msgspec.Struct, frozen=True, tag="unknown"):
-    """A part or a body that this version does not know, as JSON or as it can be shown."""
+    """A part or a body unknown to this version, as JSON or as displayable text."""
 
     text: str
 
@@ -121,8 +121,8 @@ class TranscriptLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of the tree.
 
     Shape: `role` is the message's role, else the kind. `first_kept` is the number of the first
-    entry a compaction keeps; None keeps nothing before it. `is_outside` says that no model is ever
-    sent it.
+    entry a compaction keeps; None keeps nothing before it. `is_outside`: it is never sent to a
+    model.
     Units: `at` is Unix milliseconds, `cost_microcents` 1e-8 US dollars.
     """
 

@@ -85,7 +85,7 @@ _NOBODY = frozenset(
 _HINTS = ("/home/", "users", "/root", "/var/folders/", "~")
 
 SHORTEST_NAME = 3
-"""A shorter user name is replaced inside home directories only: it would be found in every text."""
+"""A shorter user name is replaced only inside home directories: it would match in every text."""
 
 
 def homes(text: str) -> Iterator[Find]:

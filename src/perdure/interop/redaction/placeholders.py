@@ -20,7 +20,7 @@ from perdure.secrets.shapes import PLACEHOLDER, Find
 REDACTIONS: tuple[Redaction, ...] = ("secrets", "paths")
 
 _LEAST = 6
-"""Characters of the shortest value that is replaced everywhere (`shapes.is_unmistakable`)."""
+"""Length of the shortest value that is replaced everywhere (`shapes.is_unmistakable`)."""
 
 
 class Redactor:

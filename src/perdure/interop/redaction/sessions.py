@@ -102,7 +102,7 @@ def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
 
 
 class _Value(msgspec.Struct, frozen=True):
-    """The body of an entry as plain data; text where it is no JSON."""
+    """The body of an entry as plain data; text if it is no JSON."""
 
     plain: object
     is_json: bool

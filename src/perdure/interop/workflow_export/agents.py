@@ -15,7 +15,7 @@ from perdure.interop.reports import Dialect
 from perdure.interop.workflow_export.slugs import readable_slug
 
 NO_AGENT = "exported-agent"
-"""The agent id of the nodes where the session had no agent; the author replaces it."""
+"""The agent id of nodes whose session had no agent; the author replaces it."""
 
 _PROVIDERS = {"google": "gemini"}
 _SAME = ("name", "description", "temperature")
@@ -25,7 +25,7 @@ _RENAMED = {
     "thinking_level": "reasoning_effort",
 }
 _EFFORTS = {"minimal": "low", "xhigh": "high"}
-"""Efforts that relavium does not have -> the nearest one that it has."""
+"""Efforts that relavium lacks -> the nearest one it has."""
 
 _OWN = (
     *("limits", "compaction", "on_interrupt", "queue_mode", "restart_on_cut"),
@@ -62,7 +62,7 @@ DEFAULTS: Mapping[str, object] = {
     "fallbacks": [],
     "tools": [],
 }
-"""Values that say nothing: a document without the key has the same."""
+"""Default values: a document without the key means the same."""
 
 _BUDGET = ("max_cost_microcents", "on_exceed")
 _DELEGATION = ("max_agents", "max_depth")
@@ -73,11 +73,11 @@ _RETRY: Mapping[str, tuple[str, float]] = {
     "jitter": ("jitter", 1),
 }
 _RETRY_OWN: Mapping[str, float] = {"cap_ms": 60_000, "factor": 2, "jitter": 0.2}
-"""Keys of `retry` that relavium does not have, with their defaults."""
+"""Keys of `retry` that relavium lacks, with their defaults."""
 
 
 class ExportedAgent(msgspec.Struct, frozen=True):
-    """An agent of a document. `lost` names the settings that the document does not hold."""
+    """An agent of a document. `lost` names the settings that the document lacks."""
 
     definition: Mapping[str, object]
     lost: tuple[str, ...] = ()

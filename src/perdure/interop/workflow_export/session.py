@@ -43,11 +43,11 @@ _ENDINGS: Mapping[Dialect, str] = {"perdure": "workflow.yaml", "relavium": "rela
 
 
 class SessionWorkflow(msgspec.Struct, frozen=True):
-    """The document, and what it does not hold.
+    """The document, and what it lacks.
 
-    Shape: `left_out` counts the entries of other branches, `omitted` the turns of this one that
-    came to no answer, `unknown` the parts of messages that could not be read. `agent` says what of
-    the session's agent it does not hold.
+    Shape: `left_out` counts the entries of other branches, `omitted` the turns of this one without
+    an answer, `unknown` the unreadable parts of messages. `agent` describes the lost settings of
+    the session's agent.
     """
 
     workflow: Workflow

@@ -26,7 +26,7 @@ _LETTERS = """
 ا a ب b ت t ث th ج j ح h خ kh د d ذ dh ر r ز z س s ش sh ص s ض d ط t ظ z ع a غ gh ف f ق q ك k ل l
 م m ن n ه h و w ي y ة a ى a ء . پ p چ ch ژ zh گ g
 """  # noqa: RUF001 - letters of other scripts are what the table is about
-"""Letters, each followed by how it is said; a point where it is silent."""
+"""Letters, each followed by its romanization; a point if it is silent."""
 
 _INITIALS = "g kk n d tt r m b pp s ss . j jj ch k t p h"
 _VOWELS = "a ae ya yae eo e yeo ye o wa wae oe yo u wo we wi yu eu ui i"

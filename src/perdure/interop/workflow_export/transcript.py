@@ -33,7 +33,7 @@ _ROLES = {"user": "user", "assistant": "assistant", "tool": "tool"}
 
 
 class JsonTranscript(msgspec.Struct, frozen=True):
-    """The messages as JSON objects. `unknown` counts the parts that could not be read."""
+    """The messages as JSON objects. `unknown` counts the unreadable parts."""
 
     messages: tuple[Mapping[str, object], ...]
     unknown: int

@@ -25,7 +25,7 @@ from perdure.models.providers.rehearsal import MESSAGES
 from perdure.models.providers.rounds import open_rounds
 
 LEAST_BUDGET_TOKENS = 1024
-"""The smallest budget the API takes."""
+"""The smallest budget the API accepts."""
 
 LEAST_ANSWER_TOKENS = 1024
 """Tokens of an answer's limit that a budget must leave; the limit includes thinking."""

@@ -117,4 +117,4 @@ HOOKS = cast(
     "dict[str, list[Callable[..., Awaitable[Any]]]]",
     {"request": list(REQUEST_HOOKS), "response": list(RESPONSE_HOOKS)},
 )
-"""For the client of a provider's library."""
+"""Event hooks for the client of a provider's library."""

@@ -82,11 +82,11 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 
 _rehearsed: set[type[WireClient]] = set()
-"""The kinds of clients that have made a call in this process, in memory."""
+"""The classes of clients that have been rehearsed in this process."""
 
 
 class Connection(NamedTuple):
-    """Where a client connects to, and how. `provider` is the name that models are called by."""
+    """The address of a client and its options. `provider` is the prefix of its models' names."""
 
     url: str
     api_key: str

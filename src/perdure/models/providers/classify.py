@@ -77,7 +77,7 @@ _BAD_REQUEST = re.compile(r"invalid_|unsupported_|image_|empty_image")
 """Prefixes of error codes in a stream for an invalid request."""
 
 _CREDENTIALS = (401, 402, 403)
-"""Statuses that are about the key or its account, not about the request."""
+"""Statuses that concern the key or its account, not the request."""
 
 _TRY_AGAIN = re.compile(r"try again in (\d+(?:\.\d+)?)\s*(ms|s|m)\b", re.IGNORECASE)
 _DECIMAL = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")

@@ -107,7 +107,7 @@ async def _close(responses: list[httpx2.Response]) -> None:
 
 
 class _ConnectLimit:
-    """Keeps the limit on connecting: the SDK sends the one on silence for both."""
+    """Restores the connect timeout: the SDK uses the silence limit for both."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

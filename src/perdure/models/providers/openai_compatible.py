@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, and every server that speaks them. Loaded by name: a second's work."""
+"""OpenAI's chat completions, and every compatible server. Imported lazily: it takes a second."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from perdure.models.providers.requests import IMAGES, PDF
 
 _DOCUMENTS = frozenset({PDF, "audio/wav", "audio/mpeg"})
 _SHOWS_DOCUMENTS = ("openai", "openrouter")
-"""The providers whose chat completions take more than images."""
+"""The providers whose chat completions accept more than images."""
 
 _KNOWN_SERVERS: Mapping[str, Callable[..., Provider[AsyncOpenAI]]] = {
     "ollama": OllamaProvider,
@@ -40,7 +40,7 @@ _KNOWN_SERVERS: Mapping[str, Callable[..., Provider[AsyncOpenAI]]] = {
 
 
 class OpenAICompatible(WireClient):
-    """The models of a server of chat completions."""
+    """The models of a server with chat completions."""
 
     rehearsal = CHAT
     own_provider = "openai"

@@ -1,7 +1,7 @@
-"""Our requests as pydantic-ai's. Its types go no further than this folder.
+"""Convert requests to pydantic-ai's types, which are used only in this package.
 
-Media that a wire format cannot carry, or whose bytes are not there, become a line of text that says
-so: a conversation must stay sendable whatever was attached to it.
+Media that a wire format does not support, or whose bytes are missing, become a line of text that
+says so: a conversation must stay sendable with any attachment.
 """
 
 from __future__ import annotations

@@ -26,13 +26,13 @@ KEPT_ANSWERS = 512
 """Number of answers kept: more than the concurrent rounds of one process."""
 
 _IN_TAGS = "content"
-"""The id of reasoning that came between tags in the text, which is no field to send it back in."""
+"""The id of reasoning between tags in the text, which cannot be sent back in a field."""
 
 _Key = tuple[str, tuple[str, ...]]
 
 
 class RoundMemory:
-    """Remembers answers by their model and the ids of their calls; the oldest go first."""
+    """Remembers answers by their model and the ids of their calls; the oldest are dropped first."""
 
     def __init__(self, limit: int = KEPT_ANSWERS) -> None:
         self._limit = limit

@@ -16,7 +16,7 @@ from perdure.workflow.expressions import Placeholder, template_of
 from perdure.workflow.reader import LocatedWorkflow
 
 DocumentFault = tuple[int | None, str]
-"""The line, where it is known, and what is wrong."""
+"""The line, if known, and the fault."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 

@@ -1,1 +1,1 @@
-"""The files a flow is defined by, read strictly. What is on the disk comes in as an argument."""
+"""The files that define a flow, parsed strictly. File contents are passed as arguments."""

@@ -1,8 +1,8 @@
-"""The record folder of a flow: what its roles hand over, and nothing outside it.
+"""The record folder of a flow: the artifacts of its roles, and nothing outside it.
 
-A path an agent names is taken relative to the record folder, or to the workspace if that leads into
-it. A path of an imported flow may begin with the former record folder. Where a path really leads is
-what counts: a link that leaves the folder is refused.
+An agent's path is relative to the record folder, or to the workspace if that leads into it. A path
+of an imported flow may begin with the former record folder. The resolved path counts: a link that
+leaves the folder is rejected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perdure.tools.paths.own_places import floors_of, names_of_place
 
 
 class Found(msgspec.Struct, frozen=True):
-    """An artifact, and what it holds where it can be handed over."""
+    """An artifact, with its content if it can be handed over."""
 
     artifact: Artifact
     content: bytes = b""

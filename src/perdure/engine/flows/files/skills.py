@@ -1,8 +1,8 @@
-"""The skills of a project: what a role can be taught, as files it has and roles ask for.
+"""The skills of a project: instructions in files that roles can list.
 
-A skill is a folder ``a-docs/skills/<name>`` with a ``SKILL.md``: front matter that says what it is
-called and what it is for, then its text. ``a-docs/roles/<role>/skills.yaml`` lists those of a role.
-What cannot be resolved is an error with its file and line.
+A skill is a folder ``a-docs/skills/<name>`` with a ``SKILL.md``: front matter with its name and
+purpose, then its text. ``a-docs/roles/<role>/skills.yaml`` lists the skills of a role. A name that
+cannot be resolved is an error with file and line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST_DESCRIPTION = 1024
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _KNOWN = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
-"""Keys of front matter. Those after the first two are for other programs, and change nothing."""
+"""Keys of front matter. Those after the first two are for other programs and are ignored."""
 
 
 class SkillShelf:

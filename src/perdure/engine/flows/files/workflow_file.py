@@ -33,7 +33,7 @@ class NodeDraft(msgspec.Struct, frozen=True):
 
 
 class WorkflowFile(msgspec.Struct, frozen=True):
-    """A file that was understood."""
+    """A parsed file."""
 
     name: str
     nodes: tuple[NodeDraft, ...]

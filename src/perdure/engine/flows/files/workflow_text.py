@@ -1,4 +1,4 @@
-"""A graph as the text of a ``workflow.yaml``, which reads back as the same graph."""
+"""Write a graph as the text of a ``workflow.yaml`` that parses to the same graph."""
 
 from __future__ import annotations
 

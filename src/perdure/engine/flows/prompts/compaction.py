@@ -24,7 +24,7 @@ from perdure.session.flows.run import FlowState
 from perdure.session.messages import user
 
 MOST_OF_WINDOW = 0.25
-"""The share of the window that the contents of inputs may take; others are named only."""
+"""Share of the window that the contents of inputs may use; larger inputs are only named."""
 
 
 def inputs_of(state: FlowState, node: FlowNode) -> dict[str, str]:

@@ -19,7 +19,7 @@ INTERRUPTED = (
     "Your last turn was interrupted, and part of what it did may have taken effect. Check that "
     "before you do it again, then continue where it stopped."
 )
-"""The continuation message of the seed, for a node that ran when its flow was received."""
+"""A-Society's continuation message, for a node that was running when its flow was received."""
 
 
 class Contracts(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Contracts(msgspec.Struct, frozen=True):
 
 
 class RequiredText(msgspec.Struct, frozen=True):
-    """A file a role has to have read. `name` is its ``$NAME`` in the index."""
+    """A file that a role must read. `name` is its ``$NAME`` in the index."""
 
     name: str
     path: str

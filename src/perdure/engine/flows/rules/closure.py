@@ -1,4 +1,4 @@
-"""Whether a flow's forward pass can be closed, and why a flow that can make no progress cannot."""
+"""Whether a flow's forward pass can be closed, and why a flow makes no progress."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from perdure.session.flows.run import FlowState
 class Artifact(msgspec.Struct, frozen=True):
     """A file that is handed over.
 
-    `path` is its canonical place, relative to the record folder; `digest` the hash of what it
-    holds. `problem` says why it cannot be handed over.
+    `path` is its canonical path, relative to the record folder; `digest` the hash of its content.
+    `problem` is why it cannot be handed over.
     """
 
     path: str

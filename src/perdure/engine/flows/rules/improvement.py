@@ -18,7 +18,7 @@ NextStep = Literal["wait", "ask_for_feedback", "complete"]
 
 
 class RoleWork(msgspec.Struct, frozen=True):
-    """A role that can look back now. `findings` are the paths of those it is given, in order."""
+    """A role that can look back now. `findings` are the paths of its inputs, in order."""
 
     role: str
     findings: tuple[str, ...] = ()

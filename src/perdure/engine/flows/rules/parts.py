@@ -1,6 +1,6 @@
-"""The two things a turn can be for a flow: a node's work, and a role's looking back.
+"""The two purposes of a turn in a flow: the work of a node, and a role's looking back.
 
-Both are claimed with the turn's beginning and settled with its end; they differ in what that says.
+Both are claimed in the turn's first commit and finished in its last one, with different entries.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _WOKEN_BY_HANDOFF = "prompt-human"
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A node that can be claimed. See ``NodeClaimed`` for what the fields mean."""
+    """A node that can be claimed. See ``NodeClaimed`` for the fields."""
 
     node: FlowNode
     cause: ClaimCause

@@ -21,7 +21,7 @@ _OPENING = re.compile(r"(?P<fence>`{3,}+|~{3,}+)[ \t]*+handoff[ \t]*+", re.IGNOR
 _CLOSING = re.compile(r"(?P<fence>`{3,}+|~{3,}+)[`~]*+[ \t]*+")
 
 LONGEST = 100_000
-"""Characters of a block that are looked at; nothing an agent means to say is longer."""
+"""Maximum characters of a block that are parsed; real signals are shorter."""
 
 SHOWN = 60
 """Maximum characters of the agent's text quoted in a fault."""
@@ -38,19 +38,19 @@ artifact_path: PATH OF THE FILE YOU WROTE
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """Hand artifacts over to neighbouring nodes. Shape: at least one target, as they were named."""
+    """Hand artifacts over to neighboring nodes. Shape: at least one target, by its given name."""
 
     targets: tuple[HandoffTarget, ...]
 
 
 class Plain(msgspec.Struct, frozen=True):
-    """A signal that says nothing but its type."""
+    """A signal without fields."""
 
     type: Literal["prompt-human", "await-handoff", "forward-pass-closed"]
 
 
 class MetaAnalysisComplete(msgspec.Struct, frozen=True):
-    """A role has looked back; `findings` is where it wrote what it found."""
+    """A role has looked back; `findings` is the file with its findings."""
 
     findings: str
 
@@ -65,7 +65,7 @@ Signal = Handover | Plain | MetaAnalysisComplete | FeedbackComplete
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Why a turn's end cannot be used. `summary` is for people, `message` for the agent."""
+    """Why the end of a turn is unusable. `summary` is for people, `message` for the agent."""
 
     code: RepairCode
     summary: str
@@ -127,7 +127,7 @@ _SIMPLE = re.compile(
     r"(?:[a-z_]+: (?!(?i:null|true|false|y|n|yes|no|on|off)\n)[A-Za-z](?:[\w./-]*\w)?\n)+",
     re.ASCII,
 )
-"""Lines of a key and one word, which YAML reads as text: as nearly all blocks are."""
+"""Lines of a key and one word, which YAML reads as text; nearly all blocks have this form."""
 
 
 def _yaml(text: str) -> object:

@@ -1,4 +1,4 @@
-"""Calling the model for an answer: stream it, show it, keep the part that has arrived."""
+"""Call the model for an answer: stream it, show it, store the received part."""
 
 from __future__ import annotations
 

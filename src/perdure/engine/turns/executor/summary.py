@@ -1,4 +1,4 @@
-"""Calling the model for a summary, and what the compaction then holds."""
+"""Call the model for a summary, and build the compaction from it."""
 
 from __future__ import annotations
 

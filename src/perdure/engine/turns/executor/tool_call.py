@@ -1,4 +1,4 @@
-"""Running the tool of an intent that is in the log."""
+"""Run the tool of an intent that is in the log."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Select the next model: the same again, another of the chain, or none.
 
-Decided by the class of the error and never by its words. Once some of an answer has come the call
-is committed to: a later failure ends the turn, unless its agent says ``restart_on_cut``. A provider
-that limits the rate is left alone for a while; models that are left alone, or whose window is too
-small for the context, are passed over without an attempt.
+The class of the error decides, never its text. Once part of an answer has arrived, the call is not
+repeated: a later failure ends the turn, unless its agent says ``restart_on_cut``. A provider that
+limits the rate is paused for a while. Paused models, and models whose window is too small for the
+context, are skipped without an attempt.
 """
 
 from __future__ import annotations

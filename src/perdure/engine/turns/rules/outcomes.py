@@ -48,10 +48,10 @@ FAILURES: dict[str, Failure] = {
     "model_refused": "provider_refused",
     "credentials_refused": "provider_auth",
 }
-"""Code of a model error -> why the turn failed. Anything else is ``internal``."""
+"""Code of a model error -> failure of the turn. Anything else is ``internal``."""
 
 NOT_IN_FORCE = "the turn was not begun by this user's perdure, so it is not continued here"
-"""Why a turn that came with an import or a received store ends."""
+"""Reason for ending a turn of an import or a received store."""
 
 
 def begin(scribe: Scribe, happened: inputs.Begin, config: TurnConfig) -> None:

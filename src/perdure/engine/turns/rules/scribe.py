@@ -43,7 +43,7 @@ def is_user_message(queued: Queued) -> bool:
 
 
 class Unexamined(Exception):
-    """A step needs to know what an approval of `call` is bound to."""
+    """A step needs what an approval of `call` is bound to."""
 
     def __init__(self, call: ToolCallPart, place: int) -> None:
         super().__init__(call.id)

@@ -30,7 +30,7 @@ from perdure.session.messages import (
 
 PROVIDER = "anthropic"
 SYNTHETIC = "<synthetic>"
-"""Model of the answers that Claude Code wrote itself."""
+"""Model name of the answers that Claude Code wrote itself."""
 UNREADABLE = "[content of a kind that could not be read]"
 
 _COUNTED = (

@@ -45,7 +45,7 @@ from perdure.session.notes import ImportedRecord, SessionInfoChanged
 FORMAT: Final = "claude-code"
 
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
-"""Types of the records that name the session, the weakest first, and the field that does."""
+"""Types of the records that name the session, weakest first, and the field with the name."""
 
 QUIET = frozenset(
     {
@@ -68,7 +68,7 @@ QUIET = frozenset(
         "content-replacement",
     }
 )
-"""Types of the records that are known to say nothing in the conversation."""
+"""Types of records known to be irrelevant for the conversation."""
 
 _SAID = ("user", "assistant")
 _NOTHING = Message("user", ())

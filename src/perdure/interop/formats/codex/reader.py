@@ -46,7 +46,7 @@ PROVIDER = "openai"
 QUIET = frozenset(
     {"ghost_snapshot", "web_search_call", "compaction", "compaction_summary", "other"}
 )
-"""Types of the response items that are known to say nothing in the conversation."""
+"""Types of response items known to be irrelevant for the conversation."""
 
 _METADATA = (
     *("originator", "cli_version", "source", "model_provider", "git", "forked_from_id"),

@@ -39,7 +39,7 @@ from perdure.session.messages import (
 QUIET = frozenset(
     {"step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction"}
 )
-"""Types of the parts that say nothing themselves."""
+"""Types of the parts without content of their own."""
 
 _MEDIA = ("image/", "audio/", "video/", "application/pdf")
 _ABORTED = "MessageAbortedError"
@@ -99,7 +99,7 @@ def steps_of(info: Fields, parts: list[object], media: Media) -> list[Message]:
 
 
 class _Step:
-    """One call of the model, and what its tools gave back."""
+    """One call of the model, and the results of its tools."""
 
     def __init__(self, info: Fields, media: Media) -> None:
         self._info = info

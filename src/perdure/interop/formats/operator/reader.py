@@ -54,7 +54,7 @@ def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
 
 
 class Reader:
-    """Reads a Operator session into `draft`."""
+    """Reads an Operator session into `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         self.draft = draft

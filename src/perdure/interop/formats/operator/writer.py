@@ -46,14 +46,14 @@ from perdure.session.tree import branch_to
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A file, and what it does not hold."""
+    """A file, and what it lacks."""
 
     content: bytes
     warnings: tuple[str, ...]
 
 
 class SourceFile(msgspec.Struct, frozen=True):
-    """The file a session was read from: its bytes, and the seqs of the notes that keep them."""
+    """The file a session was read from: its bytes, and the seqs of the notes that store them."""
 
     content: bytes
     parts: frozenset[int]

@@ -19,11 +19,11 @@ from perdure.errors import FormatError, LimitExceeded
 from perdure.session.ids import blob_hash_of
 
 CHUNK_BYTES = 256 * 1024
-"""So much of a file is read at a time; more where a line is longer."""
+"""Number of bytes read of a file at a time; more for a longer line."""
 
 
 class Content(Protocol):
-    """The bytes of a source, as many as there were when it was opened."""
+    """The bytes of a source at its opening."""
 
     @property
     def name(self) -> str:
@@ -60,9 +60,9 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class FileContent:
-    """The bytes that a file held when it was opened; what is added to it later is not looked at.
+    """The bytes of a file at its opening; later additions are ignored.
 
-    To be closed. One thread at a time may read.
+    Close it after use. Only one thread at a time may read.
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:

@@ -101,9 +101,9 @@ class Whole:
 
 
 class Outline(Sequence[Item]):
-    """The places of all items of a source; their bodies are bare, but for what they are.
+    """The places of all items of a source; their bodies are reduced to their kind.
 
-    Shape: `opaque` has the digests of the bytes that are opaque.
+    Shape: `opaque` has the digests of opaque bytes.
     """
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class Outline(Sequence[Item]):
 
 
 class PassingItems:
-    """The items of a source that `outline` is of, in the same order, each to be taken on."""
+    """The items of the source of `outline`, in the same order, each to be passed on."""
 
     def __init__(self, outline: Outline, name: str) -> None:
         self.waiting_bytes = 0

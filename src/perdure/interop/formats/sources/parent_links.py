@@ -52,7 +52,7 @@ class Leaf:
 
 
 class Linker:
-    """Places records below their parents, in file order wherever the parents allow it."""
+    """Places records below their parents, in file order as far as the parents allow it."""
 
     def __init__(self, draft: SourceDraft, place: Place) -> None:
         self.nodes: dict[str, int | None] = {}

@@ -25,7 +25,7 @@ from perdure.session.kinds import TreeBody
 from perdure.session.messages import Message
 
 Progress = Callable[[int, int], None]
-"""Told how many bytes of how many are read, now and then."""
+"""Called now and then with the number of bytes read and in total."""
 
 WARNINGS_OF_A_SORT = 20
 """Number of warnings of one sort that are listed; the rest is counted."""

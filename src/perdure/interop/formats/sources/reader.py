@@ -66,7 +66,7 @@ class Reader(Protocol):
 
 
 Make = Callable[[SourceDraft], Reader]
-"""Makes the reader of a format."""
+"""Creates the reader of a format."""
 
 
 class Stretch(msgspec.Struct, frozen=True):

@@ -43,7 +43,7 @@ def index_problems(index: Index, steps: Steps) -> Iterator[Problem]:
 
 
 class _Check:
-    """One comparison."""
+    """One comparison of an index with its files."""
 
     def __init__(self, index: Index, catalogue: Catalogue, steps: Steps) -> None:
         self._index = index
