@@ -1,1 +1,1 @@
-"""What is remembered across sessions: the entries of episodes and facts, and the fold of facts."""
+"""Memory across sessions: the entries of episodes and facts, and the fold of facts."""

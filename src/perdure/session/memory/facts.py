@@ -22,7 +22,7 @@ from perdure.session.memory.kinds import (
 
 
 class FactVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fact said before it was corrected. Units: Unix milliseconds."""
+    """The text of a fact before a correction. Units: Unix milliseconds."""
 
     text: str
     sources: tuple[EntryId, ...]

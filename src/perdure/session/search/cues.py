@@ -1,4 +1,4 @@
-"""What a text tells beside its words: whether it asks something, and whether it names a time.
+"""Cues of a text besides its words: whether it asks a question, and whether it names a time.
 
 Recall weighs these cues (``perdure.memory.ranking``). A change here changes the content of indexes:
 raise ``words.VERSION``.

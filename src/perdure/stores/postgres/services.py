@@ -58,7 +58,7 @@ class PostgresHandle:
 
 
 class Served(Protocol):
-    """What has a handle: the store and its services."""
+    """An object with a handle: the store and its services."""
 
     @property
     def handle(self) -> PostgresHandle: ...

@@ -1,8 +1,8 @@
 """The texts of a namespace in the order of their sessions, held in memory between recalls.
 
-A corpus holds numbers: the session, place, time, length and cues of each text, and its neighbours.
-Words are held only of texts that are in no part of the index yet. It follows the index: parts never
-change, so only new ones are read; once a text was forgotten, everything is read anew.
+A corpus contains numbers: the session, place, time, length and cues of each text, and its
+neighbors. It contains words only of texts that are not yet in a part of the index. Parts never
+change, so only new ones are read; after a text was forgotten, everything is read again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ A text has the words of the texts before it with the weights `BEFORE`, and so th
 """
 
 _ROLES = frozenset(map(role_key, ("user", "assistant", "tool", "custom")))
-"""Only what was said, done or shown in a session is recalled, not what was made of it."""
+"""Only what was said, done or shown in a session is recalled, not what was derived from it."""
 
 _MOST_COUNTED = 2_000_000
 """Counts of words in parts that are kept for the next recall. Units: texts."""
@@ -91,7 +91,7 @@ class Corpus:
         self._loose: dict[int, Counter[str]] = {}
         self._words: dict[str, dict[str, dict[int, int]]] = {}
 
-    # -- what it holds
+    # -- content
 
     def unknown(self, heads: Iterable[Head]) -> list[Head]:
         """Return those of the parts `heads` that were not added."""
@@ -135,7 +135,7 @@ class Corpus:
         found = [column[text] for columns in (self.before, self.after) for column in columns]
         return [text, *(other for other in found if other != _NOWHERE)]
 
-    # -- what it is told
+    # -- additions
 
     def add_part(self, head: Head, texts: Iterable[Spoken], filters: Iterable[Kept]) -> None:
         """Add the texts of a part with the pages of their filters. Raises: ``pages.DAMAGE``."""

@@ -1,6 +1,6 @@
-"""A recall: bring the corpus up to date, count the words asked for, rank, and read the best texts.
+"""A recall: update the corpus, count the words of the question, rank, and read the best texts.
 
-How texts are ranked is decided above the stores (``perdure.memory.ranking``); a store counts words.
+``perdure.memory.ranking``, above the stores, decides on the ranking; a store counts words.
 """
 
 from __future__ import annotations
