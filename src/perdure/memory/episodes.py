@@ -74,7 +74,6 @@ class EpisodeFold:
             ended_at=ended_at,
             by=by,
             title=info.title,
-            subject=info.subject,
             agent=agent,
             messages=self.messages,
             turns=self.turns,
@@ -110,8 +109,11 @@ def agent_in(notes: Iterable[Entry]) -> str | None:
     return None
 
 
-def episode_of(entry: Entry) -> Episode | None:
-    """Return the episode that `entry` records; None if its body is not readable."""
+def episode_of(entry: Entry, info: SessionInfo) -> Episode | None:
+    """Return the episode that `entry` of the session `info` records; None if it is not readable.
+
+    The subject is that of the session, which an import does not bring along.
+    """
     body = readable(entry)
     if not isinstance(body, EpisodeRecorded) or entry.about is None:
         return None
@@ -119,14 +121,14 @@ def episode_of(entry: Entry) -> Episode | None:
     return Episode(
         id=entry.about,
         session=session,
-        subject=body.subject,
+        subject=info.subject,
         agent=body.agent,
         first=body.first,
         last=last,
         started_at=body.started_at,
         ended_at=body.ended_at,
         by=body.by,
-        title=body.title,
+        title=body.title or info.name or None,
         messages=body.messages,
         turns=body.turns,
         tool_calls=body.tool_calls,

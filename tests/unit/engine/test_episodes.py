@@ -32,8 +32,9 @@ async def write(store: Store, session: str, *bodies: SideBody) -> None:
 
 async def recorded(store: Store) -> list[Episode]:
     notes = await store.backend.notes_of_all((EpisodeRecorded.kind,))
-    found = [episode for entry in notes if (episode := episode_of(entry)) is not None]
-    return sorted(found, key=lambda episode: (episode.session, episode.last))
+    infos = {note.stream: (await store.backend.state(note.stream)).info for note in notes}
+    found = [episode_of(note, infos[note.stream]) for note in notes]
+    return sorted(filter(None, found), key=lambda episode: (episode.session, episode.last))
 
 
 async def test_end_and_episode_are_one_commit() -> None:

@@ -29,7 +29,7 @@ def test_fold_counts_messages_turns_and_tool_calls() -> None:
     made = fold.recorded(INFO, 3, 20, "idle", "helper")
     assert (made.messages, made.turns, made.tool_calls) == (4, 1, 2)
     assert (made.first, made.started_at, made.ended_at, made.by) == (3, 10, 20, "idle")
-    assert (made.title, made.subject, made.agent) == ("Trip", "ana", "helper")
+    assert (made.title, made.agent) == ("Trip", "helper")
 
 
 def test_fold_without_entries_starts_at_its_end() -> None:
@@ -63,10 +63,11 @@ def test_agent_is_that_of_the_newest_binding() -> None:
 
 
 def test_episode_has_the_id_of_its_end() -> None:
-    body = EpisodeRecorded(3, 10, 20, "agent", "Trip", "ana", "helper", 4, 1, 2, "Said hello.")
-    found = episode_of(entry(8, new_side(body), about=entry_id("s", 7)))
+    body = EpisodeRecorded(3, 10, 20, "agent", None, "helper", 4, 1, 2, "Said hello.")
+    found = episode_of(entry(8, new_side(body), about=entry_id("s", 7)), INFO)
     assert found is not None
     assert (found.id, found.session, found.first, found.last) == ("s/7", "s", 3, 7)
     assert (found.subject, found.agent, found.summary) == ("ana", "helper", "Said hello.")
-    assert episode_of(entry(8, new_side(body))) is None
-    assert episode_of(entry(8, new_side(Label("x")), about=entry_id("s", 7))) is None
+    assert found.title == "Trip"
+    assert episode_of(entry(8, new_side(body)), INFO) is None
+    assert episode_of(entry(8, new_side(Label("x")), about=entry_id("s", 7)), INFO) is None

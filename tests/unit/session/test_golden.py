@@ -260,7 +260,7 @@ EXPECTED: tuple[Body, ...] = (
     Note("my.rating", {"stars": 5}),
     Message("user", (), author="Ana", said_at=1, foreign={"format": "openai"}),
     Note("my.run"),
-    EpisodeRecorded(0, 1, 2, "idle", "Trip", "ana", "helper", 3, 1, 2, "Said hello."),
+    EpisodeRecorded(0, 1, 2, "idle", "Trip", "helper", 3, 1, 2, "Said hello."),
     FactRemembered("Ana likes tea", "helper", (FIRST,), "tool", 1, 2),
     FactCorrected("Ana likes coffee", "helper", (FIRST,), "inferred", 1, 2),
     FactForgotten(),

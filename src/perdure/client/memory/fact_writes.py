@@ -235,7 +235,7 @@ async def _require_stream(store: SessionStore, outside: Outside, subject: str | 
     with suppress(SessionNotFound):
         state = await store.state(stream)
         if state.info.status != "erased":
-            if state.header.kind != "memory":
+            if (state.header.kind, state.header.subject) != ("memory", subject):
                 raise SessionExists(stream)
             return stream
         above = max(await free_id(store, stream, is_reused=True), at)

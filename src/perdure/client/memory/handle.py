@@ -235,13 +235,18 @@ class Memory:
         await record_open_ends(self.backend, self.outside.clock)
         if session is None:
             entries = await self.backend.notes_of_all((EpisodeRecorded.kind,))
+            chosen = subject if scope == "subject" else None
+            listed = await self.backend.sessions(limit=None, scope="all", subject=chosen)
+            infos = {info.id: info for info in listed}
         else:
             entries = await fact_writes.own_notes(self.backend, session, (EpisodeRecorded.kind,))
+            infos = {each.stream: (await self.backend.state(each.stream)).info for each in entries}
         until = None if before is None else ms_of(before)
         found = [
             episode
             for entry in entries
-            if (episode := episode_of(entry)) is not None
+            if (info := infos.get(entry.stream)) is not None
+            and (episode := episode_of(entry, info)) is not None
             and (session is not None or within.covers(episode))
             and (agent is None or episode.agent == agent)
             and (until is None or episode.ended_at < until)

@@ -34,7 +34,6 @@ class EpisodeRecorded(SideBody, frozen=True, omit_defaults=True):
     ended_at: int
     by: EpisodeEnd = "user"
     title: str | None = None
-    subject: str | None = None
     agent: str | None = None
     messages: int = 0
     turns: int = 0

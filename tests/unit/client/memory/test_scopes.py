@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ import perdure
 from perdure import user
 from perdure.client.store import Store
 from perdure.session.clock import ms_of
+from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
 from perdure.session.memory.kinds import FactRemembered, memory_stream
+from perdure.stores.protocol import Commit, Write
 from tests.fakes.clock import START_MS, ManualClock
 
 NOW = datetime.fromtimestamp(START_MS / 1000, UTC)
@@ -124,3 +128,27 @@ async def test_stored_facts_have_their_documented_kind(store: Store) -> None:
     fact = await store.memory.remember("likes tea")
     stream = StreamId(fact.id.rpartition("/")[0])
     assert [entry.kind for entry in await store.backend.entries(stream)] == [FactRemembered.kind]
+
+
+async def test_imported_episode_has_the_subject_of_its_import(store: Store, tmp_path: Path) -> None:
+    session = await store.create(subject="ana")
+    await session.append(user("Hello"))
+    await session.end()
+    await session.export("perdure", tmp_path / "s.jsonl")
+    await session.erase()
+    await store.import_files([tmp_path / "s.jsonl"], subject="bob", again=True)
+    assert await store.memory.episodes(subject="ana") == []
+    assert await store.memory.episodes() == []
+    (episode,) = await store.memory.episodes(subject="bob")
+    assert (episode.subject, episode.title, episode.messages) == ("bob", "Hello", 1)
+
+
+async def test_memory_stream_with_the_subject_of_another_is_not_used(store: Store) -> None:
+    header = StreamHeader(memory_stream("ana"), START_MS, "memory", subject="bob")
+    said = new_side(FactRemembered("likes tea"))
+    write = Write(stream=header.id, create=header, entries=(said,))
+    await store.backend.commit(Commit(writes=(write,), at=START_MS))
+    assert await store.memory.facts(subject="ana") == []
+    assert await store.memory.facts(subject="bob") == []
+    with pytest.raises(perdure.SessionExists):
+        await store.memory.remember("likes tea", subject="ana")

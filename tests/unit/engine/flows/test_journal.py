@@ -120,7 +120,7 @@ async def test_entries_are_processed_once_in_order() -> None:
 async def test_completed_flow_records_episodes_of_its_roles_in_one_commit() -> None:
     store, log = await journal(STARTED, CLAIMED)
     session = StreamId(f"{FLOW}__o")
-    said = StreamHeader(session, 1, origin="role", parent=FLOW, subject="ana")
+    said = StreamHeader(session, 1, origin="role", parent=FLOW)
     entries = (new_tree(user("Plan it")), new_tree(assistant("Done")))
     await store.commit(Commit(writes=(Write(stream=session, create=said, entries=entries),), at=1))
     before = await store.position()
@@ -128,6 +128,6 @@ async def test_completed_flow_records_episodes_of_its_roles_in_one_commit() -> N
     (note,) = await store.notes(session, (EpisodeRecorded.kind,))
     body = body_of(note)
     assert isinstance(body, EpisodeRecorded)
-    assert (note.about, body.by, body.messages, body.subject) == (f"{session}/1", "flow", 2, "ana")
+    assert (note.about, body.by, body.messages) == (f"{session}/1", "flow", 2)
     added = [each.entry.kind for each in await store.feed(before)]
     assert sorted(added) == ["episode", "flow_completed"]
