@@ -1,4 +1,4 @@
-"""``perdure chat``: talk in a session, line by line, or one turn with ``-p``."""
+"""``perdure chat``: chat in a session line by line, or run one turn with ``-p``."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ ScenarioOption = Annotated[
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What was asked for on the command line."""
+    """The parsed arguments of ``perdure chat``."""
 
     session: str | None
     continues: bool
@@ -162,7 +162,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
 
 
 def _variables_in(words: Sequence[str]) -> dict[str, str]:
-    """Return the variables that ``--var`` gives. Raises: UsageMistake."""
+    """Return the variables of ``--var``. Raises: UsageMistake."""
     named = named_values(words, "--var")
     for name in named:
         if not context_names(f"{{{{ctx.{name}}}}}"):
@@ -171,7 +171,7 @@ def _variables_in(words: Sequence[str]) -> dict[str, str]:
 
 
 def _check(wanted: Wanted, agent: str | None) -> None:
-    """Refuse what makes no sense together. Raises: UsageMistake, PathNotFound."""
+    """Reject contradicting options. Raises: UsageMistake, PathNotFound."""
     is_named = wanted.session is not None
     if is_named + wanted.continues + wanted.is_picking > 1:
         raise UsageMistake("--session, --continue and --pick exclude each other; keep one")
@@ -197,13 +197,13 @@ async def _talk(answering: AnswerOptions, wanted: Wanted) -> int:
 
 
 async def _session_of(store: Store, wanted: Wanted) -> StreamId | None:
-    """The session to go on with; None for a new one."""
+    """Return the session to continue; None for a new one."""
     if wanted.session is not None:
         return await named_session(store, wanted.session)
     if wanted.is_picking:
         info = await pick_session(store, wanted.cwd or Path())
         if info is None:
-            raise KeyboardInterrupt  # who leaves the choice leaves the command
+            raise KeyboardInterrupt  # leaving the picker ends the command
         return info.id
     if not wanted.continues:
         return None
@@ -224,7 +224,7 @@ def _teller(wanted: Wanted) -> Teller:
 async def _one_turn(
     answering: AnswerOptions, prompt: str, wanted: Wanted, session: StreamId | None
 ) -> int:
-    """Say `prompt` and print the answer; a turn that was interrupted is finished before."""
+    """Send `prompt` and print the answer, after finishing an interrupted turn."""
     teller = _teller(wanted)
     if session is None:
         chat = await answering.begin(wanted.cwd, prompt)
@@ -268,10 +268,10 @@ def cast_for(
     *,
     is_permitting: bool,
 ) -> Cast:
-    """The agent `named`, else the configured one, else that of every chat; and the others here.
+    """Return the agent `named`, the configured one or the default one, and the other agents here.
 
-    `allowed` is what the person lets it do; `is_permitting` that they said so on the command line.
-    Raises: ConfigError, InvalidAgentFile; UsageMistake where the file says what it may do.
+    `allowed` are its permissions; `is_permitting` means that the command line set them.
+    Raises: ConfigError, InvalidAgentFile; UsageMistake if the file sets its permissions.
     """
     wanted: str | None = named or configuration.value("chat.agent")
     found = agents_here(Path(), environment)

@@ -1,7 +1,7 @@
-"""Talking line by line: what is typed is said, what begins with a slash is a command.
+"""Line-by-line chat: typed lines are messages, lines with a slash are commands.
 
-A line that a person types while a turn runs steers it: the model is told before its next call.
-Lines from a pipe wait for the turn to end.
+A line typed during a turn steers it: the model receives it with its next call. Lines from a pipe
+wait for the end of the turn.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HELP = """/tree                  the tree of this session
 
 
 class Conversation:
-    """One person at one terminal, in one session, which begins with the first thing said."""
+    """A chat at a terminal in one session, which is created with the first message."""
 
     def __init__(
         self, answering: AnswerOptions, lines: TypedLines, teller: Teller, cwd: Path | None
@@ -62,7 +62,7 @@ class Conversation:
         }
 
     async def run(self, session: str | None) -> int:
-        """Talk until the person leaves; the exit code."""
+        """Chat until the user leaves, and return the exit code."""
         try:
             async with self._answering.runtime:
                 if session is not None:
@@ -81,7 +81,7 @@ class Conversation:
         return DONE
 
     def _greet(self) -> None:
-        """Say where one is, once, when somebody is listened to."""
+        """Print the session once, before the first prompt."""
         if self._is_greeted:
             return
         self._is_greeted = True
@@ -100,7 +100,7 @@ class Conversation:
     # ------------------------------------------------------------ lines
 
     async def _line(self, prompt: str) -> str | None:
-        """The next line typed at `prompt`; None at the end. Ctrl-C twice leaves."""
+        """Return the next line typed at `prompt`; None at the end. Ctrl-C twice leaves."""
         presses = 0
         is_left = asyncio.Event()
 
@@ -189,16 +189,16 @@ class Conversation:
         steering = asyncio.ensure_future(chat.steer(line))
         try:
             await asyncio.shield(steering)
-        except asyncio.CancelledError:  # the turn is over: the line was typed all the same
+        except asyncio.CancelledError:  # the turn is over, but the line was typed
             await asyncio.wait((steering,))
             raise
         except PerdureError as error:
             self._teller.remark(message_of(error))
 
     async def _ask(self, asked: Asked) -> Given:
-        """The answer that was typed to `asked`.
+        """Return the typed answer to `asked`.
 
-        Raises: NeedsAnswer when nobody types any more.
+        Raises: NeedsAnswer when stdin has ended.
         """
         assert self._chat is not None
         self._teller.remark(asked.question_text)
@@ -216,7 +216,7 @@ class Conversation:
             await self._explain(asked, choice)
 
     async def _explain(self, asked: Asked, said: str) -> None:
-        """Show all of `asked` where that was `said`; else say what can be answered."""
+        """Print `asked` in full if `said` requests it; otherwise print the valid answers."""
         if said == SHOW and asked.arguments is not None:
             waiting = await self._answering.store.questions()
             for each in (each for each in waiting if each.id == asked.id):
@@ -288,5 +288,5 @@ class Conversation:
 
 
 def _is_command(word: str) -> bool:
-    """Whether `word` looks like a command: no path, and not what the offline model understands."""
+    """Whether `word` looks like a command: not a path, and not one of the offline model."""
     return word.startswith("/") and word[1:].isalpha() and word != "/tool"

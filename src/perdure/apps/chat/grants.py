@@ -1,4 +1,4 @@
-"""``perdure grants``: what tools may do in a session without asking again, and taking it back."""
+"""``perdure grants``: list and revoke the grants of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tools of a new chat may touch: as the command line and the settings say it."""
+"""Permissions of tools in a new chat, from the command line and the settings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ScopeOption = Annotated[
 
 
 class TypedPermissions(msgspec.Struct, frozen=True):
-    """What the command line says about permissions; None or empty: nothing."""
+    """Permissions on the command line; None or empty: not given."""
 
     approve: ApprovalMode | None = None
     commands: tuple[str, ...] = ()
@@ -56,13 +56,13 @@ class TypedPermissions(msgspec.Struct, frozen=True):
 
     @property
     def is_any(self) -> bool:
-        """Whether it says anything."""
+        """Whether any permission is given."""
         return self != TypedPermissions()
 
     def apply_to(self, kept: Permissions) -> Permissions:
-        """`kept` as the command line changes it: what it names, in place of what there was.
+        """Return `kept` with the values of the command line in place of its own.
 
-        Commands and hosts that are not allowed yet are added; else only those named are left.
+        Commands and hosts that are not yet allowed are added; otherwise only the named ones stay.
         """
         named = commands_and_hosts(self.commands, self.domains)
         lines, globs = set(kept.allowed_commands), set(kept.allowed_command_globs)
@@ -99,10 +99,9 @@ def permissions_of(
     *,
     configuration: Configuration | None = None,
 ) -> Permissions:
-    """The permissions of a new chat: as said on the command line, else as configured.
+    """Return the permissions of a new chat, from the command line or else the settings.
 
-    A command with ``*`` or ``?`` in it is a pattern. `configuration` is that of this folder where
-    it is not given.
+    A command with ``*`` or ``?`` is a pattern. The default `configuration` is that of this folder.
     Raises: ConfigError.
     """
     configured = configuration or Configuration(Path(), environment)

@@ -1,6 +1,6 @@
-"""Questions that come up while a turn runs: its own, and those of the agents it has invoked.
+"""Questions of a running turn and of the agents that it invoked.
 
-One is asked at a time. A question that somebody answers elsewhere is not waited for any longer.
+Asks one at a time. A question answered by another process is no longer asked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ELSEWHERE = "it was answered elsewhere"
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A question that a turn waits for. `asker` is the invoked agent that asks it, if one does."""
+    """A question that a turn waits for. `asker` is the invoked agent that asks it, if any."""
 
     id: str
     text: str
@@ -42,14 +42,14 @@ class Asked(msgspec.Struct, frozen=True):
 
     @property
     def question_text(self) -> str:
-        """The question as a person is told it."""
+        """The question as it is displayed."""
         if self.asker is None:
             return self.text
         return f"{self.asker} (session {entry_place(self.id)[0]}) asks: {self.text}"
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What a person answers."""
+    """The answer of a person."""
 
     choice: str
     note: str | None = None
@@ -60,7 +60,7 @@ Ask = Callable[[Asked], Awaitable[Given]]
 
 
 class QuestionLoop:
-    """Has the questions of one chat's turns answered with `ask`; None: nobody can be asked."""
+    """Gets answers to the questions of a chat's turns with `ask`; None: there is nobody to ask."""
 
     def __init__(self, store: Store, chat: Chat, teller: Teller, ask: Ask | None) -> None:
         self._store = store
@@ -70,7 +70,7 @@ class QuestionLoop:
         self._turn = asyncio.Lock()
 
     async def ask(self, asked: Asked) -> None:
-        """Have `asked` answered, by whoever is there or elsewhere.
+        """Wait for an answer to `asked`, from this terminal or another process.
 
         Raises: NeedsAnswer when there is nobody to ask.
         """
@@ -92,7 +92,7 @@ class QuestionLoop:
                 await cancel_tasks((asking, elsewhere))
 
     async def below(self) -> None:
-        """Have what invoked agents ask answered, as long as this runs.
+        """Get answers to the questions of invoked agents, until cancelled.
 
         Raises: NeedsAnswer when there is nobody to ask.
         """
@@ -111,14 +111,14 @@ class QuestionLoop:
             await change(changes, self._store.backend.address)
 
     async def _tell(self, question: str) -> None:
-        """Tell whoever is told of events that an invoked agent asks."""
+        """Print the event that an invoked agent asks."""
         stream, seq = entry_place(question)
         (entry,) = await self._store.backend.entries(stream, seq - 1, 1)
         for event in events_of(entry):
             self._teller.tell(event)
 
     async def _wait_until_answered(self, question: str) -> None:
-        """Wait until nobody has to answer `question` any more."""
+        """Wait until `question` is closed."""
         session = await self._store.open(entry_place(question)[0])
         changes = self._store.backend.changes(session.id)
         while question in {each.id for each in await session.questions()}:
@@ -126,19 +126,19 @@ class QuestionLoop:
 
 
 async def pending_questions(chat: Chat) -> tuple[Asked, ...]:
-    """What the chat's own session waits for now."""
+    """Return the open questions of the chat's own session."""
     return tuple(map(_to_asked, await chat.session.questions()))
 
 
 def question_in(event: AnyEvent) -> Asked | None:
-    """The question that `event` asks."""
+    """Return the question of `event`."""
     if not isinstance(event, Event) or event.type != "inbox:question":
         return None
     return msgspec.convert({**event.payload, "id": event.payload["entryId"]}, Asked)
 
 
 async def cancel_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """End `tasks`, and wait until they have ended."""
+    """Cancel `tasks`, and wait until they have ended."""
     waiting = [task for task in tasks if not task.done()]
     for task in waiting:
         task.cancel()

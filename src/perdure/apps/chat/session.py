@@ -1,4 +1,4 @@
-"""Sessions that are to be answered in: starting, resuming, and what stands in the way of that."""
+"""Start and resume sessions for chats, and the errors of both."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _WHY: Mapping[Withheld, str] = {
 
 
 class ModelNotHere(ConfigError):
-    """The session goes on with a model that cannot be called from here."""
+    """The session has a model that cannot be called here."""
 
     code: ClassVar[str] = "model_not_here"
 
@@ -83,11 +83,11 @@ class ModelMissing(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Who answers in new chats, whom sessions may be resumed or invoked under, prices, servers.
+    """The agent of new chats, the agents to resume or invoke, prices, servers.
 
-    `lowered` are the ids of a project's agents: they have what is allowed to new chats, but a
-    session keeps what it was started with. Unless `is_model_named`, `agent` has no model of its own
-    and only resumes sessions that have one.
+    `lowered` are the ids of a project's agents: they have the permissions of new chats, but a
+    session keeps those that it was started with. Unless `is_model_named`, `agent` has no model of
+    its own and only resumes sessions that have one.
     """
 
     agent: Agent
@@ -100,7 +100,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A session that goes on. `turn` was interrupted and runs again; new is what follows `head`."""
+    """A resumed session. `turn` was interrupted and runs again; entries after `head` are new."""
 
     chat: Chat
     turn: Turn | None
@@ -108,10 +108,10 @@ class Resumed:
 
 
 class AnswerOptions:
-    """Starts and resumes chats in one store, with the models there are and one agent.
+    """Starts and resumes chats in one store, with the available models and one agent.
 
-    `cast` says which agent and which others it may invoke, as the settings and the command line
-    name them; None: the agent of every chat, with `permissions`.
+    `cast` has the agent and the agents that it may invoke, from the settings and the command line;
+    None: the default agent, with `permissions`.
     """
 
     def __init__(
@@ -146,10 +146,10 @@ class AnswerOptions:
         )
 
     async def begin(self, cwd: Path | None, said: str) -> Chat:
-        """A new session in `cwd`, or in the current folder; `said` is its first message.
+        """Start a session in `cwd` or the current folder; `said` is its first message.
 
         Raises: ModelMissing; ModelNotHere; LimitExceeded and SecretPasted for a message that the
-        session would refuse: then there is no session.
+        session would reject; no session is created then.
         """
         self.require_choice()
         self.require(self.agent.model)
@@ -165,15 +165,14 @@ class AnswerOptions:
         return chat
 
     async def go_on(self, session: str, cwd: Path | None = None) -> Resumed:
-        """An existing session; a turn of it that was interrupted runs on.
+        """Resume a session, and an interrupted turn of it.
 
-        Its agent is the one it was started under, with the tools and permissions it was given. What
-        the command line says narrows them, or is granted to the session and recorded. With `cwd` or
-        variables it moves there. A session whose agent is not in force here gets the agent of this
-        command, and works in `cwd`, or in the current folder.
-        Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld when another process works
-        in it; TurnOpen when a grant or a move is to be recorded in the middle of a turn;
-        FlowRefusal for the role of a flow that is not completed.
+        It keeps its agent, tools and permissions. The command line restricts them, or extends them
+        with a recorded grant. `cwd` and variables change its workspace. A session whose agent is
+        not in force here gets the agent of this command, in `cwd` or the current folder.
+        Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld if another process runs it;
+        TurnOpen for a grant or a move during a turn; FlowRefusal for the role of a flow that is not
+        completed.
         """
         handle = await self.store.open(session)
         header = (await self.store.backend.state(handle.id)).header
@@ -191,7 +190,7 @@ class AnswerOptions:
             agent = await self._as_typed(handle.id, agent)
         place = Workspace(cwd, self._variables) if cwd or self._variables else None
         chat = await self.runtime.resume(handle.id, agent, workspace=place)
-        is_granting = self._typed.is_any and agent is self.agent  # typed by who resumes it
+        is_granting = self._typed.is_any and agent is self.agent  # typed by the resuming user
         if is_granting and not is_within(agent.permissions, chat.agent.permissions):
             await self.runtime.grant(handle.id, agent, by=getpass.getuser())
             chat = await self.runtime.resume(handle.id, agent, workspace=place)
@@ -210,7 +209,7 @@ class AnswerOptions:
             remark(f"{warning}; its price goes into [models.prices] of your settings")
 
     async def _as_typed(self, session: StreamId, agent: Agent) -> Agent:
-        """`agent` with the permissions that the command line names, granted if they are wider."""
+        """Return `agent` with the permissions of the command line; grant wider ones."""
         kept = agent.permissions
         allowed = self._typed.apply_to(kept)
         if is_within(allowed, kept):
@@ -227,7 +226,7 @@ class AnswerOptions:
         return agent
 
     def _agent_of(self, known: Authority) -> Agent:
-        """The agent to resume a session with: one of a file by its id, else as it was started."""
+        """Return the agent to resume a session with: from a file by its id, or its snapshot."""
         if known.bound is None or known.withheld is not None:
             return self.agent
         snapshot = known.bound.agent or {}
@@ -238,7 +237,7 @@ class AnswerOptions:
         if filed is not None and filed.id != AGENT:
             return filed
         kept = agent_of(snapshot, ToolRegistry(tuple(BUILTIN.values())))
-        own = self.agent if kept.id == AGENT else kept  # no file has it: its own caps hold
+        own = self.agent if kept.id == AGENT else kept  # not in a file: its own limits apply
         return msgspec.structs.replace(
             self.agent.with_tools(kept.registry.tools),
             permissions=kept.permissions,
@@ -248,12 +247,12 @@ class AnswerOptions:
         )
 
     def require_choice(self, what: str = "a new session") -> None:
-        """Make sure that a model was chosen for `what`. Raises: ModelMissing."""
+        """Check that a model was chosen for `what`. Raises: ModelMissing."""
         if not self._is_model_named:
             raise ModelMissing(what, model_choices(os.environ))
 
     async def use_model(self, chat: Chat) -> None:
-        """Let the session go on with the model that was asked for, if it is another one."""
+        """Switch the session to the requested model, if it differs."""
         context = await chat.session.context()
         now = context.model or chat.agent.model
         if self._model is not None and self._model != now:
@@ -262,11 +261,11 @@ class AnswerOptions:
             self.require(now)
 
     async def close(self) -> None:
-        """Let go of the models."""
+        """Close the models."""
         await self._router.aclose()
 
     def require(self, model: str) -> None:
-        """Make sure that `model` can be called from here.
+        """Check that `model` can be called here.
 
         Raises: ModelNotHere.
         """
@@ -285,7 +284,7 @@ def _remark_gone(chat: Chat) -> None:
 
 
 def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast:
-    """The agent of every chat with `model`, else that of the settings."""
+    """Return the default agent with `model`, or the agent of the settings."""
     settings = Configuration(Path(), os.environ)
     named = model or settings.model
     agent = chat_agent(named, permissions=permissions, **settings.timeouts)
@@ -295,7 +294,7 @@ def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast
 async def compact_session(
     store: Store, session: str, model: str | None, focus: str | None
 ) -> Entry | None:
-    """Compact the session now; the compaction, or None when there is nothing to compact.
+    """Compact the session now. Return the compaction; None if there is nothing to compact.
 
     Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed.
     """
@@ -315,7 +314,7 @@ async def compact_session(
             kept = settings.keep_recent_tokens
             is_by_node = settings.strategy == "node"
             if not is_by_node and plan_compaction(window, keep_recent_tokens=kept) is None:
-                return None  # and the session gets no agent by it, if it has none
+                return None  # this does not bind an agent to a session without one
             chat = (await answering.go_on(session)).chat
             await answering.use_model(chat)
             return await chat.compact(focus)
@@ -324,7 +323,7 @@ async def compact_session(
 
 
 async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> CompactionSettings:
-    """How `session` is compacted: as its own agent says, or `agent` where none is in force."""
+    """Return the compaction settings of the session's agent, or of `agent` if it has none."""
     known = await authority_of(store.backend, session)
     if known.bound is None or known.bound.agent is None or known.withheld is not None:
         return agent.compaction
@@ -334,7 +333,7 @@ async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> Compa
 async def branch_session(
     store: Store, session: str, entry: str | None, model: str | None, focus: str | None
 ) -> Entry | None:
-    """Go on from `entry` and have the branch that is left summarised there; None: it is there.
+    """Continue from `entry` with a summary of the abandoned branch; None: already there.
 
     Raises: TurnOpen while a turn is open; ModelNotHere; TurnFailed; EntryNotFound; HookBlocked;
     FlowRefusal for the role of a flow that is not completed.

@@ -1,7 +1,7 @@
-"""Performing a turn in front of somebody: its events told, its questions asked, Ctrl-C obeyed.
+"""Run a turn at a terminal: print its events, ask its questions, handle Ctrl-C.
 
-The first Ctrl-C ends the turn, and what was said so far is kept; the second leaves at once, and the
-turn stays open in the log to be resumed.
+The first Ctrl-C ends the turn and stores the partial answer. The second exits at once, and the turn
+stays open in the log to be resumed.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ STOPPING = "stopping the turn; press Ctrl-C again to exit at once"
 
 
 def pasted_remark(text: str, chat: Chat) -> str | None:
-    """Return what happens to a credential in `text`; None without one, or if an error says it."""
+    """Return a remark about a credential in `text`; None without one, or if an error reports it."""
     told = _PASTED.get(chat.agent.on_pasted)
     kinds = credentials_in(text) if told else ()
     return told.format(", ".join(kinds)) if told and kinds else None
 
 
 class Left(Exception):
-    """The person left during a turn; the turn stays open."""
+    """The user left during a turn; the turn stays open."""
 
 
 async def tell_begun(chat: Chat, teller: Teller) -> None:
-    """Tell the events of the session that `chat` has just begun: ``session:started``."""
+    """Print the events of the session that `chat` has just started: ``session:started``."""
     async for entry in chat.session.entries():
         for event in events_of(entry):
             teller.tell(event)
@@ -55,11 +55,11 @@ async def show_turn(
     pending: Sequence[Asked] = (),
     ask: Ask | None = None,
 ) -> Reply | None:
-    """How `turn` ended, once its events after seq `after` were told; None if it was stopped.
+    """Print the events of `turn` after seq `after`, and return its end; None if it was stopped.
 
-    `pending` are questions it asked before that. What agents ask whom it has invoked is asked, too.
+    `pending` are its earlier questions. Questions of agents that it invoked are asked, too.
 
-    Raises: Left; NeedsAnswer when it asks and there is nobody to `ask`; what the turn raises.
+    Raises: Left; NeedsAnswer when it asks and there is nobody to `ask`; the errors of the turn.
     """
     presses = 0
     is_left = asyncio.Event()
@@ -92,7 +92,7 @@ async def show_turn(
 
 
 async def _first_of(telling: asyncio.Task[None], *others: asyncio.Task[None]) -> None:
-    """Wait until all is told; what one of `others` raises before is raised."""
+    """Wait until all events are printed. Raises: the first error of `others`."""
     while not telling.done():
         running = [task for task in others if not task.done()]
         await asyncio.wait((telling, *running), return_when=asyncio.FIRST_COMPLETED)

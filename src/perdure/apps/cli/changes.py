@@ -1,6 +1,6 @@
-"""``perdure sessions``: what changes where a session goes on, its names, and what is sent of it.
+"""Commands of ``perdure sessions`` that change the leaf, names or context of a session.
 
-Nothing here rewrites anything: each command appends to the log, and says what it appended.
+Nothing is rewritten: each command appends to the log and prints what it appended.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def add_to(sessions: typer.Typer) -> None:
 
 
 async def _change(session: str, work: Work, common: CommonOptions) -> None:
-    """Have `work` change the session that is named, and tell what it did."""
+    """Run `work` on the named session and print its result."""
     async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         data, sentence = await work(handle, opened)
@@ -54,7 +54,7 @@ async def _change(session: str, work: Work, common: CommonOptions) -> None:
 
 
 def _focus(text: str | None) -> str | None:
-    """`text` as it is. Raises: typer.BadParameter when it is empty or not UTF-8."""
+    """Return `text`. Raises: typer.BadParameter when it is empty or not UTF-8."""
     if text is not None and not text.strip():
         raise typer.BadParameter("it is empty; say what the summary must keep, or leave it out")
     return only_text(text)
@@ -295,7 +295,7 @@ async def compact(
     """
 
     async def work(handle: Session, opened: Store) -> Told:
-        # By name: what runs models takes longer to load than the other commands take to run.
+        # Imported lazily: loading models takes longer than the other commands take to run.
         talking = importlib.import_module("perdure.apps.chat.session")
         before = (await handle.context()).tokens
         made = await _compacted_role(opened, handle, model, focus)
@@ -309,7 +309,7 @@ async def compact(
 async def _compacted_role(
     store: Store, handle: Session, model: str | None, focus: str | None
 ) -> tuple[Entry | None] | None:
-    """The compaction of a role's session, in a tuple; None for a session of no flow."""
+    """Return the compaction of a role's session in a tuple; None if no flow owns the session."""
     header = (await store.backend.state(handle.id)).header
     if header.origin != "role" or header.parent is None:
         return None
@@ -318,7 +318,7 @@ async def _compacted_role(
 
 
 async def told_compaction(handle: Session, made: Entry | None, before: int) -> Told:
-    """What the compaction `made` did to a context of `before` tokens."""
+    """Describe the effect of the compaction `made` on a context of `before` tokens."""
     after = (await handle.context()).tokens
     id_ = None if made is None else made.id
     data: dict[str, object] = {"compaction": id_, "tokens_before": before, "tokens": after}

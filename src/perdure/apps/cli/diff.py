@@ -69,14 +69,14 @@ async def diff(
 
 
 async def _path(handle: Session, leaf: str) -> list[Entry]:
-    """The branch that ends at `leaf`; at the session's leaf where none is named."""
+    """Return the branch that ends at `leaf`, by default at the session's leaf."""
     if leaf == ROOT:
         return []
     return await handle.path(await handle.find(leaf) if leaf else None)
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What two branches have in common from the root on, and what each has after they part."""
+    """The shared entries of two branches, and the entries of each after the last shared one."""
 
     shared: tuple[Entry, ...]
     first: tuple[Entry, ...]
@@ -84,20 +84,20 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def parting(self) -> Entry | None:
-        """The last entry that both have; None when they begin at different roots."""
+        """The last shared entry; None if the roots differ."""
         return self.shared[-1] if self.shared else None
 
     @property
     def is_none(self) -> bool:
-        """They are the same branch."""
+        """Whether both are the same branch."""
         return not self.first and not self.second
 
 
 def difference(first: Sequence[Entry], second: Sequence[Entry]) -> Difference:
-    """How the branches `first` and `second`, each root -> leaf, differ.
+    """Return how the branches `first` and `second`, each root -> leaf, differ.
 
-    Entries are the same when their ids are: a branch never has an entry twice, and two entries
-    with equal words are still two.
+    Entries are equal if their ids are: a branch has no entry twice, and two entries with equal text
+    are different.
     """
     shared = 0
     for one, other in zip(first, second, strict=False):
@@ -142,7 +142,7 @@ def difference_lines(
     *,
     limit: int | None = None,
 ) -> Iterator[str]:
-    """`found` in lines of at most `width` cells; of each side at most about `limit` entries."""
+    """Format `found` in lines of at most `width` cells, with about `limit` entries per branch."""
     first, second = (_name(leaf, own) for leaf in leaves)
     if found.is_none:
         yield f"{first} and {second} end the same branch of {_entries(found.shared)}."
@@ -184,7 +184,7 @@ def _rows(
     *,
     limit: int | None,
 ) -> Iterator[str]:
-    """The entries; where they are more than `limit`, the first and last with a count between."""
+    """Format entries; of more than `limit`, the first and last ones with a count in between."""
     if limit is None or len(entries) <= limit:
         kept, last = entries, entries[:0]
     else:

@@ -1,4 +1,4 @@
-"""``perdure doctor``: is everything set up, is the store sound, and what to do if not."""
+"""``perdure doctor``: check the set-up and the store, and advise on each problem."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _MEANINGS: Mapping[Status, Meaning] = {"ok": "good", "warn": "warning", "fail": 
 
 
 class Check(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that was looked at. `advice` says what to do about it."""
+    """One check. `advice` describes how to fix a problem."""
 
     name: str
     status: Status
@@ -101,11 +101,11 @@ def _installation() -> Iterator[Check]:
     yield Check("sqlite", "ok", f"{apsw.sqlite_lib_version()} (through apsw {apsw.apsw_version()})")
 
 
-# ---------------------------------------------------------------- the place, before it is opened
+# ---------------------------------------------------------------- the location, before it is opened
 
 
 async def _store(common: CommonOptions) -> list[Check]:
-    """What is to be said of the store; also that nobody can tell which it is."""
+    """Check the store, or report that the settings do not determine one."""
     try:
         return [*_place(common.store), *await _content(common)]
     except PerdureError as error:
@@ -113,7 +113,7 @@ async def _store(common: CommonOptions) -> list[Check]:
 
 
 def _place(store: str | None) -> Iterator[Check]:
-    """What the file system says. The file is read before SQLite locks it in this process."""
+    """Check the file system. Reads the file before SQLite locks it in this process."""
     address = store_address(store)
     file = database_file(address)
     if file is None:
@@ -135,7 +135,7 @@ def _place(store: str | None) -> Iterator[Check]:
 
 
 def _nearest(folder: Path) -> Path:
-    """`folder`, or the folder above it that exists."""
+    """Return `folder`, or its nearest existing parent."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder
@@ -164,7 +164,7 @@ def _journal(file: Path) -> Check:
 
 
 def _leftovers(file: Path) -> Iterator[Check]:
-    """What work that was cut off has left beside the store, and stores that were set aside."""
+    """Find leftovers of interrupted work beside the store, and replaced stores."""
     for name, left, advice in (
         ("rekey", unfinished_copy(file), "run it again, or delete the copy"),
         ("restore", unfinished_restore(file), "run it again, or delete what it left"),
@@ -243,7 +243,7 @@ def _encryption(facts: StoreInfo) -> Check:
 
 
 def _models() -> Iterator[Check]:
-    """Providers that are set up, and those whose key is here but whose package is not."""
+    """Check the providers that are set up, and those with a key but without their package."""
     states = provider_states(os.environ)
     ready = [state.name for state in states if state.status == "configured"]
     yield Check("models", "ok", f"set up: {', '.join(ready)}", "`perdure models` lists them all")
@@ -257,7 +257,7 @@ def _models() -> Iterator[Check]:
 
 
 def _servers() -> Iterator[Check]:
-    """Whether the MCP servers of the settings can be there; none is started or asked."""
+    """Check whether the MCP servers of the settings exist. Starts and contacts none."""
     try:
         configuration = Configuration(Path(), os.environ, is_lenient=True)
         servers = servers_of(configuration)

@@ -1,7 +1,7 @@
-"""Exit codes: what a shell learns from a command, derived from an error's stable ``code``.
+"""Exit codes of commands, derived from an error's stable ``code``.
 
-One table. A code that is not in it means that the work failed (1). Errors that only a command line
-can make (a file in the way, a path that is not there) are defined here.
+A code that is not in the table means that the work failed (1). Errors that only a command line has
+(an existing file, a missing path) are defined here.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ INTERRUPTED = 130
 
 
 class UsageMistake(PerdureError):
-    """The words on the command line make no sense together."""
+    """The command line is invalid."""
 
     code: ClassVar[str] = "usage"
 
 
 class PathNotFound(PerdureError):
-    """A file or folder that was named is not there."""
+    """A named file or folder does not exist."""
 
     code: ClassVar[str] = "path_not_found"
 
@@ -37,7 +37,7 @@ class PathNotFound(PerdureError):
 
 
 class PathExists(PerdureError):
-    """A file would be replaced and nobody said that it may be."""
+    """A file exists, and replacing it was not requested."""
 
     code: ClassVar[str] = "path_exists"
 
@@ -49,7 +49,7 @@ class PathExists(PerdureError):
 
 
 class StoreNotFound(PerdureError):
-    """A command is about a store, and nobody has made it yet."""
+    """The store of a command does not exist."""
 
     code: ClassVar[str] = "store_not_found"
 
@@ -61,7 +61,7 @@ class StoreNotFound(PerdureError):
 
 
 class ImportNeeded(NotImported):
-    """A file was named where a session is expected, and was not imported yet."""
+    """A file was named instead of a session, and it was not imported."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -71,7 +71,7 @@ class ImportNeeded(NotImported):
 
 
 class NothingToImport(PerdureError):
-    """An import found no file that may be a session, or no flow."""
+    """An import found no session file and no flow."""
 
     code: ClassVar[str] = "nothing_to_import"
 
@@ -82,7 +82,7 @@ class NothingToImport(PerdureError):
 
 
 class WholeIdNeeded(SessionNotFound):
-    """A command that needs a whole id was given the beginning of one, or a file."""
+    """A command that needs a whole id got a prefix or a file."""
 
     def __init__(self, typed: str, candidates: tuple[str, ...]) -> None:
         super().__init__(typed)
@@ -92,7 +92,7 @@ class WholeIdNeeded(SessionNotFound):
 
 
 class NoTerminal(PerdureError):
-    """Something is to be chosen with the keyboard, and there is none."""
+    """An interactive choice needs a terminal, and there is none."""
 
     code: ClassVar[str] = "no_terminal"
 
@@ -115,7 +115,7 @@ class NothingToPick(PerdureError):
 
 
 class NeedsAnswer(PerdureError):
-    """A turn waits for a person, and nobody can be asked here."""
+    """A turn waits for a person, and this process cannot ask one."""
 
     code: ClassVar[str] = "needs_answer"
 
@@ -186,5 +186,5 @@ EXITS: dict[str, int] = {
 
 
 def exit_code_of(error: PerdureError) -> int:
-    """The exit code for a command that ended with `error`."""
+    """Return the exit code of a command that failed with `error`."""
     return EXITS.get(error.code, FAILED)

@@ -1,4 +1,4 @@
-"""``perdure import``: sessions of other programs in, once or for as long as they are written."""
+"""``perdure import``: import sessions of other programs, once or continuously."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _code(failure: PerdureError | None, *, is_alone: bool) -> int:
 def _check(
     paths: list[Path], format: str, *, is_watching: bool, again: bool, workspace: Path | None
 ) -> None:
-    """Refuse what cannot be imported before anything is. Raises: PathNotFound, UsageMistake."""
+    """Reject invalid arguments before importing. Raises: PathNotFound, UsageMistake."""
     missing = [path for path in paths if not path.exists()]
     if missing and (is_watching or len(paths) == 1):
         raise PathNotFound(str(missing[0]))
@@ -146,7 +146,7 @@ async def import_sessions(
     _check(paths, format, is_watching=is_watching, again=again, workspace=workspace)
 
     if format == "a-society":
-        # By name: only an import of flows loads what it needs.
+        # Imported lazily; only flow imports need it.
         flows: Any = importlib.import_module("perdure.apps.flow.imports")
         imported = flows.import_flows(paths, common, workspace=workspace, again=again)
         return int(await imported)
@@ -177,7 +177,7 @@ async def _import_once(
 
 
 def _hint(paths: Sequence[Path]) -> str:
-    """What to add to the command, if `paths` hold flows."""
+    """Return a hint about options if `paths` contain flows."""
     folder: Any = importlib.import_module("perdure.interop.a_society.folder")
     if not any(folder.flow_folders(path) for path in paths):
         return ""
@@ -199,7 +199,7 @@ async def _import_files(
         outcome = FileOutcome(Path(error.filename), error=FormatError(str(error.filename), reason))
         total.add(outcome)
         _tell(outcome, as_json=as_json)
-    later: list[FileOutcome] = []  # a bar and lines in one place would spoil each other
+    later: list[FileOutcome] = []  # a progress bar and lines would overwrite each other
     with _progress(files, is_shown=not as_json) as told:
         outcomes = import_files(
             store.backend,
@@ -233,7 +233,7 @@ class _How(msgspec.Struct, frozen=True):
 
 
 class _Total:
-    """What all files together came to. `failure` is the last one."""
+    """The totals of all files. `failure` is the last one."""
 
     def __init__(self) -> None:
         self.failed = 0
@@ -251,7 +251,7 @@ class _Total:
             self._entries += outcome.report.entries
 
     def summary(self) -> str:
-        """All of it in a line."""
+        """Return the totals in one line."""
         sessions = count_of(len(self._sessions), "session")
         entries = count_of(self._entries, "entry", "entries")
         ending = f", {count_of(self.failed, 'file')} failed" if self.failed else ""
@@ -260,7 +260,7 @@ class _Total:
 
 @contextmanager
 def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None]:
-    """On a terminal a bar that shows how far the files were read."""
+    """Show a progress bar of the files on a terminal."""
     if not (is_shown and sys.stderr.isatty()):
         yield None
         return
@@ -275,7 +275,7 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None
     with progress.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("importing", total=sum(map(size_of, files)))
         read_of: dict[Path, int] = {}
-        turn = threading.Lock()  # several files are read at a time, each in a thread
+        turn = threading.Lock()  # several files are read in parallel, each in a thread
 
         def show_progress(path: Path, read: int) -> None:
             with turn:
@@ -285,7 +285,7 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None
         yield show_progress
 
 
-# -- for as long as they are written
+# -- continuously
 
 
 def _follower(store: Store, paths: Sequence[Path], how: _How, address: str) -> FolderFollower:
@@ -302,7 +302,7 @@ def _follower(store: Store, paths: Sequence[Path], how: _How, address: str) -> F
 
 
 def _written_by_us() -> frozenset[FileId]:
-    """The files that this command's own output goes to."""
+    """Return the files that this command's own output goes to."""
     found: set[FileId] = set()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
@@ -312,7 +312,7 @@ def _written_by_us() -> frozenset[FileId]:
 
 
 async def _follow(follower: FolderFollower, *, as_json: bool) -> int:
-    """Tell what changes, until somebody presses Ctrl-C."""
+    """Print changes until Ctrl-C."""
     telling = asyncio.create_task(_tell_changes(follower, as_json=as_json))
 
     def stop() -> None:

@@ -1,4 +1,4 @@
-"""``perdure inbox``: everything that waits for a person, in every session, and answering it."""
+"""``perdure inbox``: list and answer the open questions of all sessions and flows."""
 
 from __future__ import annotations
 
@@ -167,8 +167,8 @@ async def answer(
 async def _resolve_question(store: Store, typed: str) -> str:
     """Resolve `typed` to the id of an open question.
 
-    What is approved is named with its number: a session may ask something else by now than what
-    the person has read.
+    An approval needs the number of its question, because the session may have asked another one
+    since the person read it.
     Raises: UsageMistake; QuestionNotFound, AmbiguousId.
     """
     stream = stream_asking(typed)
@@ -185,7 +185,7 @@ async def _resolve_question(store: Store, typed: str) -> str:
 
 
 async def _waiting(store: Store) -> list[WaitingQuestions]:
-    """Every open question of the namespace, oldest first."""
+    """Return the open questions of the namespace, oldest first."""
     asked = await store.questions()
     streams = dict.fromkeys(_stream(each) for each in asked)
     infos = {stream: (await store.backend.state(stream)).info for stream in streams}
@@ -197,10 +197,10 @@ def _stream(asked: OpenQuestion) -> StreamId:
 
 
 async def _resuming(store: Store, stream: StreamId) -> str:
-    """What goes on with the session or flow in which something was answered."""
+    """Return the command that continues the session or flow of an answered question."""
     header = (await store.backend.state(stream)).header
     while header.origin == "subagent" and header.parent is not None:
-        # Whoever invoked its agent waits for it, and goes on with it.
+        # The session that invoked this agent waits for it and continues it.
         stream = header.parent
         header = (await store.backend.state(stream)).header
     flow = stream if header.kind == "flow" else header.parent if header.origin == "role" else None
@@ -241,9 +241,9 @@ def _invoker(info: SessionInfo) -> str:
 
 
 def _command(asked: OpenQuestion) -> str:
-    """What answers it."""
+    """Return the command that answers the question."""
     if asked.question.choices:
-        # What takes several words is quoted; the choices stand for themselves.
+        # Quote free text; choices need no quotes.
         return f"perdure inbox answer {asked.id} {'|'.join(asked.question.choices)}"
     return f'perdure inbox answer {asked.id} "..."'
 

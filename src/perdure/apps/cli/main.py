@@ -1,7 +1,7 @@
-"""The entry point: from words on a command line to an exit code.
+"""The entry point: run a command line and return its exit code.
 
-Nothing that goes wrong reaches a user as a traceback: each error is one sentence on stderr and a
-code from the table in ``exits`` ($PERDURE_DEBUG=1 shows the traceback as well).
+Users see no traceback: each error is one sentence on stderr and an exit code from ``exits``.
+$PERDURE_DEBUG=1 also prints the traceback.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from perdure.stores.access.collector import collector_paused
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
     code = _exit_code(words)
@@ -52,7 +52,7 @@ def _exit_code(words: list[str]) -> int:
     try:
         return _run(words)
     except OutputClosed:
-        return DONE  # a reader that has seen enough is no failure
+        return DONE  # a closed pipe is not a failure
     except PerdureError as error:
         _debug()
         show_failure(
@@ -61,7 +61,7 @@ def _exit_code(words: list[str]) -> int:
         return exit_code_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except OSError as error:  # a folder that is not there or closed to us, a disk that is full
+    except OSError as error:  # a missing or unreadable folder, a full disk
         _debug()
         place = f"{error.filename}: " if error.filename else ""
         message = shorten_echoes(f"{place}{error.strerror or error}", words)
@@ -90,7 +90,7 @@ def _is_nowhere() -> bool:
 
 def _run(words: list[str]) -> int:
     set_up_logs(os.environ, sys.stderr)
-    # By name: what reads a command line takes longer to load than this module takes to run.
+    # Imported lazily: loading the parser takes longer than running this module.
     with collector_paused():
         importlib.import_module("perdure.apps.settings.lookup").apply_limits()
         program = importlib.import_module("perdure.apps.cli.program")
@@ -109,16 +109,16 @@ FORMS = ("text", "json")
 
 
 def set_up_logs(environment: Mapping[str, str], stream: TextIO) -> None:
-    """Write log lines to `stream` as `environment` says; by default none, of libraries neither.
+    """Write log lines to `stream` as `environment` says; by default none, also none of libraries.
 
-    Raises: ConfigError for a level or a form that there is not.
+    Raises: ConfigError for an unknown level or form.
     """
     root = logging.getLogger()
     for handler in [h for h in root.handlers if isinstance(h, _Lines | logging.NullHandler)]:
         root.removeHandler(handler)
     asked = environment.get(VARIABLE, "").strip().lower()
     if asked in ("", "off", "0"):
-        root.addHandler(logging.NullHandler())  # else Python itself writes warnings to stderr
+        root.addHandler(logging.NullHandler())  # otherwise Python itself writes warnings to stderr
         return
     level, _, form = asked.partition(",")
     if level not in LEVELS or (form or "text") not in FORMS:
@@ -127,17 +127,17 @@ def set_up_logs(environment: Mapping[str, str], stream: TextIO) -> None:
     handler = _Lines(stream)
     handler.setFormatter(JsonForm() if form == "json" else TextForm())
     root.addHandler(handler)
-    # Of the libraries only what went wrong: they speak of every packet.
+    # Only errors of libraries: they log every packet.
     root.setLevel(logging.WARNING)
     logging.getLogger("perdure").setLevel(level.upper())
 
 
 class _Lines(logging.StreamHandler[TextIO]):
-    """Its own class, so that it is told from handlers of others."""
+    """A handler class of its own, to distinguish it from other handlers."""
 
 
 class TextForm(logging.Formatter):
-    """A line for people: time, level, where, what, and whose work it is."""
+    """A line for people: time, level, logger, message, and the session or flow."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = " ".join(f"{name}={value}" for name, value in scope().items())

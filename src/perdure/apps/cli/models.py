@@ -1,4 +1,4 @@
-"""``perdure models``: which providers are set up, and whether a model answers."""
+"""``perdure models``: list the providers, and test a model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ models_commands = typer.Typer(invoke_without_command=True)
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """How one small call went. Units: milliseconds from the start of the call."""
+    """The result of one small call. Units: milliseconds from the start of the call."""
 
     model: str
     text: str
@@ -106,7 +106,7 @@ async def try_model(
 async def _try_model(client: ModelClient, model: str) -> Trial:
     """Call `model` once.
 
-    Raises: ModelError, also when no whole answer comes within `PATIENCE_S`.
+    Raises: ModelError, also when no complete answer arrives within `PATIENCE_S`.
     """
     clock, builder = SystemClock(), AnswerBuilder(model)
     request = ModelRequest(model, (user(PROMPT),), max_output_tokens=MAX_OUTPUT_TOKENS)

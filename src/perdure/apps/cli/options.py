@@ -1,4 +1,4 @@
-"""What all commands have in common: their options, their loop, and how sessions are shown."""
+"""Shared parts of commands: options, the event loop, and the display of sessions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.models.catalogue import require_model_name
 
 
 def only_text(words: str | None) -> str | None:
-    """`words` as they are; for an option or argument that goes into the log.
+    """Return `words` unchanged; for an option or argument that is stored in the log.
 
     Raises: typer.BadParameter when they are not UTF-8.
     """
@@ -28,7 +28,7 @@ def only_text(words: str | None) -> str | None:
 
 
 def only_subject(words: str | None) -> str | None:
-    """`words` as they are, for an option that names a subject.
+    """Return `words` unchanged; for an option that names a subject.
 
     Raises: typer.BadParameter when they are blank; as `only_text`.
     """
@@ -40,9 +40,9 @@ def only_subject(words: str | None) -> str | None:
 
 
 def named_path(typed: str | Path) -> Path:
-    """The path that an option or argument names; "" is not the folder here.
+    """Return the path of an option or argument; "" is not the current folder.
 
-    Raises: typer.BadParameter when it is empty, as a variable that is not set.
+    Raises: typer.BadParameter when it is empty, for example from an unset variable.
     """
     if typed == "":
         raise typer.BadParameter("an empty path names nothing; name a file or a folder")
@@ -50,7 +50,7 @@ def named_path(typed: str | Path) -> Path:
 
 
 def stored_path(typed: str | Path) -> Path:
-    """As `named_path`, for a path that goes into the log.
+    """Like `named_path`, for a path that is stored in the log.
 
     Raises: typer.BadParameter when it is empty or not UTF-8.
     """
@@ -59,9 +59,9 @@ def stored_path(typed: str | Path) -> Path:
 
 
 def model_name(named: str | None) -> str | None:
-    """`named` as it is; for an option that names a model.
+    """Return `named` unchanged; for an option that names a model.
 
-    Raises: typer.BadParameter where it names no provider.
+    Raises: typer.BadParameter if it names no provider.
     """
     try:
         if named is not None:
@@ -72,14 +72,14 @@ def model_name(named: str | None) -> str | None:
 
 
 def model_names(named: list[str] | None) -> list[str] | None:
-    """As `model_name`, for an option that names several."""
+    """Like `model_name`, for an option that names several."""
     for each in named or ():
         model_name(each)
     return named
 
 
 def namespace_of(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
-    """The namespace: as typed, else $PERDURE_NAMESPACE, else of the settings, else `value`.
+    """Return the namespace: as typed, or from $PERDURE_NAMESPACE, the settings, or `value`.
 
     Raises: ConfigError when the settings cannot be read.
     """
@@ -143,7 +143,7 @@ ROOT = "root"
 
 
 def named_values(words: Iterable[str], option: str) -> dict[str, str]:
-    """Return the texts that ``NAME=VALUE`` gives, by name.
+    """Return the texts of ``NAME=VALUE`` arguments, by name.
 
     Raises: UsageMistake.
     """

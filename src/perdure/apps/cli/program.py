@@ -1,4 +1,4 @@
-"""The commands there are, and the one that is called. Only its own module is imported."""
+"""The table of commands. Running a command imports only its own module."""
 
 from __future__ import annotations
 
@@ -68,17 +68,17 @@ COMMANDS: Mapping[str, str] = {
 
 
 class CommandModule(Protocol):
-    """What a module of commands holds."""
+    """A module with commands."""
 
     def add_to(self, program: typer.Typer) -> None:
-        """Make its commands known."""
+        """Add its commands to `program`."""
         ...
 
 
 def run(words: Sequence[str]) -> int:
-    """Run the command that `words` call; the exit code.
+    """Run the command that `words` name and return the exit code.
 
-    Raises: UsageMistake when they call none; what the command raises.
+    Raises: UsageMistake when they name none; the errors of the command.
     """
     if words and words[0] == _ASKED_TO_COMPLETE:
         return _complete(words[1:])
@@ -98,7 +98,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _complete(words: Sequence[str]) -> int:
-    """Answer the script of a shell that asks what a word may become."""
+    """Answer a completion request of a shell script."""
     completion: Any = importlib.import_module(_COMPLETION)
     shell, rest = (words[0], words[1:]) if words else ("", ())
     before: list[str] = completion.split_typed(shell, rest)[0]
@@ -108,9 +108,9 @@ def _complete(words: Sequence[str]) -> int:
 
 
 def command_line(words: Sequence[str]) -> Any:
-    """What reads the command line `words`: it knows the command in it, else the names of all.
+    """Return the parser for `words`: with the named command, or else with the names of all.
 
-    A process builds it once: that takes longer than most commands.
+    A process builds it once, because that takes longer than most commands.
     """
     named = next((word for word in words if not word.startswith("-")), None)
     return _built(named if named in COMMANDS else None)
@@ -156,17 +156,17 @@ def _spread(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def shape_of(command: object) -> Command:
-    """What there is to know about `command`, as typer makes it of a program."""
+    """Return the description of `command`, a program built by typer."""
     return describe_program(command, tuple(COMMANDS))
 
 
 def whole_program() -> typer.Typer:
-    """The program with every command."""
+    """Return the program with every command."""
     return _program(COMMANDS)
 
 
 def _program(loaded: Collection[str]) -> typer.Typer:
-    """The program with the commands `loaded`; where that is none, with the names of all."""
+    """Return the program with the commands `loaded`; if empty, with the names of all."""
     program = typer.Typer(rich_markup_mode=None, no_args_is_help=True, add_completion=False)
     program.callback()(_perdure)
     for module in dict.fromkeys(COMMANDS[name] for name in loaded):
@@ -178,12 +178,12 @@ def _program(loaded: Collection[str]) -> typer.Typer:
 
 
 def _not_loaded() -> None:
-    """Stand for a command whose module is not loaded."""
+    """Placeholder for a command whose module is not loaded."""
 
 
 def _show_version(is_wanted: bool) -> None:  # noqa: FBT001 - typer passes it by position
     if is_wanted:
-        # By name: it takes longer to load than most commands take to run.
+        # Imported lazily: it takes longer to load than most commands take to run.
         version: str = importlib.import_module("importlib.metadata").version("perdure")
         show(f"perdure {version}")
         raise typer.Exit(DONE)

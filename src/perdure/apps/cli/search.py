@@ -93,7 +93,7 @@ async def search(  # noqa: PLR0913 - each is an option of the command
     roles = _roles(role or ())
 
     async with common.existing_store() as opened:
-        # Where there can be no index, or not now, the search reads what is not indexed.
+        # Without a writable index, the search reads the texts that are not indexed.
         with suppress(StoreReadOnly, StoreFull, StoreUnavailable):
             await opened.index(progress_bar("index"))
         found = await opened.search(
@@ -126,7 +126,7 @@ _INDENT = 2
 
 
 def hit_data(hit: Hit) -> dict[str, object]:
-    """`hit` as JSON data. `entry_id` is null for the title a session was created with."""
+    """Return `hit` as JSON data. `entry_id` is null for the initial title of a session."""
     return {
         "session": hit.stream,
         "entry_id": hit.entry,
@@ -141,7 +141,7 @@ def hit_data(hit: Hit) -> dict[str, object]:
 
 
 def hit_lines(hits: Sequence[Hit], width: int, style: Style) -> Iterator[str]:
-    """Two lines for each of `hits`: what it is, and its snippet with the places that fit."""
+    """Format each of `hits` in two lines: its entry, and its snippet with marked matches."""
     for hit in hits:
         yield _heading(hit, style)
         yield from (" " * _INDENT + line for line in _snippet_lines(hit, width - _INDENT, style))
@@ -156,7 +156,7 @@ def _heading(hit: Hit, style: Style) -> str:
 
 
 def _snippet_lines(hit: Hit, width: int, style: Style) -> Iterator[str]:
-    """The snippet, wrapped at spaces; marked by colour, or by brackets where there is none."""
+    """Wrap the snippet at spaces; mark matches by colour, or by brackets without colours."""
     line, used = "", 0
     for text, is_mark in _pieces(hit):
         shown = style.paint(text, "label") if is_mark else text
@@ -173,7 +173,7 @@ def _snippet_lines(hit: Hit, width: int, style: Style) -> Iterator[str]:
 
 
 def _pieces(hit: Hit) -> Iterator[tuple[str, bool]]:
-    """The snippet in words, spaces and marked places."""
+    """Split the snippet into words, spaces and marked matches."""
     text, at = safe(hit.snippet), 0
     for first, last in (*hit.marks, (len(text), len(text))):
         for number, word in enumerate(text[at:first].split(" ")):

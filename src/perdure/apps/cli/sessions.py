@@ -1,4 +1,4 @@
-"""``perdure sessions``: looking at sessions. What changes them is in ``changes``."""
+"""Commands of ``perdure sessions`` that read. ``changes`` has those that write."""
 
 from __future__ import annotations
 
@@ -216,14 +216,14 @@ async def show_tree(
 
 
 async def _earlier(session: Session, store: SessionStore, entries: Sequence[Entry]) -> int:
-    """How many entries of the branch to the leaf are not among `entries`."""
+    """Count the entries of the current branch that are not in `entries`."""
     window = await store.context_window(session.id, session.leaf, 1)
     length = window.hidden + window.earlier + len(window.entries)
     return length - len(branch_to(session.leaf, {entry.id: entry for entry in entries}))
 
 
 def _foreign(lines: Sequence[Line], own: StreamId) -> Iterator[str]:
-    """How entries that a fork shares are named, if any are shown."""
+    """Explain the names of entries that a fork shares, if any are shown."""
     streams = dict.fromkeys(line.entry.stream for line in lines if isinstance(line, Row))
     for stream in streams:
         if stream != own:

@@ -1,8 +1,8 @@
-"""The store, namespace and session that a command line names, and the form of results.
+"""Options for the store, namespace and session of a command, and the form of results.
 
-A person names a session by its id, the beginning of that, or a session file. What has a slash is a
-path, since no id has one; so is what ends as session files do, unless it is the id of a session. A
-file means its session in the store; nothing is imported.
+A session is named by its id, a prefix of its id, or a session file. Text with a slash is a path,
+because ids contain none. Text with the suffix of a session file is a path, unless it is the id of a
+session. A file stands for its session in the store; nothing is imported.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class CommonOptions(msgspec.Struct, frozen=True):
     as_json: JsonOption = False
 
     def writable_store(self) -> AbstractAsyncContextManager[Store]:
-        """The store, made if there is none. Raises: what `perdure.open` raises."""
+        """Open the store; create it if it does not exist. Raises: the errors of `perdure.open`."""
         return writable_store(self.store, self.namespace)
 
     def existing_store(self) -> AbstractAsyncContextManager[Store]:
-        """The store if there is one, else an empty one. Raises: what `perdure.open` raises."""
+        """Open the store, or an empty one if missing. Raises: the errors of `perdure.open`."""
         return existing_store(self.store, self.namespace)
 
     def show(self, data: object, lines: str | Iterable[str]) -> None:
@@ -58,7 +58,7 @@ class CommonOptions(msgspec.Struct, frozen=True):
 
 
 def existing_address(store: str | None) -> str:
-    """The store a command works on. Raises: StoreNotFound when nobody has made it yet."""
+    """Return the store of a command. Raises: StoreNotFound if it does not exist."""
     address = store_address(store)
     if is_missing(address):
         raise StoreNotFound(address)
@@ -66,7 +66,7 @@ def existing_address(store: str | None) -> str:
 
 
 async def opened_session(store: Store, named: str) -> Session:
-    """The session that `named` means.
+    """Open the session named by `named`.
 
     Raises: SessionNotFound, AmbiguousId; PathNotFound, ImportNeeded, FormatError, UsageMistake.
     """
@@ -74,7 +74,7 @@ async def opened_session(store: Store, named: str) -> Session:
 
 
 async def named_session(store: Store, named: str) -> StreamId:
-    """The id of the session that `named` means.
+    """Return the id of the session named by `named`.
 
     Raises: as `opened_session`.
     """
@@ -99,7 +99,7 @@ async def named_session(store: Store, named: str) -> StreamId:
 
 
 def require_folder(named: Path) -> None:
-    """Raises: PathNotFound when there is no `named`; UsageMistake when it is not a folder."""
+    """Raises: PathNotFound when `named` does not exist; UsageMistake when it is not a folder."""
     if named.is_dir():
         return
     if named.exists():

@@ -1,4 +1,4 @@
-"""``perdure store``: facts about a store, and whether everything in it is as it was committed."""
+"""``perdure store``: information about a store, and its verification."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ store_commands = typer.Typer(help=HELP, no_args_is_help=True)
 
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure store`` known."""
-    # By name: its options are those of this package.
+    # Imported lazily: its options come from this package.
     importlib.import_module("perdure.apps.maintenance.commands").add_to(store_commands)
     importlib.import_module("perdure.apps.cli.retention.limits").add_to(store_commands)
     program.add_typer(store_commands, name="store")
@@ -120,7 +120,7 @@ async def verify(*, common: CommonOptions) -> int:
 
 
 async def _verify(common: CommonOptions) -> Verification:
-    """What is wrong with the store; damage that nobody can read past is what was found."""
+    """Verify the store; damage that stops the reading is reported as a finding."""
     try:
         async with common.existing_store() as opened:
             return await opened.verify(progress_bar("verify"))
@@ -147,7 +147,7 @@ async def reindex(*, common: CommonOptions) -> None:
 
 
 def verification_data(found: Verification) -> dict[str, object]:
-    """What `verify` found, as JSON data."""
+    """Return the result of `verify` as JSON data."""
     return {
         "ok": found.is_ok,
         "streams": found.streams,

@@ -1,4 +1,4 @@
-"""``perdure export``: sessions out, as files."""
+"""``perdure export``: export sessions as files."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
 
 
 def _check_outside(output: Path, address: str) -> None:
-    """Raises: UsageMistake for a file that is the store, or part of it: it would be lost."""
+    """Raises: UsageMistake for a file of the store, which would be overwritten."""
     if is_part_of(output, address):
         raise UsageMistake(f"{output} is part of the store; name a file elsewhere")
 
@@ -138,7 +138,7 @@ def _require_workflow(
 def _output_file(
     output: Path | None, exported: Exported, selection: ExportSelection
 ) -> Path | None:
-    """The file to write; in a folder it is called after the session."""
+    """Return the file to write; in a folder it is named after the session."""
     if output is None or not output.is_dir():
         return output
     return output / workflow.file_name(exported.session, selection.dialect)
@@ -147,7 +147,7 @@ def _output_file(
 async def _record_export(
     store: Store, exported: Exported, file: Path, selection: ExportSelection
 ) -> Exported:
-    """Keep in the log where a workflow was written to; a log that refuses costs a warning."""
+    """Record the path of an exported workflow in the log; a failure only warns."""
     if exported.format != workflow.FORMAT:
         return exported
     at = store.outside.clock.now_ms()
@@ -173,7 +173,7 @@ def _write_export(exported: Exported, output: str) -> dict[str, object]:
 
 
 def redactions(named: str | None) -> tuple[Redaction, ...]:
-    """What ``--redact`` names, separated by commas."""
+    """Parse the comma-separated value of ``--redact``."""
     words = () if named is None else tuple(word.strip() for word in named.split(","))
     for word in words:
         if word not in REDACTIONS:
@@ -188,7 +188,7 @@ def _counts(exported: Exported) -> str:
 
 
 def write_whole(file: Path, content: bytes, *, is_forced: bool) -> None:
-    """Write `content` to `file`, as `write_file` does. Raises: PathExists, of the command line."""
+    """Write `content` to `file`, like `write_file`. Raises: PathExists of the command line."""
     try:
         write_file(file, content, is_replacing=is_forced)
     except errors.PathExists as error:

@@ -1,4 +1,4 @@
-"""``perdure agents``: the agent files there are, what they say, and what is wrong with them."""
+"""``perdure agents``: list, show and validate agent files."""
 
 from __future__ import annotations
 

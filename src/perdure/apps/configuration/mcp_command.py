@@ -1,4 +1,4 @@
-"""``perdure mcp``: the MCP servers that agents may use, and what one of them offers."""
+"""``perdure mcp``: list and test the MCP servers of agents, and run perdure as one."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ async def try_server(
 
 
 async def _fetch_offer(server: McpServer) -> Offer:
-    """What `server` offers. Raises: McpUnavailable."""
+    """Return the offer of `server`. Raises: McpUnavailable."""
     connection = Connection(server, Vault(os.environ), Path())
     try:
         return await offer_tools(connection)

@@ -1,4 +1,4 @@
-"""``perdure config``: which setting counts, where it comes from, and what it goes before."""
+"""``perdure config``: the value of each setting, its source, and overridden values."""
 
 from __future__ import annotations
 

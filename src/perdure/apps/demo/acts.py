@@ -1,4 +1,4 @@
-"""The acts around the crash: import, tree, context before it; branch, fork, search, check after."""
+"""The acts before the crash (import, tree, context) and after it (branch, fork, search, check)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def _import_file(store: Store, file: Path) -> ImportReport:
 
 
 async def _unaccounted_lines(store: Store, report: ImportReport, content: bytes) -> list[int]:
-    """Numbers of the lines that no entry, no header and no list of unreadable lines stands for."""
+    """Return the numbers of lines without an entry, a header or a place among unreadable lines."""
     entries = await store.backend.entries(report.session)
     starts = {source.offset for entry in entries if (source := source_of(entry.body)) is not None}
     malformed = {number for source in _sources(entries) for number in source.malformed}
@@ -81,13 +81,13 @@ def _sources(entries: list[Entry]) -> list[ImportSource]:
 
 
 async def _kept_bytes(store: Store, report: ImportReport) -> bytes:
-    """What the store keeps of the file."""
+    """Return the stored bytes of the file."""
     sources = _sources(await store.backend.entries(report.session))
     return b"".join([await store.backend.blob(source.blob) for source in sources])
 
 
 async def look_around(play: Play) -> None:
-    """Draw the tree, and say what a model would be sent."""
+    """Draw the tree, and print the context of a model."""
     stage = play.stage
     await _draw(play, TREE_LINES)
     context = await play.session.context()
@@ -108,14 +108,14 @@ async def _draw(play: Play, limit: int) -> None:
 
 
 async def hand_over(play: Play) -> None:
-    """Let the demonstration's agent and model answer in the session from now on."""
+    """Bind the demonstration's agent and model to the session."""
     async with runtime_of(play) as runtime:
         chat = await runtime.resume(play.session.id, "demo")
         await chat.set_model(MODEL)
 
 
 async def branch_off(play: Play) -> None:
-    """Go back to an earlier point, go another way from there, and fork from the same point."""
+    """Branch at an earlier point, and fork from the same point."""
     stage, session = play.stage, play.session
     await session.info()
     old_leaf = session.leaf
@@ -159,7 +159,7 @@ async def _fork(play: Play, turning: Entry) -> None:
 
 
 def turning_point(path: list[Entry]) -> Entry:
-    """The end of a turn around the middle of `path`: what stands before a user message."""
+    """Return the end of a turn near the middle of `path`: the entry before a user message."""
     ends = [
         before
         for before, after in pairwise(path)
@@ -173,7 +173,7 @@ def _name(entry: Entry, session: Session) -> str:
 
 
 async def find_again(play: Play) -> None:
-    """Search for words that were said on the branch that was left."""
+    """Search for words of the abandoned branch."""
     stage, session = play.stage, play.session
     hits = await play.store.search(f'"{REMEMBERED}"', roles=("user",), sessions=(session.id,))
     left = [hit for hit in hits if not hit.is_on_branch]
@@ -194,7 +194,7 @@ async def check_hashes(play: Play) -> None:
 
 
 def commands_to_try(session: str, address: str) -> list[str]:
-    """What to paste next; the program as it was called here."""
+    """Return commands to try next, with the program as it was called here."""
     program = program_name()
     return [
         f"export PERDURE_STORE={shlex.quote(address)}",
@@ -206,7 +206,7 @@ def commands_to_try(session: str, address: str) -> list[str]:
 
 
 def program_name() -> str:
-    """How to call perdure from where the user stands."""
+    """Return the command that calls perdure from the current folder."""
     found = shutil.which("perdure")
     here = Path(sys.executable).with_name("perdure")
     if found is not None and Path(found).resolve() == here.resolve():

@@ -1,7 +1,7 @@
-"""Who acts in the demonstration: an offline model, and one tool that changes something.
+"""The offline model and the tool with a side effect of the demonstration.
 
-The process that is killed and the process that resumes use the same agent; only the tool's patience
-differs, so that there is time to kill it after it has written and before it has answered.
+The killed process and the resuming process use the same agent. Only the tool's pause differs, so
+that there is time to kill the process after the write and before the result.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FOREVER_S = 60.0
 
 
 def line_tool(folder: Path, pause_s: float = 0.0) -> ToolSpec:
-    """The tool: it appends a line to a file in `folder`, and answers `pause_s` seconds later."""
+    """Return the tool that appends a line to a file in `folder`, then waits for `pause_s`."""
 
     @tool(effect="write", on_unknown="ask")
     async def add_line(
@@ -61,7 +61,7 @@ def line_tool(folder: Path, pause_s: float = 0.0) -> ToolSpec:
 
 
 def append_line(file: Path, text: str) -> None:
-    """Write `text` at the end of `file`; on the disk when this returns."""
+    """Append `text` to `file`. Durable: when this returns."""
     with file.open("a", encoding="utf-8") as opened:
         opened.write(text + "\n")
         opened.flush()
@@ -69,12 +69,12 @@ def append_line(file: Path, text: str) -> None:
 
 
 def lines_in(file: Path) -> int:
-    """How many lines are in `file`; 0 when it is not there."""
+    """Count the lines of `file`; 0 if it does not exist."""
     return file.read_text(encoding="utf-8").count("\n") if file.exists() else 0
 
 
 def demo_agent(folder: Path, pause_s: float = 0.0) -> Agent:
-    """The agent of the demonstration; see `line_tool`."""
+    """Return the agent of the demonstration; see `line_tool`."""
     return Agent(
         "demo",
         model=MODEL,
@@ -84,7 +84,7 @@ def demo_agent(folder: Path, pause_s: float = 0.0) -> Agent:
 
 
 def demo_models() -> ModelRouter:
-    """The models of the demonstration: one, which acts ``demo.yaml``."""
+    """Return the models of the demonstration: one, which follows ``demo.yaml``."""
     scripted = ScriptedModel(scenario_in(SCENARIO), clock=SystemClock())
     return ModelRouter({"scripted": scripted})
 
@@ -93,14 +93,14 @@ INDENT = "   "
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Something that the demonstration says about itself, and whether it turned out to be so."""
+    """A claim of the demonstration, and whether it is true."""
 
     claim: str
     holds: bool
 
 
 class Stage:
-    """Prints the acts as they happen; with `is_shown` False it only keeps score."""
+    """Prints the acts; with `is_shown` False it only records the claims."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self.claims: list[Claim] = []
@@ -111,7 +111,7 @@ class Stage:
 
     @property
     def is_ok(self) -> bool:
-        """Whether every claim so far holds."""
+        """Whether every claim so far is true."""
         return all(claim.holds for claim in self.claims)
 
     def act(self, title: str) -> None:
@@ -121,17 +121,17 @@ class Stage:
         self._show(self.style.paint(f"{self._acts}  {title}", "strong"))
 
     def say(self, text: str = "") -> None:
-        """A line of text."""
+        """Print a line of text."""
         lines = textwrap.wrap(safe(text), self.width - len(INDENT)) or [""]
         self.show_all(lines)
 
     def show_all(self, lines: Iterable[str]) -> None:
-        """Lines that are drawn already."""
+        """Print formatted lines."""
         for line in lines:
             self._show(f"{INDENT}{line}".rstrip())
 
     def claim(self, text: str, *, holds: bool) -> None:
-        """Say `text` with a mark that tells whether it holds."""
+        """Print `text` with a mark for true or false."""
         self.claims.append(Claim(text, holds))
         marks = ("✓", "✗ NOT SO:") if self.style.is_unicode else ("+", "- NOT SO:")
         mark = self.style.paint(marks[0], "good") if holds else self.style.paint(marks[1], "bad")

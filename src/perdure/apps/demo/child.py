@@ -1,7 +1,7 @@
-"""The process that is killed: it goes on with a session until its tool hangs, and never returns.
+"""The process that is killed: it continues a session until its tool hangs.
 
 Called as ``python -m perdure.apps.demo.child NAMESPACE SESSION FOLDER``, with the address of the
-store in the environment: it may hold a password, which a list of processes must not show.
+store in the environment: it may contain a password, which a process list must not show.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.client.agents.runtime import Runtime
 
 
 async def talk(address: str, namespace: str, session: str, folder: str) -> None:
-    """Say one thing in `session` and wait for the answer, which does not come."""
+    """Send a message in `session` and wait for an answer that never arrives."""
     agent = demo_agent(Path(folder), FOREVER_S)
     async with writable_store(address, namespace) as store:
         runtime = Runtime(store, [agent], models=demo_models())

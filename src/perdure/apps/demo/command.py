@@ -72,7 +72,7 @@ async def demo(
 async def _play(
     stage: Stage, file: Path, folder: Path, address: str, namespace: str
 ) -> tuple[ImportReport, str]:
-    """What was imported, and the address of the store as it may be shown: without a password."""
+    """Run the acts. Return the import and the address of the store without a password."""
     async with writable_store(address, namespace) as store:
         shown = store.backend.address
         stage.act("A session that another program recorded goes in")

@@ -1,6 +1,6 @@
-"""The heart of the demonstration: a process is killed inside a tool call, another one goes on.
+"""The main act: a process is killed inside a tool call, and another one continues.
 
-The process is a real one, and so is the SIGKILL: it gets no chance to write anything any more.
+The process and the SIGKILL are real: it cannot write anything afterwards.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _KIND_CELLS = 14
 
 
 class Play(msgspec.Struct, frozen=True):
-    """What the acts share: where they are performed, on what, and before whom.
+    """The shared state of the acts: store, session, folder and stage.
 
-    `address` is the one `store` was opened by; a password may be in it.
+    `address` is the address of `store`; it may contain a password.
     """
 
     stage: Stage
@@ -61,7 +61,7 @@ class Play(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def runtime_of(play: Play) -> AsyncGenerator[Runtime]:
-    """A runtime with the demonstration's agent and model."""
+    """Open a runtime with the demonstration's agent and model."""
     models = demo_models()
     agent = demo_agent(play.folder)
     async with Runtime(play.store, [agent], models=models) as runtime:
@@ -70,9 +70,9 @@ async def runtime_of(play: Play) -> AsyncGenerator[Runtime]:
 
 
 async def kill_in_the_middle(play: Play) -> int | None:
-    """Let another process go on with the session, and kill it inside its tool call.
+    """Continue the session in another process, and kill it inside its tool call.
 
-    Shape: the seq of the last entry before; None when the process never came to its tool call.
+    Shape: the seq of the last entry before; None if the process never reached its tool call.
     """
     stage = play.stage
     head = (await play.store.backend.state(play.session.id)).head
@@ -101,7 +101,7 @@ async def kill_in_the_middle(play: Play) -> int | None:
 
 
 async def _inside_tool(play: Play, child: asyncio.subprocess.Process, head: int) -> bool:
-    """Show what the process writes to the log, until its tool has had its effect."""
+    """Print what the process writes to the log, until its tool has had its effect."""
     deadline = play.store.outside.clock.steady_s() + PATIENCE_S
     shown = head
     while play.store.outside.clock.steady_s() < deadline and child.returncode is None:
@@ -122,7 +122,7 @@ def _show_entry(stage: Stage, entry: Entry) -> None:
 
 
 async def read_the_evidence(play: Play, head: int) -> None:
-    """Show what the log knows about the moment of the kill."""
+    """Print the state of the log at the moment of the kill."""
     stage = play.stage
     entries = await play.store.backend.entries(play.session.id, after=head)
     started = [entry for entry in entries if entry.kind == ToolStarted.kind]
@@ -139,7 +139,7 @@ async def read_the_evidence(play: Play, head: int) -> None:
 
 
 async def resume(play: Play, head: int) -> None:
-    """Go on with the turn in this process: ask, as the tool's policy says, and finish."""
+    """Resume the turn in this process: ask, as the tool's policy requires, and finish."""
     stage = play.stage
     async with runtime_of(play) as runtime:
         chat = await runtime.resume(play.session.id)
@@ -161,7 +161,7 @@ async def resume(play: Play, head: int) -> None:
 
 
 async def _answer(play: Play, asked: Asked) -> None:
-    """Do what a person would: look whether it happened, and say so."""
+    """Check whether the effect happened, and answer like a person."""
     play.stage.say(asked.text)
     count = lines_in(play.notebook)
     choice, found = ("done", "has the line") if count else ("retry", "does not have the line")
@@ -170,7 +170,7 @@ async def _answer(play: Play, asked: Asked) -> None:
 
 
 def is_answered(context: Context) -> bool:
-    """Whether every tool call of `context` has its result in the message after it."""
+    """Whether every tool call of `context` has its result in the next message."""
     messages = [each.message for each in context.messages]
     for message, following in zip_longest(messages, messages[1:]):
         calls = {call.id for call in message.tool_calls}

@@ -1,4 +1,4 @@
-"""``perdure flow compact``: the context of a role as a summary, with what the flow knows of it."""
+"""``perdure flow compact``: summarize the context of a role, with facts from the flow."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def compact(
 async def role_compacted(
     store: Store, session: StreamId, flow: StreamId, model: str | None, focus: str | None
 ) -> tuple[Entry | None] | None:
-    """Compact `session` if it is a role's of `flow`; the compaction in a tuple, else None.
+    """Compact `session` if it is a role's of `flow`. Return the compaction in a tuple, or None.
 
     Raises: as `Flow.compact`.
     """
@@ -84,7 +84,7 @@ async def role_compacted(
 
 
 async def _model_of(typed: RunSettings) -> str | None:
-    """The model that writes a summary as `typed`; None for the role's. Raises: ConfigError."""
+    """Return the model for a summary as `typed`; None for the role's. Raises: ConfigError."""
     if typed.model is not None or typed.scenario is None:
         return typed.model
     scenario = await asyncio.to_thread(scenario_in, Path(typed.scenario))

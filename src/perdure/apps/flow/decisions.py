@@ -1,4 +1,4 @@
-"""Commands by which people decide in a flow, from any process.
+"""Commands for people's decisions in a flow, from any process.
 
 A decision is in the log when its command returns.
 """
@@ -26,7 +26,7 @@ Decide = Callable[[Flow], Awaitable[FlowState]]
 
 
 async def _decide(common: CommonOptions, flow: str, decide: Decide, told: str) -> None:
-    """Open the flow, decide, and say so."""
+    """Open the flow, record the decision, and print it."""
     async with opened_flow(common, flow) as (_, handle):
         state = await decide(handle)
     if common.as_json:

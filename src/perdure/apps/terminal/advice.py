@@ -1,4 +1,4 @@
-"""What to type, where an error of the library names the call to make."""
+"""Commands to type, in place of library calls in error messages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ADVICE: Mapping[str, str] = {
 
 
 def with_commands(text: str, facts: Mapping[str, object] | None = None) -> str:
-    """Return `text` of the library with the commands to type in place of the calls to make.
+    """Return `text` of the library with its calls replaced by commands.
 
     Advice about a fact that `facts` lacks stays as it is.
     """
@@ -61,5 +61,5 @@ def with_commands(text: str, facts: Mapping[str, object] | None = None) -> str:
 
 
 def message_of(error: PerdureError) -> str:
-    """What the command line says of `error`."""
+    """Return the message of `error` for the command line."""
     return with_commands(str(error), error.facts())

@@ -1,7 +1,7 @@
-"""An approval as lines: every argument, what the answer is bound to, and what "always" allows.
+"""Format an approval: every argument, the bound facts, and the effect of "always".
 
-A bar comes before what a model wrote, so that it cannot pass for a line of ours. An invisible
-character is written as its number, and words of letters that look alike are named.
+A bar precedes text of a model, so that it cannot imitate a line of perdure. Invisible characters
+are shown as numbers, and words with look-alike letters are reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FEW_LINES = 12
 
 
 class Approval(Protocol):
-    """What is shown of a question."""
+    """The displayed parts of a question."""
 
     @property
     def arguments(self) -> Mapping[str, object] | None: ...
@@ -45,7 +45,7 @@ class Approval(Protocol):
 
 
 def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterator[str]:
-    """The lines of `asked`, at most `limit` of each argument and of the diff (None: all)."""
+    """Return the lines of `asked`, at most `limit` per argument and of the diff (None: all)."""
     arguments, bound = asked.arguments or {}, asked.bound or {}
     for name, value in arguments.items():
         yield from _argument(name, value, limit)
@@ -95,12 +95,12 @@ def _block(text: str, limit: int | None) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """`text` on one line."""
+    """Return `text` on one line."""
     return reveal(text).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
 
 
 def _mixed_script_word(text: str) -> str:
-    """The first word in `text` that mixes Latin letters with others that look like them."""
+    """Return the first word in `text` that mixes Latin letters with look-alikes."""
     for word in _words.findall(text) if not text.isascii() else ():
         if any(c.isascii() for c in word) and any(_alike.match(c) for c in word):
             numbers = ", ".join(dict.fromkeys(f"U+{ord(c):04X}" for c in word if not c.isascii()))

@@ -1,7 +1,7 @@
-"""What a model would be sent, shown in full: every message, its size, its entries, and the reasons.
+"""Display the context of a model in full: messages, sizes, entries and reasons.
 
 Shape of the JSON: ``{"model", "thinking_level", "tokens", "messages": [{"role", "parts",
-"entry_id"}], "dropped"}``, and ``"system"`` where an agent gave instructions.
+"entry_id"}], "dropped"}``, and ``"system"`` if an agent has instructions.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def context_data(context: Context, system_prompt: str | None) -> dict[str, objec
 def context_lines(
     context: Context, report: Report, budget_tokens: int | None, style: Style
 ) -> Iterator[str]:
-    """`context` for people: what is sent and why, then the messages in full."""
+    """Format `context` for people: a summary with reasons, then the messages in full."""
     yield style.paint(_heading(context), "strong")
     yield from _reasons(context, report, budget_tokens)
     if report.system_prompt is not None:
@@ -99,7 +99,7 @@ def _message_heading(each: ContextMessage, report: Report, style: Style) -> str:
 
 
 def _short(entry: EntryId, report: Report) -> str:
-    """The number of an entry of this session; the whole id of one of another."""
+    """Return the number of an entry of this session, or the whole id of another session's entry."""
     stream, _, seq = entry.rpartition("/")
     return seq if stream == report.info.id else entry
 

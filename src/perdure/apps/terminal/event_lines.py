@@ -1,6 +1,6 @@
-"""Events of a turn as they happen: streaming text, one line for each tool call, remarks.
+"""Print the events of a turn: streamed text, one line per tool call, remarks.
 
-What was streamed is not told again when its entry arrives; what was missed while streaming is.
+Streamed text is not printed again when its entry arrives; missed text is.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ _Channel = Literal["text", "thinking"]
 
 
 class Teller(Protocol):
-    """Somebody who is told the events of turns."""
+    """A printer of turn events."""
 
     def tell(self, event: AnyEvent) -> None:
-        """Tell `event`."""
+        """Print `event`."""
         ...
 
     def remark(self, text: str) -> None:
-        """Say something that is no event, on a line of its own."""
+        """Print a remark, which is not an event, on its own line."""
         ...
 
 
 class JsonTeller:
-    """Every event as a line of JSON, in wire form, as soon as it happens."""
+    """Print every event at once as a line of JSON, in wire form."""
 
     def tell(self, event: AnyEvent) -> None:
         """Write the event."""
         show_json(wire(event), is_flushed=True)
 
     def remark(self, text: str) -> None:
-        """Nothing: what is no event is not part of the stream."""
+        """Print nothing: remarks are not part of the event stream."""
 
 
 class QuietTeller:
-    """Nothing while a turn runs: for those who only want its answer."""
+    """Print no events, for callers that only want the answer."""
 
     def tell(self, event: AnyEvent) -> None:
         """Nothing."""
 
     def remark(self, text: str) -> None:
-        """The text, on stderr."""
+        """Print the text to stderr."""
         remark(text)
 
 
 class TextTeller:
-    """Events for people; errors are left to whoever awaits the turn."""
+    """Print events for people. Errors are reported by the code that awaits the turn."""
 
     def __init__(self, style: Style, width: int) -> None:
         self._style = style
@@ -64,7 +64,7 @@ class TextTeller:
         self._streamed = ""
 
     def tell(self, event: AnyEvent) -> None:
-        """Show what the event adds to what is on the screen."""
+        """Print the new content of the event."""
         match event:
             case LiveEvent(type="agent:token"):
                 self._stream("text", event.text)
@@ -78,12 +78,12 @@ class TextTeller:
                 self._durable(event)
 
     def remark(self, text: str, meaning: Meaning = "faint") -> None:
-        """A line between the lines of the conversation."""
+        """Print a line between the lines of the conversation."""
         self.close_line()
         show(self._style.paint(safe(text), meaning), is_flushed=True)
 
     def close_line(self) -> None:
-        """End the line that is being streamed, if there is one."""
+        """End the streamed line, if there is one."""
         if self._open is not None:
             show(is_flushed=True)
         self._open = None
@@ -121,7 +121,7 @@ class TextTeller:
                 pass
 
     def _message(self, payload: Mapping[str, object]) -> None:
-        """The text of an answer, as far as it was not streamed."""
+        """Print the part of an answer that was not streamed."""
         if payload.get("role") != "assistant":
             return
         said = "\n\n".join(text for text in map(_text_of, _items(payload.get("parts"))) if text)
@@ -141,7 +141,7 @@ class TextTeller:
         outcome = str(payload.get("outcome"))
         took = payload.get("durationMs")
         ended = f" {outcome}" if took is None else f" {outcome}, {took} ms"
-        if self._open is None:  # its call was told before this process began
+        if self._open is None:  # its call was printed before this process began
             show(self._style.paint(f"→ {safe(str(payload.get('toolId')))}", "tool"), end="")
             self._open = "text"
         show(self._style.paint(ended, "faint" if payload.get("success") else "bad"), end="")
@@ -170,7 +170,7 @@ def _text_of(part: object) -> str:
 
 
 def _arguments(given: object) -> str:
-    """The arguments of a call: the value of a single text argument, else all of them as JSON."""
+    """Format the arguments of a call: a single text argument as it is, others as JSON."""
     if not isinstance(given, dict) or not given:
         return ""
     values = list(cast("dict[str, object]", given).values())

@@ -1,4 +1,4 @@
-"""Lines that a person types (or a pipe holds), and Ctrl-C, without blocking the event loop.
+"""Read typed or piped lines, and handle Ctrl-C, without blocking the event loop.
 
 The terminal itself edits the line. Nothing here holds a lock on stdin, so leaving the program never
 waits for a key.
@@ -28,11 +28,11 @@ class TypedLines:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person types them."""
+        """Whether stdin is a terminal."""
         return os.isatty(self._descriptor)
 
     async def next(self) -> str | None:
-        """The next line without its end; None once there is no more."""
+        """Return the next line without its line break; None at the end."""
         if self._lines.empty() and self._has_ended:
             return None
         if not self._is_watched and not self._has_ended:
@@ -76,7 +76,7 @@ class TypedLines:
 
 @contextmanager
 def interrupts(handler: Callable[[], None]) -> Generator[None]:
-    """Have Ctrl-C call `handler` instead of raising, for the length of the block."""
+    """Make Ctrl-C call `handler` instead of raising, within the block."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, handler)

@@ -1,11 +1,10 @@
-"""A session's tree as rows in the order they are drawn, and what is folded when they are many.
+"""Rows of a session's tree in drawing order, with runs of rows folded in large trees.
 
-The branch that the conversation continues from runs straight down the first column; every other
-branch stands to its right, above the entry that the straight one goes on with. So the last row is
-where the conversation is, and the indentation says how often a branch was left, not how long one
-is. Pure, and without recursion: a branch may be any number of entries long.
+The current branch is in the first column. Every other branch is to its right, above the entry with
+which the current branch continues. So the last row is the leaf, and the indentation shows the depth
+of branching, not the length of a branch. Pure, and without recursion, for branches of any length.
 
-Shape: a row is folded away only inside a run: between rows that are kept (`_is_kept`).
+Shape: only rows inside a run are folded, between rows that stay visible (`_is_kept`).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _LANDMARKS = frozenset({Compaction.kind, BranchSummary.kind})
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One entry in its place. `starts` says that a side branch, or another root, begins here."""
+    """One entry with its position. `starts`: a side branch or another root begins here."""
 
     entry: Entry
     depth: int
@@ -44,10 +43,10 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Fold(msgspec.Struct, frozen=True):
-    """Rows that are not shown: how many, and of which roles or kinds.
+    """Folded rows: their number, and their roles or kinds.
 
-    `is_branch` says that they are everything that grows from the row above, not the run between
-    the rows above and below.
+    `is_branch`: they are all branches of the row above, not the run between the rows above and
+    below.
     """
 
     depth: int
@@ -66,11 +65,11 @@ def lines_of(
     limit: int | None = None,
     depth: int | None = None,
 ) -> list[Line]:
-    """The tree in at most about `limit` lines, with as much detail as fits.
+    """Return the tree in about `limit` lines at most, with as much detail as fits.
 
-    First the steps inside turns are folded, then turns, then side branches; what is kept (branch
-    points, labels, compactions, ends, the leaf) may still be more than `limit`. Branches deeper
-    than `depth` are folded in any case. None: no limit.
+    Folds steps inside turns first, then turns, then side branches. Branch points, labels,
+    compactions, ends and the leaf stay visible, so there may be more than `limit` lines. Branches
+    deeper than `depth` are folded in any case. None: no limit.
     """
     rows = list(rows_of(roots, leaf))
     lines = _cut_at(rows, depth)
@@ -89,7 +88,7 @@ def lines_of(
 
 
 def _selections(lines: Sequence[Line], limit: int) -> Iterator[frozenset[EntryId]]:
-    """What may be shown of the rows inside runs, less each time: turns, some of them, nothing."""
+    """Yield smaller and smaller selections of the rows inside runs: turns, some turns, none."""
     inside = [line for line in lines if isinstance(line, Row) and not line.is_kept]
     yield frozenset(_turn_ends(inside))
     asked = [row.entry.id for row in inside if role_of(row.entry) == "user"]
@@ -100,7 +99,7 @@ def _selections(lines: Sequence[Line], limit: int) -> Iterator[frozenset[EntryId
 
 
 def _turn_ends(rows: Sequence[Row]) -> Iterator[EntryId]:
-    """User messages, and the answers right before them."""
+    """Return user messages, and the answers directly before them."""
     answer: EntryId | None = None
     for row in rows:
         role = role_of(row.entry)
@@ -113,7 +112,7 @@ def _turn_ends(rows: Sequence[Row]) -> Iterator[EntryId]:
 
 
 def rows_of(roots: Sequence[TreeNode], leaf: EntryId | None) -> Iterator[Row]:
-    """Every entry once: side branches before the branch they leave goes on."""
+    """Return every entry once, side branches before the rest of their branch."""
     to_leaf = _path_to(roots, leaf)
     stack: list[tuple[TreeNode, int, bool]] = _siblings(roots, to_leaf, 0, is_root=True)
     while stack:
@@ -132,7 +131,7 @@ def rows_of(roots: Sequence[TreeNode], leaf: EntryId | None) -> Iterator[Row]:
 def _siblings(
     nodes: Sequence[TreeNode], to_leaf: set[EntryId], depth: int, *, is_root: bool
 ) -> list[tuple[TreeNode, int, bool]]:
-    """The nodes in the reverse of the order they are drawn in: the straight one last drawn."""
+    """Return the nodes in reverse drawing order; the one on the current branch is drawn last."""
     if not nodes:
         return []
     straight = next((node for node in nodes if node.entry.id in to_leaf), nodes[-1])
@@ -141,7 +140,7 @@ def _siblings(
 
 
 def _path_to(roots: Sequence[TreeNode], leaf: EntryId | None) -> set[EntryId]:
-    """The ids of the branch that ends at `leaf`."""
+    """Return the ids of the branch that ends at `leaf`."""
     parents: dict[EntryId, EntryId | None] = {}
     stack: list[tuple[TreeNode, EntryId | None]] = [(node, None) for node in roots]
     while stack:
@@ -156,7 +155,7 @@ def _path_to(roots: Sequence[TreeNode], leaf: EntryId | None) -> set[EntryId]:
 
 
 def _is_kept(node: TreeNode, leaf: EntryId | None, *, starts: bool) -> bool:
-    """Whether the row says something about the tree's shape, or was marked by somebody."""
+    """Whether the row shows the shape of the tree or carries a label."""
     return (
         starts
         or node.label is not None
@@ -167,7 +166,7 @@ def _is_kept(node: TreeNode, leaf: EntryId | None, *, starts: bool) -> bool:
 
 
 def _cut_at(rows: Sequence[Row], depth: int | None) -> list[Line]:
-    """`rows` with every branch below `depth` reduced to its first row and a count."""
+    """Reduce every branch below `depth` to its first row and a count."""
     if depth is None:
         return list(rows)
     lines: list[Line] = []
@@ -187,7 +186,7 @@ def _cut_at(rows: Sequence[Row], depth: int | None) -> list[Line]:
 
 
 def fold_runs(lines: Iterable[Line], shown: frozenset[EntryId]) -> list[Line]:
-    """`lines` with the rows inside runs counted, but for those that are to be `shown`."""
+    """Replace the rows inside runs by counts, except those in `shown`."""
     result: list[Line] = []
     hidden: list[Row] = []
     for line in lines:
@@ -220,7 +219,7 @@ _LEAST_WHAT = 8
 
 
 class Glyphs(msgspec.Struct, frozen=True):
-    """What the graph is drawn with. Shape: one cell each."""
+    """The characters of the graph. Shape: one cell each."""
 
     through: str = "│"
     side: str = "├"
@@ -240,7 +239,7 @@ _MARKED = frozenset({Compaction.kind, BranchSummary.kind})
 
 
 def draw(lines: Sequence[Line], own: StreamId, width: int, style: Style) -> Iterator[str]:
-    """`lines` as text of at most `width` cells each; entries of other streams than `own` marked."""
+    """Draw `lines` in at most `width` cells each, and mark entries of streams other than `own`."""
     pen = _Pen(
         own=own,
         width=width,
@@ -259,7 +258,7 @@ def _number_width(lines: Sequence[Line], own: StreamId) -> int:
 
 
 class _Pen(msgspec.Struct, frozen=True):
-    """Draws single lines; `deepest` is the depth from which on indentation stops growing."""
+    """Draws single lines; the indentation does not grow beyond the depth `deepest`."""
 
     own: StreamId
     width: int
@@ -269,7 +268,7 @@ class _Pen(msgspec.Struct, frozen=True):
     deepest: int
 
     def row(self, row: Row) -> str:
-        """One entry."""
+        """Draw one entry."""
         paint = self.style.paint
         number = f"{'' if row.entry.stream == self.own else self.glyphs.shared}{row.entry.seq}"
         graph = self._graph(row.depth, row)
@@ -291,7 +290,7 @@ class _Pen(msgspec.Struct, frozen=True):
         return "".join(pieces).rstrip()
 
     def fold(self, fold: Fold) -> str:
-        """The count of what is not shown."""
+        """Draw the count of folded rows."""
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in fold.kinds)
         graph = " " * (self.number_width + 1) + self._graph(fold.depth, None)
         text = f"{self.glyphs.folded} {fold.count:,} more: {kinds}"
@@ -321,5 +320,5 @@ class _Pen(msgspec.Struct, frozen=True):
         return self.glyphs.spoken if who_of(row.entry)[0] in _SPOKEN else self.glyphs.entry
 
     def _room(self, graph: str) -> int:
-        """Cells left for the content and the marks."""
+        """Return the cells left for the content and the marks."""
         return self.width - self.number_width - cell_len(graph) - WHO_WIDTH - 4

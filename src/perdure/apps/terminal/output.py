@@ -1,8 +1,8 @@
 """Output of every command: lines and JSON to stdout, errors and remarks to stderr.
 
-All text passes `printable` on its way out, so that no text of a model, a tool or a file controls
-the terminal, even where a command forgot `safe`. JSON is escaped instead of changed. A reader that
-closes stdout (``| head``) ends the command quietly: `OutputClosed`.
+All text passes through `printable`, so no text of a model, a tool or a file controls the terminal,
+even if a command forgot `safe`. JSON is escaped instead. A reader that closes stdout (``| head``)
+ends the command quietly: `OutputClosed`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _STYLED = re.compile("(" + "|".join(re.escape(code) for code in CODES) + ")")
 
 
 class OutputClosed(Exception):
-    """Nobody reads stdout any more."""
+    """The reader closed stdout."""
 
 
 def prepare_streams() -> None:
-    """Let no character be refused by stdout or stderr, whatever the locale.
+    """Make stdout and stderr accept every character, in any locale.
 
-    What the caller closed reads as empty and swallows what is written to it.
+    A closed standard stream reads as empty and discards writes.
     """
     _fill_gaps()
     for stream in (sys.stdout, sys.stderr):
@@ -49,7 +49,7 @@ def prepare_streams() -> None:
 
 
 def _fill_gaps() -> None:
-    """Open the null device for each standard stream that is closed: a file gets no such number."""
+    """Open the null device for each closed standard stream, so that no file gets its number."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is not None:
             continue
@@ -61,17 +61,17 @@ def _fill_gaps() -> None:
 
 
 def width() -> int:
-    """Cells in a line: of the terminal, by $COLUMNS, or 100 where there is neither."""
+    """Return the cells in a line: of the terminal, from $COLUMNS, or else 100."""
     return max(shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns, NARROWEST)
 
 
 def out_style() -> Style:
-    """The style for stdout."""
+    """Return the style for stdout."""
     return style_for(sys.stdout)
 
 
 def printable(text: str) -> str:
-    """`text` for a terminal: the codes of `Style` pass, every other control becomes U+FFFD."""
+    """Return `text` for a terminal: keep the codes of `Style`, replace other controls by U+FFFD."""
     if "\x1b" not in text:
         return safe(text)
     pieces = _STYLED.split(text)
@@ -112,7 +112,7 @@ def show_result(data: object, lines: str | Iterable[str], *, as_json: bool) -> N
 
 
 def show_json(value: object, *, is_flushed: bool = False) -> None:
-    """Write `value` to stdout as one line of JSON, in UTF-8 whatever the locale.
+    """Write `value` to stdout as one line of JSON, in UTF-8 in any locale.
 
     Raises: OutputClosed.
     """
@@ -130,7 +130,7 @@ def show_encoded(document: bytes, *, is_flushed: bool = False) -> None:
 
 
 def show_file(content: bytes) -> None:
-    """Write the content of a file to stdout: exactly, but to a terminal as `printable` text.
+    """Write the content of a file to stdout: unchanged, or to a terminal as `printable` text.
 
     Raises: OutputClosed.
     """
@@ -167,7 +167,7 @@ def show_failure(
     """Write a failure to stderr; as JSON: ``{"error": {"code", "message", ...facts}}``."""
     if as_json:
         failure = msgspec.to_builtins({**(facts or {}), "code": code, "message": message})
-        # msgspec refuses half characters, which arguments that are not UTF-8 contain.
+        # msgspec rejects surrogates, which arguments that are not UTF-8 contain.
         text = json.dumps(
             {"error": masked_value(failure)}, ensure_ascii=False, separators=(",", ":")
         )
@@ -178,9 +178,9 @@ def show_failure(
 
 
 def close_streams() -> OSError | None:
-    """Flush stdout and stderr; why what was said on stdout is lost, where somebody wanted it.
+    """Flush stdout and stderr; return the error if output was lost.
 
-    A reader that has seen enough wants no more. Nothing is written to stdout after this.
+    A closed pipe is not an error. Nothing is written to stdout after this call.
     """
     lost: OSError | None = None
     for stream in (sys.stdout, sys.stderr):
@@ -188,14 +188,14 @@ def close_streams() -> OSError | None:
             stream.flush()
         except BrokenPipeError:
             _discard(stream)
-        except OSError as error:  # a disk that is full
+        except OSError as error:  # a full disk
             lost = lost or (error if stream is sys.stdout else None)
             _discard(stream)
     return lost
 
 
 def _discard(stream: TextIO) -> None:
-    """Let what `stream` still holds go nowhere, so that the interpreter's exit is quiet."""
+    """Discard the buffer of `stream`, so that the interpreter exits without an error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -210,17 +210,17 @@ def _to_stderr(text: str) -> None:
 
 
 def local_time(at_ms: int) -> str:
-    """A time for people: local, to the minute. Units: Unix milliseconds."""
+    """Format a local time for people, to the minute. Units: Unix milliseconds."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def local_day(at_ms: int) -> str:
-    """A day for people, local. Units: Unix milliseconds."""
+    """Format a local day for people. Units: Unix milliseconds."""
     return local_time(at_ms).partition(" ")[0]
 
 
 def size(count_bytes: int) -> str:
-    """A number of bytes for people."""
+    """Format a number of bytes for people."""
     amount = float(count_bytes)
     for unit in ("bytes", "kB", "MB", "GB"):
         if amount < 1000 or unit == "GB":

@@ -1,7 +1,7 @@
-"""One entry as one line: who, and the beginning of what.
+"""Format an entry on one line: its role, and the beginning of its content.
 
-Shape: a preview is plain text without control characters. Entries that cannot be read have one
-too; nothing here raises for what a log may hold.
+Shape: a preview is plain text without control characters. Unreadable entries have one, too; no
+entry of a log makes this module raise.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from perdure.session.notes import Answer, Label, Question
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """`who` names the role or kind, `what` is the beginning of its content."""
+    """`who` is the role or kind, `what` the beginning of the content."""
 
     who: str
     what: str
@@ -74,17 +74,17 @@ WHO_WIDTH = max(len(who) for who, _ in _WHO.values())
 
 
 def who_of(entry: Entry) -> tuple[str, Meaning]:
-    """Role or kind of `entry` as it is shown, without decoding its content."""
+    """Return the displayed role or kind of `entry`, without decoding its content."""
     return _WHO.get(role_of(entry) or entry.kind, (entry.kind, "faint"))
 
 
 def role_meaning(role: str) -> Meaning:
-    """The colour of a role."""
+    """Return the colour of a role."""
     return _WHO.get(role, (role, "plain"))[1]
 
 
 def preview_of(entry: Entry, width: int) -> Preview:
-    """`entry` on one line; `what` takes at most `width` cells."""
+    """Format `entry` on one line; `what` has at most `width` cells."""
     who, meaning = who_of(entry)
     try:
         what = _what(body_of(entry), width)
@@ -130,7 +130,7 @@ def _side_line(body: Body) -> str:
 
 
 def message_line(message: Message, width: int) -> str:
-    """The beginning of what `message` says, then the tools it asks for."""
+    """Return the beginning of `message`, then the tools that it calls."""
     said = " ".join(line for part in message.parts if (line := _part_line(part)))
     if message.error:
         said = f"{said} ({message.stop_reason}: {message.error})".lstrip()
@@ -142,7 +142,7 @@ def message_line(message: Message, width: int) -> str:
 
 
 def call_line(call: ToolCallPart) -> str:
-    """A tool call as ``name argument``: its first text argument, else its arguments as JSON."""
+    """Format a tool call as ``name argument``: its first text argument, or all as JSON."""
     for value in call.args.values():
         if isinstance(value, str) and value.strip():
             return f"{call.name} {value}"
@@ -156,7 +156,7 @@ def _calls_line(calls: tuple[ToolCallPart, ...]) -> str:
 
 
 def _silence(message: Message) -> str:
-    """What stands for a message that says nothing aloud."""
+    """Return a placeholder for a message without visible text."""
     thoughts = [part for part in message.parts if isinstance(part, ThinkingPart)]
     if thoughts:
         return f"(thinking: {thoughts[0].text or 'redacted'})"
@@ -164,7 +164,7 @@ def _silence(message: Message) -> str:
 
 
 def _part_line(part: Part) -> str:
-    """What `part` says aloud; thinking and tool calls say nothing."""
+    """Return the visible text of `part`; thinking and tool calls have none."""
     if isinstance(part, TextPart):
         return part.text
     if isinstance(part, MediaPart):

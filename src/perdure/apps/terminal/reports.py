@@ -1,4 +1,4 @@
-"""What there is to know about one session, collected once and shown as text or JSON."""
+"""A report about one session, shown as text or JSON."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class ReportedExport(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """A session at one moment.
 
-    Shape: `branch` are the entries root -> leaf, `system_prompt` what its agent was told at the
-    start. `cut` is the part of an answer that was cut after the last message of the branch, and is
-    not in the context. `branches` counts the ends of branches in its tree. `usage` sums all
-    reported usage. `earlier` counts the entries of the branch before those in `branch`. `newest`
-    is how many entries of the tree `branches` and `usage` are of; None: of all. With
-    `is_context_larger` the context takes more tokens than it says.
+    Shape: `branch` contains the entries root -> leaf, `system_prompt` the prompt at the start.
+    `cut` is the partial answer after the last message of the branch, which is not in the context.
+    `branches` counts the ends of branches in the tree. `usage` sums all reported usage. `earlier`
+    counts the entries of the branch before those in `branch`. `branches` and `usage` cover the
+    `newest` entries of the tree (None: all). With `is_context_larger` the context has more tokens
+    than given.
     """
 
     info: SessionInfo
@@ -95,9 +95,9 @@ class Report(msgspec.Struct, frozen=True):
 
 
 async def report_of(session: Session, store: SessionStore, last: int | None = None) -> Report:
-    """What there is to know about `session`, whose log is in `store`.
+    """Return the report about `session`, whose log is in `store`.
 
-    With `last` no more than the newest `last` entries of its tree and of its branch are read.
+    With `last`, reads at most the newest `last` entries of its tree and of its branch.
     """
     state = await store.state(session.id)
     entries = await store.tree(session.id, None if last is None else last + 1)
@@ -136,9 +136,9 @@ async def report_of(session: Session, store: SessionStore, last: int | None = No
 async def _context_of(
     session: Session, store: SessionStore, window: ContextWindow
 ) -> tuple[Context, bool]:
-    """The context of `session`; of the end of a window, and whether it takes more, where that is.
+    """Return the context of `session`, or of the end of a window and whether it is larger.
 
-    Of the end, `tokens` are right where usage was reported in it.
+    For the end of a window, `tokens` is correct if usage was reported in it.
     """
     if not window.earlier:
         return await session.context(), False
@@ -152,7 +152,7 @@ async def _context_of(
 async def _cut_answer(
     session: Session, store: SessionStore, branch: tuple[Entry, ...]
 ) -> str | None:
-    """The text that had arrived of an answer that was cut, unless the branch goes on after it."""
+    """Return the text of a partial answer, unless the branch continues after it."""
     notes = await store.notes(session.id, (Interrupted.kind,))
     last = branch[-1] if branch else None
     if not notes or last is None or last.stream != session.id or notes[-1].seq < last.seq:
@@ -165,7 +165,7 @@ async def _cut_answer(
 
 
 async def _exports(session: Session, store: SessionStore) -> AsyncIterator[ReportedExport]:
-    """Yield the files that the session, and no origin of it, was exported to, oldest first."""
+    """Yield the files that the session itself was exported to, oldest first."""
     for note in await store.notes(session.id, (SessionExported.kind,)):
         try:
             body = body_of(note)
@@ -184,7 +184,7 @@ def _usage_of(entry: Entry) -> Usage:
 
 
 def report_data(report: Report) -> dict[str, object]:
-    """`report` as JSON data: the fields of a list's row, and more."""
+    """Return `report` as JSON data, including the fields of a list row."""
     info = report.info
     context = report.context
     return {
@@ -219,7 +219,7 @@ def report_data(report: Report) -> dict[str, object]:
 
 
 def authority_data(authority: Authority) -> dict[str, object]:
-    """What came with a session and whether it is in force here, as JSON data."""
+    """Return the received settings of a session, and whether they are in force, as JSON data."""
     bound = authority.bound
     agent = {} if bound is None or bound.agent is None else bound.agent
     workspace = {} if bound is None or bound.workspace is None else bound.workspace
@@ -237,7 +237,7 @@ def authority_data(authority: Authority) -> dict[str, object]:
 
 
 def _authority_facts(authority: Authority) -> Iterator[tuple[str, str]]:
-    """What came with a session that is not in force here, a line each."""
+    """Return a line for each received setting that is not in force."""
     if authority.withheld is None:
         return
     yield "not in force", f"what came with it: {NOT_IN_FORCE[authority.withheld]}"
@@ -256,7 +256,7 @@ def _authority_facts(authority: Authority) -> Iterator[tuple[str, str]]:
 
 
 def row_data(info: SessionInfo) -> dict[str, object]:
-    """A session's row in a list, as JSON data."""
+    """Return a session's row in a list as JSON data."""
     return {
         "id": info.id,
         "title": info.name or None,
@@ -273,7 +273,7 @@ def row_data(info: SessionInfo) -> dict[str, object]:
 
 
 def usage_data(usage: Usage) -> dict[str, object]:
-    """`usage` with every field, also those that are zero."""
+    """Return `usage` with every field, also zeros."""
     return {**msgspec.structs.asdict(usage), "total_tokens": usage.total_tokens}
 
 
@@ -287,7 +287,7 @@ def _entry_data(entry: Entry, labels: Mapping[EntryId, str]) -> dict[str, object
 
 
 def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
-    """`report` for people: what it is, what it used, and the branch it is on."""
+    """Format `report` for people: the session, its usage, and its branch."""
     yield style.paint(one_line(report.info.name, width) or "(nothing said yet)", "strong")
     facts = _facts(report)
     name_width = max(len(name) for name, _ in facts)
@@ -307,14 +307,14 @@ def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
 
 
 def earlier_line(count: int, option: str) -> str:
-    """What is said of the `count` oldest entries of a branch, which only `option` shows."""
+    """Return the line about the `count` oldest entries of a branch, which only `option` shows."""
     return (
         f"{count_of(count, 'earlier entry', 'earlier entries')} of this branch not shown: {option}"
     )
 
 
 def children_lines(children: Iterable[Child], style: Style) -> Iterator[str]:
-    """The sessions that agents were invoked in, a line each."""
+    """Return a line for each session of an invoked agent."""
     for child in children:
         told = f"  invoked {child.agent or 'an agent'}: perdure sessions show {child.info.id}"
         yield style.paint(told, "faint")
@@ -371,5 +371,5 @@ def _usage_text(usage: Usage) -> str:
 
 
 def _as_chain(report: Report) -> tuple[TreeNode, ...]:
-    """The branch alone, as a tree."""
+    """Return the branch alone, as a tree."""
     return nodes_of(index_of(report.branch), report.labels)

@@ -1,7 +1,7 @@
-"""Colours by meaning, as plain ANSI codes; with colour off the text is returned as it is.
+"""Colours by meaning, as ANSI codes. Without colours the text is unchanged.
 
-Meanings are named once here, so that a role looks the same in a tree, a chat and a list, and
-nothing is said by colour alone.
+The meanings are defined here, so a role looks the same in a tree, a chat and a list. No information
+depends on colour alone.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ CODES = tuple({f"\x1b[{code}m" for code in _CODES.values() if code} | {"\x1b[0m"
 
 
 class Style(msgspec.Struct, frozen=True):
-    """How text is marked up for one output: with colours or without, lines or plain ASCII."""
+    """The markup of one output: colours or none, line drawing or ASCII."""
 
     is_coloured: bool = False
     is_unicode: bool = True
 
     def paint(self, text: str, meaning: Meaning) -> str:
-        """`text` in the colour of `meaning`."""
+        """Return `text` in the colour of `meaning`."""
         code = _CODES[meaning]
         return f"\x1b[{code}m{text}\x1b[0m" if self.is_coloured and code and text else text
 
 
 def style_for(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Style:
-    """The style for `stream`: colours only on a terminal, unless $NO_COLOR or a dumb one."""
+    """Return the style for `stream`: no colours with $NO_COLOR or without a capable terminal."""
     is_coloured = (
         stream.isatty()
         and not environment.get("NO_COLOR")

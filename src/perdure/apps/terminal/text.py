@@ -1,4 +1,4 @@
-"""Text that is safe and fits: `safe` makes controls visible, widths are counted in cells."""
+"""Safe text of limited width: `safe` makes controls visible, widths are in cells."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LOOKED_AT = 4
 
 
 def whole(text: str) -> str:
-    """`text` with a U+FFFD for every half character: what UTF-8 can hold."""
+    """Return `text` with U+FFFD for every lone surrogate, so that UTF-8 can encode it."""
     return _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def one_line(text: str, width: int) -> str:
-    """The start of `text` as one line of at most `width` cells, "…" where it is cut."""
+    """Return the start of `text` on one line of at most `width` cells, with "…" if it is cut."""
     start = text[: max(width, 1) * _LOOKED_AT]
     line = clip(safe(_SPACES.sub(" ", start)).strip(), width)
     is_cut = len(start) < len(text) and not line.endswith("…")
@@ -35,9 +35,9 @@ def one_line(text: str, width: int) -> str:
 
 
 def shorten_echoes(message: str, words: Iterable[str]) -> str:
-    """`message` with each of `words`, what a person typed, in short where it is repeated in full.
+    """Shorten each of the typed `words` that `message` repeats in full.
 
-    An error that quotes a pasted page hides what it says.
+    An error that quotes a pasted page would hide its own message.
     """
     for word in words:
         for part in (word, word.partition("=")[2], word.removeprefix("./")):
@@ -49,7 +49,7 @@ def shorten_echoes(message: str, words: Iterable[str]) -> str:
 
 
 def clip(text: str, width: int) -> str:
-    """`text` cut to at most `width` cells; the last one is then an ellipsis."""
+    """Cut `text` to at most `width` cells, with an ellipsis in the last one."""
     if width <= 0:
         return ""
     if cell_len(text) <= width:
@@ -58,7 +58,7 @@ def clip(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int) -> str:
-    """`text` with spaces up to `width` cells; longer text stays as it is."""
+    """Pad `text` with spaces to `width` cells; longer text is unchanged."""
     return text + " " * (width - cell_len(text))
 
 
@@ -66,7 +66,7 @@ _GAP = 2
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column. `is_right` aligns numbers; `gives_way` is cut first when space is short."""
+    """A column. `is_right` aligns numbers; a `gives_way` column is cut first."""
 
     title: str
     meaning: Meaning = "plain"
@@ -77,7 +77,7 @@ class Column(msgspec.Struct, frozen=True):
 def table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, style: Style
 ) -> Iterator[str]:
-    """A heading and `rows`, each at most `width` cells if the columns that do not give way fit."""
+    """Return a heading and `rows` of at most `width` cells, if the fixed columns fit."""
     widths = [
         max(cell_len(column.title), *(cell_len(row[n]) for row in rows), 0)
         for n, column in enumerate(columns)

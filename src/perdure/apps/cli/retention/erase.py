@@ -83,7 +83,7 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the command line asks for."""
+    """The parsed arguments of ``perdure sessions erase``."""
 
     session: str | None
     subject: str | None
@@ -153,9 +153,9 @@ def _confirm(what: str, *, is_sure: bool) -> None:
 
 
 def _place_for(file: Path | None) -> Path | None:
-    """The file, made now, so that a certificate is never without a place; None where it was there.
+    """Create the file for the certificate before erasing; None if the file already existed.
 
-    Raises: PathExists, unless it is the empty one of a command that was killed; UsageMistake.
+    Raises: PathExists, unless it is an empty file left by a killed command; UsageMistake.
     """
     if file is None:
         return None

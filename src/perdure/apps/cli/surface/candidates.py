@@ -1,6 +1,6 @@
-"""What only a store and this machine know about a word that is being typed.
+"""Completion candidates from a store and this machine.
 
-Asked at each press of a key: it only looks, it never makes a store, and it asks nobody anything.
+Runs at each key press: it only reads, creates no store and asks no question.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class StoreLookup:
-    """`Lookup` in the store and namespace that `words`, what was typed so far, name."""
+    """`Lookup` in the store and namespace named by `words`, the text typed so far."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._store = _option_value(words, "--store")
@@ -42,7 +42,7 @@ class StoreLookup:
         )
 
     def sessions(self, typed: str) -> Completion:
-        """The sessions whose id begins with `typed`, else those whose title holds it; or files."""
+        """Return sessions whose id begins with `typed`, else whose title contains it; or files."""
         if typed.startswith((".", "~")) or "/" in typed:
             return Completion(mode="files")
 
@@ -57,7 +57,7 @@ class StoreLookup:
         return Completion(by_title, is_replacing=True) if by_title else Completion(mode="files")
 
     def entries(self, session: str) -> list[Candidate]:
-        """The entries of `session`, the newest first."""
+        """Return the entries of `session`, newest first."""
 
         async def look(store: Store) -> list[Candidate]:
             handle = await opened_session(store, session)
@@ -74,7 +74,7 @@ class StoreLookup:
         return self._ask(look)
 
     def questions(self) -> list[Candidate]:
-        """What waits for an answer."""
+        """Return the open questions."""
 
         async def look(store: Store) -> list[Candidate]:
             return [Candidate(each.id, each.question.text) for each in await store.questions()]
@@ -82,7 +82,7 @@ class StoreLookup:
         return self._ask(look)
 
     def choices(self, question: str) -> list[Candidate]:
-        """The answers that `question` takes."""
+        """Return the choices of `question`."""
 
         async def look(store: Store) -> list[Candidate]:
             asked = [each for each in await store.questions() if each.id.startswith(question)]
@@ -92,7 +92,7 @@ class StoreLookup:
         return self._ask(look)
 
     def models(self) -> list[Candidate]:
-        """The offline model, and the providers that are set up."""
+        """Return the offline model, and the providers that are set up."""
         states = provider_states(os.environ)
         ready = [state for state in states if state.status in ("configured", "default address")]
         return [
@@ -113,7 +113,7 @@ def _session(info: SessionInfo) -> Candidate:
 
 
 def _option_value(words: Sequence[str], option: str) -> str | None:
-    """The value that `words` give `option`, the last one counting."""
+    """Return the last value of `option` in `words`."""
     value = None
     for number, word in enumerate(words):
         if word == option and number + 1 < len(words):

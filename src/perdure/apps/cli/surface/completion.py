@@ -1,7 +1,7 @@
-"""What a word that is being typed may become: commands, options, choices, ids, entries, models.
+"""Completion of a typed word: commands, options, choices, ids, entries, models.
 
-`completed` is pure but for what it is given to look things up in: `Lookup` answers what only a
-store knows. A shell asks through ``perdure __complete``; see ``shells`` for what it prints.
+`complete_words` is pure except for `Lookup`, which reads the store. A shell calls ``perdure
+__complete``; `answer` defines the output for each shell.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Mode = Literal["words", "files", "folders"]
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """What a word may become, and what that is."""
+    """One completion of a word, with its description."""
 
     value: str
     help: str = ""
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """What a word may become. `mode` says what else the shell should offer.
+    """The candidates for a word. `mode` says what else the shell should offer.
 
-    `is_replacing`: the candidates do not begin with what was typed; they were found by it.
+    `is_replacing`: the candidates match the typed text without beginning with it.
     """
 
     candidates: tuple[Candidate, ...] = ()
@@ -45,26 +45,26 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 class Lookup(Protocol):
-    """What is in the store and on the machine."""
+    """Lookups in the store and on this machine."""
 
     def sessions(self, typed: str) -> Completion:
-        """The sessions whose id begins with `typed`, else those whose title holds it."""
+        """Return sessions whose id begins with `typed`, or else whose title contains it."""
         ...
 
     def entries(self, session: str) -> Iterable[Candidate]:
-        """The entries of `session`, the newest first."""
+        """Return the entries of `session`, newest first."""
         ...
 
     def questions(self) -> Iterable[Candidate]:
-        """What waits for an answer."""
+        """Return the open questions."""
         ...
 
     def choices(self, question: str) -> Iterable[Candidate]:
-        """The answers that `question` takes."""
+        """Return the choices of `question`."""
         ...
 
     def models(self) -> Iterable[Candidate]:
-        """The models and providers there are."""
+        """Return the known models and providers."""
         ...
 
 
@@ -75,7 +75,7 @@ FILES = frozenset({"FILE", "PATH"})
 
 
 class _Typed(msgspec.Struct, frozen=True):
-    """The words before the one being typed, understood."""
+    """The parsed words before the typed word."""
 
     command: Command
     given: tuple[str, ...]
@@ -86,7 +86,7 @@ class _Typed(msgspec.Struct, frozen=True):
 def complete_words(
     program: Command, words: Sequence[str], typed: str, lookup: Lookup
 ) -> Completion:
-    """What `typed` may become after `words`, ``perdure`` left out of them."""
+    """Return the completions of `typed` after `words`, which do not include ``perdure``."""
     known = _parse_words(program, words)
     if known.awaited is not None:
         return _values(known.awaited, known, typed, lookup)
@@ -185,11 +185,11 @@ def _fitting(candidates: Iterable[Candidate], typed: str) -> tuple[Candidate, ..
 
 
 def split(line: str) -> tuple[list[str], str]:
-    """The words of a command line that is being typed, and the last one, which may be "".
+    """Split a command line into its words and the word being typed, which may be "".
 
-    A quote that is not closed holds what follows it.
+    An unclosed quote includes everything after it.
     """
-    # What is typed goes on: the letter after it makes a last word where there is none yet.
+    # The added letter makes the last word exist, even if it is still empty.
     lexer = shlex.shlex(f"{line}x", posix=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     words: list[str] = []
@@ -279,9 +279,9 @@ _MENU_TYPES = frozenset({"37", "42"})
 
 
 def split_typed(shell: str, words: Sequence[str]) -> tuple[list[str], str]:
-    """The words before the one being typed, and that one, of what the script of `shell` passes on.
+    """Split the arguments of the script of `shell` into the words and the word being typed.
 
-    ``perdure`` is left out.
+    Omits ``perdure``.
     """
     if shell == "bash":
         before, typed = split(words[-1] if words else "")
@@ -290,7 +290,7 @@ def split_typed(shell: str, words: Sequence[str]) -> tuple[list[str], str]:
 
 
 def answer(shell: str, words: Sequence[str], typed: str, found: Completion) -> Iterator[str]:
-    """`found` in lines, as the script of `shell` reads them; `words` are what it passed on."""
+    """Format `found` for the script of `shell`; `words` are its arguments."""
     yield f"{found.mode} found" if found.is_replacing else found.mode
     fit = tuple(each for each in found.candidates if safe(each.value) == each.value)
     found = msgspec.structs.replace(
@@ -305,9 +305,10 @@ def answer(shell: str, words: Sequence[str], typed: str, found: Completion) -> I
 
 
 def _for_bash(words: Sequence[str], typed: str, found: Completion) -> Iterator[str]:
-    """For bash, which replaces only what follows the last of its break characters.
+    """Format for bash, which replaces only the text after the last break character.
 
-    It shows what it inserts: what a candidate is stands behind it only where several are listed.
+    Bash shows the text that it inserts. So a description follows a candidate only if there are
+    several.
     """
     breaks = words[0] if words else ""
     cut = max((typed.rfind(mark) + 1 for mark in breaks if not mark.isspace()), default=0)
@@ -352,13 +353,13 @@ def completion(
 
 
 def complete(shell: str, words: Sequence[str], program: Command) -> int:
-    """Answer the script of `shell`, which passes `words` on; quiet whatever happens."""
+    """Answer the script of `shell`, called with `words`. Prints no error."""
     before, typed = split_typed(shell, words)
-    # By name: only some words need a store, and none of them the rest of the commands.
+    # Imported lazily: only some words need a store.
     looking = importlib.import_module("perdure.apps.cli.surface.candidates")
     try:
         found = complete_words(program, before, typed, looking.StoreLookup(before))
     except (PerdureError, OSError):
-        return FAILED  # a person who types a word is not told about a store
+        return FAILED  # errors of the store are not shown during typing
     show_lines(answer(shell, words, typed, found))
     return DONE

@@ -1,8 +1,8 @@
-"""What every command is called, takes, and is described by, as values read from the program itself.
+"""Names, parameters and texts of all commands, as values read from the program.
 
-Help pages, completion and the documents of all commands are made of these, so none of them can say
-anything else than the code does. A command's docstring holds its summary (the first paragraph), its
-description, and the sections ``Examples:`` and ``Exit codes:``, whose lines are indented.
+Help pages, completion and the reference of commands are generated from them, so they match the
+code. A command's docstring contains its summary (the first paragraph), its description, and the
+sections ``Examples:`` and ``Exit codes:`` with indented lines.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ _EXITS = "Exit codes:"
 
 
 class Example(msgspec.Struct, frozen=True):
-    """A command line as it may be typed, and what it is for."""
+    """An example command line with its purpose."""
 
     line: str
     note: str = ""
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """An argument or option. `name` is what its function calls it.
+    """An argument or option. `name` is its name in the function.
 
-    Shape: `spellings` are ``-o`` and ``--output``, or the one word that stands for an argument;
-    `opposites` what says no to a flag; `value` the word for what an option is given, None for a
-    flag.
+    Shape: `spellings` are ``-o`` and ``--output``, or the placeholder of an argument; `opposites`
+    the negations of a flag; `value` the placeholder of an option's value, None for a flag.
     """
 
     name: str
@@ -53,7 +52,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command, or a group of commands. `words` is how it is called, ``perdure`` left out."""
+    """A command, or a group of commands. `words` is its name without ``perdure``."""
 
     words: tuple[str, ...]
     summary: str
@@ -65,38 +64,38 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def arguments(self) -> tuple[Parameter, ...]:
-        """What is given by place."""
+        """The positional arguments."""
         return tuple(parameter for parameter in self.parameters if parameter.is_argument)
 
     @property
     def options(self) -> tuple[Parameter, ...]:
-        """What is given by name, but for what most commands have."""
+        """The options, without those that most commands have."""
         return tuple(p for p in self.parameters if not p.is_argument and p.name not in COMMON)
 
     @property
     def common(self) -> tuple[Parameter, ...]:
-        """What most commands have."""
+        """The options that most commands have."""
         return tuple(p for p in self.parameters if p.name in COMMON)
 
     @property
     def line(self) -> str:
-        """How it is called."""
+        """The command line without arguments."""
         return " ".join(("perdure", *self.words))
 
     def at(self, words: Sequence[str]) -> Command:
-        """The command that the first of `words` lead to; `self` where they lead to none."""
+        """Return the command named by the first of `words`; `self` if there is none."""
         found = next((each for each in self.commands if words and each.words[-1] == words[0]), None)
         return self if found is None else found.at(words[1:])
 
     def walk(self) -> Iterator[Command]:
-        """It and every command below it, in the order of the help."""
+        """Yield this command and every command below it, in the order of the help."""
         yield self
         for command in self.commands:
             yield from command.walk()
 
 
 def describe_program(program: Any, order: Sequence[str] = ()) -> Command:
-    """The whole of `program`, as typer makes it; its commands in `order`, the others after them."""
+    """Describe `program`, built by typer: the commands in `order`, then the others."""
     return _describe(program, (), {name: place for place, name in enumerate(order)})
 
 
@@ -125,7 +124,7 @@ def _describe(found: Any, words: tuple[str, ...], places: Mapping[str, int]) -> 
 
 
 def _sections(text: str) -> tuple[list[str], list[str], list[str]]:
-    """The paragraphs of a docstring, and the lines of its sections."""
+    """Return the paragraphs of a docstring, and the lines of its sections."""
     lines: dict[str, list[str]] = {_EXAMPLES: [], _EXITS: []}
     prose: list[str] = []
     section: str | None = None
@@ -211,7 +210,7 @@ _MOST_NAMED = 30
 
 
 def page_lines(command: Command, width: int, style: Style) -> Iterator[str]:
-    """The page of `command`, at most `width` cells wide where words allow."""
+    """Return the help page of `command`, at most `width` cells wide if words permit."""
     width = min(width, WIDEST)
     yield f"Usage: {style.paint(synopsis(command), 'strong')}"
     for paragraph in (command.summary, *command.description):
@@ -232,7 +231,7 @@ def page_lines(command: Command, width: int, style: Style) -> Iterator[str]:
 
 
 def synopsis(command: Command) -> str:
-    """How `command` is written: what is needed, and in brackets what is not."""
+    """Return the synopsis of `command`, with optional parts in brackets."""
     words = [command.line]
     if command.commands:
         words.append("COMMAND")
@@ -244,7 +243,7 @@ def synopsis(command: Command) -> str:
 
 
 def spelt(parameter: Parameter) -> str:
-    """An argument or option as it is written."""
+    """Return an argument or option as it is written."""
     if parameter.is_argument:
         return parameter.spellings[0] + ("..." if parameter.is_repeated else "")
     names = " / ".join((", ".join(parameter.spellings), *parameter.opposites))
@@ -252,7 +251,7 @@ def spelt(parameter: Parameter) -> str:
 
 
 def facts(parameter: Parameter) -> tuple[str, ...]:
-    """What there is to know of a parameter besides its text."""
+    """Return default, limits and other facts about a parameter."""
     return tuple(
         fact
         for fact, is_known in (
