@@ -7,11 +7,11 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from perdure.interop.formats.items import Item, ParsedSource, bind_items
+from perdure.interop.formats.items import Item, ParsedSource, body_without_source
 from perdure.interop.formats.sources.reader import BOUNDS, Bounds
 from perdure.interop.imports import import_source
 from perdure.interop.reports import FormatName, ImportReport
-from perdure.session.ids import StreamId
+from perdure.session.ids import StreamId, entry_id
 from perdure.session.messages import Message
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.session_store import SessionStore
@@ -115,15 +115,24 @@ def made_of(parsed: ParsedSource, number: int) -> Item:
     return next(item for item in parsed.items if item.number == number)
 
 
+def unaccounted_lines(parsed: ParsedSource) -> list[int]:
+    """The numbers of the lines that are neither used nor reported."""
+    known = {item.number for item in parsed.items}
+    known.update(line.number for line in parsed.malformed)
+    known.update(parsed.header_lines, parsed.blank_lines)
+    return [number for number in range(1, parsed.lines + 1) if number not in known]
+
+
 def check_items(parsed: ParsedSource) -> None:
     """Assert what holds of every source, however damaged: no line lost, all references earlier."""
-    assert parsed.unaccounted_lines() == []
+    assert unaccounted_lines(parsed) == []
     for position, item in enumerate(parsed.items):
         named = [item.parent, item.about, *(item.references or {}).values()]
         assert all(other is None or 0 <= other < position for other in named)
         assert item.parent is None or parsed.items[item.parent].lane == "tree"
     assert parsed.leaf is None or parsed.items[parsed.leaf].lane == "tree"
-    assert len(bind_items(parsed.items, StreamId("s"), 0).entries) == len(parsed.items)
+    ids = [entry_id(StreamId("s"), number) for number in range(len(parsed.items))]
+    assert all(isinstance(body_without_source(item, ids), bytes) for item in parsed.items)
 
 
 @st.composite

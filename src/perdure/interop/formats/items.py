@@ -1,21 +1,20 @@
 """Items: the parsed content of a source, before they become entries of a stream.
 
-An `Item` references other items by position; `bind_items` turns items into entries of a stream from
-a known seq on. Invariant: every line of a source is in an item, a header, or the list of blank or
-malformed lines (`ParsedSource.unaccounted_lines`).
+An `Item` references other items by position; ``interop.append_items`` makes entries of them.
+Invariant: every line of a source is in an item, a header, or the list of blank or malformed lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from perdure.codecs.shared_keys import with_field, with_meta
 from perdure.session.codec import encode
-from perdure.session.entries import Lane, NewEntry, Ref, Sibling
-from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.entries import Lane
+from perdure.session.ids import EntryId
 from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
 from perdure.session.notes import SideBody, SourcePlace
@@ -119,79 +118,6 @@ class ParsedSource(msgspec.Struct, frozen=True):
     header_lines: tuple[int, ...]
     blank_lines: tuple[int, ...]
     warnings: tuple[str, ...]
-
-    def unaccounted_lines(self) -> list[int]:
-        """Numbers of the lines that are neither used nor reported; always empty."""
-        known = {item.number for item in self.items}
-        known.update(line.number for line in self.malformed)
-        known.update(self.header_lines, self.blank_lines)
-        return [number for number in range(1, self.lines + 1) if number not in known]
-
-
-class Bound(msgspec.Struct, frozen=True):
-    """Items as entries of a stream. `ids` has the id of every item, including known ones."""
-
-    entries: tuple[NewEntry, ...]
-    ids: tuple[EntryId, ...]
-
-
-def bind_items(
-    items: Sequence[Item],
-    stream: StreamId,
-    part: int,
-    known: Mapping[int, EntryId] | None = None,
-) -> Bound:
-    """Return the entries for those `items` that are not yet `known`, placed right after seq `part`.
-
-    `part` is the seq of their ``import_source``, the first entry of the same write.
-    """
-    placing = _ItemBinder(stream, part, known or {})
-    for position, item in enumerate(items):
-        placing.place(position, item)
-    return Bound(tuple(placing.entries), tuple(placing.ids))
-
-
-class _ItemBinder:
-    def __init__(self, stream: StreamId, part: int, known: Mapping[int, EntryId]) -> None:
-        self.entries: list[NewEntry] = []
-        self.ids: list[EntryId] = []
-        self._stream = stream
-        self._part = part
-        self._known = known
-        self._siblings: dict[int, int] = {}
-
-    def place(self, position: int, item: Item) -> None:
-        known = self._known.get(position)
-        if known is not None:
-            self.ids.append(known)
-            return
-        is_tree = item.lane == "tree"
-        body = self._body(item)
-        new = NewEntry(
-            kind=item.kind,
-            body=body,
-            v=item.version,
-            lane=item.lane,
-            parent=self._reference(item.parent) if is_tree else None,
-            about=None if is_tree else self._reference(item.about),
-            at=item.at,
-            alias=item.alias,
-        )
-        self.entries.append(new)
-        self._siblings[position] = len(self.entries)
-        self.ids.append(entry_id(self._stream, self._part + len(self.entries)))
-
-    def _reference(self, position: int | None) -> Ref | None:
-        if position is None:
-            return None
-        sibling = self._siblings.get(position)
-        return self.ids[position] if sibling is None else Sibling(sibling)
-
-    def _body(self, item: Item) -> bytes:
-        body = body_without_source(item, self.ids)
-        if item.kind == OPAQUE:
-            return body
-        return with_source(body, SourcePlace(self._part, item.offset, item.length))
 
 
 class Ids(Protocol):

@@ -31,6 +31,7 @@ from tests.fakes.sources import (
     path_of,
     spoilt,
     texts_on,
+    unaccounted_lines,
 )
 
 FILES = [claude_file(name) for name in CLAUDE_CODE]
@@ -56,7 +57,7 @@ def answered(uuid: str, parent: str | None, **message: object) -> dict[str, obje
 
 @pytest.mark.parametrize("name", CLAUDE_CODE)
 def test_every_line_is_accounted_for(name: str) -> None:
-    assert parse(claude_file(name)).unaccounted_lines() == []
+    assert unaccounted_lines(parse(claude_file(name))) == []
 
 
 # -- answers, tools, usage

@@ -30,6 +30,7 @@ from tests.fakes.sources import (
     pi_file,
     spoilt,
     texts_on,
+    unaccounted_lines,
 )
 
 FILES = [pi_file(name) for name in PI]
@@ -51,7 +52,7 @@ def position_of(parsed: ParsedSource, number: int) -> int:
 
 @pytest.mark.parametrize("name", PI)
 def test_every_line_is_accounted_for(name: str) -> None:
-    assert parse(pi_file(name)).unaccounted_lines() == []
+    assert unaccounted_lines(parse(pi_file(name))) == []
 
 
 def test_model_usage_of_tool_is_kept_with_result() -> None:
