@@ -100,7 +100,7 @@ class Codec(msgspec.Struct, frozen=True):
     said: Callable[[Fields, Media], Said]
 
 
-# ---------------------------------------------------------------- bodies that no record says
+# ---------------------------------------------------------------- bodies without a record
 
 
 def carried_fields(entry: Entry, *, is_escaped: bool) -> Fields:
@@ -153,7 +153,7 @@ def custom_body(format: str, custom_type: str, data: object) -> Custom | Importe
     return Custom(custom_type, data)
 
 
-# ---------------------------------------------------------------- what both tools have alike
+# ---------------------------------------------------------------- common to both tools
 
 
 def base64_of(part: MediaPart, writing: WriteContext) -> str | None:

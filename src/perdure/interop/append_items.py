@@ -219,7 +219,7 @@ class ItemAppend:
         place = SourcePlace(self._parts[-1][1], self._source.content.length, 0)
         return [msgspec.structs.replace(moved, body=with_source(moved.body, place))]
 
-    # -- what was known, and what was done
+    # -- known entries, and results
 
     def _groups_with_usage(self) -> frozenset[str]:
         items, base = self._source.parsed.items, self._base

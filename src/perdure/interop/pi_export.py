@@ -344,7 +344,7 @@ class _Writer:
             return []
         return [(source, PI.title(now))]
 
-    # -- what is lost
+    # -- losses
 
     def _note_losses(self, entry: Entry, body: Body) -> None:
         lost = self._lost

@@ -64,7 +64,7 @@ def content_fact(data: bytes) -> str:
     return f"{len(data)} bytes, blake2b-256 {hash_of(data)}"
 
 
-# ---------------------------------------------------------------- what a person is shown
+# ---------------------------------------------------------------- displayed values
 
 
 def shown_arguments(args: Mapping[str, object]) -> dict[str, object]:

@@ -376,7 +376,7 @@ async def test_second_of_concurrent_replies_is_rejected(
     assert (await place.kinds()).count("human_replied") == 1
 
 
-# ---------------------------------------------------------------- what is known of the newest
+# ---------------------------------------------------------------- the newest known position
 
 
 async def test_reply_after_last_check_is_handled(

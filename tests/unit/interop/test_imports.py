@@ -229,7 +229,7 @@ async def test_two_imports_at_once_make_one_session() -> None:
     assert (await store.info()).streams == 1
 
 
-# -- a file that grew
+# -- grown file
 
 
 async def test_import_in_pieces_equals_whole_import() -> None:
@@ -362,7 +362,7 @@ class RacedStore(MemoryStore):
         return await super().commit(commit)
 
 
-# -- a file that was rewritten
+# -- rewritten file
 
 
 async def test_rewritten_file_becomes_separate_session() -> None:
@@ -418,7 +418,7 @@ async def append_native(store: SessionStore, stream: StreamId) -> list[Entry]:
     return list((await store.commit(Commit(writes=(write,), at=START_MS))).entries[0])
 
 
-# -- a session of ours that another program went on with
+# -- own session continued by another program
 
 
 async def test_continued_pi_export_returns_to_its_session() -> None:

@@ -65,7 +65,7 @@ async def branch(store: MemoryStore, stream: StreamId) -> list[str]:
     return [entry.message.text for entry in path if entry.message is not None]
 
 
-# -- an import that nothing was added to
+# -- unchanged import
 
 
 @pytest.mark.parametrize("name", PI)
@@ -93,7 +93,7 @@ async def test_side_entries_do_not_change_export() -> None:
     assert export.warnings == ("not exported: perdure's own entries (session_ended 1)",)
 
 
-# -- an import that went on
+# -- continued import
 
 
 @pytest.mark.parametrize("name", ["v3.jsonl", "newer.jsonl", "damaged.jsonl"])
@@ -207,7 +207,7 @@ async def test_reimported_export_is_recognized() -> None:
         assert await exported(store, stream) == content
 
 
-# -- a session that is not of pi
+# -- session not of pi
 
 
 async def native(store: MemoryStore) -> list[EntryId]:

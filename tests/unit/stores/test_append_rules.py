@@ -64,7 +64,7 @@ def admitted(
     return plan_append(state_at() if state is None else state, write, 9, sees)
 
 
-# ---------------------------------------------------------------- what a write becomes
+# ---------------------------------------------------------------- results of a write
 
 
 def test_admission_has_resulting_stream_state() -> None:

@@ -216,7 +216,7 @@ def is_written(part: Part, role: str) -> bool:
     return is_said and not (isinstance(part, ThinkingPart) and part.is_redacted)
 
 
-# -- the other kinds
+# -- other kinds
 
 
 def custom(custom_type: str, data: object) -> Fields:

@@ -215,7 +215,7 @@ def usage(usage: Usage) -> Fields:
     }
 
 
-# -- the other kinds
+# -- other kinds
 
 
 def custom(custom_type: str, data: object) -> Fields:

@@ -215,7 +215,7 @@ def _medium(medium: Medium) -> str:
     return f"*[{plain(name)}, {medium.byte_length:,} bytes, not in this file]*"
 
 
-# -- text that stays where it is put
+# -- containment of text
 
 
 def plain(text: str) -> str:

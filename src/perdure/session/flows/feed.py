@@ -146,7 +146,7 @@ def begins_turn(body: object, session: StreamId) -> bool:
     return isinstance(body, kinds.RepairAsked) and session.endswith(f"__{body.role}")
 
 
-# ---------------------------------------------------------------- what the flow says
+# ---------------------------------------------------------------- entries of the flow
 
 
 def _on_claim(point: FeedPoint, body: kinds.NodeClaimed) -> _Step:
@@ -229,7 +229,7 @@ def _on_finding(point: FeedPoint, body: kinds.FindingsMade) -> _Step:
     return _add_item(point, "handoff", "Findings", f"wrote {body.findings}")
 
 
-# ---------------------------------------------------------------- what the session says
+# ---------------------------------------------------------------- entries of the session
 
 
 def _turn_started(point: FeedPoint, _: ledger.TurnStarted) -> _Step:

@@ -101,7 +101,7 @@ def _after(state: FlowState, entry: Entry, body: object, *, is_own: bool) -> Flo
     return state
 
 
-# ---------------------------------------------------------------- where it runs, and what
+# ---------------------------------------------------------------- settings, workspace and graph
 
 
 def _run_settings(state: FlowState, body: kinds.RunSettings, _: int) -> FlowState:

@@ -96,7 +96,7 @@ def _on_one_line(text: str, begin: int, end: int, shown: Sequence[Span]) -> Snip
     return Snippet(line + ("…" if is_cut else ""), tuple(marks))
 
 
-# ---------------------------------------------------------------- where phrases occur
+# ---------------------------------------------------------------- places of phrases
 
 
 def _spans(text: str, phrases: Sequence[Phrase]) -> Iterator[tuple[int, int, int]]:

@@ -268,7 +268,7 @@ def _depth_of_first_kept(heap: Heap, compaction: Entry) -> int:
     return heap.nodes[compaction.id].depth
 
 
-# ---------------------------------------------------------------- everything a stream sees
+# ---------------------------------------------------------------- visible entries
 
 
 def tree_in(heap: Heap, held: HeldStream, limit: int | None = None) -> list[Entry]:

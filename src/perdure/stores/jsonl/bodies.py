@@ -97,7 +97,7 @@ def _whole(ours: Ours, body: bytes, codec: Codec) -> Ours:
         return msgspec.structs.replace(ours, raw=body)
 
 
-# ---------------------------------------------------------------- what the records do not say
+# ---------------------------------------------------------------- bodies without a record
 
 Patch = tuple[dict[str, msgspec.Raw] | None, tuple[str, ...]]
 

@@ -152,7 +152,7 @@ class Log(IndexState):
         self.has_own_header, self.copies = True, ours.copies
         self._begin(header)
 
-    # -- lines of ours
+    # -- perdure's own lines
 
     def _take_batch(self, line: Line, batch: Batch) -> None:
         start = line.offset - batch.size

@@ -234,7 +234,7 @@ class Appender:
         self._remember(share.after)
         return share.entries
 
-    # -- any streams, locked
+    # -- several streams, under locks
 
     async def append_locked(self, db: Connected, request: Request) -> list[Share]:
         """Return the shares of a commit to streams that this transaction has already locked."""

@@ -256,7 +256,7 @@ def _place(reference: EntryId | None) -> tuple[str, int]:
     return (place_of(reference) if reference is not None else None) or ("", -1)
 
 
-# ---------------------------------------------------------------- what a stream sees
+# ---------------------------------------------------------------- visible entries
 
 
 async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[int, Entry | None]:

@@ -214,7 +214,7 @@ class Database:
         db.execute(_SET_NAMESPACE, (self.namespace,))
         return db
 
-    # -- using it
+    # -- use
 
     async def ask(self, *statements: Statement) -> list[list[Row]]:
         """Run `statements` in one round trip; retry if the connection is lost.

@@ -122,7 +122,7 @@ class Watcher:
                 await self._listening
         self._watches.end()
 
-    # -- telling
+    # -- notifying
 
     async def _tell(self) -> None:
         while self._owed:

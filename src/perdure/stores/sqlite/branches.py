@@ -169,7 +169,7 @@ def _around_in_run(tables: Tables, last: Node, nodes: list[Node], reach: int) ->
             yield Placed(depth, tables.entry(stream, row))
 
 
-# ---------------------------------------------------------------- what a stream sees
+# ---------------------------------------------------------------- visible entries
 
 
 def fork_of(tables: Tables, stream: int) -> Fork | None:

@@ -222,7 +222,7 @@ def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
     return db
 
 
-# ---------------------------------------------------------------- what the file is
+# ---------------------------------------------------------------- inspection of the file
 
 
 def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) -> Site:

@@ -142,7 +142,7 @@ def _no_answer(reason: str) -> InvalidEntry:
     return InvalidEntry(reason, told=reason)
 
 
-# ---------------------------------------------------------------- what came too late
+# ---------------------------------------------------------------- late answers
 
 
 def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, object]]) -> WaitEnd:

@@ -189,7 +189,7 @@ class _Writer:
         record = records.title(self._standing.title)
         return [(changes[-1] if changes else nowhere, record)]
 
-    # -- what is lost
+    # -- losses
 
     def _note_losses(self, entry: Entry, body: Body) -> None:
         lost = self._lost

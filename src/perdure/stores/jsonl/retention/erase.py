@@ -249,7 +249,7 @@ class Eraser:
             named -= _union(found)
         return [(name, kept[name]) for name in sorted(named)]
 
-    # -- doing it
+    # -- execution
 
     def _check_free(self, streams: Iterable[StreamId]) -> None:
         """Check for locks of other processes before starting. Raises: LockBusy."""

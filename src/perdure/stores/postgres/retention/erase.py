@@ -373,7 +373,7 @@ class _Erasure:
         notes = await branches.notes(self._db, stream, copies.TELLING)
         return list(copies.outside(note for note in notes if note.stream == stream))
 
-    # -- from here on it is erased
+    # -- marked as erased
 
     async def _mark_streams(
         self, plans: Sequence[_Plan], random: RandomSource
@@ -441,7 +441,7 @@ def _was_erased(plan: _Plan) -> bool:
     return not plan.taking.is_whole or plan.stream.state.info.status == "erased"
 
 
-# ---------------------------------------------------------------- for a removal, too
+# ---------------------------------------------------------------- also for a removal
 
 
 def locking_mark(namespace: str) -> Statement:

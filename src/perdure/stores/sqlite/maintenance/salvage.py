@@ -290,7 +290,7 @@ def _rows(db: Connection, sql: str) -> Iterator[Row]:
         yield from db.execute(sql)
 
 
-# ---------------------------------------------------------------- what a row is
+# ---------------------------------------------------------------- kinds of rows
 
 
 def _has(row: Row, *types: type | tuple[type, ...]) -> bool:

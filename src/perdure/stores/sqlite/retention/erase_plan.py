@@ -125,7 +125,7 @@ def begin(
     return certificate
 
 
-# ---------------------------------------------------------------- what is meant
+# ---------------------------------------------------------------- scope
 
 
 def _roots(tables: Tables, number: int, namespace: str, request: EraseRequest) -> list[StreamId]:
@@ -236,7 +236,7 @@ def _own_notes(tables: Tables, stream: Stream, kinds: Sequence[str]) -> list[Ent
     return [note for note in notes if note.stream == id_]
 
 
-# ---------------------------------------------------------------- from here on it is erased
+# ---------------------------------------------------------------- marked as erased
 
 
 def mark_streams(

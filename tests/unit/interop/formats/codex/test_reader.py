@@ -210,7 +210,7 @@ def test_directory_of_bare_file_is_read_from_model_input() -> None:
     assert parse(codex_file("bare.jsonl")).header.cwd == "/home/ana/orchard"
 
 
-# -- what cannot be read
+# -- unreadable data
 
 
 def test_unknown_type_keeps_its_place() -> None:

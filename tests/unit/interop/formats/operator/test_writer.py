@@ -196,7 +196,7 @@ def test_empty_summary_of_a_branch_is_no_message() -> None:
     assert len(there.context()) == 1
 
 
-# -- a session that was read from an Operator file
+# -- session read from an Operator file
 
 
 def imported(*, newline: bytes = b"\n") -> tuple[Making, SourceFile]:

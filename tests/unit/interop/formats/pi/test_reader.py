@@ -195,7 +195,7 @@ def test_empty_name_changes_nothing() -> None:
     assert parsed.items[0].body == SessionInfoChanged()
 
 
-# -- what newer versions add
+# -- additions of newer versions
 
 
 def test_retained_tail_replaces_the_first_entry_kept() -> None:
@@ -288,7 +288,7 @@ def test_message_without_role_or_content_is_kept_outside_the_context() -> None:
     assert body == Custom("pi:message", {"role": "user"})
 
 
-# -- whatever comes
+# -- arbitrary input
 
 
 @given(spoilt(FILES))
