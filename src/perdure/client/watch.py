@@ -39,6 +39,9 @@ _log = logging.getLogger(__name__)
 _OPENS = frozenset((ModelCalled.kind, ToolStarted.kind))
 _CLOSES = frozenset((ModelFinished.kind, ToolFinished.kind, Interrupted.kind))
 
+_WAITING: set[asyncio.Task[bool]] = set()
+"""The tasks that wait for changes; the event loop keeps only weak references to tasks."""
+
 Read = Callable[[int], Awaitable[Sequence[Positioned]]]
 """Return the next entries after a seq or position, at most `_PAGE`."""
 
@@ -191,6 +194,8 @@ async def _waiting(changes: AsyncIterator[None]) -> asyncio.Task[bool]:
         return True
 
     task = asyncio.ensure_future(woken())
+    _WAITING.add(task)  # a watch that is left without `aclose` is collected after its task
+    task.add_done_callback(_WAITING.discard)
     await asyncio.sleep(0)
     return task
 

@@ -3,7 +3,7 @@
     PerdureError                 code (stable), retryable, facts()
     ├ SessionError   EntryNotFound · AmbiguousId · InvalidEntry · InvalidParent · CorruptLog
     │                UnsupportedVersion · AlreadyAnswered · QuestionNotFound · QuestionClosed
-    │                Erased · FactNotFound
+    │                Erased · ContentNotFound · FactNotFound
     ├ StoreError     SessionNotFound · NotImported · SessionExists · HeadConflict · LeafConflict
     │                LeaseHeld · LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew
     │                NotAStore
@@ -48,6 +48,7 @@ from perdure.errors.flows import FlowNotFound as FlowNotFound
 from perdure.errors.flows import FlowRefusal as FlowRefusal
 from perdure.errors.log import AlreadyAnswered as AlreadyAnswered
 from perdure.errors.log import AmbiguousId as AmbiguousId
+from perdure.errors.log import ContentNotFound as ContentNotFound
 from perdure.errors.log import CorruptLog as CorruptLog
 from perdure.errors.log import EntryNotFound as EntryNotFound
 from perdure.errors.log import FactNotFound as FactNotFound

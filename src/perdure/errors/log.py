@@ -24,6 +24,15 @@ class EntryNotFound(SessionError):
         self.stream = stream
 
 
+class ContentNotFound(EntryNotFound):
+    """No content has that name in the namespace: it was erased, or never stored here."""
+
+    def __init__(self, name: str, namespace: str) -> None:
+        super().__init__(name, None)
+        self.args = (f"no content media://{name} in namespace {namespace!r}",)
+        self.namespace = namespace
+
+
 class FactNotFound(EntryNotFound):
     """No fact has that id, or it was forgotten."""
 

@@ -355,8 +355,10 @@ def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
         kind = f"{given!r:.40}"
     elif isinstance(given, int | float) and not isinstance(given, bool):
         kind = _number(given) if "number" in takes or "int" in takes else kind
-    elif kind in takes:
-        kind = f"one of {type(given).__module__}"
+    elif isinstance(given, dict) and kind in takes:
+        kind = f"{kind} of something else"
+    elif kind in takes and type(cast("object", given)).__module__ != "builtins":
+        kind = f"one of {type(cast('object', given)).__module__}"
     return WrongArgument(f"{owner} takes {takes} as {name}, not {kind}", argument=name, takes=takes)
 
 

@@ -65,6 +65,9 @@ def encode(value: object) -> bytes:
     """
     try:
         body = _encoder.encode(value)
+    except UnicodeEncodeError as error:
+        reason = "its body cannot be written as JSON (a text holds half of a surrogate pair)"
+        raise InvalidEntry(reason) from error
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEntry(f"its body cannot be written as JSON ({error})") from error
     # The encoder writes NaN as null, so only bodies with a null need the check.

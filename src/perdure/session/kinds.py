@@ -6,6 +6,7 @@ to entries and back. Any body may have the additional field ``source`` (see ``no
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
@@ -131,6 +132,11 @@ def raw_data(body: bytes) -> bytes:
     return bytes(msgspec.json.decode(body, type=_RawData).data)
 
 
+_HALF_PAIR = re.compile(
+    rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"
+)
+
+
 def _checked_json(given: object) -> msgspec.Raw:
     if not isinstance(given, bytes):
         kind = type(given).__name__
@@ -139,7 +145,8 @@ def _checked_json(given: object) -> msgspec.Raw:
         msgspec.json.decode(given)
         given.decode()
     except (ValueError, RecursionError) as error:
-        reason = f"raw_json cannot be read as JSON ({error})"
+        what = "half of a surrogate pair" if _HALF_PAIR.search(given) else error
+        reason = f"raw_json cannot be read as JSON ({what})"
         raise WrongArgument(reason, argument="raw_json") from error
     return msgspec.Raw(given.strip(b" \t\r\n"))
 

@@ -13,6 +13,7 @@ from perdure.client.clock import Outside
 from perdure.client.store import Store
 from perdure.errors import (
     AmbiguousId,
+    ContentNotFound,
     EntryNotFound,
     Erased,
     HeadConflict,
@@ -368,3 +369,10 @@ async def test_recent_sessions_are_filtered_and_continued(
     for wrong in ("", "x", "1", "1:", ":a", f"{'9' * 30}:a"):
         with pytest.raises(WrongArgument):
             await opened.recent(after=wrong)
+
+
+async def test_missing_content_is_named_as_content(opened: Store) -> None:
+    handle = f"media://sha256-{'0' * 64}"
+    with pytest.raises(ContentNotFound, match=f"no content {handle} in namespace") as caught:
+        await opened.content(handle)
+    assert "Session.tree" not in str(caught.value)

@@ -499,3 +499,18 @@ async def test_usage_gives_a_second_event(session: Session, engine: Engine) -> N
     await engine.write(new_side(ModelFinished("stop", Usage(1))))
     events = await take(watch, 2)
     assert [event.type for event in events] == ["agent:model_finished", "cost:updated"]
+
+
+async def test_watch_left_in_the_middle_reports_no_destroyed_task(store: Store) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    for number in range(3):
+        left = await store.create(id=f"left-{number}")
+        await left.append(user("a"), user("b"))
+        async for _ in left.watch(after=-1):
+            break
+    gc.collect()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    gc.collect()
+    assert reported == []

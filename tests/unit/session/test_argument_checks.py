@@ -118,3 +118,16 @@ def test_nested_values_are_checked_for_storage() -> None:
     value = Outer(inner=(Inner("a"), Inner(NOT_TEXT)))
     with pytest.raises(WrongArgument, match="Inner takes str as text, not int"):
         check_whole(value, "the message")
+
+
+def test_value_of_a_wrong_shape_is_described_without_its_module() -> None:
+    @takes_declared
+    def take(names: list[str] | None = None, data: dict[str, object] | None = None) -> None:
+        del names, data
+
+    number_key: Any = {1: 2}
+    text: Any = "a"
+    with pytest.raises(WrongArgument, match="as data, not dict of something else"):
+        take(data=number_key)
+    with pytest.raises(WrongArgument, match="as names, not str"):
+        take(names=text)

@@ -15,6 +15,7 @@ import msgspec
 from perdure.errors import (
     AmbiguousId,
     ConfigError,
+    ContentNotFound,
     CorruptLog,
     EntryNotFound,
     Erased,
@@ -309,7 +310,7 @@ class MemoryStore:
     async def blob(self, digest: str) -> bytes:
         content = self._handle.heap.blobs.get(digest)
         if content is None:
-            raise EntryNotFound(digest, self._handle.namespace)
+            raise ContentNotFound(digest, self._handle.namespace)
         if blob_hash(content) != digest:
             raise CorruptLog(digest, EMPTY, "its content is not what its name says")
         return content

@@ -20,7 +20,7 @@ from perdure.codecs.pi.codec import PI
 from perdure.codecs.protocol import Codec
 from perdure.errors import (
     AmbiguousId,
-    EntryNotFound,
+    ContentNotFound,
     LeaseHeld,
     SessionNotFound,
     Unsupported,
@@ -369,7 +369,7 @@ class JsonlStore:
     async def blob(self, digest: str) -> bytes:
         content = await self._handle.run(lambda: content_named(self._handle.shelf, digest))
         if content is None:
-            raise EntryNotFound(digest, self._handle.namespace)
+            raise ContentNotFound(digest, self._handle.namespace)
         return content
 
     async def info(self) -> StoreInfo:

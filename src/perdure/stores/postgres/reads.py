@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import LiteralString, Unpack
 
-from perdure.errors import AmbiguousId, CorruptLog, EntryNotFound, SessionNotFound
+from perdure.errors import AmbiguousId, ContentNotFound, CorruptLog, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import (
@@ -491,7 +491,7 @@ async def blob(db: Database, digest: str) -> bytes:
     if is_text(digest):
         (rows,) = await db.ask(Statement(_BLOB, (db.namespace, digest)))
     if not rows:
-        raise EntryNotFound(digest, db.namespace)
+        raise ContentNotFound(digest, db.namespace)
     if blob_hash(rows[0][0]) != digest:
         raise CorruptLog(digest, EMPTY, "its content is not what its name says")
     return bytes(rows[0][0])

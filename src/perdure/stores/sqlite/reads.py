@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import apsw
 
-from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
+from perdure.errors import AmbiguousId, ContentNotFound, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, is_number, number_of
@@ -417,7 +417,7 @@ def blob(tables: Tables, namespace: str, digest: str) -> bytes:
     """Return the content with that name."""
     row = tables.row(_BLOB, namespace, digest) if is_text(digest) else None
     if row is None:
-        raise EntryNotFound(digest, namespace)
+        raise ContentNotFound(digest, namespace)
     return content_in(PackedContent(*row))
 
 
