@@ -6,13 +6,12 @@ import asyncio
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
 from perdure.errors import ConfigError
-from perdure.session.clock import Clock, RandomSource
-from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.jsonl.store import CODECS, SCHEME, JsonlStore
 from perdure.stores.protocol import durability_of
 from perdure.stores.regular_files import open_to_read
@@ -23,17 +22,10 @@ _FILES = 20
 _HEAD_BYTES = 2**16
 
 
-async def open_jsonl(
-    address: str,
-    *,
-    namespace: str,
-    durability: str,
-    clock: Clock,
-    random: RandomSource,
-    lock_timeout_s: float = LOCK_TIMEOUT_S,
-) -> JsonlStore:
+async def open_jsonl(address: str, *, durability: str, **options: Any) -> JsonlStore:
     """Open the store at ``jsonl:///folder`` (or ``jsonl:////absolute``), ``?dialect=operator|pi``.
 
+    `options` are those of `JsonlStore.open`.
     Raises: ConfigError for another address, dialect or durability, and for a folder whose files are
     of the other dialect; else as `JsonlStore.open`.
     """
@@ -41,9 +33,9 @@ async def open_jsonl(
     folder = unquote(parts.path.removeprefix("/"))
     if not address.startswith(SCHEME) or not folder:
         raise ConfigError(f"{address} names no folder: use {SCHEME}folder or {SCHEME}/folder")
-    options = parse_qs(parts.query, keep_blank_values=True)
-    name = options.pop("dialect", ["operator"])[-1]
-    if options or name not in CODECS:
+    query = parse_qs(parts.query, keep_blank_values=True)
+    name = query.pop("dialect", ["operator"])[-1]
+    if query or name not in CODECS:
         raise ConfigError(f"{address}: the only option is ?dialect=operator or ?dialect=pi")
     other = await asyncio.to_thread(_of_another_dialect, Path(folder), name)
     if other is not None:
@@ -55,11 +47,8 @@ async def open_jsonl(
     return await JsonlStore.open(
         Path(folder),
         dialect="pi" if name == "pi" else "operator",
-        namespace=namespace,
         durability=durability_of(durability),
-        clock=clock,
-        random=random,
-        lock_timeout_s=lock_timeout_s,
+        **options,
     )
 
 

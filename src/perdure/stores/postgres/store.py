@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from perdure.errors import ConfigError, Unsupported
 from perdure.session.clock import Clock, RandomSource
@@ -195,26 +196,13 @@ def _with_digests(contents: Sequence[bytes]) -> list[tuple[str, bytes]]:
 
 
 async def open_postgres(
-    address: str,
-    *,
-    namespace: str,
-    durability: str,
-    clock: Clock,
-    random: RandomSource,
-    lock_timeout_s: float = LOCK_TIMEOUT_S,
-    is_copied: bool = False,
+    address: str, *, durability: str, clock: Clock, **options: Any
 ) -> PostgresStore:
     """Open the store at an address ``postgresql://USER@HOST/DATABASE``.
 
-    Leases use the clock of the server, since each host has its own: `clock` is ignored.
+    `options` are those of `PostgresStore.open`. Leases use the clock of the server, since each host
+    has its own: `clock` is ignored.
     Raises: ConfigError for another address or durability; else as `PostgresStore.open`.
     """
     del clock
-    return await PostgresStore.open(
-        address,
-        namespace=namespace,
-        durability=durability_of(durability),
-        random=random,
-        lock_timeout_s=lock_timeout_s,
-        is_copied=is_copied,
-    )
+    return await PostgresStore.open(address, durability=durability_of(durability), **options)
