@@ -1,6 +1,6 @@
-"""Which store a program works on, and opening it: made if need be, or only if it is there.
+"""Find and open the store of a command, and create it if requested.
 
-Looking never makes a store: where nobody has written yet, there is an empty one in memory.
+Reading creates no store: a missing store is an empty one in memory.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ NAMESPACE = "default"
 
 
 def store_address(named: str | None) -> str:
-    """The store a command works on: `named`, else $PERDURE_STORE, else the person's setting.
+    """Return the store of a command: `named`, or $PERDURE_STORE, or the user's setting.
 
-    Else a file of theirs.
-    Raises: ConfigError when the settings cannot be read, there is no home folder, or it is none.
+    The default is a file in the user's data folder.
+    Raises: ConfigError when the settings cannot be read, or the home folder is missing or invalid.
     """
     if named or os.environ.get("PERDURE_STORE"):
         return check_address(named or os.environ["PERDURE_STORE"])
@@ -41,12 +41,12 @@ def store_address(named: str | None) -> str:
 
 
 def file_address(file: Path) -> str:
-    """The address of the store in `file`."""
+    """Return the address of the store in `file`."""
     return f"{FILE_ADDRESS}{file.absolute()}"
 
 
 def is_missing(address: str) -> bool:
-    """Whether the store is a file or folder that is not there."""
+    """Whether the store is a file or folder that does not exist."""
     file = database_file(address)
     if file is not None:
         return not file.exists()
@@ -55,7 +55,7 @@ def is_missing(address: str) -> bool:
 
 @asynccontextmanager
 async def writable_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
-    """The store, made if it is not there, for the length of an ``async with``.
+    """Open the store, and create it if missing, for an ``async with``.
 
     Raises: what `perdure.open` raises.
     """
@@ -73,7 +73,7 @@ async def writable_store(named: str | None, namespace: str = NAMESPACE) -> Async
 
 @asynccontextmanager
 async def existing_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
-    """The store if there is one, else an empty one in memory, for the length of an ``async with``.
+    """Open the store, or an empty one in memory if missing, for an ``async with``.
 
     Raises: what `perdure.open` raises.
     """
@@ -88,7 +88,7 @@ async def existing_store(named: str | None, namespace: str = NAMESPACE) -> Async
 
 @asynccontextmanager
 async def copied_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
-    """The existing store that sessions are copied from, for the length of an ``async with``.
+    """Open the existing source store of a copy, for an ``async with``.
 
     Raises: as `open_copied`.
     """
@@ -107,20 +107,20 @@ _REFUSED = "the keyring did not take the key, so the store is plain; see `perdur
 
 
 def is_at_terminal() -> bool:
-    """Whether a person can be asked."""
+    """Whether a terminal is available for questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask_consent() -> bool:
-    """The answer of a person to `QUESTION`, yes by default.
+    """Return a person's answer to `QUESTION`, yes by default.
 
-    Raises: typer.Abort when there is none.
+    Raises: typer.Abort without an answer.
     """
     return typer.confirm(QUESTION, default=True, err=True)
 
 
 def offered_key(address: str, ask: Callable[[], bool] = ask_consent) -> StoreKey | None:
-    """The key for a new store at `address`, kept in the keyring; None: no key of its own.
+    """Return the key for a new store at `address`, kept in the keyring; None: no own key.
 
     Raises: what `configured_key` raises.
     """
@@ -132,7 +132,7 @@ def offered_key(address: str, ask: Callable[[], bool] = ask_consent) -> StoreKey
 
 @contextmanager
 def _interruptible() -> Generator[None]:
-    """Let Ctrl-C end what blocks: the handler of a loop only tells its task, which waits here."""
+    """Make Ctrl-C end a blocking call: the loop's handler only cancels the waiting task."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -141,14 +141,14 @@ def _interruptible() -> Generator[None]:
 
 
 def _kept_key(address: str) -> StoreKey | None:
-    """The key for the store, which the keyring keeps; None where it cannot."""
+    """Return the store's key in the keyring; None if the keyring is not usable."""
     folder = Path(address.removeprefix(_SQLITE)).absolute().parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
-        return None  # no store can be made there either: whoever opens it says why
-    # Of two first runs at once the second takes the key of the first: the keyring keeps only one,
-    # and the store of the other would be closed for ever.
+        return None  # the store cannot be created there either; opening it raises the error
+    # The second of two concurrent first runs uses the key of the first: the keyring keeps only one,
+    # and the other store could never be opened.
     with in_turn(folder):
         kept = keyring_keys(address)
         if kept:

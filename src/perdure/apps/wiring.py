@@ -1,7 +1,7 @@
-"""The composition root: the models and tools that an agent of the command line is made of.
+"""The composition root: models and tools of the agents of the command line.
 
-Besides ``opening``, which knows the stores, this is the only place that picks concrete adapters;
-everything below takes them as arguments. A provider's package is loaded at its first call.
+Besides ``store_access``, which opens stores, only this module picks concrete adapters; all layers
+below take them as arguments. A provider's package is loaded at its first call.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CHANGING: tuple[str, ...] = ("write_file", "edit_file", "git_commit", "read_medi
 
 
 def models(scenario: Scenario | None = None) -> ModelRouter:
-    """The models there are: those the environment gives access to, or only `scenario`."""
+    """Return the available models: those with keys in the environment, or only `scenario`."""
     clock = SystemClock()
     if scenario is not None:
         return ModelRouter({"scripted": ScriptedModel(scenario, clock=clock)})
@@ -55,9 +55,9 @@ def require_providers(names: Iterable[str | None]) -> None:
 
 
 def scenario_in(file: Path) -> Scenario:
-    """The scenario in a YAML file; only those who name one load a YAML library.
+    """Read the scenario in a YAML file. The YAML library is loaded only here.
 
-    Raises: ConfigError when it cannot be read, or with every fault and its line.
+    Raises: ConfigError when it cannot be read, or with every error and its line.
     """
     return cast("Scenario", importlib.import_module(_SCENARIO_YAML).load_scenario(file))
 
@@ -68,10 +68,10 @@ def chat_agent(
     permissions: Permissions | None = None,
     **settings: Any,
 ) -> Agent:
-    """The agent of ``perdure chat``: its model, the built-in tools and `tools`.
+    """Return the agent of ``perdure chat``: its model, the built-in tools and `tools`.
 
-    Without a `model` it may only take part in sessions that have one. Tools that `permissions`
-    leave nothing to do are not offered. `settings` are others of an `Agent`'s.
+    Without a `model` it can only resume sessions that have one. Tools that `permissions` make
+    useless are not offered. `settings` are other fields of `Agent`.
     """
     allowed = permissions or Permissions()
     return Agent(
@@ -85,7 +85,7 @@ def chat_agent(
 
 
 def model_choices(environment: Mapping[str, str]) -> str:
-    """The models a person can choose, those that are set up first, in words."""
+    """Describe the models to choose from, those that are set up first."""
     states = [state for state in provider_states(environment) if state.name != "scripted"]
     ready = [state.name for state in states if state.status == "configured"]
     others = [state.name for state in states if state.name not in ready]
@@ -94,7 +94,7 @@ def model_choices(environment: Mapping[str, str]) -> str:
 
 
 def builtin_tools(permissions: Permissions) -> tuple[ToolSpec, ...]:
-    """The built-in tools that have something to do under `permissions`."""
+    """Return the built-in tools that `permissions` make usable."""
     names = [*READING, *CHANGING]
     if permissions.allowed_commands or permissions.allowed_command_globs:
         names.append("run_command")

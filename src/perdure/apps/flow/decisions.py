@@ -281,7 +281,7 @@ async def configure(
 
 
 def _check_tools(role: str, names: Sequence[str]) -> None:
-    """Raises: ConfigError for what no role of a command line begins with."""
+    """Raises: ConfigError for a tool that roles of a command line cannot have."""
     unknown = [name for name in names if name not in BUILTIN]
     if unknown:
         told = no_tool(role, unknown, BUILTIN)

@@ -1,4 +1,4 @@
-"""``perdure flow export`` and ``delete``: flows as folders, and flows that are no longer there."""
+"""``perdure flow export`` and ``delete``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def export(
 
 
 def _write(folder: Path, files: dict[str, bytes], *, is_forced: bool) -> None:
-    """Write `files`; none of them where one is in the way, or another export writes there."""
+    """Write all `files`, or none if one exists or another export writes there."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with alone_in(folder):

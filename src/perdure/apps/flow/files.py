@@ -1,4 +1,4 @@
-"""The files of a workflow, read: its graph, or all that is wrong with it and what it refers to."""
+"""Read the files of a workflow: its graph, or its errors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from perdure.tools.paths.project_files import read_named
 
 
 def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
-    """The graph that `file` draws, above the canonical workflow of the project.
+    """Return the graph of `file`, merged with the canonical workflow of the project.
 
-    Raises: InvalidWorkflow with every fault and its line; ConfigError.
+    Raises: InvalidWorkflow with every error and its line; ConfigError.
     """
     found = document_in(file)
     if found is not None:
@@ -35,7 +35,7 @@ def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
 def faults_of(
     file: Path, workspace: Path, project: str | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return all that keeps a flow of `file` from being begun, and the warnings about it."""
+    """Return the errors that prevent a flow of `file`, and the warnings."""
     try:
         found = document_in(file)
         if found is not None:

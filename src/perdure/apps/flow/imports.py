@@ -1,4 +1,4 @@
-"""``perdure import --format a-society``: the flows in folders as A-Society has them."""
+"""``perdure import --format a-society``: import the flows in folders of A-Society."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from perdure.workflow.reader import is_document
 
 
 class FolderOutcome(msgspec.Struct, frozen=True):
-    """What became of a folder; without `error` its flow is in the store.
+    """The result for a folder; without `error` its flow is in the store.
 
     `is_erased`: the flow was erased before, and nothing was imported.
     """
@@ -58,7 +58,7 @@ async def import_flows(
     workspace: Path | None = None,
     again: bool = False,
 ) -> int:
-    """Import every flow below `paths`; the exit code. Those that cannot be opened are named."""
+    """Import every flow below `paths`, report failures, and return the exit code."""
     folders = [
         (folder, Readable(path, workspace)) for path in paths for folder in flow_folders(path)
     ]
@@ -82,10 +82,10 @@ async def import_flows(
 async def import_folder(
     store: Store, folder: Path, readable: Readable | None = None, *, again: bool = False
 ) -> FolderOutcome:
-    """Import the flow in `folder`; what cannot be imported is an error of the outcome.
+    """Import the flow in `folder`; a failure is the `error` of the outcome.
 
-    Reads what is `readable`, by default `folder` alone. A flow that was erased stays erased; with
-    `again` it is imported under its own id.
+    Reads only `readable` files, by default those of `folder`. A flow that was erased stays erased;
+    with `again` it is imported under its own id.
     """
     try:
         read = await asyncio.to_thread(read_folder, folder, readable)
@@ -109,7 +109,7 @@ async def import_folder(
 
 
 def _order(read: FlowFolder, graph: Graph) -> Graph | None:
-    """In which order the roles look back, where they had begun to: it follows from the graph."""
+    """Return the order of the improvement, if it had begun: it follows from the graph."""
     phase = msgspec.convert(read.run, FlowRun).improvement_phase
     if phase is None or phase.mode is None or phase.mode == "none":
         return None
@@ -117,9 +117,9 @@ def _order(read: FlowFolder, graph: Graph) -> Graph | None:
 
 
 def _graph(folder: Path, read: FlowFolder) -> Graph:
-    """The flow's workflow, as its record draws it. Blocks.
+    """Return the flow's workflow from its record. Blocks.
 
-    The project's own workflow lies below it only where its workspace may be read.
+    The project's canonical workflow is used only if its workspace may be read.
     """
     if read.record_folder is None or not (read.record_folder / WORKFLOW).is_file():
         raise FormatError(
@@ -169,7 +169,7 @@ def _tell(outcome: FolderOutcome, *, as_json: bool) -> None:
 
 
 def _message(outcome: FolderOutcome, error: PerdureError) -> str:
-    """`error` with the folder that it is about."""
+    """Return the message of `error` with its folder."""
     if isinstance(error, SessionExists):
         return f"{outcome.folder}: {_why_taken(safe(outcome.flow), error)}"
     place = str(outcome.folder)
@@ -178,7 +178,7 @@ def _message(outcome: FolderOutcome, error: PerdureError) -> str:
 
 
 def _why_taken(flow: str, error: SessionExists) -> str:
-    """Why the flow `flow` cannot be imported under its ids, and what to do."""
+    """Explain why the ids of `flow` are taken, and what to do."""
     session, elsewhere = safe(error.stream), "import the flow into another store: --store ADDRESS"
     if session == flow and not error.is_erased:
         return f"flow {flow!r} is in this store already; `perdure flow show {flow}` prints it"

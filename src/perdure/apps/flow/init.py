@@ -1,4 +1,4 @@
-"""``perdure flow init``: a project that flows can run in, and the flow that begins it."""
+"""``perdure flow init``: create a project for flows, and start its first flow."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ _WORK: dict[Mode, tuple[str, ...]] = {
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A file of the scaffold. `is_new`: it was written now; else it was there, and was kept."""
+    """A file of the scaffold. `is_new`: just written; otherwise it existed and is unchanged."""
 
     path: str
     is_new: bool
 
 
 def scaffold(folder: Path) -> tuple[Made, ...]:
-    """Write what is not there yet. Raises: OSError."""
+    """Write the missing files. Raises: OSError."""
     templates = files("perdure") / "data" / "flows" / "scaffold"
     made: list[Made] = []
     for template, path in FILES:
@@ -130,6 +130,6 @@ def scaffold(folder: Path) -> tuple[Made, ...]:
 
 
 def initialization(mode: Mode) -> Graph:
-    """The workflow of the flow that begins a project: the owner alone."""
+    """Return the workflow of a project's first flow: the owner alone."""
     node = FlowNode("owner-intake", "owner", _WORK[mode])
     return Graph(f"Initialization ({mode})", (node,))

@@ -1,4 +1,4 @@
-"""What the commands of flows have in common: their options, and opening a flow."""
+"""Shared parts of flow commands: options, and opening a flow."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ WaitOption = Annotated[
 
 
 def person(by: str | None) -> str:
-    """Who decides."""
+    """Return the name of the deciding person."""
     return by or getpass.getuser()
 
 
@@ -94,7 +94,7 @@ def person(by: str | None) -> str:
 async def flows_of(
     store: Store, acting: RoleOptions | None = None, *, is_run: bool = False
 ) -> AsyncGenerator[Flows]:
-    """The flows of `store`; those who `acting` can work too.
+    """Open the flows of `store`; `acting` gives their roles agents.
 
     With `is_run`, models without a price are reported if their roles have a budget.
     """
@@ -128,9 +128,9 @@ async def _remark_unpriced(host: Host) -> None:
 
 @asynccontextmanager
 async def opened_flow(common: CommonOptions, id: str) -> AsyncGenerator[tuple[Store, Flow]]:
-    """An existing flow, to be decided in, wherever its files are.
+    """Open an existing flow for a decision, wherever its files are.
 
-    Its roles have the agents that a command line would give them.
+    Its roles have the agents of a command line without options.
     Raises: FlowNotFound, AmbiguousId.
     """
     async with common.existing_store() as opened, flows_of(opened) as flows:

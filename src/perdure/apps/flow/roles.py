@@ -1,4 +1,4 @@
-"""The agents that the roles of a flow are, for a command line: one for each base role."""
+"""The agents of a flow's roles on a command line: one for each base role."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ your instructions say. Say what you looked at and what you changed; say so when 
 
 
 class RoleOptions(msgspec.Struct, frozen=True):
-    """Who works: the roles, the model they use, and what their tools may touch at all.
+    """The roles, their model, and the limits of their permissions.
 
     `offered` are the models that a person can choose for a role.
     """
@@ -50,12 +50,12 @@ class RoleOptions(msgspec.Struct, frozen=True):
 
 
 def roles_of(graph: Graph) -> tuple[str, ...]:
-    """The base roles of `graph`, the owner's among them."""
+    """Return the base roles of `graph`, including the owner."""
     return tuple(dict.fromkeys((OWNER, *(base_role(role) for role in graph.roles))))
 
 
 def roles_in(words: Sequence[str]) -> dict[str, RoleConfiguration]:
-    """What roles work with, by role instance; each of `words` is a role and a choice.
+    """Return the settings of role instances; each of `words` is a role and a choice.
 
     Raises: ConfigError.
     """
@@ -82,7 +82,7 @@ _DIMENSIONS: dict[str, Dimension] = {each: each for each in DIMENSIONS}
 
 
 def configuring_in(words: str) -> dict[Dimension, Configuring]:
-    """Who says what roles work with: ``auto`` for everything, or ``model=auto,skills=ask``.
+    """Parse who configures roles: ``auto`` for everything, or ``model=auto,skills=ask``.
 
     Raises: UsageMistake.
     """
@@ -103,15 +103,15 @@ def configuring_in(words: str) -> dict[Dimension, Configuring]:
 
 
 def is_choosing(configuring: Mapping[Dimension, Configuring]) -> bool:
-    """Whether anybody is to choose what roles work with."""
+    """Whether a person or a model configures the roles."""
     return any(who != "given" for who in configuring.values())
 
 
 def model_of_roles(model: str | None, others: Sequence[str] = ()) -> str:
-    """The model that roles use where nothing else is chosen for them.
+    """Return the default model of roles.
 
-    `model`, else the first of `others`, else what the person's settings say.
-    Raises: UsageMistake when nobody says.
+    `model`, or the first of `others`, or the model of the user's settings.
+    Raises: UsageMistake when there is none.
     """
     if model is not None or others:
         return model or others[0]
@@ -125,7 +125,7 @@ def model_of_roles(model: str | None, others: Sequence[str] = ()) -> str:
 
 
 async def models_before(store: Store, state: FlowState) -> tuple[str, ...]:
-    """The models of the flow's roles that have begun, the first role's first."""
+    """Return the models of roles that have begun, in their order."""
     found: list[str] = []
     lost = await lost_roles(store.backend, state)
     for role, session in state.sessions.items():
@@ -139,21 +139,21 @@ async def models_before(store: Store, state: FlowState) -> tuple[str, ...]:
 
 
 def role_agents(acting: RoleOptions) -> list[Agent]:
-    """An agent for each role, and for the one that writes feedback."""
+    """Return an agent for each role, and for the role that writes feedback."""
     if acting.agents:
         return list(acting.agents)
     return [role_agent(acting, role) for role in (*acting.roles, FEEDBACK_ROLE)]
 
 
 def role_agent(acting: RoleOptions, role: str) -> Agent:
-    """The agent of the base role `role`, also of one that is added while the flow runs."""
+    """Return the agent of the base role `role`, also of a role added during the flow."""
     model = acting.model
     configuration = Configuration(Path(), os.environ)
     if model is None and acting.scenario is not None:
         model = f"scripted:{acting.scenario.name}"
     return Agent(
         role,
-        model=model or ECHO,  # without one the flow is only decided in, and no turn runs
+        model=model or ECHO,  # without a model no turn runs; the command only records a decision
         instructions=INSTRUCTIONS,
         tools=builtin_tools(acting.permissions),
         permissions=acting.permissions,

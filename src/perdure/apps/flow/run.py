@@ -1,4 +1,4 @@
-"""``perdure flow run`` and ``resume``: work until nothing is left that needs no person."""
+"""``perdure flow run`` and ``resume``: run a flow until it ends or needs a person."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ async def begin(  # noqa: PLR0913 - each is an option of the command
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """How a flow is shown while it runs; whether the command waits for people to answer."""
+    """The display of a running flow, and whether the command waits for answers of people."""
 
     is_watching: bool
     is_waiting: bool
@@ -192,7 +192,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _start_and_run(common: CommonOptions, file: Path, said: Given, shown: Shown) -> int:
-    """A flow of what is in `file`, begun and run; the exit code."""
+    """Start and run a flow of `file`, and return the exit code."""
     document = await asyncio.to_thread(document_in, file)
     if document is not None and (
         is_choosing(said.configuring) or said.roles or said.acting.offered
@@ -220,14 +220,14 @@ async def _start_and_run(common: CommonOptions, file: Path, said: Given, shown: 
 
 
 def _require_providers(acting: RoleOptions, chosen: Mapping[str, RoleConfiguration]) -> None:
-    """Refuse models of unknown providers before anything is written. Raises: ConfigError."""
+    """Reject models of unknown providers before writing anything. Raises: ConfigError."""
     if acting.scenario is None:
         of_roles = (each.model for each in chosen.values())
         require_providers((acting.model, *acting.offered, *of_roles))
 
 
 async def _acting(file: Path, said: Given) -> RoleOptions:
-    """Who works in the workflow of roles in `file`."""
+    """Return the role options for the workflow of roles in `file`."""
     graph = await asyncio.to_thread(graph_in, file, said.workspace, said.project)
     acting = said.acting
     used = (
@@ -246,7 +246,7 @@ async def _of_roles(
     said: Given,
     chosen: Mapping[str, RoleConfiguration],
 ) -> AsyncGenerator[Flow]:
-    """A new flow of the workflow of roles in `file`."""
+    """Start a flow of the workflow of roles in `file`."""
     async with flows_of(store, acting, is_run=True) as flows:
         yield await flows.start(
             file,
@@ -311,10 +311,10 @@ async def resumed_flow(
     *,
     is_for_one_call: bool = False,
 ) -> AsyncGenerator[Flow]:
-    """The flow that stands at `state`, with what it was run with before and what is `typed`.
+    """Open the flow at `state` with its stored settings and the `typed` ones.
 
-    With `is_for_one_call` the settings are not stored, and the typed model is of that call: it is a
-    role's only where nothing else says what the role's is.
+    With `is_for_one_call` the settings are not stored, and the typed model applies to this call: a
+    role uses it only if nothing else sets the role's model.
     """
     settings = resumed_settings(state.settings, typed, os.environ)
     acting = await asyncio.to_thread(acting_of, settings, os.environ)
@@ -327,7 +327,9 @@ async def resumed_flow(
         typed = msgspec.structs.replace(typed, model=None)
         settings = msgspec.structs.replace(settings, model=of_roles)
     if state.document is not None:
-        acting = msgspec.structs.replace(acting, model=typed.model)  # its own agents name theirs
+        acting = msgspec.structs.replace(
+            acting, model=typed.model
+        )  # its own agents name their models
         kept = None if is_for_one_call else settings
         async with resume_flow(store, state, acting, workspace, kept) as found:
             yield found
@@ -345,7 +347,7 @@ async def resumed_flow(
 
 
 async def run_and_show(store: Store, flow: Flow, shown: Shown) -> int:
-    """Run `flow` and show it; the exit code."""
+    """Run `flow`, show it, and return the exit code."""
     running = asyncio.ensure_future(flow.run(until_completed=shown.is_waiting))
     is_drawn = shown.is_watching and not shown.as_json and sys.stdout.isatty()
     beside = [asyncio.ensure_future(_wait_until_blocked(store, flow))]
@@ -376,7 +378,7 @@ async def run_and_show(store: Store, flow: Flow, shown: Shown) -> int:
 
 
 async def _show_end(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> int:
-    """Show where `flow` stands once it does not run here any more; the exit code."""
+    """Show the state of `flow` after it stopped here, and return the exit code."""
     state = await flow.state()
     waiting = await flow.waiting()
     outputs = await outputs_of(store.backend, state)
@@ -403,7 +405,7 @@ async def _show_end(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) 
 
 
 async def _announce_waits(store: Store, flow: Flow, *, as_json: bool) -> None:
-    """Show each thing that waits for a person once, as it comes up."""
+    """Print each new wait for a person once."""
     known: set[str | None] = set()
     async for _ in changes_of(store):
         for each in await flow.waiting():
@@ -419,7 +421,7 @@ async def _announce_waits(store: Store, flow: Flow, *, as_json: bool) -> None:
 
 
 async def _wait_until_blocked(store: Store, flow: Flow) -> None:
-    """Return once every role at work waits for consent: the process need not wait with them."""
+    """Return when every running role waits for consent, so the process can end."""
     async for _ in changes_of(store):
         if is_blocked(await flow.state(), await flow.waiting()):
             return

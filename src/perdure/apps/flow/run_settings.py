@@ -1,4 +1,4 @@
-"""What ``perdure flow run`` was given, kept with the flow, and what ``resume`` makes of it."""
+"""The stored settings of ``perdure flow run``, and their reuse by ``resume``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def typed_settings(
     domains: Sequence[str] | None,
     offered: Sequence[str] | None = None,
 ) -> RunSettings:
-    """What a command line says; the scenario by its absolute path.
+    """Return the settings of a command line; the scenario is an absolute path.
 
     Raises: UsageMistake when it names a model and a scenario.
     """
@@ -54,7 +54,7 @@ def typed_settings(
 
 
 def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSettings:
-    """The settings of a new flow: what is `typed`, else the commands and hosts of the settings.
+    """Return the settings of a new flow: `typed`, or else commands and hosts of the settings.
 
     Raises: ConfigError.
     """
@@ -73,10 +73,10 @@ def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSetti
 def resumed_settings(
     kept: RunSettings | None, typed: RunSettings, environment: Mapping[str, str]
 ) -> RunSettings:
-    """`kept`, what the flow was run with before, as the command line changes it.
+    """Return the stored settings `kept`, changed by the command line.
 
-    A model takes the place of a scenario, and the other way round. Commands and hosts that are
-    allowed already narrow what is allowed; others are added.
+    A model replaces a scenario and the reverse. Commands and hosts that are already allowed limit
+    the flow to them; others are added.
     Raises: ConfigError.
     """
     if kept is None:
@@ -97,7 +97,7 @@ def resumed_settings(
 
 
 def permissions_in(settings: RunSettings, environment: Mapping[str, str]) -> Permissions:
-    """What the tools of roles may touch at all; what of it runs unasked is the flow's consent.
+    """Return the permissions of roles; the flow's consent decides which of them need no question.
 
     Raises: ConfigError.
     """
@@ -107,14 +107,14 @@ def permissions_in(settings: RunSettings, environment: Mapping[str, str]) -> Per
 
 
 def acting_of(settings: RunSettings, environment: Mapping[str, str]) -> RoleOptions:
-    """Who works with `settings`, but for their roles. Raises: ConfigError."""
+    """Return the role options of `settings`, without roles. Raises: ConfigError."""
     permissions = permissions_in(settings, environment)
     scenario = scenario_of(settings)
     return RoleOptions((), settings.model, scenario, permissions, offered=settings.offered)
 
 
 def scenario_of(settings: RunSettings) -> Scenario | None:
-    """The scenario that the scripted model acts. Raises: ConfigError."""
+    """Return the scenario of the scripted model. Raises: ConfigError."""
     if settings.scenario is None:
         return None
     file = Path(settings.scenario)
@@ -127,7 +127,7 @@ def scenario_of(settings: RunSettings) -> Scenario | None:
 
 
 def scenario_folder(scenario: Scenario) -> str | None:
-    """The one visible folder that all `write_file` calls of `scenario` write into; None if none."""
+    """Return the only visible folder of all `write_file` calls of `scenario`; None without one."""
     steps = [step for rule in (*scenario.rules, *scenario.sequence) for step in rule.steps]
     calls = [call for step in steps if isinstance(step, CallTools) for call in step.calls]
     folders: set[str] = set()
@@ -149,7 +149,7 @@ class _Written(msgspec.Struct):
 async def grant_added(store: Store, state: FlowState, acting: RoleOptions, by: str) -> None:
     """Give the roles that have begun the commands and hosts of `acting` that they lack.
 
-    A role in whose session a turn is open keeps what it has until the next resume.
+    A role with an open turn gets them at the next resume.
     Raises: ConfigError.
     """
     async with Runtime(store) as runtime:
@@ -159,7 +159,7 @@ async def grant_added(store: Store, state: FlowState, acting: RoleOptions, by: s
                 continue
             known = await authority_of(store.backend, session)
             if known.bound is None or known.withheld is not None:
-                continue  # today's agent is bound to it
+                continue  # the current agent is bound to it
             kept = msgspec.convert((known.bound.agent or {}).get("permissions", {}), Permissions)
             wanted = _with_added(kept, acting.permissions)
             if is_within(wanted, kept):
@@ -173,7 +173,7 @@ async def grant_added(store: Store, state: FlowState, acting: RoleOptions, by: s
 
 
 def _with_added(kept: Permissions, today: Permissions) -> Permissions:
-    """`kept` with the commands and hosts of `today`."""
+    """Return `kept` with the commands and hosts of `today` added."""
     hosts = today.allowed_domains
     return msgspec.structs.replace(
         kept,

@@ -1,4 +1,4 @@
-"""``perdure flow list``, ``show``, ``graph``, ``validate``: looking, which changes nothing."""
+"""``perdure flow list``, ``show``, ``graph`` and ``validate``, which change nothing."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def show_flow(
 
 
 async def _state_data(store: Store, flow: Flow) -> dict[str, object]:
-    """The flow's state, its outputs, its processes and its lost roles."""
+    """Return the flow's state, outputs, processes and lost roles."""
     seen = overlaid(await flow.state(), await flow.waiting())
     return {
         **msgspec.to_builtins(seen.run),
@@ -167,8 +167,8 @@ async def _picture(store: Store, flow: Flow) -> None:
 
 
 async def _is_left_alone(flow: Flow) -> bool:
-    """Whether the flow could continue, and no process has it at work."""
-    for _ in range(LOOKS):  # a process that waits for people begins within that time
+    """Whether the flow could continue and no process runs it."""
+    for _ in range(LOOKS):  # a process that waits for people starts within that time
         if not can_continue(await flow.state()) or await flow.workers():
             return False
         await asyncio.sleep(BETWEEN_LOOKS_S)
@@ -279,9 +279,9 @@ def validate(
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A flow; without `state` one that cannot be opened, and `problem` says why.
+    """A flow; without `state` it cannot be opened, and `problem` gives the reason.
 
-    `workers` are the processes that have nodes of it at work.
+    `workers` are the processes that run its nodes.
     """
 
     flow: str
@@ -292,7 +292,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 async def list_rows(store: Store, flows: Flows) -> list[Row]:
-    """Every flow of the namespace, the newest first."""
+    """Return every flow of the namespace, newest first."""
     kinds = (FlowStarted.kind, FlowImported.kind)
     streams = dict.fromkeys(note.stream for note in await store.backend.notes_of_all(kinds))
     return [await _row(flows, stream) for stream in sorted(streams, reverse=True)]
@@ -309,7 +309,7 @@ async def _row(flows: Flows, stream: StreamId) -> Row:
 
 
 def row_data(row: Row) -> dict[str, object]:
-    """A row for a program."""
+    """Return a row as JSON data."""
     if row.state is None:
         return {"flow": row.flow, "openable": False, "problem": row.problem}
     run = row.state.run
@@ -327,7 +327,7 @@ def row_data(row: Row) -> dict[str, object]:
 
 
 def row_lines(rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
-    """A list for people: a flow a line."""
+    """Format a list for people, one flow per line."""
     for row in rows:
         if row.state is None:
             told = style.paint(f"cannot be opened: {row.problem}", "bad")
@@ -347,7 +347,7 @@ def row_lines(rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
 
 
 async def graph_faults(state: FlowState) -> tuple[str, ...]:
-    """Why the workflow file is not used; empty when it is, or when it does not count now."""
+    """Return the errors of an unused workflow file; empty if it is used or irrelevant now."""
     run = state.run
     is_fixed = state.document is not None or run.status != "running"
     if is_fixed or not state.is_place_in_force:
@@ -363,11 +363,11 @@ async def graph_faults(state: FlowState) -> tuple[str, ...]:
     try:
         return await asyncio.to_thread(look)
     except (ConfigError, OSError):
-        return ()  # who runs the flow is told
+        return ()  # the process that runs the flow reports it
 
 
 def graph_fault_lines(faults: Sequence[str], style: Style) -> Iterator[str]:
-    """The lines that report `faults` of the workflow file."""
+    """Return the lines that report `faults` of the workflow file."""
     if faults:
         yield ""
         yield style.paint(f"The flow keeps its graph; {WORKFLOW} of its record:", "warning")

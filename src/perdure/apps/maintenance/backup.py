@@ -1,4 +1,4 @@
-"""``perdure store backup``: a store as it was at one moment, in a folder that says what it is."""
+"""``perdure store backup``: a snapshot of a store in a folder with a manifest."""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ async def back_up(
 ) -> Manifest:
     """Back the store at `address` up into the new `folder`, while others write to it.
 
-    An SQLite store is copied as it is, all namespaces, encrypted with its own key. Of any other
-    store `namespace` is copied into an SQLite store, encrypted with `key` where there is one. Every
-    hash of the backup is checked.
-    The store keeps where the backup is, for the certificates of erasures.
-    Durable: `folder` appears whole, when all of it is on the disk; killed before, it does not.
-    Raises: StoreExists when `folder` holds something; StoreCorrupt when the store is damaged;
+    An SQLite store is copied with all namespaces, encrypted with its own key. From any other store,
+    `namespace` is copied into an SQLite store, encrypted with `key` if given. Every hash of the
+    backup is checked. The store records the location of the backup, for the certificates of
+    erasures.
+    Durable: `folder` appears complete, after it is on disk; after a kill it does not appear.
+    Raises: StoreExists when `folder` is not empty; StoreCorrupt when the store is damaged;
     StoreFull; as `perdure.open`.
     """
     address = address or default_address(os.environ, sys.platform)
     report = on_progress or untold
-    folder = await asyncio.to_thread(folder.absolute)  # even ``.`` has a name then
+    folder = await asyncio.to_thread(folder.absolute)  # so that ``.`` has a name, too
     with _partial(folder) as partial:
         file = partial / STORE_NAME
         if address.startswith(SQLITE):
@@ -100,7 +100,7 @@ async def back_up(
 
 
 async def _remember(address: str, namespace: str, key: StoreKey | None, backup: Backup) -> None:
-    """Keep in the store where its backup is; one that cannot be written does not know it."""
+    """Record the backup in the store; a read-only store does not record it."""
     with suppress(StoreReadOnly, StoreFull, Unsupported):
         async with open_store(address, namespace=namespace, key=key) as store:
             await store.backend.retention.remember_backup(backup)
@@ -109,7 +109,7 @@ async def _remember(address: str, namespace: str, key: StoreKey | None, backup: 
 async def _snapshot(
     address: str, key: bytes | str | StoreKey | None, file: Path, report: Report
 ) -> StoreKey | None:
-    """A copy of the SQLite store in `file`; the key that opens both."""
+    """Copy the SQLite store to `file`; return the key of both."""
     address, path = place_of(address, "backups")
     keys = await present_keys(address, path, key)
     if keys == (None,) and configured_key(key, os.environ, address) is not None:
@@ -142,7 +142,7 @@ async def _collect(
 
 
 def check_copied(done: CopyReport, store: str) -> None:
-    """Raises: StoreCorrupt, CopyConflict when anything is missing in a copy."""
+    """Raises: StoreCorrupt, CopyConflict when a copy is incomplete."""
     for each in done.streams:
         if each.outcome == "damaged":
             raise StoreCorrupt(store, f"session {each.stream}: {each.reason}")
@@ -155,7 +155,7 @@ def check_copied(done: CopyReport, store: str) -> None:
 def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
     try:
         upkeep_of_sqlite("backup").check_sound(file, key)
-    except StoreCorrupt as error:  # what was copied was so already
+    except StoreCorrupt as error:  # the source has the same damage
         raise StoreCorrupt(address, error.reason) from error
     content = upkeep_of_sqlite("backup").Content(file, key)
     try:
@@ -182,22 +182,22 @@ def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
 
 @contextmanager
 def _partial(folder: Path) -> Generator[Path]:
-    """A folder beside `folder`, which takes its name at the end; of one that was killed, cleared.
+    """Make a folder that is renamed to `folder` at the end; first clear that of a killed backup.
 
-    Raises: StoreExists, also while another backup to it is made; StoreFull, StoreUnavailable.
+    Raises: StoreExists, also during another backup to it; StoreFull, StoreUnavailable.
     """
     try:
         _check_free(folder)
         partial = folder.with_name(folder.name + _PARTIAL)
         partial.parent.mkdir(parents=True, exist_ok=True)
         with alone_at(partial):
-            _check_free(folder)  # another may have been finished since
+            _check_free(folder)  # another backup may have finished meanwhile
             partial.mkdir(mode=0o700, exist_ok=True)
             check_folder(partial)
             _clear(partial)
             try:
                 yield partial
-            except BaseException:  # what was not finished only takes space
+            except BaseException:  # an unfinished backup only takes space
                 with suppress(OSError):
                     _clear(partial)
                     partial.rmdir()
@@ -231,7 +231,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def folder_named(text: str) -> Path:
-    """`text` as a path. An empty one, as of a variable that is not set, is not the folder here."""
+    """Return `text` as a path. Empty text, as of an unset variable, is not the current folder."""
     if not text:
         raise typer.BadParameter("an empty path names nothing; name a folder")
     return Path(text)

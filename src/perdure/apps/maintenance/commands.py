@@ -1,4 +1,4 @@
-"""``perdure store vacuum`` and ``migrate``, and where the commands beside them are registered."""
+"""``perdure store vacuum`` and ``migrate``, and the registration of all maintenance commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from perdure.stores.maintenance.protocol import MigrationPlan
 
 
 def add_to(store_commands: typer.Typer) -> None:
-    """Make the commands known."""
+    """Add the commands to ``perdure store``."""
     store_commands.command("rekey")(rekey)
     store_commands.command("vacuum")(vacuum)
     store_commands.command("migrate")(migrate)
@@ -63,9 +63,9 @@ async def vacuum(*, common: CommonOptions) -> None:
 async def planned_migration(
     address: str | None = None, *, key: bytes | str | None = None
 ) -> MigrationPlan:
-    """What opening the store with this program will do to its schema: tried, and taken back.
+    """Rehearse the migration on opening the store, and roll it back.
 
-    Raises: as `perdure.open`; Unsupported where there are no schemas.
+    Raises: as `perdure.open`; Unsupported for stores without schemas.
     """
     address = address or default_address(os.environ, sys.platform)
     if address.partition(":")[0] in ("postgres", "postgresql"):

@@ -1,4 +1,4 @@
-"""``perdure store copy``: sessions from a store to another, of any kind."""
+"""``perdure store copy``: copy sessions between stores of any kind."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ async def copy_sessions(
 ) -> CopyReport:
     """Copy all sessions and flows of `source`'s namespace, or `sessions`, to `target`'s.
 
-    What is copied is what was there when it began; both stores may be written meanwhile. Begun
-    again, it goes on where it was, and adds what is new. Entries keep ids, salts, digests and
-    hashes; forks stay pointers, and bring along what they were forked from. Where the target cannot
-    hold a session so, it is sealed anew, which the report says. Leases and idempotency keys stay
-    behind.
+    Copies the entries that existed at its start; both stores may be written meanwhile. A repeated
+    copy continues and adds new entries. Entries keep ids, salts, digests and hashes; forks stay
+    pointers, and their origins are copied, too. If the target cannot store a session in this way,
+    its hashes are computed again, and the report says so. Leases and idempotency keys are not
+    copied.
     Shape: `sessions` are whole ids.
-    Durable: each part when it is there; all of it on return.
-    Raises: SessionNotFound for `sessions`; Unsupported; what reading or writing does.
-    A session that is damaged, or is another one in the target, is said in the report instead.
+    Durable: each part after its commit; everything on return.
+    Raises: SessionNotFound for `sessions`; Unsupported; errors of reading and writing. The report
+    lists damaged sessions, and sessions that differ in the target.
     """
     giving, taking = source.backend, target.backend
     moment = await giving.maintenance.segment_states()
@@ -58,7 +58,7 @@ async def copy_sessions(
 def copy_of(
     source: SessionStore, target: SessionStore, on_progress: Progress | None = None
 ) -> StoreCopy:
-    """A copy from a backend to another."""
+    """Copy from one backend to another."""
 
     async def whole_of(stream: StreamId) -> Whole:
         bundle = await bundle_of(source, stream)
@@ -132,14 +132,14 @@ async def _copy(
 
 
 def exit_of(report: CopyReport) -> int:
-    """The exit code for a copy."""
+    """Return the exit code of a copy."""
     if any(each.outcome == "conflict" for each in report.streams):
         return CONFLICT
     return DONE if report.is_whole else FAILED
 
 
 def copy_data(report: CopyReport) -> dict[str, object]:
-    """`report` as JSON data."""
+    """Return `report` as JSON data."""
     return {
         "ok": report.is_whole,
         "entries": report.added_entries,
@@ -150,7 +150,7 @@ def copy_data(report: CopyReport) -> dict[str, object]:
 
 
 def copy_lines(report: CopyReport, target: str) -> Iterator[str]:
-    """`report` for people."""
+    """Format `report` for people."""
     logs = count_of(len(report.streams), "log")
     entries = count_of(report.added_entries, "new entry", "new entries")
     yield f"{logs}, {entries} and {count_of(report.contents, 'content')} in {safe(target)}"

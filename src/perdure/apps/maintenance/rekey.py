@@ -1,7 +1,7 @@
-"""``perdure store rekey``: encrypt a store, give it another key, or make it plain.
+"""``perdure store rekey``: encrypt or decrypt a store, or change its key.
 
-A new key is kept, in a file or in the keyring, before the store takes it, so that a kill at any
-moment leaves no store without its key. It is never shown, and never an argument of the command.
+A new key is stored in a file or in the keyring before the store uses it, so after a kill at any
+moment the key of the store exists. It is never shown, and never an argument of the command.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from perdure.stores.key import KEY_BYTES, StoreKey
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line says about the new key."""
+    """The arguments about the new key."""
 
     file: Path | None
     is_generated: bool
@@ -54,9 +54,9 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Change:
-    """The key a store is to have, and where it is kept: ``file``, ``keyring`` or ``environment``.
+    """The new key of a store, and its location: ``file``, ``keyring`` or ``environment``.
 
-    `made` is the file that was made for it.
+    `made` is the file created for it.
     """
 
     key: StoreKey | None
@@ -72,13 +72,13 @@ async def rekey_store(
     key: bytes | str | StoreKey | None = None,
     on_progress: Report | None = None,
 ) -> None:
-    """Encrypt the store at `address` with `new_key`, or make it plain with None.
+    """Encrypt the store at `address` with `new_key`, or decrypt it with None.
 
-    Its present key is `key`, or looked for as `perdure.open` does. The new one must be kept by the
-    caller before: once this returns, nothing else opens the store. It needs room for a copy.
-    Durable: when this returns; killed before, either key opens it, and it is whole.
-    Raises: StoreInUse while anybody has it open; KeyMissing, KeyWrong; as `perdure.open`;
-    ValueError when a key is none; Unsupported where nothing can be encrypted.
+    Its current key is `key`, or found as by `perdure.open`. The caller must store the new key
+    before: after the return only that key opens the store. Needs space for a copy.
+    Durable: when this returns; after a kill one of the two keys opens the complete store.
+    Raises: StoreInUse while another process has it open; KeyMissing, KeyWrong; as `perdure.open`;
+    ValueError for an invalid key; Unsupported for a store without encryption.
     """
     address, path = place_of(address, "encryption")
     new = StoreKey.of(new_key) if isinstance(new_key, bytes | str) else new_key
@@ -140,7 +140,7 @@ async def rekey(
         await rekey_store(address, change.key, on_progress=_progress)
     except PerdureError as error:
         if change.made is not None and not isinstance(error, StoreUnavailable):
-            change.made.unlink()  # the store did not take it
+            change.made.unlink()  # the store does not use it
         raise
     _settle(address, change)
     if as_json:
@@ -181,7 +181,7 @@ def _generate_key(address: str, file: Path | None) -> Change:
 
 
 def _settle(address: str, change: Change) -> None:
-    """Let the keyring hold the store's key, or none."""
+    """Store the key in the keyring, or remove it."""
     if change.place == "keyring" and change.key is not None:
         keep_key(address, change.key)
     else:
@@ -214,7 +214,7 @@ def _tell(address: str, change: Change) -> None:
 
 
 def _progress(done: int, total: int) -> None:
-    """Show how far it is, to somebody who watches."""
+    """Show the progress at a terminal."""
     if sys.stderr.isatty():
         end = "\r\033[K" if done == total else ""
         sys.stderr.write(f"\rrekey: {100 * done // max(total, 1)} %{end}")

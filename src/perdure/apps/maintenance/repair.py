@@ -58,11 +58,11 @@ _HOLDING = ("sqlite", "postgres", "postgresql")
 
 
 class RepairReport(msgspec.Struct, frozen=True):
-    """What a repair did.
+    """The result of a repair.
 
-    Shape: `entries` counts what is in the repaired store, `losses` name what is not, by stream and
-    seq. `changed` are the sessions whose hashes are others now: an entry is gone from them.
-    `aside` is the folder in which the damaged store is kept, as it was, with a report.
+    Shape: `entries` counts the entries of the repaired store; `losses` lists lost ones by stream
+    and seq. `changed` are the sessions with new hashes, because an entry is lost. `aside` is the
+    folder with the unchanged damaged store and a report.
     """
 
     store: str
@@ -82,19 +82,18 @@ async def repair_store(
     key: bytes | str | StoreKey | None = None,
     on_progress: Report | None = None,
 ) -> RepairReport:
-    """Make the damaged store at `address` whole again, or a whole one at `to` of it.
+    """Repair the damaged store at `address` in place, or into a new store at `to`.
 
-    Every entry that can be read keeps its id, place and digest. Where a body is damaged, digest and
-    chain stay; where an entry is gone, another stands in its place that says so, and the chain is
-    computed anew from there. The search index is built anew. The damaged store is kept aside, or,
-    with `to`, left as it is. A store without a fault is left alone. An SQLite file is repaired with
-    all its namespaces; of another store `namespace`, and always into `to`, which holds nothing yet.
-    `on_progress` is told how far each step is: the check, what is kept, the check of that.
-    Durable: on return; killed before, the store is as it was.
-    Raises: StoreInUse while anybody has it open; StoreExists when there is something at `to`;
-    KeyMissing; KeyWrong when `key` opens no page of the file; ConfigError without the `to` that is
-    needed, and for one that cannot hold a repaired store; Unsupported for a store that cannot be
-    repaired.
+    Every readable entry keeps its id, place and digest. For a damaged body, digest and chain stay.
+    A placeholder replaces a lost entry, and the chain is computed again from there. The search
+    index is rebuilt. The damaged store is moved aside, or with `to` not changed. A store without
+    damage is not changed. An SQLite file is repaired with all namespaces; another store only in
+    `namespace`, and always into an empty `to`. `on_progress` gets the progress of each step: the
+    check, the copy, the check of the copy.
+    Durable: on return; after a kill the store is unchanged.
+    Raises: StoreInUse while another process has it open; StoreExists when `to` is not empty;
+    KeyMissing; KeyWrong when `key` opens no page of the file; ConfigError for a missing or
+    unsuitable `to`; Unsupported for a store that cannot be repaired.
     """
     address = address or default_address(os.environ, sys.platform)
     _check_target(address, to)
@@ -104,9 +103,9 @@ async def repair_store(
     target = None if to is None else place_of(to, "repair")[1].absolute()
     try:
         keys = await present_keys(address, path, key)
-    except StoreCorrupt:  # its beginning is damaged, and is that of a plain store
+    except StoreCorrupt:  # its damaged header is that of a plain store
         keys = (None,)
-    except NotAStore:  # so much of its beginning is damaged that only a key can tell
+    except NotAStore:  # its header is too damaged to tell without a key
         configured = configured_key(key, os.environ, address)
         if configured is None:
             raise
@@ -125,7 +124,7 @@ async def repair_store(
 
 
 def _check_target(address: str, to: str | None) -> None:
-    """Raises: ConfigError when what is left of the store at `address` cannot be kept in `to`."""
+    """Raises: ConfigError when `to` cannot hold the repaired store of `address`."""
     if to is None:
         return
     if to.partition(":")[0] not in _HOLDING:
@@ -147,7 +146,7 @@ async def _elsewhere(
     key: bytes | str | StoreKey | None,
     on_progress: Report | None,
 ) -> RepairReport:
-    """What can be read of the namespace at `address`, as a whole store at `to`."""
+    """Write the readable data of the namespace at `address` to a new store at `to`."""
     kind = address.partition(":")[0]
     async with open_store(address, namespace=namespace) as source:
         backend = source.backend
@@ -177,7 +176,7 @@ async def _write_repaired(
     target: SessionStore,
     on_progress: Report | None,
 ) -> RepairReport:
-    """Write what is left into `target`, an origin before its forks, and check it."""
+    """Write the salvaged data into `target`, an origin before its forks, and check it."""
     if await target.maintenance.segment_states():
         raise StoreExists(target.address)
     named = {*parents_in(row for each in found.streams for row in each.rows.values())}
@@ -215,7 +214,7 @@ async def _write_repaired(
 
 
 class _Contents:
-    """The contents of a damaged store, each given once. `lost` are those that are not whole."""
+    """The contents of a damaged store, each yielded once. `lost` are the damaged ones."""
 
     def __init__(self, source: SessionStore) -> None:
         self._source = source
@@ -223,7 +222,7 @@ class _Contents:
         self.lost: list[str] = []
 
     async def of(self, sealed: StreamSegment) -> AsyncIterator[bytes]:
-        """Those that entries of `sealed` name."""
+        """Return the contents that entries of `sealed` name."""
         names = {
             name.decode()
             for row in sealed.entries()
@@ -234,7 +233,7 @@ class _Contents:
             try:
                 yield await self._source.blob(name)
             except EntryNotFound:
-                continue  # a text that only looks like the name of a content
+                continue  # text that only looks like the name of a content
             except (StoreError, CorruptLog):
                 self.lost.append(name)
 

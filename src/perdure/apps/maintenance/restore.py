@@ -1,4 +1,4 @@
-"""``perdure store restore``: a backup becomes a store, as it was, or at an earlier moment."""
+"""``perdure store restore``: restore a backup, optionally to an earlier moment."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FOREVER_MS = 2**53
 
 
 class RestoreReport(msgspec.Struct, frozen=True):
-    """What a restore did. `aside` is the folder in which what was there before is kept."""
+    """The result of a restore. `aside` is the folder with the replaced store."""
 
     store: str
     streams: int
@@ -67,7 +67,7 @@ class RestoreReport(msgspec.Struct, frozen=True):
 
 
 class _Bound(msgspec.Struct, frozen=True):
-    """Up to when a backup is restored: a time, or an entry of a namespace; None: all of it."""
+    """The end of a restore: a time, or an entry of a namespace; None: everything."""
 
     until: datetime | str | None
     namespace: str
@@ -90,13 +90,12 @@ async def restore_backup(
     is_forced: bool = False,
     on_progress: Report | None = None,
 ) -> RestoreReport:
-    """Make the backup in `folder` the store at `address`, checked against its manifest.
+    """Restore the backup in `folder` to `address`, after checking it against its manifest.
 
-    With `until`, a time or the id of an entry of `namespace`, everything is as it was after the
-    last commit that was made by then, or after the one that holds the entry. A store that is there
-    stays, unless `is_forced`: then it is set aside. Into a store that is not SQLite the sessions
-    are copied; what is there stays.
-    Durable: on return; killed before, what was there is there.
+    With `until`, a time or the id of an entry of `namespace`, the store ends with the last commit
+    at that time, or with the commit of the entry. An existing store is an error, or is moved aside
+    with `is_forced`. Into a store that is not SQLite the sessions are copied; existing ones stay.
+    Durable: on return; after a kill the existing store is unchanged.
     Raises: BackupDamaged; StoreExists, StoreInUse, CopyConflict; EntryNotFound; KeyMissing,
     KeyWrong; as `perdure.open`.
     """
@@ -123,7 +122,7 @@ async def restore_backup(
 
 
 def _path_of(address: str) -> Path | None:
-    """The file of an SQLite store; None for another kind."""
+    """Return the file of an SQLite store; None for another kind."""
     if not address.startswith(SQLITE):
         return None
     return Path(address.removeprefix(SQLITE)).absolute()
@@ -131,7 +130,7 @@ def _path_of(address: str) -> Path | None:
 
 @contextmanager
 def _alone(path: Path) -> Generator[None]:
-    """Keep others from restoring to `path`: each makes the same files beside it, and clears them.
+    """Lock `path` against other restores, which use the same temporary files.
 
     Raises: StoreInUse, StoreUnavailable.
     """
@@ -149,7 +148,7 @@ def _alone(path: Path) -> Generator[None]:
 async def _keys_of(
     manifest: Manifest, address: str, key: bytes | str | StoreKey | None
 ) -> Sequence[StoreKey | None]:
-    """The keys that may open the backup, the likeliest first."""
+    """Return the keys that may open the backup, the likeliest first."""
     if not manifest.is_encrypted:
         return (None,)
     return await likely_keys(address, key, "the backup")
@@ -162,7 +161,7 @@ async def _fetched(
     keys: Sequence[StoreKey | None],
     report: Report,
 ) -> _Fetched:
-    """The backup, copied beside `path` and checked."""
+    """Copy the backup beside `path`, and check it."""
     restoring = upkeep_of_sqlite("restore")
     try:
         copy = await asyncio.to_thread(restoring.fetch, folder, path, report)
@@ -203,7 +202,7 @@ async def _into_other(fetched: _Fetched, address: str, bound: _Bound) -> Restore
 
 
 async def _earlier(fetched: _Fetched, path: Path, bound: _Bound) -> Path:
-    """A store beside `path` that holds what was in the backup at an earlier moment."""
+    """Make a store beside `path` with the content of the backup at an earlier moment."""
     earlier: Path = upkeep_of_sqlite("restore").earlier_store(path)
     await asyncio.to_thread(upkeep_of_sqlite("restore").remove_with_logs, earlier)
     moments = await asyncio.to_thread(_moments, fetched, bound)
@@ -238,7 +237,7 @@ def _counted(file: Path, key: StoreKey | None) -> tuple[int, int]:
 
 
 def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[SegmentState]]]:
-    """Each namespace of the backup, with where its streams stood."""
+    """Return each namespace of the backup with the heads of its streams."""
     content = upkeep_of_sqlite("backup").Content(fetched.path, fetched.key)
     try:
         if isinstance(bound.until, str):
@@ -253,7 +252,7 @@ def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[SegmentSt
 
 
 def _clear_beside(path: Path) -> None:
-    """Remove what a restore has made beside its place."""
+    """Remove the temporary files of a restore."""
     restoring = upkeep_of_sqlite("restore")
     for left in (restoring.unfinished_restore(path), restoring.earlier_store(path)):
         restoring.remove_with_logs(left)
@@ -311,7 +310,7 @@ async def restore(
 
 
 def _moment(until: str | None) -> datetime | str | None:
-    """A time, in local time where it names no zone, or the id of an entry."""
+    """Parse a time (local without a zone), or the id of an entry."""
     if until is None or "/" in until:
         return until
     try:

@@ -1,4 +1,4 @@
-"""``perdure store stats``: figures of a store."""
+"""``perdure store stats``: statistics of a store."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from perdure.stores.session_store import SessionStore
 
 
 async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
-    """What the store holds, what is largest, and what was added in the last `days`.
+    """Return sizes, the largest sessions, and the growth in the last `days`.
 
-    Only of the namespace that is open; the sizes of a file are of all. Memory and session files are
-    read whole; the others count.
+    Covers the open namespace; file sizes cover all. Reads memory and session files completely;
+    other stores keep counts.
     """
     since = store.outside.clock.now_ms() - days * DAY_MS
     with suppress(Unsupported):

@@ -1,4 +1,4 @@
-"""``perdure store trust``: which stores are trusted, and trusting one."""
+"""``perdure store trust``: list the trusted stores, or trust one."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def trust(
 
 
 async def trust_store(address: str, namespace: str) -> TrustedStore:
-    """Trust what is in the store at `address` now.
+    """Trust the current content of the store at `address`.
 
     Raises: ConfigError when the user's data folder cannot be used; as `perdure.open`.
     """

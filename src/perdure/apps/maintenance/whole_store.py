@@ -29,7 +29,7 @@ def upkeep_of_sqlite(name: str) -> Any:
 async def is_encrypted(address: str | None = None) -> bool:
     """Whether the store at `address` needs a key.
 
-    Raises: Unsupported where nothing can be encrypted; as `perdure.open` when it is no store.
+    Raises: Unsupported for a store without encryption; as `perdure.open` when it is not a store.
     """
     address, path = place_of(address, "encryption")
     return await asyncio.to_thread(upkeep_of_sqlite("rekey").is_encrypted, path)

@@ -1,4 +1,4 @@
-"""``perdure sessions pick``, and the choice that ``perdure chat --pick`` begins with."""
+"""``perdure sessions pick``, and the picker of ``perdure chat --pick``."""
 
 from __future__ import annotations
 

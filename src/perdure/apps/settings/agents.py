@@ -1,8 +1,8 @@
-"""Which agents there are for a person in a folder, and what those of a project may do.
+"""The agents available in a folder, and the limits of a project's agents.
 
-A project's agent comes with whatever somebody clones. Called by its id it gets no more than the
-person allows, starts no program of its own and has none of the person's MCP servers; who names its
-file trusts what stands in it.
+A project's agent comes with a cloned repository. Called by its id, it gets only the user's
+permissions, starts no program and has none of the user's MCP servers. Naming its file means
+trusting its content.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from perdure.tools.permissions import Permissions
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """An agent that somebody asked for. `notes` say what it does not get.
+    """A chosen agent. `notes` list what it does not get.
 
-    `is_own`: its file is the person's, or one they named; else it is the project's.
+    `is_own`: its file is the user's, or was named; otherwise it is the project's.
     """
 
     agent: Agent
@@ -36,16 +36,16 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 def agents_here(start: Path, environment: Mapping[str, str]) -> tuple[FoundAgentFile, ...]:
-    """Every agent file of the project around `start` and of the person."""
+    """Return every agent file of the project around `start` and of the user."""
     return agents_found(cast("Mapping[AgentPlace, Path]", agent_folders(start, environment)))
 
 
 def chosen_agent(named: str, found: Sequence[FoundAgentFile], allowed: Permissions) -> Chosen:
-    """The agent that `named` means: a file, or an id among `found`.
+    """Return the agent `named`: a file, or an id among `found`.
 
-    `allowed` is what the person lets a project's agent do.
-    Raises: InvalidAgentFile; ConfigError for an unknown or a double id, or an agent of the project
-    that would start programs.
+    `allowed` are the user's permissions for a project's agent.
+    Raises: InvalidAgentFile; ConfigError for an unknown or duplicate id, or a project's agent that
+    would start programs.
     """
     if is_file_name(named):
         return Chosen(agent_in(Path(named)), Path(named))
@@ -62,14 +62,14 @@ def chosen_agent(named: str, found: Sequence[FoundAgentFile], allowed: Permissio
 
 
 def is_file_name(named: str) -> bool:
-    """Whether `named` means a file rather than an id."""
+    """Whether `named` is a file and not an id."""
     return named.endswith((".yaml", ".yml")) or os.sep in named
 
 
 def invocable(
     found: Sequence[FoundAgentFile], allowed: Permissions, but: Agent
 ) -> tuple[Agent, ...]:
-    """Those of `found` that other agents may invoke besides `but`: readable, each id once."""
+    """Return the readable agents of `found`, except `but`, that may be invoked; each id once."""
     ids = [filed.id for filed in found]
     usable = [
         _restrict(filed.agent, filed.file, allowed).agent

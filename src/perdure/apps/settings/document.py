@@ -1,8 +1,8 @@
-"""What may stand in a settings file, who may set it, and what counts where nobody does.
+"""The keys of a settings file, the layers that may set them, and their defaults.
 
-A project's file comes with whatever somebody clones. So it may only say where the project's
-sessions are kept apart, and lower what the person allows; it cannot choose a model or a store
-(which would send data elsewhere), nor allow commands, hosts or spending.
+A project's file comes with a cloned repository. So it may only set the project's namespace and
+restrict the user's permissions. It cannot choose a model or a store (which would send data
+elsewhere), and cannot allow commands, hosts or spending.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 
 def commands_and_hosts(commands: tuple[str, ...], domains: tuple[str, ...]) -> Permissions:
-    """Permissions for `commands`, those with ``*`` or ``?`` as patterns, and `domains`.
+    """Return permissions for `commands` (patterns if they have ``*`` or ``?``) and `domains`.
 
-    Raises: ConfigError for one that can never be right.
+    Raises: ConfigError for an invalid one.
     """
     patterns = tuple(line for line in commands if "*" in line or "?" in line)
     return Permissions(
@@ -46,15 +46,15 @@ def commands_and_hosts(commands: tuple[str, ...], domains: tuple[str, ...]) -> P
 
 
 def search_permissions(endpoint: str) -> Permissions:
-    """Permissions for the search engine at `endpoint`, which may be in the own network over http.
+    """Return permissions for the search engine at `endpoint`, also local ones over http.
 
-    Raises: ConfigError for one that can never be asked.
+    Raises: ConfigError for an invalid address.
     """
     return Permissions(search_endpoint=endpoint, is_search_local=endpoint.startswith("http://"))
 
 
 class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Of new chats on the command line."""
+    """Settings of new chats on the command line."""
 
     model: Annotated[Text | None, Meta(description="The model, as provider:name.")] = None
     agent: Annotated[Text | None, Meta(description="The agent, by its id.")] = None
@@ -115,7 +115,7 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where sessions are."""
+    """Settings of the store."""
 
     address: Annotated[Text | None, Meta(description="The store, as --store takes it.")] = None
     namespace: Annotated[Text | None, Meta(description="The part of the store to work in.")] = None
@@ -125,7 +125,7 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
 
 
 class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Of the built-in tools."""
+    """Settings of the built-in tools."""
 
     search_endpoint: Annotated[
         Text | None, Meta(description="The search engine that web_search asks.")
@@ -149,7 +149,7 @@ class FiledPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     @property
     def price(self) -> Price:
-        """The same in micro-cents."""
+        """The price in micro-cents."""
         read, write = self.cache_read, self.cache_write
         return Price(
             dollars(self.input),
@@ -160,7 +160,7 @@ class FiledPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Of the models."""
+    """Settings of the models."""
 
     prices: Annotated[
         dict[str, FiledPrice] | None,
@@ -178,7 +178,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
 
 
 class FiledServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An MCP server: a program that is started, or where one listens (docs/guides/mcp.md)."""
+    """An MCP server: a program to start, or an address (docs/guides/mcp.md)."""
 
     command: Annotated[Text | None, Meta(description="The program that is started.")] = None
     args: tuple[str, ...] = ()
@@ -194,15 +194,15 @@ class FiledServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     timeout_s: TimeoutS = CALL_TIMEOUT_S
 
     def server(self, name: str) -> McpServer:
-        """The same, called `name`.
+        """Return the server with the name `name`.
 
-        Raises: ConfigError for what can never work or would be unsafe.
+        Raises: ConfigError for an invalid or unsafe server.
         """
         return McpServer(name=name, **msgspec.structs.asdict(self))
 
 
 class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """MCP servers. Whether each can work is asked of it alone: one that cannot stops no other."""
+    """MCP servers. Each is validated alone, so an invalid one does not affect others."""
 
     servers: Annotated[
         dict[str, FiledServer] | None, Meta(description="Servers by the name agents know them by.")
@@ -210,7 +210,7 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A settings file, as it was written."""
+    """A settings file as written."""
 
     chat: ChatSettings = ChatSettings()
     store: StoreSettings = StoreSettings()

@@ -1,7 +1,7 @@
-"""The settings that count: each key from the layer nearest to the person that sets it.
+"""The effective settings: each key from the layer with the highest priority.
 
-Built-in < the person's file < the project's file < the environment < the command line. What a
-project may only lower is the narrower of its value and the person's.
+Built-in < the user's file < the project's file < the environment < the command line. For keys that
+a project may only restrict, the stricter of its value and the user's applies.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 class Said(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A value that a layer gives for a key. `where` is a file and line, or a variable."""
+    """A value of a key in a layer. `where` is a file and line, or a variable."""
 
     value: object
     source: Source
@@ -46,7 +46,7 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """What counts for `key`, and what else was said of it, the nearest first."""
+    """The effective value of `key`, and the overridden ones, highest priority first."""
 
     key: str
     said: Said
@@ -54,7 +54,7 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 class FaultyServer(msgspec.Struct, frozen=True):
-    """An MCP server of a settings file that cannot be used; each of `faults` has its line."""
+    """An invalid MCP server of a settings file; each of `faults` has its line."""
 
     name: str
     file: Path
@@ -62,7 +62,7 @@ class FaultyServer(msgspec.Struct, frozen=True):
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """What one file says. Shape: by dotted key, only what stands in it."""
+    """The content of one file. Shape: by dotted key, only the keys in it."""
 
     source: Source
     file: Path
@@ -72,11 +72,11 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Configuration:
-    """The layers as they are for a process with `environment` in the folder `start`.
+    """The layers for a process with `environment` in the folder `start`.
 
-    `is_lenient` leaves MCP servers out that cannot be used: they are `faulty_servers`.
-    Raises: InvalidSettings with every fault of a file and its line; ConfigError when one cannot be
-    read.
+    `is_lenient` omits invalid MCP servers, which are in `faulty_servers`.
+    Raises: InvalidSettings with every error of a file and its line; ConfigError for an unreadable
+    file.
     """
 
     def __init__(
@@ -93,18 +93,18 @@ class Configuration:
 
     @property
     def faulty_servers(self) -> tuple[FaultyServer, ...]:
-        """The MCP servers that were left out."""
+        """The omitted MCP servers."""
         return tuple(each for layer in self._layers for each in layer.faulty_servers)
 
     def value(self, key: str) -> Any:
-        """What counts for `key`."""
+        """Return the effective value of `key`."""
         return self.explain(key, has_lines=False).said.value
 
     @property
     def model(self) -> str | None:
-        """The model that counts, ``chat.model``; None where none is chosen.
+        """The effective ``chat.model``; None if none is chosen.
 
-        Raises: ConfigError where the environment names one without a provider.
+        Raises: ConfigError if the environment names a model without a provider.
         """
         named = self.value("chat.model")
         if named is None:
@@ -117,13 +117,13 @@ class Configuration:
 
     @property
     def timeouts(self) -> dict[str, Any]:
-        """How long a model's provider may be silent: by field of `Agent`, seconds or None."""
+        """Timeouts of a model's provider, by field of `Agent`. Units: seconds or None."""
         names = ("first_byte_timeout_s", "stream_idle_timeout_s")
         return {name: self.value(f"chat.{name}") for name in names}
 
     @property
     def budget(self) -> dict[str, Any]:
-        """What a session may spend, and what happens then: by field of `Agent`."""
+        """The budget of a session and the reaction to its end, by field of `Agent`."""
         names = ("max_cost_microcents", "on_exceed")
         return {name: self.value(f"chat.{name}") for name in names}
 
@@ -134,15 +134,15 @@ class Configuration:
         return {model: price.price for model, price in filed.items()}
 
     def is_set(self, key: str) -> bool:
-        """Whether any layer but the built-in one says something of `key`."""
+        """Whether any layer except the built-in one sets `key`."""
         return self.explain(key, has_lines=False).said.source != "built-in"
 
     def explain(
         self, key: str, typed: object = None, option: str | None = None, *, has_lines: bool = True
     ) -> Explained:
-        """What counts for `key`, from where. `typed` was given as `option` on the command line.
+        """Return the value of `key` and its source. `typed` is the value of `option`.
 
-        Raises: ConfigError for a key that there is not.
+        Raises: ConfigError for an unknown key.
         """
         if key not in BUILT_IN:
             raise ConfigError(f"unknown setting {key!r}; there are: {', '.join(BUILT_IN)}")
@@ -171,7 +171,7 @@ class Configuration:
 
 
 def _nearer(key: str, now: Said, before: Said) -> tuple[Said, Said]:
-    """What counts of two, and the other."""
+    """Return the effective one of two values, and the other."""
     if now.source != "project" or key not in AT_MOST:
         return now, before
     if AT_MOST[key](before.value, now.value) == now.value:
@@ -212,7 +212,7 @@ def _layer(source: Source, file: Path, persons: Path, *, is_lenient: bool = Fals
 def _without_faulty(
     file: Path, data: dict[str, object], text: str
 ) -> tuple[dict[str, object], tuple[FaultyServer, ...]]:
-    """`data` without the MCP servers that cannot be used, and those."""
+    """Return `data` without the invalid MCP servers, and these servers."""
     table = data.get("mcp")
     servers = cast("dict[str, object]", table).get("servers") if isinstance(table, dict) else None
     named = cast("dict[str, object]", servers) if isinstance(servers, dict) else {}
@@ -235,7 +235,7 @@ def _is_server(name: str, data: object) -> bool:
 
 
 def _data(file: Path, text: str) -> dict[str, object]:
-    # By name: only those who have settings need it.
+    # Imported lazily: needed only if there are settings.
     reader: Any = importlib.import_module("tomllib")
     try:
         return cast("dict[str, object]", reader.loads(text))

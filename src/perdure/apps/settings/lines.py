@@ -1,7 +1,7 @@
-"""On which line of a TOML file each key stands, which no TOML reader of ours says.
+"""The line of each key in a TOML file, which the TOML reader does not report.
 
-Only for text that is TOML. Statements are told apart by quotes and brackets; what a key is called
-is left to the reader: it is given the key alone.
+Only for valid TOML. Statements are split at quotes and brackets; the TOML reader parses each key
+alone.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Path = tuple[str, ...]
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """The line of every table and key in the TOML `text`.
+    """Return the line of every table and key in the TOML `text`.
 
-    Units: lines count from 1. Shape: keys inside an inline table stand on the line of that table.
+    Units: lines count from 1. Shape: keys inside an inline table have the line of that table.
     """
     found: dict[Path, int] = {}
     table: Path = ()
@@ -45,7 +45,7 @@ def _note(found: dict[Path, int], path: Path, line: int) -> None:
 
 
 def _path_of(toml: str) -> Path:
-    """The keys from the outside in of a document with one table or key."""
+    """Return the path of keys in a document with one table or key."""
     path: list[str] = []
     value: object = tomllib.loads(toml)
     while isinstance(value, dict | list) and value:
@@ -58,7 +58,7 @@ def _path_of(toml: str) -> Path:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Each statement and the line it begins on, without its comment."""
+    """Yield each statement without its comment, and its first line."""
     depth, begun, line, start_line = 0, 0, 1, 1
     kept: list[str] = []
     for token in _TOKEN.finditer(text):
@@ -81,7 +81,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def nodes_of(data: Mapping[str, object], text: str) -> YamlNode:
-    """`data`, read from the TOML `text`, as nodes with lines."""
+    """Return `data`, read from the TOML `text`, as nodes with lines."""
     return _node(data, (), lines_of(text), 1)
 
 

@@ -1,6 +1,6 @@
-"""One setting, for those who need no more of them.
+"""Read a single setting.
 
-Imports little: every command starts with it. What reads the files is loaded where there are any.
+Imports little, because every command loads it. The file reader is loaded only if there are files.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from perdure.errors import PerdureError
 def setting(
     key: str, start: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> str | None:
-    """What the settings files and `environment` say of `key`; None where they say nothing.
+    """Return the value of `key` in the settings files and `environment`; None without one.
 
-    An MCP server that cannot be used is for those to tell who use servers.
-    `start` and `environment` are those of this process where they are not given.
+    Invalid MCP servers are reported only by commands that use servers. `start` and `environment`
+    default to those of this process.
     Raises: as `layers.Configuration`.
     """
     folder = Path() if start is None else start
@@ -34,9 +34,9 @@ def setting(
 
 
 def apply_limits(environment: Mapping[str, str] | None = None) -> None:
-    """Make the limits of the person's settings those of this process.
+    """Apply the limits of the user's settings to this process.
 
-    Settings that cannot be read are for the commands to report that use them.
+    Commands that use the settings report unreadable ones.
     """
     environment = os.environ if environment is None else environment
     try:
@@ -58,7 +58,7 @@ AGENTS = "agents"
 
 
 def person_file(environment: Mapping[str, str]) -> Path:
-    """The person's own settings file, whether it is there or not."""
+    """Return the path of the user's settings file, which may not exist."""
     chosen = environment.get("XDG_CONFIG_HOME", "")
     if chosen and Path(chosen).is_absolute():
         return Path(chosen) / "perdure" / FILE
@@ -67,9 +67,9 @@ def person_file(environment: Mapping[str, str]) -> Path:
 
 
 def project_file(start: Path) -> Path | None:
-    """The settings file of the project that the folder `start` is in; None in no project.
+    """Return the settings file of the project around `start`; None outside of a project.
 
-    The home folder is no project: what lies in it is not about the folders below.
+    The home folder is not a project: its files do not concern the folders below.
     """
     folder = start.absolute()
     home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
@@ -80,7 +80,7 @@ def project_file(start: Path) -> Path | None:
 
 
 def agent_folders(start: Path, environment: Mapping[str, str]) -> dict[str, Path]:
-    """The folders of agent files, ``project`` first where `start` is in one, then ``user``."""
+    """Return the folders of agent files: ``project`` if `start` is in one, then ``user``."""
     project = project_file(start)
     folders = {} if project is None else {"project": project.parent / AGENTS}
     return {**folders, "user": person_file(environment).parent / AGENTS}

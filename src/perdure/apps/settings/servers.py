@@ -1,7 +1,7 @@
-"""The MCP servers that a person can name: those of their settings, and of their agent files.
+"""The MCP servers of the user's settings and agent files.
 
-A server of a project's agent comes with whatever somebody clones. It is listed, and only found by
-who names the agent's file.
+A server of a project's agent comes with a cloned repository. It is listed, and usable only by
+naming the agent's file.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SETTINGS = "settings"
 
 
 class Known(msgspec.Struct, frozen=True):
-    """A server and where it is from: the settings, or the agent of a file.
+    """A server and its source: the settings, or an agent file.
 
-    `is_own`: its file is the person's, or one they named; else it is the project's.
+    `is_own`: its file is the user's, or was named; otherwise it is the project's.
     """
 
     server: McpServer
@@ -32,7 +32,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 def servers_of(configuration: Configuration) -> tuple[McpServer, ...]:
-    """The servers of the settings, which every agent may name."""
+    """Return the servers of the settings, which every agent may name."""
     filed = configuration.value("mcp.servers")
     return tuple(each.server(name) for name, each in filed.items())
 
@@ -40,7 +40,7 @@ def servers_of(configuration: Configuration) -> tuple[McpServer, ...]:
 def known_servers(
     configuration: Configuration, found: Iterable[FoundAgentFile]
 ) -> tuple[Known, ...]:
-    """Every server there is: the settings' first, then those that stand in agent files whole."""
+    """Return every server: first those of the settings, then those defined in agent files."""
     return (
         *(Known(server, SETTINGS) for server in servers_of(configuration)),
         *(known for filed in found for known in _in_agent(filed)),
@@ -48,9 +48,9 @@ def known_servers(
 
 
 def server_named(name: str, known: Sequence[Known]) -> Known:
-    """The one of `known` that is called `name`.
+    """Return the server `name` of `known`.
 
-    Raises: ConfigError for a name that nobody has or several have, and for a project's server.
+    Raises: ConfigError for an unknown or ambiguous name, and for a project's server.
     """
     fitting = [each for each in known if each.server.name == name]
     if not fitting:

@@ -1,4 +1,4 @@
-"""A settings file with faults: every one of them, with its line. Loaded only when there are any."""
+"""Errors of a settings file with their lines. Loaded only if there are any."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from perdure.yaml.typed_reader import read_as
 def faults_in(
     data: Mapping[str, object], text: str, person_file: Path, *, is_project: bool
 ) -> tuple[str, ...]:
-    """What is wrong with `data`, read from the TOML `text`; of a project also what it may not set.
+    """Return the errors of `data`, read from the TOML `text`, and forbidden keys of a project.
 
-    `person_file` is where a person may set that.
+    `person_file` is the file in which the user may set them.
     """
     nodes = YamlReader()
     root = nodes_of(data, text)
     read_as(nodes, root, Settings)
     for key, node in _servers(root):
         filed = read_as(YamlReader(), node, FiledServer)
-        if filed is not None:  # else its faults are told already
+        if filed is not None:  # otherwise its errors are already reported
             _check_server(nodes, key, node, filed)
     if is_project and not nodes.faults:
         for table, fields in root.pairs:
@@ -38,7 +38,7 @@ def faults_in(
 
 
 def faulty_servers(data: Mapping[str, object], text: str) -> dict[str, tuple[str, ...]]:
-    """The MCP servers of `data`, read from the TOML `text`, that cannot be used, and why not."""
+    """Return the invalid MCP servers of `data`, read from the TOML `text`, with reasons."""
     found: dict[str, tuple[str, ...]] = {}
     for key, node in _servers(nodes_of(data, text)):
         nodes = YamlReader()
@@ -51,7 +51,7 @@ def faulty_servers(data: Mapping[str, object], text: str) -> dict[str, tuple[str
 
 
 def _servers(root: YamlNode) -> Iterator[tuple[YamlNode, YamlNode]]:
-    """The tables ``[mcp.servers.NAME]``, each with the node of its name."""
+    """Return the tables ``[mcp.servers.NAME]``, each with the node of its name."""
     for table, fields in root.pairs:
         for key, servers in fields.pairs:
             if (table.text, key.text) == ("mcp", "servers"):
@@ -59,7 +59,7 @@ def _servers(root: YamlNode) -> Iterator[tuple[YamlNode, YamlNode]]:
 
 
 def _check_server(nodes: YamlReader, key: YamlNode, node: YamlNode, filed: FiledServer) -> None:
-    """Report what keeps the server `filed`, called `key`, from ever working, where it stands."""
+    """Report the errors of the server `filed` with the name `key`, with their lines."""
     try:
         filed.server(key.text)
     except PerdureError as error:

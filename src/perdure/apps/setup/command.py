@@ -1,4 +1,4 @@
-"""``perdure init``: what a folder needs to be a project, and what to type next."""
+"""``perdure init``: turn a folder into a project, and suggest the next commands."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ _LONGEST = 60
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A file of the project. `is_new`: it was written now; else it was there, and was kept."""
+    """A file of the project. `is_new`: just written; otherwise it existed and is unchanged."""
 
     path: Path
     is_new: bool
 
 
 def namespace_for(folder: Path) -> str:
-    """A namespace named after `folder`: letters, digits, dots, dashes."""
+    """Return a namespace named after `folder`: letters, digits, dots, dashes."""
     words = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._")
     return words[:_LONGEST] or _NO_NAME
 
@@ -95,7 +95,7 @@ def set_up(folder: Path, namespace: str) -> tuple[Made, ...]:
 
 
 def _make_file(file: Path, text: str) -> Made:
-    # Whole: with half of the settings, whoever starts a command meanwhile is in another namespace.
+    # Atomically: with partial settings, a concurrent command would use another namespace.
     return Made(file, is_new=write_new(file, text))
 
 
@@ -194,7 +194,7 @@ def _lines(
 
 
 def _to_type() -> Iterator[tuple[str, str]]:
-    """What a person may type next, by what there is on this machine."""
+    """Return commands to try next, depending on this machine."""
     states = provider_states(os.environ)
     ready = [state.name for state in states if state.status == "configured"]
     real = [name for name in ready if name != "scripted"]

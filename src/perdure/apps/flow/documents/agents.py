@@ -1,8 +1,8 @@
-"""Who works in a workflow document: agents of the file, agent files, or ones made for the run.
+"""The agents of a workflow document: from the document, from agent files, or made for the run.
 
-An agent of the file may touch what the command line says, and no more. Nodes may refer to an agent
-that nobody defines, as exports of imported sessions do: where a model is named it is made, with
-those of the tools that the nodes name which there are.
+The command line limits an agent of the document. Nodes may refer to an undefined agent, as exports
+of imported sessions do. If a model is named, that agent is made, with those tools named by its
+nodes that exist.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ given; your answer, as you write it, is what the next step gets."""
 
 
 class Cast(msgspec.Struct, frozen=True):
-    """The agents, and the workflow as they can run it; `remarks` say what differs from the file."""
+    """The agents, and the workflow that they can run; `remarks` list differences from the file."""
 
     agents: tuple[Agent, ...]
     located: LocatedWorkflow
@@ -42,7 +42,7 @@ class Cast(msgspec.Struct, frozen=True):
 
 
 def cast_of(found: LocatedWorkflow, acting: RoleOptions) -> Cast:
-    """Who works in `found`. An agent that is missing, or faulty, is left to who checks the whole.
+    """Return the agents of `found`. The check of the document reports missing or invalid ones.
 
     Raises: InvalidAgentFile; ConfigError for an agent file that cannot be used.
     """
@@ -60,7 +60,7 @@ def cast_of(found: LocatedWorkflow, acting: RoleOptions) -> Cast:
             agents.append(_acting(chosen.agent, acting))
             remarks += chosen.notes
         elif _is_defined(found, ref):
-            continue  # with faults, which are told with all the others
+            continue  # with errors, which are reported with all others
         elif (model := _model_for_all(acting)) is not None:
             made[ref] = _make_agent(found, ref, model, acting)
     for agent in agents:
@@ -75,20 +75,20 @@ def _is_defined(found: LocatedWorkflow, ref: str) -> bool:
 
 
 def _acting(agent: Agent, acting: RoleOptions) -> Agent:
-    """`agent` with the model that all agents are to have, if one is named."""
+    """Return `agent` with the model of the command line, if one is named."""
     model = _model_for_all(acting)
     return agent if model is None else msgspec.structs.replace(agent, model=model, fallbacks=())
 
 
 def _model_for_all(acting: RoleOptions) -> str | None:
-    """The model that the command line names for every agent."""
+    """Return the model that the command line names for every agent."""
     if acting.model is None and acting.scenario is not None:
         return f"scripted:{acting.scenario.name}"
     return acting.model
 
 
 def _make_agent(found: LocatedWorkflow, ref: str, model: str, acting: RoleOptions) -> Agent:
-    """An agent that nobody defines, with what its nodes used of what there is."""
+    """Make an undefined agent, with those tools of its nodes that exist."""
     named = [
         tool
         for node in found.workflow.nodes
@@ -111,7 +111,7 @@ def _make_agent(found: LocatedWorkflow, ref: str, model: str, acting: RoleOption
 def _without_unknown(
     found: LocatedWorkflow, made: Mapping[str, Agent]
 ) -> tuple[LocatedWorkflow, tuple[str, ...]]:
-    """`found` with no node of `made` that names a tool there is not, and what is said then."""
+    """Remove unknown tools from the nodes of `made` agents; return the result and remarks."""
     missing: dict[str, None] = {}
     nodes = list(found.workflow.nodes)
     for number, node in enumerate(nodes):
@@ -127,12 +127,12 @@ def _without_unknown(
 
 
 def recast(document: DocumentBound, acting: RoleOptions, *, is_foreign: bool) -> tuple[Agent, ...]:
-    """The agents of a flow that began before, with what the log cannot hold of those in files.
+    """Return the agents of an existing flow, completed from agent files.
 
-    Those of a received flow get no more than the command line and the settings allow.
+    Agents of a received flow get only the permissions of the command line and the settings.
 
-    Raises: ConfigError when they cannot be read by this version, or when another model is asked
-    for: what they work with was said when the flow began.
+    Raises: ConfigError when this version cannot read them, or when another model is requested: the
+    models were set when the flow began.
     """
     if acting.model is not None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""``perdure flow run`` and ``resume`` with a workflow document, known by what the file says."""
+"""``perdure flow run`` and ``resume`` of a workflow document, recognized by its content."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ InputsOption = Annotated[
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What was said on the command line of a new flow.
+    """The command line of a new flow.
 
-    `configuring` and `roles` only of one of roles; `settings` is what is kept for `resume`.
+    `configuring` and `roles` apply only to flows of roles; `settings` are stored for `resume`.
     """
 
     workspace: Path
@@ -52,7 +52,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A document that can be run, who works in it, and what it is given."""
+    """A valid document with its agents and inputs."""
 
     located: LocatedWorkflow
     acting: RoleOptions
@@ -60,9 +60,9 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 def prepare(found: LocatedWorkflow, given: Given) -> Prepared:
-    """The document `found`, before anything of its flow is there. Blocks.
+    """Check the document `found` before its flow exists. Blocks.
 
-    Raises: InvalidWorkflow with every fault; ConfigError; UsageMistake.
+    Raises: InvalidWorkflow with every error; ConfigError; UsageMistake.
     """
     inputs = from_texts(found.workflow, named_values(given.inputs, "--input"))
     cast = cast_of(found, given.acting)
@@ -75,7 +75,7 @@ def prepare(found: LocatedWorkflow, given: Given) -> Prepared:
 
 @asynccontextmanager
 async def start_flow(store: Store, document: Prepared, given: Given) -> AsyncGenerator[Flow]:
-    """A new flow of a document.
+    """Start a flow of a document.
 
     Raises: ConfigError; SecretPasted; SessionExists.
     """
@@ -100,9 +100,9 @@ async def resume_flow(
     workspace: Path | None,
     settings: RunSettings | None,
 ) -> AsyncGenerator[Flow]:
-    """The flow that stands at `state`, to be run on.
+    """Open the flow at `state` to continue it.
 
-    Raises: ConfigError; FlowRefusal when its files are not here.
+    Raises: ConfigError; FlowRefusal when its files are missing.
     """
     assert state.document is not None
     agents = recast(state.document, acting, is_foreign=state.is_foreign)
@@ -113,7 +113,7 @@ async def resume_flow(
 
 
 def faults_in(found: LocatedWorkflow, workspace: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return all that keeps the document `found` from being run, and what only needs a warning."""
+    """Return the errors of the document `found`, and its warnings."""
     cast = cast_of(found, RoleOptions(()))
     inputs = {each.name: "" for each in found.workflow.inputs}
     warnings = (*cast.remarks, *in_order(untold(cast.located, inputs)))
@@ -125,7 +125,7 @@ def faults_in(found: LocatedWorkflow, workspace: Path) -> tuple[tuple[str, ...],
 
 
 def output_lines(outputs: Mapping[str, object], style: Style) -> Iterator[str]:
-    """`outputs` as they stand, each below its name."""
+    """Format `outputs`, each below its name."""
     for name, value in outputs.items():
         yield ""
         yield style.paint(safe(name), "strong")
@@ -134,7 +134,7 @@ def output_lines(outputs: Mapping[str, object], style: Style) -> Iterator[str]:
 
 
 def output_data(state: FlowState, outputs: Mapping[str, object]) -> dict[str, object]:
-    """The same as a field of what a program is told; none for a flow of roles."""
+    """Return the outputs as a JSON field; none for a flow of roles."""
     return {} if state.document is None else {"outputs": dict(outputs)}
 
 

@@ -1,4 +1,4 @@
-"""A flow told to a person: its head, its graph, what waits for them and how to answer it."""
+"""A flow for people: its header, its graph, and its waits with the commands that answer them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MARKS: Mapping[FeedItemType, tuple[str, Meaning]] = {
 
 
 def head(state: FlowState, style: Style) -> Iterator[str]:
-    """Which flow it is, how it stands, and where its files are."""
+    """Format the id, status and folders of a flow."""
     run = state.run
     yield f"{style.paint(safe(run.record_name or state.graph.name), 'strong')}  {run.flow_id}"
     status = run.status.replace("_", " ")
@@ -49,7 +49,7 @@ def picture(
     width: int,
     said: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
-    """All there is to see of a flow at once."""
+    """Format everything about a flow."""
     yield from head(state, style)
     yield ""
     yield from lines(state.graph, style, width, state, said)
@@ -76,7 +76,7 @@ def _looking_back(state: FlowState, style: Style) -> Iterator[str]:
 
 
 def _reflecting(phase: ImprovementPhase, role: str, style: Style) -> str:
-    """How far a role has come with looking back."""
+    """Return the status of a role in improvement."""
     stands: NodeStanding = "pending"
     told = ""
     if role in phase.completed_roles:
@@ -94,7 +94,7 @@ def _reflecting(phase: ImprovementPhase, role: str, style: Style) -> str:
 def waits(
     flow: str, waiting: Sequence[FlowWait], said: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """What waits for a person, each with the command that answers it."""
+    """Format each wait for a person with the command that answers it."""
     for each in waiting:
         yield f"  {safe(each.text)}"
         words = _said_before(each, said or {})
@@ -104,13 +104,13 @@ def waits(
 
 
 def _said_before(each: FlowWait, said: Mapping[str, str]) -> str:
-    """What the agent said before it asked."""
+    """Return the text of the agent before its question."""
     is_asking = each.topic == "prompt-human" and each.text.endswith(ASKS)
     return said.get(each.role or "", "") if is_asking else ""
 
 
 def answer(flow: str, each: FlowWait) -> str:
-    """The command that answers it: the inbox's for what a session asks, else one of flows."""
+    """Return the command that answers it: of the inbox for a session's question, else of flows."""
     if each.session is not None or (each.topic == "consent" and each.question is not None):
         return f"perdure inbox answer {each.question} {'|'.join(each.choices)}"
     target = shlex.quote(each.target or "")
@@ -128,12 +128,12 @@ def answer(flow: str, each: FlowWait) -> str:
 
 
 def wait_data(flow: str, each: FlowWait) -> dict[str, object]:
-    """The same for a program."""
+    """Return a wait as JSON data."""
     return {**msgspec.to_builtins(each), "answer": answer(flow, each)}
 
 
 def feed_lines(items: Sequence[FeedItem], style: Style, width: int) -> Iterator[str]:
-    """A role's feed, an item a line."""
+    """Format a role's feed, one item per line."""
     for item in items:
         mark, meaning = _MARKS[item.type]
         text = spoken(item.text) if item.type == "assistant" else item.text
@@ -142,7 +142,7 @@ def feed_lines(items: Sequence[FeedItem], style: Style, width: int) -> Iterator[
 
 
 def newest_words(items: Sequence[FeedItem]) -> str:
-    """What of a feed is told in one line."""
+    """Return the newest text of a feed in one line."""
     told = [item for item in items if item.type != "reasoning" and item.text]
     if not told:
         return ""
@@ -151,12 +151,12 @@ def newest_words(items: Sequence[FeedItem]) -> str:
 
 
 def spoken(text: str) -> str:
-    """`text` without what is meant for perdure: its handoff block."""
+    """Return `text` without its handoff block."""
     return text.partition("```handoff")[0].strip()
 
 
 def lost_lines(lost: Mapping[str, str], style: Style) -> Iterator[str]:
-    """The lines that report the `lost` roles, each with the reason."""
+    """Return the lines that report the `lost` roles with reasons."""
     for role, why in lost.items():
         yield ""
         yield style.paint(f"{safe(role)}: {safe(why)}", "warning")

@@ -1,4 +1,4 @@
-"""``--watch``: the graph of a flow as it changes, drawn in place, or a line a change.
+"""``--watch``: redraw the graph of a flow at each change, or print a line per change.
 
 Everything shown is read from the log, so it does not matter which process runs the flow.
 """
@@ -30,7 +30,7 @@ PAUSE_S = 0.1
 
 
 class Followed:
-    """What is known of a flow and of its roles' feeds, read on from where it stood."""
+    """The state of a flow and its roles' feeds, read incrementally."""
 
     def __init__(self, store: Store, flow: Flow) -> None:
         self.flow = flow
@@ -41,7 +41,7 @@ class Followed:
         self._items: dict[str, dict[str, FeedItem]] = {}
 
     async def read(self, state: FlowState) -> list[FeedItem]:
-        """The items that came or changed, of all roles, in the order in which they came."""
+        """Return the new and changed items of all roles, in order."""
         found: dict[str, FeedItem] = {}
         for role, (entry, body) in await self._feeds.log_of_all(state.sessions, self._points):
             point, items = feed_after(self._points.get(role, FeedPoint(role)), entry, body)
@@ -51,7 +51,7 @@ class Followed:
         return [*found.values()]
 
     async def passed_states(self, state: FlowState) -> list[FlowState]:
-        """The states the flow went through since the last call, before `state`, oldest first."""
+        """Return the states between the last call and `state`, oldest first."""
         known, backend = self._known, self._backend
         entries = await backend.entries(self.flow.id, after=-1 if known is None else known.head)
         states: list[FlowState] = []
@@ -75,7 +75,7 @@ class Followed:
 async def watch_flow(
     store: Store, flow: Flow, *, as_json: bool, is_ended: Callable[[], bool]
 ) -> None:
-    """Show `flow` until it is completed, or `is_ended` says so."""
+    """Show `flow` until it is completed or `is_ended` returns True."""
     followed = Followed(store, flow)
     if as_json or not sys.stdout.isatty():
         await _as_lines(store, followed, is_ended, as_json=as_json)
@@ -84,7 +84,7 @@ async def watch_flow(
 
 
 async def _in_place(store: Store, followed: Followed, is_ended: Callable[[], bool]) -> None:
-    style = out_style()  # now: while it is drawn, stdout is a stand-in
+    style = out_style()  # evaluated now: rich replaces stdout while it draws
     live = Live(
         auto_refresh=False,
         vertical_overflow="crop",
@@ -99,7 +99,7 @@ async def _in_place(store: Store, followed: Followed, is_ended: Callable[[], boo
                 overlaid(state, waiting), waiting, style, width(), followed.newest_lines
             )
             live.update(Text.from_ansi("\n".join(drawn)), refresh=True)
-        live.vertical_overflow = "visible"  # what stays is whole
+        live.vertical_overflow = "visible"  # the final picture is complete
         live.refresh()
 
 
@@ -110,14 +110,14 @@ async def _as_lines(
     async for state in _states(store, followed.flow, is_ended):
         for item in await followed.read(state):
             if item.type == "tool":
-                continue  # its outcome is told
+                continue  # its outcome was printed
             if as_json:
                 show_json(item, is_flushed=True)
                 continue
             role = item.id.rpartition("_")[0]
             for line in feed_lines([item], out_style(), width() - len(role) - 2):
                 show(f"{safe(role)}  {line}", is_flushed=True)
-        # A look can come late: what the log went through since the last one is told all the same.
+        # A poll can be late: print every state since the last one.
         passed = await followed.passed_states(state)
         seen = overlaid(state, await followed.flow.waiting())
         for each in (*passed, seen):
@@ -144,7 +144,7 @@ def _tell_changes(status: str, changed: Mapping[str, str], *, as_json: bool) -> 
 async def _states(
     store: Store, flow: Flow, is_ended: Callable[[], bool]
 ) -> AsyncIterator[FlowState]:
-    """Where the flow stands, again after every change, and once more at the end."""
+    """Yield the state of the flow now, after every change, and at the end."""
     async for _ in changes_of(store):
         was_ended = is_ended()
         state = await flow.state()
@@ -154,7 +154,7 @@ async def _states(
 
 
 async def changes_of(store: Store) -> AsyncIterator[None]:
-    """Yield at once, after every change of the store, and every now and then."""
+    """Yield at once, after every change of the store, and periodically."""
     changes = store.backend.changes()
     changed: asyncio.Future[None] = asyncio.ensure_future(_next(changes))
     try:

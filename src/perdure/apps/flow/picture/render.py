@@ -1,4 +1,4 @@
-"""A workflow drawn: as lines for a terminal, with where it stands, and as Mermaid and dot."""
+"""Render a workflow with its state, as terminal lines, Mermaid or dot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def render(
     width: int,
     state: FlowState | None = None,
 ) -> Iterator[str]:
-    """`graph` in `format`; where it stands is in it if `state` is given."""
+    """Render `graph` in `format`, with the `state` if given."""
     if format == "text":
         return lines(graph, style, width, state)
     return _mermaid(graph, state) if format == "mermaid" else _dot(graph, state)
@@ -47,7 +47,7 @@ def lines(
     state: FlowState | None = None,
     said: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
-    """`graph` as lines: each node, then what it hands on to. `said` is each role's newest words."""
+    """Render each node and its edges as lines. `said` is the newest text of each role."""
     ids = max((len(node.id) for node in graph.nodes), default=0)
     roles = max((len(node.role) for node in graph.nodes), default=0)
     for node in _in_order(graph):
@@ -61,7 +61,7 @@ def lines(
 
 
 def _words(node: FlowNode, state: FlowState, said: Mapping[str, str]) -> str:
-    """The reply that is queued for `node`, else the newest words of its role."""
+    """Return the queued reply for `node`, or else the newest text of its role."""
     queued = state.run.pending_human_inputs.get(node.id)
     if queued is not None:
         return f"reply queued: {queued.text}"
@@ -107,7 +107,7 @@ def _edge(source: str, target: str, style: Style, width: int, state: FlowState |
 
 
 def _in_order(graph: Graph) -> Sequence[FlowNode]:
-    """The nodes, each after all that hand to it; those of a circle last, as they are written."""
+    """Return the nodes in topological order; those of a cycle last, in file order."""
     left = list(graph.nodes)
     ordered: list[FlowNode] = []
     while left:
@@ -169,10 +169,10 @@ COLOURS: dict[NodeStanding, Meaning] = {
 
 
 def standing(state: FlowState, node: FlowNode) -> NodeStanding:
-    """How `node` stands.
+    """Return the status of `node`.
 
-    ``backward``: it asked for better work and waits for it, or was asked for it. ``completed``: it
-    has worked, and everything was handed over along all its edges.
+    ``backward``: it requested better work and waits, or it must deliver it. ``completed``: it has
+    worked, and handed over along all its edges.
     """
     run, id = state.run, node.id
     if id in run.running_nodes:
@@ -189,9 +189,9 @@ def standing(state: FlowState, node: FlowNode) -> NodeStanding:
 
 
 def overlaid(state: FlowState, waiting: Iterable[FlowWait]) -> FlowState:
-    """`state` in which a node whose role asks for consent waits for a person.
+    """Return `state` with nodes that wait for a person if their roles ask for consent.
 
-    For its flow such a node runs: the question is its turn's.
+    In the flow's own state such a node runs, because the question belongs to its turn.
     """
     asked = {each.target: each.text for each in waiting if each.session is not None}
     run = state.run
@@ -209,7 +209,7 @@ def overlaid(state: FlowState, waiting: Iterable[FlowWait]) -> FlowState:
 
 
 def is_blocked(state: FlowState, waiting: Iterable[FlowWait]) -> bool:
-    """Whether all roles that are at work wait for consent."""
+    """Whether all running roles wait for consent."""
     phase = state.run.improvement_phase
     nodes = [state.graph.node(id) for id in state.run.running_nodes]
     roles = {node.role for node in nodes if node is not None}
@@ -223,9 +223,9 @@ def _after(state: FlowState, id: str) -> tuple[str, ...]:
 
 
 def along(state: FlowState, source: str, target: str) -> tuple[str, bool]:
-    """The newest artifact that went from `source` to `target`, and whether it lies unread.
+    """Return the newest artifact from `source` to `target`, and whether it is unread.
 
-    Shape: "" when nothing did.
+    Shape: "" without one.
     """
     key = edge_key(source, target)
     sent = state.run.history_handoff.get(key, ())
