@@ -34,6 +34,7 @@ _NAMES: Mapping[str, str] = {
     "perdure.client.flows.feeds": "RoleFeed",
     "perdure.client.flows.flow": "Flow",
     "perdure.client.flows.flows": "Flows",
+    "perdure.client.memory.capture": "ModelExtractor",
     "perdure.client.memory.handle": "Memory",
     "perdure.client.open": "open",
     "perdure.client.reads": "OpenQuestion",

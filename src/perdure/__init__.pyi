@@ -26,6 +26,7 @@ from perdure.client.conversation.workspace import Workspace as Workspace
 from perdure.client.flows.feeds import RoleFeed as RoleFeed
 from perdure.client.flows.flow import Flow as Flow
 from perdure.client.flows.flows import Flows as Flows
+from perdure.client.memory.capture import ModelExtractor as ModelExtractor
 from perdure.client.memory.handle import Memory as Memory
 from perdure.client.open import open as open
 from perdure.client.reads import OpenQuestion as OpenQuestion

@@ -26,6 +26,8 @@ from perdure.interop.reports import FileOutcome as FileOutcome
 from perdure.interop.reports import ImportedFiles as ImportedFiles
 from perdure.interop.reports import ImportReport as ImportReport
 from perdure.interop.reports import Redaction as Redaction
+from perdure.memory.extraction import ExtractedFact as ExtractedFact
+from perdure.memory.extraction import Extractor as Extractor
 from perdure.memory.hits import Why as Why
 from perdure.memory.scope import ScopeName as ScopeName
 from perdure.models.retry import RetryPolicy as RetryPolicy

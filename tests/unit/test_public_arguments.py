@@ -31,6 +31,7 @@ from perdure import (
     McpServer,
     Memory,
     Message,
+    ModelExtractor,
     Permissions,
     Price,
     Runtime,
@@ -44,6 +45,7 @@ from perdure import (
 )
 from perdure.session.argument_checks import kind_of
 from perdure.session.ids import StreamId
+from perdure.testing import ScriptedModel
 from tests.fakes.chats import MODEL, Stage
 
 
@@ -54,7 +56,7 @@ class Nonsense:
 NONSENSE: Any = Nonsense()
 
 PUBLIC: dict[ModuleType, list[str]] = {module: module.__all__ for module in (perdure, blocking)}
-HANDLES = (Store, Memory, Session, Chat, Runtime, Flows, Flow, Hooks, Follower)
+HANDLES = (Store, Memory, ModelExtractor, Session, Chat, Runtime, Flows, Flow, Hooks, Follower)
 BLOCKING = (blocking.Store, blocking.Memory, blocking.Session, blocking.Chat, blocking.Runtime)
 
 MADE: dict[type[msgspec.Struct], Mapping[str, Any]] = {
@@ -216,7 +218,16 @@ async def handles() -> AsyncIterator[dict[type, Any]]:
         flows = Flows(runtime)
         of_flows = (flows, flows.look(StreamId("f")))
         memory = stage.store.memory
-        found: tuple[Any, ...] = (stage.store, memory, chat.session, chat, runtime, *of_flows)
+        extractor = ModelExtractor(ScriptedModel([]), MODEL)
+        found: tuple[Any, ...] = (
+            stage.store,
+            memory,
+            extractor,
+            chat.session,
+            chat,
+            runtime,
+            *of_flows,
+        )
         yield {type(each): each for each in (*found, Hooks(), Follower())}
         await flows.close()
 

@@ -14,6 +14,7 @@ from perdure.client.session_fields import require_subject
 from perdure.engine.episodes import record_imports, record_open_ends
 from perdure.errors import WrongArgument
 from perdure.memory.episodes import Episode, episode_of
+from perdure.memory.extraction import Extractor
 from perdure.memory.hits import MemoryHit, hit_of
 from perdure.memory.question import question_of
 from perdure.memory.ranking import Scope, SumsOf, ranking
@@ -30,8 +31,10 @@ from perdure.stores.search.index_keys import session_key, subject_key
 from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
+    from perdure.client.memory import capture as capturing
     from perdure.client.memory import fact_writes
 else:
+    capturing = Later("perdure.client.memory.capture")
     fact_writes = Later("perdure.client.memory.fact_writes")
 
 Source = Entry | str
@@ -203,6 +206,17 @@ class Memory:
         ]
         found.sort(key=lambda fact: (fact.at, fact.id), reverse=True)
         return found[:limit]
+
+    async def capture(self, episode: Episode, extractor: Extractor) -> list[Fact]:
+        """Store the facts that `extractor` finds in `episode`; return the new ones.
+
+        They belong to the episode's subject and agent, and come from its entries. A text that is
+        known already, was forgotten, or looks like a credential is left out. A repeated call, also
+        after a crash, stores no fact twice. `ModelExtractor` asks a model.
+        Durable: each fact, when this returns. Raises: what `extractor` raises; WrongArgument for a
+        fact without a source in the episode; Unsupported in a store of session files.
+        """
+        return await capturing.capture(self.backend, self.outside, episode, extractor)
 
     async def index(self) -> int:
         """Record the episodes that are missing; return their number.

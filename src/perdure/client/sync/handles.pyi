@@ -57,6 +57,7 @@ from perdure.interop.reports import (
     Redaction,
 )
 from perdure.memory.episodes import Episode
+from perdure.memory.extraction import Extractor
 from perdure.memory.hits import MemoryHit
 from perdure.memory.scope import ScopeName
 from perdure.models.prices import Price
@@ -859,6 +860,16 @@ class Memory(Handle[AsyncMemory]):
 
         `include_past` adds those that are not valid yet, or no longer. Forgotten facts are gone.
         Raises: ValueError when `limit` is negative; WrongArgument for a scope that lacks its agent.
+        """
+
+    def capture(self, episode: Episode, extractor: Extractor) -> list[Fact]:
+        """Store the facts that `extractor` finds in `episode`; return the new ones.
+
+        They belong to the episode's subject and agent, and come from its entries. A text that is
+        known already, was forgotten, or looks like a credential is left out. A repeated call, also
+        after a crash, stores no fact twice. `ModelExtractor` asks a model.
+        Durable: each fact, when this returns. Raises: what `extractor` raises; WrongArgument for a
+        fact without a source in the episode; Unsupported in a store of session files.
         """
 
     def index(self) -> int:

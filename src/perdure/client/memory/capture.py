@@ -1,0 +1,109 @@
+"""Capture facts from episodes with an extractor, and the extractor that asks a model."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
+
+from perdure.client.clock import Outside
+from perdure.client.memory.fact_writes import NewFact, facts_in, remember
+from perdure.errors import EntryNotFound, LimitExceeded, SecretPasted, WrongArgument
+from perdure.memory.episodes import Episode
+from perdure.memory.extraction import (
+    ExtractedFact,
+    Extractor,
+    extraction_request,
+    facts_in_answer,
+)
+from perdure.memory.scope import MemoryFilter
+from perdure.models.catalogue import require_model_name
+from perdure.models.protocol import ModelClient
+from perdure.models.stream import AnswerBuilder
+from perdure.session.argument_checks import takes_all_declared
+from perdure.session.entries import Entry
+from perdure.session.memory.facts import Fact
+from perdure.session.messages import MESSAGE
+from perdure.stores.session_store import SessionStore
+
+_log = logging.getLogger(__name__)
+
+
+@takes_all_declared
+class ModelExtractor:
+    """Has a model list the facts in an episode, for `Memory.capture`.
+
+    `client` is a model client, `model` its model as ``provider:name``.
+    """
+
+    def __init__(
+        self,
+        client: ModelClient,
+        model: str,
+        *,
+        max_output_tokens: Annotated[int, Meta(ge=1)] = 2_000,
+    ) -> None:
+        require_model_name(model)
+        self._client = client
+        self._model = model
+        self._max_output_tokens = max_output_tokens
+
+    def __repr__(self) -> str:
+        return f"<ModelExtractor {self._model!r}>"
+
+    async def extract(
+        self, episode: Episode, entries: Sequence[Entry], known: Sequence[Fact]
+    ) -> list[ExtractedFact]:
+        """Return the facts that the model finds in `entries`. Raises: ModelError."""
+        request = extraction_request(self._model, entries, known, self._max_output_tokens)
+        builder = AnswerBuilder(self._model)
+        async for delta in self._client.stream(request):
+            builder.add(delta)
+        return facts_in_answer(self._model, builder.build().text, entries)
+
+
+async def capture(
+    store: SessionStore, outside: Outside, episode: Episode, extractor: Extractor
+) -> list[Fact]:
+    """Store the facts that `extractor` finds in `episode`. Raises: as `Memory.capture`."""
+    entries = [
+        entry
+        for entry in await store.entries(
+            episode.session, episode.first - 1, episode.last - episode.first + 1
+        )
+        if entry.kind == MESSAGE and not entry.is_erased
+    ]
+    if not entries:
+        return []
+    of_subject = await facts_in(store, MemoryFilter(episode.subject))
+    known = [fact for fact in of_subject if fact.agent in (None, episode.agent)]
+    found = await extractor.extract(episode, entries, known)
+    allowed, texts = {entry.id for entry in entries}, {fact.text for fact in known}
+    stored: list[Fact] = []
+    for each in found:
+        if not each.sources or not allowed.issuperset(each.sources):
+            raise WrongArgument(
+                "an extracted fact needs sources in its episode", argument="sources"
+            )
+        if each.text in texts:
+            continue
+        new = NewFact(
+            text=each.text,
+            sources=each.sources,
+            said_by=each.said_by,
+            valid_from=None,
+            valid_to=None,
+        )
+        key = f"capture:{hashlib.sha256(f'{episode.id} {each.text}'.encode()).hexdigest()}"
+        try:
+            fact = await remember(
+                store, outside, new, subject=episode.subject, agent=episode.agent, key=key
+            )
+        except (SecretPasted, EntryNotFound, LimitExceeded) as error:
+            _log.warning("a fact was not captured: %s", error)
+            continue
+        stored.append(fact)
+    return stored
