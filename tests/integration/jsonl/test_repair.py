@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from perdure.apps.maintenance.backup import back_up
-from perdure.apps.maintenance.repair import RepairReport, repair_store
+from perdure.apps.maintenance.repair import repair_store
 from perdure.client.open import open as open_by_address
 from perdure.errors import ConfigError, StoreCorrupt
 from perdure.session.media.inline import media
 from perdure.session.messages import assistant, user
 from perdure.stores.jsonl.store import DialectName
+from perdure.stores.maintenance.protocol import RepairReport
 from tests.fakes.session_files import file_of, files_below
 
 TURNS = 8

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure.apps.maintenance.repair import RepairReport, repair_store
+from perdure.apps.maintenance.repair import repair_store
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
 from perdure.errors import KeyWrong, NotAStore, StoreExists, StoreFull, StoreInUse
 from perdure.session.media.inline import media
 from perdure.session.messages import assistant, user
+from perdure.stores.maintenance.protocol import RepairReport
 from tests.fakes.faulty_files import failing_at, planned
 from tests.fakes.raw_database import raw_database
 from tests.fakes.samples import ALL_ONLY

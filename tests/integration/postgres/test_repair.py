@@ -12,11 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from perdure.apps.maintenance.repair import RepairReport, repair_store
+from perdure.apps.maintenance.repair import repair_store
 from perdure.client.open import open as open_by_address
 from perdure.client.store import Store
 from perdure.errors import ConfigError, StoreExists, Unsupported
 from perdure.session.messages import assistant, user
+from perdure.stores.maintenance.protocol import RepairReport
 from tests.fakes.postgres import PostgresServer, serving
 from tests.fakes.samples import sampled
 

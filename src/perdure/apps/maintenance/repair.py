@@ -7,8 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import msgspec
 import typer
@@ -46,6 +45,7 @@ from perdure.errors import (
 )
 from perdure.stores.copy import NAME_OF_CONTENT
 from perdure.stores.key import StoreKey
+from perdure.stores.maintenance.protocol import RepairReport
 from perdure.stores.maintenance.repair import NamespaceRepair, in_order, parents_in
 from perdure.stores.maintenance.salvage import SalvagedNamespace
 from perdure.stores.maintenance.segments import StreamSegment
@@ -55,23 +55,6 @@ from perdure.stores.verification import is_content_lost
 
 _HOLDING = ("sqlite", "postgres", "postgresql")
 """Schemes of stores that can say of an entry that its body is gone, and outlast the repair."""
-
-
-class RepairReport(msgspec.Struct, frozen=True):
-    """The result of a repair.
-
-    Shape: `entries` counts the entries of the repaired store; `losses` lists lost ones by stream
-    and seq. `changed` are the sessions with new hashes, because an entry is lost. `aside` is the
-    folder with the unchanged damaged store and a report.
-    """
-
-    store: str
-    is_damaged: bool
-    streams: int
-    entries: int
-    losses: tuple[Problem, ...]
-    changed: tuple[str, ...]
-    aside: str | None
 
 
 async def repair_store(
@@ -114,12 +97,12 @@ async def repair_store(
     work = partial(upkeep_of_sqlite("repair").repair, at=at, to=target, told=on_progress)
     for number, present in enumerate(keys, 1):
         try:
-            done = await asyncio.to_thread(work, path, present, system_random)
+            done: RepairReport = await asyncio.to_thread(work, path, present, system_random)
         except KeyWrong:
             if number == len(keys):
                 raise
         else:
-            return _parse_result(done)
+            return msgspec.structs.replace(done, store=SQLITE + done.store)
     raise AssertionError("there is always a key to try, or None")
 
 
@@ -156,15 +139,7 @@ async def _elsewhere(
             reason = "is repaired into another store: name that store with --to"
             raise ConfigError(f"a {kind} store {reason}, such as sqlite:///repaired.db")
         if (await backend.maintenance.verify(on_progress)).is_ok:
-            return RepairReport(
-                store=backend.address,
-                is_damaged=False,
-                streams=0,
-                entries=0,
-                losses=(),
-                changed=(),
-                aside=None,
-            )
+            return RepairReport(backend.address, is_damaged=False)
         found = await backend.maintenance.salvage_namespace()
         async with open_store(to, namespace=namespace, key=key) as target:
             return await _write_repaired(found, backend, target.backend, on_progress)
@@ -209,7 +184,6 @@ async def _write_repaired(
         entries=facts.entries,
         losses=tuple(losses),
         changed=tuple(changed),
-        aside=None,
     )
 
 
@@ -236,12 +210,6 @@ class _Contents:
                 continue  # text that only looks like the name of a content
             except (StoreError, CorruptLog):
                 self.lost.append(name)
-
-
-def _parse_result(done: msgspec.Struct) -> RepairReport:
-    facts = cast("dict[str, object]", msgspec.structs.asdict(done))
-    store = SQLITE + str(Path(str(facts["store"])))
-    return msgspec.convert({**facts, "store": store}, RepairReport)
 
 
 async def repair(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure.stores.protocol import Problem
+
 
 class VacuumReport(msgspec.Struct, frozen=True):
     """The result of `MaintenanceService.vacuum`.
@@ -16,6 +18,23 @@ class VacuumReport(msgspec.Struct, frozen=True):
     blob_bytes: int
     freed_bytes: int
     keys: int = 0
+
+
+class RepairReport(msgspec.Struct, frozen=True):
+    """The result of a repair.
+
+    Shape: `entries` counts the entries of the repaired store; `losses` name what it lacks, by
+    stream and seq. `changed` are the sessions whose hashes changed, since an entry of them is lost.
+    `aside` is the folder with the damaged store and a report; None if it was not moved.
+    """
+
+    store: str
+    is_damaged: bool
+    streams: int = 0
+    entries: int = 0
+    losses: tuple[Problem, ...] = ()
+    changed: tuple[str, ...] = ()
+    aside: str | None = None
 
 
 class MigrationPlan(msgspec.Struct, frozen=True):

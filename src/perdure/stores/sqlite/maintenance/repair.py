@@ -37,6 +37,7 @@ from perdure.session.clock import RandomSource
 from perdure.stores.fsync import sync_file
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.file_lock import alone_at
+from perdure.stores.maintenance.protocol import RepairReport
 from perdure.stores.maintenance.repair import NamespaceRepair, RepairedStream, in_order, parents_in
 from perdure.stores.protocol import OnProgress, Problem
 from perdure.stores.sqlite.append import keep_blobs, namespace_number
@@ -68,23 +69,6 @@ REPORT_NAME = "report.json"
 _WORK = "-repairing"
 
 
-class Repair(msgspec.Struct, frozen=True):
-    """The result of a repair.
-
-    `entries` counts the entries of the repaired store; `lost` of them are placeholders.
-    `changed` are streams whose hashes changed. `aside` is where the damaged store was moved; None
-    if it was not moved.
-    """
-
-    store: str
-    is_damaged: bool
-    streams: int = 0
-    entries: int = 0
-    losses: tuple[Problem, ...] = ()
-    changed: tuple[str, ...] = ()
-    aside: str | None = None
-
-
 def unfinished_repair(path: Path) -> Path:
     """Return the working folder of a repair of the store at `path`."""
     return path.with_name(path.name + _WORK)
@@ -98,7 +82,7 @@ def repair(
     at: int,
     to: Path | None = None,
     told: OnProgress | None = None,
-) -> Repair:
+) -> RepairReport:
     """Repair the store at `path`, in place or into the new file `to`. Blocks.
 
     `at` is the time recorded in the log. A store without a fault stays unchanged.
@@ -117,7 +101,7 @@ def repair(
     work = unfinished_repair(path if to is None else to)  # beside its target
     with _hold_store(path, key), _folder(work):
         if not _problems(path, key, work, told):
-            return Repair(str(path), is_damaged=False)
+            return RepairReport(str(path), is_damaged=False)
         new = work / "store.db"
         done = _rebuilt(path, key, new, random, at=at, told=told)
         missed = _check(new, key, told)
@@ -235,7 +219,7 @@ def _rebuilt(
     *,
     at: int,
     told: OnProgress | None,
-) -> Repair:
+) -> RepairReport:
     found = salvage_file(path, key, new.parent)
     if key is not None and found.is_empty:
         locate_site(path, key=key)  # rejects a file that is not a store
@@ -255,7 +239,7 @@ def _rebuilt(
     finally:
         db.close()
     _close_log(site)
-    return Repair(
+    return RepairReport(
         store=str(path),
         is_damaged=True,
         streams=len(kept),
@@ -350,7 +334,7 @@ def _check(new: Path, key: StoreKey | None, told: OnProgress | None) -> list[Pro
     return missed
 
 
-def _write_report(path: Path, done: Repair) -> None:
+def _write_report(path: Path, done: RepairReport) -> None:
     new_file(path)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(done)) + b"\n")
     sync_file(path)
