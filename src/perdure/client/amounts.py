@@ -1,4 +1,4 @@
-"""Numbers that callers give: what can be a count, a limit, a budget or a place in a log."""
+"""Validation of numbers from callers: counts, limits, budgets and positions in a log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST = 2**63 - 1
 
 
 def amount(name: str, value: int | None, *, least: int = 0) -> None:
-    """Refuse `value`, the argument `name`, unless it is None or a whole number from `least` on.
+    """Reject the argument `name` unless `value` is None or an integer of at least `least`.
 
     Raises: WrongArgument, which does not repeat the number: it may have thousands of digits.
     """

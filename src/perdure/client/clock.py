@@ -1,4 +1,4 @@
-"""The machine's time, randomness and working folder; no other module asks the machine for them.
+"""The machine's time, randomness and working folder; only this module reads them.
 
 Everything else takes a `Clock` and a `RandomSource` as arguments, so that it can run on others.
 """
@@ -20,34 +20,34 @@ class SystemClock:
     """The clock of this machine."""
 
     def now_ms(self) -> int:
-        """Unix time in milliseconds."""
+        """Return the Unix time in milliseconds."""
         return time.time_ns() // 1_000_000
 
     def steady_s(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """Return seconds since a fixed moment; never goes back."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass; returns at once for zero or less."""
+        """Wait for `seconds`; return at once for zero or less."""
         if seconds > 0:
             await asyncio.sleep(seconds)
 
 
 def system_random(count: int, /) -> bytes:
-    """`count` bytes that nobody can guess."""
+    """Return `count` bytes that cannot be guessed."""
     return os.urandom(count)
 
 
 class Outside(msgspec.Struct, frozen=True):
-    """What the handles get from the world besides their store."""
+    """The environment of the handles besides their store."""
 
     clock: Clock
     random: RandomSource
 
     def stream_id(self, chosen: str | None) -> StreamId:
-        """`chosen` as a stream id, or a new one that cannot be guessed.
+        """Return `chosen` as a stream id, or a new one that cannot be guessed.
 
-        Raises: ValueError when `chosen` cannot be an id.
+        Raises: ValueError when `chosen` is not a valid id.
         """
         if chosen is not None:
             return stream_id(chosen)
@@ -55,9 +55,9 @@ class Outside(msgspec.Struct, frozen=True):
 
 
 def absolute(folder: str | os.PathLike[str] | None) -> str | None:
-    """`folder` as sessions keep it: absolute, without ``..``, links as they were typed.
+    """Return `folder` as sessions store it: absolute, without ``..``, links unresolved.
 
-    Raises: WrongArgument for an empty text, which names no folder.
+    Raises: WrongArgument for an empty text.
     """
     if folder is None:
         return None

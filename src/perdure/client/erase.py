@@ -1,4 +1,4 @@
-"""Erasing, as the handles do it: who asks and when, and a backend that can."""
+"""Erase operations of the handles, with requester and time."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from perdure.stores.session_store import SessionStore, is_erased
 
 
 async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -> int:
-    """Make the id of an erased session free if it `is_reused`; otherwise it stays taken.
+    """Free the id of an erased session if it `is_reused`; otherwise it stays taken.
 
-    Returns the epoch of that session's leases, as far as the store knows it.
-    Raises: SessionExists for the id of an erased session of which the store keeps nothing.
+    Returns the epoch of that session's leases, if the store knows it.
+    Raises: SessionExists for the id of an erased session of which the store has no record left.
     """
     if is_reused:
         with suppress(SessionNotFound):
@@ -67,7 +67,7 @@ async def free_flow_ids(
 
 
 async def _erased_sessions(backend: SessionStore, flow: StreamId) -> set[StreamId]:
-    """The erased sessions of the roles and selectors of `flow`. Another flow may be ``flow__x``."""
+    """Return the erased sessions of `flow`'s roles and selectors. ``flow__x`` may be a flow."""
     erasures = await backend.retention.erasures()
     whole = {each.session for done in erasures for each in done.sessions}
     found: set[StreamId] = set()
@@ -103,7 +103,7 @@ async def _exists(backend: SessionStore, stream: StreamId) -> bool:
 
 
 async def session_exists_error(backend: SessionStore, stream: StreamId) -> SessionExists:
-    """The refusal of an id that is taken, which says if the session was erased."""
+    """Return the error for a taken id, which says if the session was erased."""
     with suppress(SessionNotFound):
         state = await backend.state(stream)
         return SessionExists(stream, is_erased=state.info.status == "erased")

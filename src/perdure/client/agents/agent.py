@@ -1,4 +1,4 @@
-"""An agent: who answers in a session. Its snapshot is frozen when a session starts."""
+"""An agent: model, instructions and tools. A session stores a frozen snapshot of it."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _CATALOGUE = "perdure.tools.builtin.catalogue"
 
 
 class Fallback(msgspec.Struct, frozen=True):
-    """A model that is called when the one before it in the chain cannot be.
+    """A model that is called if the previous one in the chain fails.
 
-    `max_attempts` counts the first one too.
+    `max_attempts` includes the first attempt.
     """
 
     model: str
@@ -62,28 +62,27 @@ class Fallback(msgspec.Struct, frozen=True):
 
     @property
     def retry(self) -> RetryPolicy:
-        """How often it is tried, and the waits between."""
+        """The number of attempts, and the waits between them."""
         return msgspec.structs.replace(RETRY_IN_CHAIN, max_attempts=self.max_attempts)
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is besides its tools; plain data, kept in every session it starts.
+    """The settings of an agent besides its tools: plain data, stored in every session it starts.
 
-    `model` is ``provider:name``, and an agent needs one. `on_interrupt` says what happens to an
-    answer that was streaming when its process died: ``retry`` it, ``continue`` from the part that
-    was kept, ``rollback`` the turn, or ``ask``. An answer that broke off in the middle ends the
-    turn, or with `restart_on_cut` begins anew with the next fallback.
-    `retry` None tries `model` once where there are fallbacks, and three times where there are none.
-    `max_cost_microcents` (see `dollars`; 0: no limit) is what a session may spend on models,
-    `on_exceed` what happens before a call that may cost more. `history` "text_only" keeps tool
-    calls of earlier turns out of the context. `on_pasted` says what happens to a message that
-    holds a credential: ``warn``, ``redact`` it, or ``refuse`` the message. `permissions` is what
-    its built-in tools may touch; a session may only narrow them. `name` and `description` tell
-    people, and agents that may invoke it, what it is; `max_agents` is how many sessions of other
-    agents a session may open with ``invoke_agent``, `max_depth` how deep those may nest.
-    A question not answered within `question_expires_s` ends its turn (None: it waits).
-    A model call fails as unavailable if its provider sends no byte within `first_byte_timeout_s`
-    (None: 60, and 600 with thinking on), or no further one within `stream_idle_timeout_s` (None:
+    `model`, ``provider:name``, is required. `on_interrupt` decides about an answer that was
+    streaming when its process died: ``retry`` it, ``continue`` from the stored part, ``rollback``
+    the turn, or ``ask``. An answer that the provider cuts off ends the turn, or with
+    `restart_on_cut` starts again with the next fallback. `retry` None calls `model` once with
+    fallbacks, three times without. `max_cost_microcents` (see `dollars`; 0: no limit) limits a
+    session's spending on models, `on_exceed` is the reaction to a call that may exceed it.
+    `history` "text_only" omits tool calls of earlier turns from the context. `on_pasted` decides
+    about a message with a credential: ``warn``, ``redact`` it, or ``refuse`` the message.
+    `permissions` limit its built-in tools; a session can only restrict them. `name` and
+    `description` describe it to people and to agents that may invoke it. A session may open
+    `max_agents` sessions of other agents with ``invoke_agent``, nested `max_depth` deep. A question
+    not answered within `question_expires_s` ends its turn (None: it waits). A model call fails as
+    unavailable if its provider sends no byte within `first_byte_timeout_s` (None: 60, and 600 with
+    thinking on), or no further one within `stream_idle_timeout_s` (None:
     `InputLimits.model_silence_s`); then the model is tried again, or the next fallback is called.
     """
 
@@ -113,12 +112,12 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def budget(self) -> Budget:
-        """What a session may spend, and what happens then."""
+        """The budget of a session."""
         return Budget(self.max_cost_microcents, self.on_exceed)
 
     @property
     def silence(self) -> SilenceLimits:
-        """How long a model's provider may be silent."""
+        """The timeouts for a model's provider."""
         return SilenceLimits(self.first_byte_timeout_s, self.stream_idle_timeout_s)
 
 
@@ -126,12 +125,12 @@ class Agent(AgentSettings, frozen=True):
     """A model with instructions and tools.
 
     `tools` are functions, `ToolSpec`s, or names of built-in tools. `fallbacks`, names of models or
-    `Fallback`s, are called in order when `model` cannot be. `mcp_servers`, `McpServer`s or names
-    the runtime knows, add their tools when a session is started or resumed. `hooks` are asked in
-    its sessions after those of the store; they are this program's and not kept.
+    `Fallback`s, are called in order if `model` fails. `mcp_servers`, `McpServer`s or names that the
+    runtime knows, add their tools when a session is started or resumed. `hooks` run in its sessions
+    after those of the store; they are not stored.
     Raises: ConfigError for two tools or two MCP servers of one name, and for an unknown tool;
     WrongArgument for an id that is not kebab-case, for a model that is not ``provider:name``, and
-    for what a field is not declared as.
+    for a value of the wrong type.
     """
 
     id: str
@@ -166,13 +165,13 @@ class Agent(AgentSettings, frozen=True):
 
     @property
     def chain(self) -> tuple[Fallback, ...]:
-        """Its models in the order in which they are called, its own first."""
+        """Its models in call order, its own first."""
         fallbacks = cast("tuple[Fallback, ...]", self.fallbacks)
         return (Fallback(self.model), *fallbacks)
 
     @property
     def own_retry(self) -> RetryPolicy:
-        """How often `model` itself is tried."""
+        """The retry policy of `model` itself."""
         return self.retry or (RETRY_IN_CHAIN if self.fallbacks else RETRY_ALONE)
 
     @property
@@ -187,10 +186,11 @@ class Agent(AgentSettings, frozen=True):
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
     ) -> Agent:
-        """The agent with only the tools and commands named, and a scope no wider than its own.
+        """Return the agent with only the named tools and commands, and a scope within its own.
 
-        None keeps what it has.
-        Raises: ConfigError for what it does not have: a session may only narrow its agent.
+        None changes nothing.
+        Raises: ConfigError for a tool or permission that it lacks: a session can only restrict its
+        agent.
         """
         agent = self
         if tools is not None:
@@ -200,11 +200,11 @@ class Agent(AgentSettings, frozen=True):
 
     @takes_declared
     def with_tools(self, tools: Tools) -> Agent:
-        """The agent with other tools."""
+        """Return the agent with other tools."""
         return msgspec.structs.replace(self, tools=tuple(tools))
 
     def snapshot(self) -> dict[str, object]:
-        """The agent as plain data, its tools as names with the hashes of their schemas."""
+        """Return the agent as plain data, with tools as names and hashes of their schemas."""
         registry = self.registry
         described = [
             {"name": name, "schema_hash": registry.schema_hash(name)} for name in registry.names
@@ -214,7 +214,7 @@ class Agent(AgentSettings, frozen=True):
 
     @takes_declared
     def system_prompt(self, workspace: Workspace) -> str | None:
-        """The instructions with ``{{ctx.name}}`` filled from the workspace, never scanned again.
+        """Return the instructions with ``{{ctx.name}}`` replaced from the workspace, once.
 
         A reference to a secret stays as it is, and a warning is logged.
         Raises: ConfigError for a name the workspace does not have.
@@ -226,7 +226,7 @@ class Agent(AgentSettings, frozen=True):
 
     @takes_declared
     def tools_in(self, workspace: Workspace) -> ToolRegistry:
-        """Its tools, their descriptions filled as `system_prompt` is.
+        """Return its tools, with placeholders in descriptions replaced as in `system_prompt`.
 
         Raises: ConfigError for a name the workspace does not have.
         """
@@ -236,7 +236,7 @@ class Agent(AgentSettings, frozen=True):
 
 
 def _resolve_tools(tools: Tools) -> tuple[ToolSpec | Callable[..., Any], ...]:
-    """`tools` with the built-in one for each name; who names none loads none."""
+    """Return `tools` with a built-in tool for each name; without names none is loaded."""
     chosen = tuple(tools)
     if any(isinstance(each, str) for each in chosen):
         return importlib.import_module(_CATALOGUE).with_names(chosen)
@@ -253,7 +253,7 @@ def _described(spec: ToolSpec, names: Mapping[str, str]) -> ToolSpec:
 
 
 def _filled_below(schema: Any, names: Mapping[str, str], place: str) -> Any:
-    """`schema` with the descriptions in it filled; nothing else of it is text for a model."""
+    """Return `schema` with placeholders in its descriptions replaced; only these are text."""
     if isinstance(schema, list):
         return [_filled_below(item, names, place) for item in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
@@ -268,7 +268,7 @@ def _filled_below(schema: Any, names: Mapping[str, str], place: str) -> Any:
 
 
 class _Snapshot(AgentSettings, frozen=True, kw_only=True):
-    """A stored agent; fields of later versions are left out."""
+    """A stored agent; fields of later versions are ignored."""
 
     id: str
     tools: tuple[dict[str, str], ...] = ()
@@ -276,9 +276,9 @@ class _Snapshot(AgentSettings, frozen=True, kw_only=True):
 
 
 def agent_of(snapshot: Mapping[str, object], tools: ToolRegistry) -> Agent:
-    """The agent that `snapshot` describes, with those of its tools that `tools` still has.
+    """Return the agent of `snapshot`, with those of its tools that `tools` contains.
 
-    A tool whose name or schema has changed is not bound: calls of it are answered as unknown.
+    A tool whose name or schema changed is not bound: calls of it are answered as unknown.
     Raises: ConfigError when the snapshot cannot be read.
     """
     try:

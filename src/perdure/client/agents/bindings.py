@@ -1,7 +1,7 @@
-"""The agent that is in force in a session, bound there where none is.
+"""Find the agent in force in a session, or bind one.
 
-Every binding is an entry. A session of this user keeps the agent it was started under. An import,
-and what this user's perdure did not write in a store that is not trusted, gets an agent of today.
+Every binding is an entry. A session of this user keeps the agent of its start. Imports, and
+sessions that this user's perdure did not write in an untrusted store, get a current agent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WIDENED = ("permissions", "tools", "mcp_servers", "max_agents", "max_depth")
 
 
 class Bindings:
-    """Finds and makes the bindings of the sessions of one runtime."""
+    """Finds and creates the bindings of one runtime's sessions."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -50,7 +50,7 @@ class Bindings:
         self._clock = host.store.outside.clock
 
     async def grant(self, session: StreamId, given: Agent, by: str) -> None:
-        """Give the session what `given` may do and its tools, because `by` says so.
+        """Give the session the permissions and tools of `given`, by decision of `by`.
 
         Raises: TurnOpen while a turn is open; ConfigError; McpUnavailable.
         """
@@ -79,18 +79,18 @@ class Bindings:
         await self._record(session, AgentBound(agent, workspace, bound.system_prompt, by), head)
 
     def snapshot(self, agent: Agent) -> dict[str, object]:
-        """What is kept of `agent`: itself, and what its MCP servers offered."""
+        """Return the snapshot of `agent` and of the offers of its MCP servers."""
         report = self._host.servers.report(agent)
         return {**agent.snapshot(), "mcp_servers": report} if report else agent.snapshot()
 
     async def in_force(
         self, session: StreamId, given: Agent | None, workspace: Workspace | None
     ) -> Binding:
-        """The agent that is in force in the session; without one, `given` is bound.
+        """Return the agent in force in the session; without one, bind `given`.
 
-        It works in `workspace` from here on, if that is not where it is.
-        Raises: ConfigError when there is none, and none is given; TurnOpen where it would move in
-        the middle of a turn.
+        If `workspace` differs from the current one, the session moves there.
+        Raises: ConfigError without an agent in force and a given one; TurnOpen for a move during a
+        turn.
         """
         store = self._store
         while True:
@@ -113,7 +113,7 @@ class Bindings:
             if state.open_turn is not None and known.withheld is not None:
                 await interrupt(self._host.claim(session))
                 continue
-            with suppress(HeadConflict):  # another writer was first, perhaps with an agent
+            with suppress(HeadConflict):  # another writer was first, maybe with an agent
                 if is_own and known.bound is not None:
                     await self._bind_again(session, known.bound, state.head)
                 elif given is not None:
@@ -122,7 +122,7 @@ class Bindings:
                     await self._bind(session, given, place, state, narrowing=snapshot)
 
     async def _moved(self, session: StreamId, bound: Binding, workspace: Workspace) -> Binding:
-        """Return `bound` in `workspace`; the change is recorded if there is one.
+        """Return `bound` in `workspace`, and record the change if there is one.
 
         Raises: TurnOpen; HeadConflict; ConfigError for a wider scope, or for a name that the
         instructions use and the workspace lacks; SecretPasted.
@@ -146,9 +146,9 @@ class Bindings:
         narrowing: Mapping[str, object] | None = None,
         granted_by: str | None = None,
     ) -> None:
-        """Record `given`, narrowed by a snapshot, as the session's agent from here on.
+        """Record `given`, restricted by a snapshot, as the session's agent.
 
-        If `workspace` names a folder, lists show the session there.
+        If `workspace` names a folder, lists show the session in it.
         """
         place = detect_workspace(workspace)
         cwd = _cwd_after(state, place) if workspace.working_dir else None
@@ -163,7 +163,7 @@ class Bindings:
         await self._record(session, bound, state.head, cwd)
 
     async def _bind_again(self, session: StreamId, bound: Binding, head: int) -> None:
-        """Record the session's own agent once more: what came after it is not in force."""
+        """Record the session's own agent again: later bindings are not in force."""
         again = AgentBound(bound.agent or {}, bound.workspace, bound.system_prompt)
         await self._record(session, again, head)
 
@@ -182,7 +182,7 @@ class Bindings:
 
 
 def _first_place(known: Authority, given: Workspace | None) -> Workspace:
-    """Return where an agent that is bound first works: as `given`, else in the fork's folder."""
+    """Return the workspace of a first binding: `given`, or else the fork's folder."""
     place = given or Workspace()
     if known.workspace is None:
         return place
@@ -191,7 +191,7 @@ def _first_place(known: Authority, given: Workspace | None) -> Workspace:
 
 
 def _cwd_after(state: StreamState, place: Workspace) -> SessionInfoChanged | None:
-    """Return the entry by which lists show the session in the folder of `place`."""
+    """Return the entry that makes lists show the session in the folder of `place`."""
     folder = place.working_dir
     return None if state.info.cwd == folder else SessionInfoChanged(cwd=folder)
 

@@ -1,4 +1,4 @@
-"""The workspace that a chat works in: its session's, as messages and other handles change it."""
+"""The workspace of a chat: its session's, changed by messages and other handles."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ Staged = Callable[[Workspace, str | None], SessionTurns]
 
 
 class ChatWorkspace:
-    """Where the turns of one chat work. `place` is the workspace, narrowed to the chat's scope.
+    """The workspace of a chat's turns. `place` is the workspace within the chat's scope.
 
-    The session's workspace is read again before a turn, if another handle has appended meanwhile.
-    What messages show that was said during another turn is recorded before the next one.
+    Before a turn, the session's workspace is read again if another handle has appended. Changes
+    from messages sent during a turn are recorded before the next turn.
     Units: `seen` is the seq up to which `kept`, the session's own workspace, is known.
     """
 
@@ -49,19 +49,19 @@ class ChatWorkspace:
         self.place = self._narrowed(kept)
 
     def show(self, shown: Shown) -> None:
-        """Work as `shown` changes the workspace from the next turn on."""
+        """Apply `shown` to the workspace from the next turn on."""
         if shown:
             self._unrecorded.append(shown)
             self.place = self._narrowed(self._current_workspace())
 
     def take_back(self, shown: Shown) -> None:
-        """Undo `show` of that very `shown`, whose message was refused, unless it was recorded."""
+        """Undo `show` of `shown`, whose message was rejected, unless it was recorded."""
         if any(each is shown for each in self._unrecorded):
             self._unrecorded = [each for each in self._unrecorded if each is not shown]
             self._adopt()
 
     async def record(self) -> None:
-        """Record what messages have shown, unless a turn is open or another process has the lease.
+        """Record changes by messages, unless a turn is open or another process has the lease.
 
         Durable: when this returns.
         """
@@ -95,7 +95,7 @@ class ChatWorkspace:
             self._unrecorded.clear()
 
     async def follow(self, head: int) -> None:
-        """Work where the session does, whose newest entry is `head`."""
+        """Use the workspace of the session, whose newest entry is `head`."""
         if head <= self._seen:
             return
         store, stream = self._running.environment.store, self._running.environment.stream
@@ -113,7 +113,7 @@ class ChatWorkspace:
             self._adopt()
 
     def _adopt(self) -> None:
-        """Run turns from now on in the session's workspace as messages have changed it."""
+        """Run later turns in the session's workspace with the changes by messages."""
         self.place = self._narrowed(self._current_workspace())
         self._running.adopt(self._staged(self.place, self._prompt_in(self.place)))
 
@@ -140,7 +140,7 @@ class ChatWorkspace:
 
 
 def _is_held_elsewhere(lease: Lease | None, claim: Claim) -> bool:
-    """Whether a living process other than this one has the session's `lease`."""
+    """Whether another live process has the session's `lease`."""
     if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
         return False
     return is_running(lease.until, claim.clock.now_ms())

@@ -1,4 +1,4 @@
-"""Chats made of a session and the agent that is in force in it."""
+"""Create chats from a session and the agent in force in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Chats:
-    """Makes the chats of one runtime, whose running turns are in `running`."""
+    """Creates the chats of one runtime; `running` contains its running turns."""
 
     def __init__(self, host: Host, running: set[Turn]) -> None:
         self._host = host
@@ -39,10 +39,10 @@ class Chats:
         given: Agent | None,
         narrowed: Callable[[Agent], Agent],
     ) -> Chat:
-        """A chat in a session under the agent `bound` there.
+        """Return a chat of a session under the agent `bound` in it.
 
-        It is restricted to what `given`, or the runtime's agent of that id, allows, and by
-        `narrowed`. Raises: ConfigError; McpUnavailable.
+        `given`, or the runtime's agent of that id, and `narrowed` restrict it. Raises: ConfigError;
+        McpUnavailable.
         """
         snapshot = bound.agent or {}
         name = str(snapshot.get("id", ""))
@@ -53,7 +53,9 @@ class Chats:
         kept = agent_of(snapshot, whole.registry)
         agent = narrowed(kept if today is None else _as_of_today(resumed_agent(kept, whole), today))
         is_child = isinstance(bound, SessionStarted) and bound.invoked_by is not None
-        budget = agent.budget if is_child else None  # what its parent left it, whoever resumes it
+        budget = (
+            agent.budget if is_child else None
+        )  # the rest of its parent's budget, whoever resumes it
         return await self.chat(
             handle, agent, workspace, bound.system_prompt, caps=today, budget=budget
         )
@@ -68,9 +70,9 @@ class Chats:
         caps: Agent | None = None,
         budget: Budget | None = None,
     ) -> Chat:
-        """A chat of `agent`, with the limits of `caps` and, if given, another `budget`.
+        """Return a chat of `agent`, with the limits of `caps` and, if given, another `budget`.
 
-        Logs a warning if the budget cannot be kept.
+        Logs a warning if the budget cannot be enforced.
         """
         own = budget
 
@@ -91,7 +93,7 @@ class Chats:
 
 
 def _as_of_today(agent: Agent, today: Agent) -> Agent:
-    """`agent` with the timeouts of `today`: how long to wait for a model is not the session's."""
+    """Return `agent` with the timeouts of `today`, which do not belong to the session."""
     return msgspec.structs.replace(
         agent,
         first_byte_timeout_s=today.first_byte_timeout_s,

@@ -1,4 +1,4 @@
-"""What a person says, looked through for credentials before it is written down for good."""
+"""Scan a person's messages for credentials before they are stored."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _log = logging.getLogger(__name__)
 
 
 def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
-    """`said` as it is to be written under `policy`; a warning goes to the log of the program.
+    """Return the message of `said` under `policy`; a warning goes to the log of the program.
 
-    A long message is only checked: `screened` looks through it before it is written.
-    Raises: SecretPasted under ``refuse``; WrongArgument for a message of another role, and for what
-    is neither text nor a message that can be kept.
+    A long message is not scanned here: `screen_message` scans it before it is stored.
+    Raises: SecretPasted under ``refuse``; WrongArgument for a message of another role, and for
+    anything else than text or a valid message.
     """
     message = user(said) if isinstance(said, str) else said
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
         raise WrongArgument(f"send text, or user('...'), not {type(said).__name__}")
-    if message is said:  # what is made here of text is whole
+    if message is said:  # a message made from text is valid
         check_whole(message, "Message")
     if message.role != "user":
         raise WrongArgument(
@@ -43,7 +43,7 @@ def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
 
 
 async def screen_message(message: Message, policy: PastePolicy) -> Message:
-    """A `message` of `message_of` that may be written. A long one is looked through in a thread.
+    """Return `message`, of `message_of`, as it may be stored. Scans a long one in a thread.
 
     Raises: SecretPasted under ``refuse``.
     """
@@ -72,7 +72,7 @@ def _screened(message: Message, policy: PastePolicy) -> Message:
 
 
 def credentials_in(said: Said) -> tuple[str, ...]:
-    """The kinds of credentials that `said` seems to hold, sorted, each once."""
+    """Return the kinds of credentials in `said`, sorted, each once."""
     message = user(said) if isinstance(said, str) else said
     texts = (part.text for part in message.parts if isinstance(part, TextPart))
     return tuple(

@@ -1,4 +1,4 @@
-"""What a runtime reports to its program: questions that turns wait for, models without a price."""
+"""Notifications of a runtime: questions of turns, models without a price."""
 
 from __future__ import annotations
 

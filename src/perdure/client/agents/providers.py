@@ -1,7 +1,7 @@
-"""The models a program can use without setting anything up in code: by provider, loaded lazily.
+"""The default models of a program, by provider and loaded lazily.
 
-What each provider needs (an address, a key, a package) is looked up when one of its models is first
-used, and can be asked for all of them without loading any (`provider_states`).
+Address, key and package of a provider are looked up at the first use of its models.
+`provider_states` reports them for all providers without loading any.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Readiness = Literal["configured", "default address", "missing key", "missing pac
 
 
 class ProviderState(msgspec.Struct, frozen=True):
-    """What is there of a provider. `key` says where its key was found, None without one."""
+    """The set-up of a provider. `key` is the source of its key, None without one."""
 
     name: str
     title: str
@@ -48,7 +48,7 @@ class ProviderState(msgspec.Struct, frozen=True):
 def default_models(
     environment: Mapping[str, str], clock: Clock, *, keyring: Lookup = in_keyring
 ) -> ModelRouter:
-    """A client of all models that `environment` and `keyring` give access to.
+    """Return a client of all models that `environment` and `keyring` give access to.
 
     ``scripted:`` works offline; the others are those of `models.catalogue`. A provider's library
     is loaded, and its key looked for, at its first call.
@@ -67,7 +67,7 @@ def default_models(
 def provider_states(
     environment: Mapping[str, str], *, keyring: Lookup = in_keyring
 ) -> tuple[ProviderState, ...]:
-    """What is there of every provider, in the order of the catalogue; calls nobody."""
+    """Return the set-up of every provider, in the order of the catalogue. Makes no request."""
     offline = ProviderState("scripted", "Scripted (offline)", "configured", "offline", None, "")
     found = [_state(provider, environment, keyring) for provider in PROVIDERS.values()]
     return (offline, *found)
@@ -117,7 +117,7 @@ def _client(provider: Provider, environment: Mapping[str, str], keyring: Lookup)
 
 
 def _is_installed(package: str) -> bool:
-    """Whether `package` and the library over it are there; neither is loaded."""
+    """Whether `package` and its library are installed; loads neither."""
     for name in ("pydantic_ai", package):
         try:
             if importlib.util.find_spec(name) is None:

@@ -1,6 +1,6 @@
-"""What all sessions of one runtime share: its store, models, agents, prices, limits and keys.
+"""The shared services of a runtime: store, models, agents, prices, limits and keys.
 
-Sessions that are no chats, such as those of a flow's roles, get what their turns run with here too.
+Sessions without a chat, such as those of a flow's roles, use them, too.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """See `Runtime` for what the arguments mean.
+    """See `Runtime` for the arguments.
 
     Raises: ConfigError for two agents of one id.
     """
@@ -103,9 +103,9 @@ class Host:
         self.servers = Servers(mcp_servers, self._vault)
 
     def agent(self, agent: Agent | str) -> Agent:
-        """`agent`, or the one of that id.
+        """Return `agent`, or the agent with that id.
 
-        Raises: ConfigError, which says which there are.
+        Raises: ConfigError, which lists the known ones.
         """
         if isinstance(agent, Agent):
             return agent
@@ -115,12 +115,12 @@ class Host:
         return self.agents[agent]
 
     def claim(self, stream: StreamId) -> Claim:
-        """This process's claim to the lease of `stream`."""
+        """Return this process's claim to the lease of `stream`."""
         store, clock = self.store.backend, self.store.outside.clock
         return Claim(store, stream, clock, self._owner, self._lease_ttl_ms, is_gone)
 
     def budget_of(self, agent: Agent) -> Budget:
-        """What a session of `agent` may spend: what the runtime says, else what the agent does."""
+        """Return the budget of a session of `agent`: the runtime's, or else the agent's."""
         return self._budget or agent.budget
 
     async def unpriced_warning(self, agent: Agent, budget: Budget) -> str | None:
@@ -129,11 +129,11 @@ class Host:
             return None
         if self._own_models is None:
             return unpriced_warning(agent, budget, self._cost)
-        # To look a price up may load the provider's library, which takes seconds.
+        # Looking up a price may load the provider's library, which takes seconds.
         return await asyncio.to_thread(unpriced_warning, agent, budget, self._cost)
 
     def call_order(self, session: str) -> CallOrder:
-        """The order of the calls to `session`, which all its chats in this runtime share."""
+        """Return the call order of `session`, shared by all its chats in this runtime."""
         order = self._call_orders.get(session)
         if order is None:
             order = self._call_orders[session] = CallOrder()
@@ -151,9 +151,9 @@ class Host:
         budget: Budget | None = None,
         invoked_by: tuple[StreamId, ...] = (),
     ) -> SessionTurns:
-        """What runs the turns of session `stream` under `agent`.
+        """Return the runner of turns of the session `stream` under `agent`.
 
-        `caps` is whose limits count, `flow` replaces the permissions, `budget` the configured one.
+        The limits of `caps` apply; `flow` replaces the permissions, `budget` the configured budget.
         """
         caps, tools = caps or agent, with_agent_list(agent.tools_in(workspace), self.agents)
         clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
@@ -191,7 +191,7 @@ class Host:
         return _turns(environment, agent, Hooks(self.store.hooks, agent.hooks), prompt, today)
 
     async def aclose(self) -> None:
-        """Let go of the models that were made here, and end the MCP servers."""
+        """Close the models made here, and stop the MCP servers."""
         await self._asking.aclose()
         await self.servers.aclose()
         if self._own_models is not None:
@@ -208,7 +208,7 @@ class Host:
 def _turns(
     environment: Environment, agent: Agent, hooks: Hooks, prompt: str | None, caps: Caps
 ) -> SessionTurns:
-    """The turns in `environment`, whose models and tools are asked about with `hooks`."""
+    """Return the turns in `environment`, with `hooks` around models and tools."""
     models = HookedModels(environment.models, hooks, environment.stream)
     hooked = replace(environment, models=models, hooks=hooks)
     return SessionTurns(hooked, terms_of(agent, hooked, prompt, caps))
@@ -221,7 +221,7 @@ _OFFERED = "perdure.tools.mcp.server_tools"
 
 
 class Servers:
-    """`known` are those that agents may name; `vault` is where their secrets are.
+    """`known` are the servers that agents may name; `vault` has their secrets.
 
     Raises: ConfigError for two of one name.
     """
@@ -239,11 +239,11 @@ class Servers:
     async def equip(
         self, agent: Agent, working_dir: str, wanted: Collection[str] | None = None
     ) -> Agent:
-        """`agent` with the tools of its servers behind its own.
+        """Return `agent` with the tools of its servers after its own.
 
-        `wanted` are the names of the only tools that will be used, None: all; a server that has
-        none of them is not connected. What a server offers and `agent` does not get is logged.
-        Raises: McpUnavailable; ConfigError for a server that nobody knows.
+        `wanted` are the names of the tools to use (None: all); a server without any of them is not
+        connected. Offered tools that `agent` does not get are logged.
+        Raises: McpUnavailable; ConfigError for an unknown server.
         """
         tools = agent.registry.tools
         offers: list[Offer] = []
@@ -263,7 +263,7 @@ class Servers:
         return agent.with_tools(tools) if offers else agent
 
     def report(self, agent: Agent) -> list[dict[str, object]]:
-        """What the servers of `agent` offered when it was equipped last, as plain data."""
+        """Return the newest offers of the servers of `agent` as plain data."""
         return [
             {
                 "name": offer.server,
@@ -274,7 +274,7 @@ class Servers:
         ]
 
     async def aclose(self) -> None:
-        """End every server that was started, and every connection."""
+        """Stop every started server, and close every connection."""
         while self._connections:
             _, connection = self._connections.popitem()
             await connection.close()

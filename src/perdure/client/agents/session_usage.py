@@ -1,4 +1,4 @@
-"""Where a session stands apart from its conversation: money spent, things allowed, idleness."""
+"""Usage, grants and idle time of a session."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from perdure.stores.protocol import Commit, StreamState, Write
 
 
 class SessionUsage(msgspec.Struct, frozen=True):
-    """What a session's turns have left behind.
+    """Spending, grants and parked providers of a session.
 
-    `grants` is what tools may do without asking, because somebody answered "always". `parked` says
-    until when which provider is left alone. Units: micro-cents, Unix milliseconds.
+    `grants` are calls that need no approval after an answer "always". `parked` maps a provider to
+    the time until which it is not called. Units: micro-cents, Unix milliseconds.
     """
 
     spent: Spending
@@ -38,9 +38,9 @@ class SessionUsage(msgspec.Struct, frozen=True):
 
 @takes_declared
 async def standing_of(store: Store, session: str) -> SessionUsage:
-    """Where `session` stands; of a fork, what was spent in it and not in its origin.
+    """Return the usage of `session`; for a fork, without that of its origin.
 
-    What was granted in a turn that is not in force here counts for nothing.
+    Grants of a turn that is not in force here do not count.
     Raises: SessionNotFound.
     """
     stream = StreamId(session)
@@ -57,7 +57,7 @@ async def standing_of(store: Store, session: str) -> SessionUsage:
 
 @takes_declared
 async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
-    """Have `grant` (None: everything granted) asked for again, from the next call on.
+    """Revoke `grant` (None: all grants): the next call needs approval again.
 
     Raises: SessionNotFound.
     """
@@ -68,9 +68,9 @@ async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
 
 
 async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None) -> bool:
-    """Close the session if nobody said anything for so long; whether it was closed.
+    """Close the session if it was silent for `timeout_s`; return whether it was closed.
 
-    A session in which a turn is open, be it only waiting for an answer, is not idle.
+    A session with an open turn, even one that waits for an answer, is not idle.
     """
     info = state.info
     if state.open_turn is not None or not _is_silent(store, info, timeout_s):
@@ -82,15 +82,15 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
         entries = await with_episode(log, info.id, state.head, (end,), at, info=info)
         write = Write(stream=info.id, entries=entries, expected_head=state.head)
         await store.backend.commit(Commit(writes=(write,), at=at))
-    except HeadConflict:  # somebody is not idle
+    except HeadConflict:  # the session is not idle
         return False
     return True
 
 
 async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
-    """Return the sessions that `expire_or_end` may close: idle ones, and those that ask.
+    """Return the sessions that `expire_or_end` may close: idle ones, and those with questions.
 
-    A turn that waits has asked, so only sessions with an open question can have one that expired.
+    Only a session with an open question can have one that expired.
     """
     found = [question.stream for question in await store.backend.open_questions_of_all()]
     if timeout_s is not None:
@@ -100,7 +100,7 @@ async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
 
 
 def _is_silent(store: Store, info: SessionInfo, timeout_s: float | None) -> bool:
-    """Whether the session is active and nothing was said in it for so long."""
+    """Whether the session is active and was silent for `timeout_s`."""
     if timeout_s is None or info.status != "active":
         return False
     return store.outside.clock.now_ms() - info.updated_at >= timeout_s * 1000
@@ -118,7 +118,7 @@ async def expire_or_end(store: Store, session: str, timeout_s: float | None) -> 
 
 
 async def note_if_idle(environment: Environment, body: SideBody) -> bool:
-    """Append `body` to the session of `environment` unless a turn is open; whether it was."""
+    """Append `body` to the session of `environment` unless a turn is open; whether it was done."""
     store, stream = environment.store, environment.stream
     while True:
         state = await store.state(stream)

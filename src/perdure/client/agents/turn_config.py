@@ -1,4 +1,4 @@
-"""What the turns of a session run under, as its agent, its caps and its environment say."""
+"""The turn settings of a session, from its agent, its limits and its environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What a session's turns run under besides its agent: caps of today, prices, permissions.
+    """Turn settings besides the agent: current limits, prices, permissions.
 
     `ends_when_denied`: a denied tool call ends the turn.
     """
@@ -36,9 +36,9 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class InFlow:
-    """What a flow decides for a role's session: what may run, and which folder is its record.
+    """Settings of a flow for a role's session: permissions, and the record folder.
 
-    `frame_of` gives what its summaries stand in.
+    `frame_of` returns the frame of its summaries.
     """
 
     judge: Judge
@@ -47,7 +47,7 @@ class InFlow:
 
 
 def terms_of(agent: Agent, environment: Environment, system: str | None, caps: Caps) -> Terms:
-    """The terms of a session of `agent` that is told `system`."""
+    """Return the turn settings of a session of `agent` with the system prompt `system`."""
 
     def config_of(model: str) -> TurnConfig:
         return _config(agent, environment, caps, model)
@@ -107,7 +107,7 @@ def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> T
 
 
 def guarded_cost(cost: Cost) -> Cost:
-    """`cost`, by which a price is unknown where a price list fails, or returns no price."""
+    """Wrap `cost`: if a price list fails or returns no price, the price is unknown."""
 
     def guarded(model: str, usage: Usage) -> int | None:
         try:

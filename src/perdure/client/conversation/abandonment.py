@@ -29,9 +29,9 @@ async def abandon_turn(store: SessionStore, clock: Clock, session: StreamId) -> 
 
 
 async def abandon_invoked(store: SessionStore, clock: Clock, session: StreamId) -> None:
-    """Close the open turns of the agents that `session` invoked, however deep.
+    """Close the open turns of the agents that `session` invoked, at any depth.
 
-    A turn that another process runs is left to that process.
+    A turn that another process runs stays open.
     """
     for child in await children_of(store, session):
         with suppress(LeaseHeld):

@@ -1,6 +1,6 @@
-"""The agent a session is bound to, as its log keeps it, and what of it shapes every request.
+"""The agent bound to a session in its log, and its settings for requests.
 
-What an agent is able to do with that, `client.agents` knows; nothing here runs it.
+`client.agents` runs agents; this module only reads bindings.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ LOOKED_AT = 256
 
 
 class HistoryLimit(msgspec.Struct, frozen=True):
-    """How many messages an agent is sent at most; None is no limit."""
+    """The maximum number of messages in a request; None: no limit."""
 
     max_messages: int | None = None
 
 
 class ContextSettings(msgspec.Struct, frozen=True):
-    """What of an agent's snapshot decides what it is sent, whatever the messages say."""
+    """The settings of an agent's snapshot that shape its requests."""
 
     history: History = "full"
     compaction: HistoryLimit = HistoryLimit()
@@ -48,7 +48,7 @@ class ContextSettings(msgspec.Struct, frozen=True):
 
 
 def binding_in(notes: Sequence[Entry]) -> Binding | None:
-    """What the newest of `notes` bound; of a fork its own counts before its origin's."""
+    """Return the newest binding in `notes`; a fork's own binding precedes its origin's."""
     for note in reversed(notes):
         body = body_of(note)
         if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
@@ -59,8 +59,8 @@ def binding_in(notes: Sequence[Entry]) -> Binding | None:
 async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> str | None:
     """Return the model of the branch of `stream` that `window` is the end of.
 
-    Of an agent's session it is the one that the branch was switched to, else the agent's. Any other
-    branch follows its answers, as pi does: its model is that of the last switch or answer.
+    In an agent's session it is the model of the last switch, or else the agent's. Any other branch
+    follows its answers, like pi: it is the model of the last switch or answer.
     """
     agents = context_settings_in(await log.notes(stream, BINDING_KINDS)).model
     if agents is None:
@@ -70,7 +70,7 @@ async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> s
 
 
 def switched_in(window: ContextWindow) -> str | None:
-    """The model that the branch of `window` was last switched to."""
+    """Return the model of the last switch on the branch of `window`."""
     switched = window.state.model_change
     return None if switched is None else _said_by(switched)
 
@@ -87,7 +87,7 @@ async def _followed(log: LogReader, stream: StreamId, window: ContextWindow) -> 
 
 
 def _newest(entries: Sequence[Entry], switched: str | None) -> str | None:
-    """Return the model of the last answer or switch; an answer that names none is of `switched`."""
+    """Return the model of the last answer or switch; an unnamed answer counts as `switched`."""
     for entry in reversed(entries):
         if entry.kind == ModelChange.kind or role_of(entry) == "assistant":
             model = _said_by(entry) or switched
@@ -97,13 +97,13 @@ def _newest(entries: Sequence[Entry], switched: str | None) -> str | None:
 
 
 def _said_by(entry: Entry) -> str | None:
-    """The model that `entry` switches to, or answers with."""
+    """Return the model that `entry` switches to, or that answered."""
     body = readable_body(entry)
     return body.model if isinstance(body, ModelChange | Message) else None
 
 
 def context_settings_in(notes: Sequence[Entry]) -> ContextSettings:
-    """What the agent bound in `notes` is sent; everything where none is, or nobody can read it."""
+    """Return the context settings of the agent bound in `notes`, or the defaults."""
     bound = binding_in(notes)
     try:
         return msgspec.convert(bound.agent if bound is not None else {}, ContextSettings)

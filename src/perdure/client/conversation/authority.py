@@ -1,7 +1,7 @@
-"""What of a session's log is in force here: its agent, and what its open turn was doing.
+"""The parts of a session's log that are in force here: its agent and its open turn.
 
-Imported entries give no authority. Neither do entries that this user's perdure did not write,
-where a store is not trusted. They stay history: shown, exported, sent to models, never obeyed.
+Imported entries give no authority. In an untrusted store, neither do entries that this user's
+perdure did not write. They stay history: shown, exported, sent to models, never applied.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Withheld = Literal["imported", "unknown"]
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """What is in force of a session. `bound` is the newest agent in its log, in force or not.
+    """The entries in force of a session. `bound` is the newest agent in its log, in force or not.
 
-    `agent` and `turn` say why the agent, and the newest turn with what was granted in it, are not
-    in force; None where they are. `workspace` is where an agent of this machine is to work, in a
-    session that was forked to a folder while no agent was in force in it.
+    `agent` and `turn` are the reasons why the agent, and the newest turn with its grants, are not
+    in force; None if they are. `workspace` is set for a session that was forked to a folder without
+    an agent in force: an agent of this machine works there.
     """
 
     bound: Binding | None
@@ -48,14 +48,14 @@ class Authority(msgspec.Struct, frozen=True):
 
     @property
     def withheld(self) -> Withheld | None:
-        """Why the session needs an agent of this machine; None where it has one."""
+        """Why the session needs an agent of this machine; None if it has one."""
         return self.agent or self.turn
 
 
 async def authority_of(store: SessionStore, session: StreamId) -> Authority:
-    """What of `session` is in force.
+    """Return the entries in force of `session`.
 
-    Raises: SessionNotFound; as reading a log does.
+    Raises: SessionNotFound; the errors of reading a log.
     """
     kinds = (*BINDING_KINDS, WorkspaceChanged.kind, SessionReceived.kind)
     notes = await store.notes(session, kinds)
@@ -86,9 +86,9 @@ async def authority_of(store: SessionStore, session: StreamId) -> Authority:
 async def questions_in_force(
     store: SessionStore, asked: Sequence[OpenQuestion]
 ) -> list[OpenQuestion]:
-    """Those of `asked` whose turn is in force: no other turn ever acts on an answer.
+    """Return those of `asked` whose turn is in force: no other turn acts on an answer.
 
-    Costs, of each session that asks, what its newest turn is long.
+    The cost is proportional to the newest turn of each asking session.
     """
     asking = {entry_place(question.id)[0] for question in asked}
     withheld = {stream for stream in asking if (await authority_of(store, stream)).turn}
@@ -105,7 +105,7 @@ def _newest(notes: list[Entry]) -> tuple[int, Binding] | None:
 
 
 async def _received(store: SessionStore, session: StreamId, notes: list[Entry]) -> int:
-    """How many entries at the beginning of `session` came from a file."""
+    """Return the number of entries at the beginning of `session` that came from a file."""
     header = (await store.state(session)).header
     told = [n.seq for n in notes if n.kind == SessionReceived.kind and n.stream == session]
     return max(header.received, *told, 0)
@@ -118,9 +118,9 @@ def _withheld(store: SessionStore, entry: Entry, received: int) -> Withheld | No
 
 
 async def _turn_withheld(store: SessionStore, session: StreamId, received: int) -> Withheld | None:
-    """Why the newest turn of `session` is not in force; None where it is, or there is none.
+    """Return why the newest turn of `session` is not in force; None if it is, or without one.
 
-    Costs what the turn is long.
+    The cost is proportional to the turn.
     """
     if received == 0 and marks_of(store).is_trusted:
         return None
@@ -132,7 +132,7 @@ async def _turn_withheld(store: SessionStore, session: StreamId, received: int) 
         return "imported"
     marks = marks_of(store)
     if not marks.is_trusted and entries and (first := entries[0].seq) > 0:
-        # The mark of a turn that reopened the session covers the entry before the turn too.
+        # The mark of a turn that reopened the session also covers the entry before the turn.
         before = await store.entries(session, first - 2, 1)
         if before[0].kind == SessionReopened.kind:
             entries = [*before, *entries]
@@ -149,10 +149,10 @@ def _gives_authority(entry: Entry, open_from: int) -> bool:
 async def agent_of_fork(
     store: SessionStore, session: StreamId, folder: str | None
 ) -> tuple[NewEntry, ...]:
-    """Return what a new fork of `session` begins with, so that its agent works in `folder`.
+    """Return the first entries of a new fork of `session` that make its agent work in `folder`.
 
-    Without a folder it works where it did. A store whose forks are copies gets the whole agent. Of
-    an agent that is not in force only the folder is kept: the fork is resumed with another one.
+    Without a folder its workspace stays. A store whose forks are copies gets the whole agent. For
+    an agent that is not in force only the folder is recorded: the fork is resumed with another one.
     Raises: ConfigError for a name that its instructions use and the folder lacks.
     """
     is_copied = not store.capabilities.pointer_fork

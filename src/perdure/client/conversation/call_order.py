@@ -1,4 +1,4 @@
-"""Keep the messages of one session in the order of the calls that say them."""
+"""Keep the messages of one session in the order of the calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Written = asyncio.Future[Any]
 class CallOrder:
     """The order in which the calls of one process write to one session.
 
-    A call waits until the call before it has written, or failed.
+    A call waits until the previous call has written or failed.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class CallOrder:
 
     @property
     def is_free(self) -> bool:
-        """Whether a call may go without a place, if it reaches the store before any other runs.
+        """Whether a call needs no place because it reaches the store before any other runs.
 
         A store can then write many of them at once. The first call always takes a place: it may
         have to wait until the store can write.
@@ -42,7 +42,7 @@ class CallOrder:
 
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
-        """Run the block after the calls that were made before, and before all that come later."""
+        """Run the block after earlier calls and before later ones."""
         own: Written = running_loop().create_future()
         before = self.take(own)
         try:
@@ -51,7 +51,7 @@ class CallOrder:
         finally:
             if before is None or before.done():
                 own.set_result(None)
-            else:  # cancelled while it waited: who comes next waits for the same call
+            else:  # cancelled while it waited: the next call waits for the same call
                 before.add_done_callback(lambda _: own.set_result(None))
 
 

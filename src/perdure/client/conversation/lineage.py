@@ -1,4 +1,4 @@
-"""The session behind a call of ``invoke_agent``: its id, how it ended, and what it spent."""
+"""The session of a call of ``invoke_agent``: its id, its end, and its spending."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _RANDOM_BYTES = 10
 
 
 def child_id(parent: StreamId, created_at: int, key: str) -> StreamId:
-    """The id of the session that the call with the idempotency key `key` opens.
+    """Return the id of the session that the call with the idempotency key `key` opens.
 
-    The same for every attempt of the call, on every machine; as hard to guess as the parent's.
+    It is the same for every attempt, on every machine, and as hard to guess as the parent's.
     Units: `created_at` is when the parent was made, in Unix milliseconds.
     """
     seed = hashlib.blake2b(msgspec.json.encode((parent, key)), digest_size=_RANDOM_BYTES).digest()
@@ -31,7 +31,7 @@ def child_id(parent: StreamId, created_at: int, key: str) -> StreamId:
 
 
 class Child(msgspec.Struct, frozen=True):
-    """A session that was opened for another agent, as a person looks at it."""
+    """A session of an invoked agent, for display."""
 
     info: SessionInfo
     agent: str | None
@@ -39,7 +39,7 @@ class Child(msgspec.Struct, frozen=True):
 
 
 async def first_turn(store: LogReader, child: StreamId) -> TurnState | None:
-    """The turn that a child was opened for, once it is over; None before."""
+    """Return the first turn of a child after it has ended; None before."""
     entries = await store.entries(child)
     ends = [place for place, entry in enumerate(entries) if entry.kind == TurnFinished.kind]
     if not ends:
@@ -48,7 +48,7 @@ async def first_turn(store: LogReader, child: StreamId) -> TurnState | None:
 
 
 async def delegated_to(store: LogReader, child: StreamId) -> Delegated | None:
-    """`child` and what was spent in it so far; None where there is no such session."""
+    """Return `child` and its spending so far; None if there is no such session."""
     try:
         state = await store.state(child)
     except SessionNotFound:
@@ -57,13 +57,13 @@ async def delegated_to(store: LogReader, child: StreamId) -> Delegated | None:
 
 
 async def invocations_in(store: LogReader, parent: StreamId) -> int:
-    """How many sessions the calls in `parent` have opened and heard from."""
+    """Count the sessions of calls in `parent` that have returned."""
     bodies = [body_of(entry) for entry in await store.notes(parent, (ToolFinished.kind,))]
     return sum(isinstance(body, ToolFinished) and body.delegated is not None for body in bodies)
 
 
 async def invocation_of(store: LogReader, state: StreamState) -> Invocation | None:
-    """The call that a session was opened for; None where nobody invoked its agent."""
+    """Return the call that opened a session; None if its agent was not invoked."""
     if state.info.origin != "subagent":
         return None
     started = await started_in(store, state.info.id)
@@ -71,10 +71,10 @@ async def invocation_of(store: LogReader, state: StreamState) -> Invocation | No
 
 
 async def children_of(store: LogReader, parent: StreamId, last: int | None = None) -> list[Child]:
-    """The sessions that were opened for calls of `parent`, oldest first.
+    """Return the sessions opened by calls of `parent`, oldest first.
 
-    Costs what the calls of its own log are, however many sessions there are. With `last` only calls
-    among the newest `last` entries of that log count.
+    The cost is proportional to the calls in its own log, not to the number of sessions. With `last`
+    only calls among the newest `last` entries of that log count.
     """
     state = await store.state(parent)
     created_at = state.info.created_at
@@ -103,7 +103,7 @@ async def children_of(store: LogReader, parent: StreamId, last: int | None = Non
 
 
 async def started_in(store: LogReader, session: StreamId) -> SessionStarted | None:
-    """With what `session` was opened by a runtime; None where none opened it."""
+    """Return the entry with which a runtime opened `session`; None without one."""
     for entry in await store.notes(session, (SessionStarted.kind,)):
         body = body_of(entry)
         if isinstance(body, SessionStarted):

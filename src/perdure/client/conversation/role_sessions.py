@@ -1,4 +1,4 @@
-"""Sessions of a flow's roles: what would pass the flow by is refused there."""
+"""Protect sessions of a flow's roles from operations that would bypass the flow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _INSTEAD: dict[Action, str] = {
 async def require_no_role(
     store: SessionStore, clock: Clock, header: StreamHeader, action: Action
 ) -> None:
-    """Refuse `action` in a flow, and in the session of a role while its flow has work.
+    """Reject `action` on a flow, and on the session of a role until its flow is completed.
 
     Raises: FlowRefusal.
     """
@@ -61,9 +61,9 @@ async def require_no_role(
 
 
 async def model_of_role(store: SessionStore, clock: Clock, header: StreamHeader) -> str | None:
-    """Return the model that the flow gives the role of the session with `header` from now on.
+    """Return the model that the flow currently sets for the role of the session with `header`.
 
-    Shape: None where the role keeps the model it began with.
+    Shape: None if the role keeps its first model.
     """
     if header.origin != "role" or header.parent is None:
         return None
@@ -78,19 +78,19 @@ async def model_of_role(store: SessionStore, clock: Clock, header: StreamHeader)
 
 
 def _role_in(header: StreamHeader) -> str:
-    """The role whose session has `header`."""
+    """Return the role whose session has `header`."""
     return header.id.removeprefix(f"{header.parent}__").partition("__")[0]
 
 
 def require_session(header: StreamHeader, what: str) -> None:
-    """Refuse `what`, which only sessions can have done to them, for a flow. Raises: FlowRefusal."""
+    """Reject the operation `what` for a flow; only sessions support it. Raises: FlowRefusal."""
     if header.kind == "flow":
         told = f"it is a flow, and {what} is for sessions; Flows.state shows the flow and its roles"
         raise FlowRefusal(header.id, told)
 
 
 async def require_no_role_id(store: SessionStore, clock: Clock, flow: StreamId) -> None:
-    """Refuse the id `flow` of a new flow where it is that of a session of another flow's role.
+    """Reject the id `flow` of a new flow if a session of another flow's role has it.
 
     Raises: WrongArgument.
     """

@@ -1,4 +1,4 @@
-"""The scratch directories of the sessions of a store: where each is, and deleting them."""
+"""The scratch directories of a store's sessions: their paths and their deletion."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ else:
 
 
 def scratch_dir_of(store: SessionStore, session: StreamId) -> Path:
-    """The scratch directory of `session`: the same in every process that uses the store here."""
+    """Return the scratch directory of `session`, the same in every process of this machine."""
     place = store.address
-    if place.startswith("memory:"):  # which is another store in every process, and each time
+    if place.startswith("memory:"):  # a new store each time it is opened
         place = f"{place} {this_process()} {id(store)}"
     return scratch.scratch_of(place, store.namespace, session)
 
 
 async def without_scratch(store: SessionStore, certificate: Certificate) -> Certificate:
-    """`certificate`, once the scratch directories on this machine of what it names are deleted."""
+    """Delete the scratch directories of the sessions in `certificate`, and return it."""
     await delete_scratch(store, [each.session for each in certificate.sessions if each.is_whole])
     return certificate
 

@@ -1,4 +1,4 @@
-"""The situation a session runs in, and the names by which instructions and tools may use it."""
+"""The workspace of a session, and its names for instructions and tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HEAD = re.compile(r"(?:ref:\s*)?(refs/[^\s~^:?*\[\\]+|[0-9a-f]{4,64})")
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What is selected in an editor: lines of a file, from 1, both included.
+    """A selection in an editor: lines of a file, counted from 1, inclusive.
 
     Raises: WrongArgument when it ends before it begins.
     """
@@ -52,16 +52,15 @@ _OWN_NAMES = ("working_dir", "git_ref", "active_file", "selection")
 
 
 class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The situation a session runs in, stored with it.
+    """The workspace of a session, stored with it.
 
-    `working_dir` is where file tools look; a relative path is below the current folder. Without it
-    a new session works in the current folder, and a resumed one stays where it is. `git_ref` is the
-    branch or commit checked out there, read from the repository where it is None. `active_file` and
-    `selection` are what an editor shows; a selection makes its file the active one. `scope` says
-    where file tools may go, None as far as the agent allows. All but `scope`, and each of
-    `variables`, fill ``{{ctx.name}}`` in the agent's instructions and in the descriptions of its
-    tools; the first four are empty text where they have no value. They are stored in plain text and
-    must not hold secrets.
+    `working_dir` is the folder of file tools; a relative path is below the current folder. Without
+    it a new session uses the current folder, and a resumed one keeps its own. `git_ref` is the
+    branch or commit checked out there; None reads it from the repository. `active_file` and
+    `selection` come from an editor; a selection makes its file the active one. `scope` limits the
+    paths of file tools (None: the agent's scope). All except `scope`, and each of `variables`,
+    replace ``{{ctx.name}}`` in the agent's instructions and in descriptions of its tools; without a
+    value the first four are empty text. They are stored in plain text and must not contain secrets.
     """
 
     working_dir: str = ""
@@ -92,7 +91,7 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def names(self) -> dict[str, str]:
-        """What ``{{ctx.name}}`` may name: the variables, and the workspace's own names."""
+        """The values of ``{{ctx.name}}``: the variables, and the workspace's own names."""
         return {
             "working_dir": self.working_dir,
             "active_file": self.active_file or "",
@@ -103,7 +102,7 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What a message says of the workspace; None leaves what there is.
+    """The changes of the workspace by a message; None changes nothing.
 
     Raises: WrongArgument for a variable with a name of the workspace's own, and for a selection in
     another file than the active one; SecretPasted for a variable that holds a credential.
@@ -123,15 +122,14 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def moved_to(kept: Workspace, folder: str) -> Workspace:
-    """Return `kept` with the working directory `folder`, and what is checked out there."""
+    """Return `kept` with the working directory `folder` and its git reference."""
     return msgspec.structs.replace(kept, working_dir=folder, git_ref=git_ref_of(Path(folder)))
 
 
 def merge_workspace(kept: Workspace, given: Workspace) -> Workspace:
-    """Return `kept` as `given` changes it.
+    """Return `kept` with the changes of `given`.
 
-    What `given` does not name stays: the folder, variables, a file and a selection; so does the
-    scope. Raises: as `usable`.
+    Omitted values stay: folder, variables, file, selection and scope. Raises: as `usable`.
     """
     given = usable(given)
     folder = given.working_dir or kept.working_dir
@@ -141,10 +139,10 @@ def merge_workspace(kept: Workspace, given: Workspace) -> Workspace:
 
 
 def with_shown(kept: Workspace, shown: Shown) -> Workspace:
-    """Return `kept` as a message changes it.
+    """Return `kept` with the changes of a message.
 
-    With a file and no selection nothing is selected; the file "" is none. A selection alone makes
-    its file the active one.
+    A file without a selection clears the selection; "" clears the file. A selection alone makes its
+    file the active one.
     """
     file, selected = shown.active_file, shown.selection
     if file is None and selected is None:
@@ -158,10 +156,9 @@ def with_shown(kept: Workspace, shown: Shown) -> Workspace:
 
 
 def require_variables(variables: Mapping[str, str]) -> None:
-    """Refuse unusable variables.
+    """Reject invalid variables.
 
-    Raises: WrongArgument for an unusable name or text; LimitExceeded; SecretPasted for a
-    credential.
+    Raises: WrongArgument for an invalid name or text; LimitExceeded; SecretPasted for a credential.
     """
     size = sum(len(name) + len(text.encode("utf-8", "replace")) for name, text in variables.items())
     require_within("template_bytes", size, "the text of the workspace variables")
@@ -214,7 +211,7 @@ def require_folder(folder: str) -> None:
 
 
 def change_of(kept: Binding, place: Workspace) -> WorkspaceChanged | None:
-    """Return the entry by which the session of `kept` goes on in `place`; None if it is there.
+    """Return the entry that moves the session of `kept` to `place`; None if it is there.
 
     Raises: ConfigError for a name that its instructions use and `place` lacks.
     """
@@ -234,8 +231,8 @@ def moved_prompt(
 ) -> str | None:
     """Return the system prompt in `place`, which is `prompt` in the workspace `before`.
 
-    `told` are the instructions, `where` is what errors call them. A prompt that holds more than
-    they say, such as that of a flow's role, stays as it is.
+    `told` are the instructions, named `where` in errors. A prompt that contains more than the
+    instructions, such as that of a flow's role, stays unchanged.
     Raises: ConfigError for a name that `told` uses and `place` lacks.
     """
     if (with_context(told, before.names, where) or None) != prompt:
@@ -244,7 +241,7 @@ def moved_prompt(
 
 
 def kept_workspace(snapshot: Mapping[str, object] | None) -> Workspace:
-    """The workspace that a session keeps. Raises: ConfigError when it cannot be read."""
+    """Return the stored workspace of a session. Raises: ConfigError when it cannot be read."""
     try:
         return msgspec.convert(snapshot or {}, Workspace)
     except (msgspec.ValidationError, WrongArgument) as error:
@@ -264,7 +261,7 @@ def usable(given: Workspace) -> Workspace:
 
 
 def detect_workspace(workspace: Workspace | None) -> Workspace:
-    """`workspace` with an absolute directory, and what can be found out about it.
+    """Return `workspace` with an absolute directory and its git reference.
 
     Raises: as `usable`.
     """
@@ -273,21 +270,21 @@ def detect_workspace(workspace: Workspace | None) -> Workspace:
 
 
 def in_folder(place: Workspace, folder: str) -> Workspace:
-    """Return `place` in `folder`, with its absolute path and what is checked out there."""
+    """Return `place` in `folder`, with its absolute path and git reference."""
     folder = absolute(folder) or "."
     git_ref = place.git_ref or git_ref_of(Path(folder))
     return msgspec.structs.replace(place, working_dir=folder, git_ref=git_ref)
 
 
 def git_ref_of(folder: Path) -> str | None:
-    """The branch, or the commit, that is checked out in the repository around `folder`; else None.
+    """Return the branch or commit checked out in the repository around `folder`, or None.
 
-    It is read from the repository's files: nothing is run, and what cannot be read is not known.
+    Reads the repository's files and runs nothing; unreadable files count as none.
     """
     for place in (folder, *folder.parents):
         git = place / ".git"
         try:
-            if git.is_file():  # a worktree or a submodule: it says where its repository is
+            if git.is_file():  # a worktree or a submodule: the file names its repository
                 named = read_named_text(git)[:_HEAD_BYTES].removeprefix("gitdir:").strip()
                 git = place / named
             if git.is_dir():

@@ -1,7 +1,7 @@
-"""Invoking another agent: its session is opened once, its turn run to the end, its answer given.
+"""Invoke another agent: open its session once, run its turn to the end, return its answer.
 
-The session's id is computed from the call, so a call that is repeated after a crash finds the
-session that was opened before, and goes on with it.
+The session's id is computed from the call, so a call repeated after a crash finds that session and
+continues it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _WAIT_S = 0.2
 
 
 class InvocationHost(Protocol):
-    """What is needed of a `Host`."""
+    """The part of `Host` that invocations need."""
 
     store: Store
     agents: dict[str, Agent]
@@ -68,14 +68,14 @@ class InvocationHost(Protocol):
         budget: Budget | None = None,
         invoked_by: tuple[StreamId, ...] = (),
     ) -> SessionTurns:
-        """What runs the turns of a session."""
+        """Return the runner of a session's turns."""
         ...
 
 
 class AgentInvoker:
-    """The `Delegation` of one session: `agent`, narrowed as it is there, invokes those of `host`.
+    """The `Delegation` of one session: its restricted `agent` invokes agents of `host`.
 
-    `budget` is the session's, of which each child gets what is left.
+    `budget` is the session's; each child gets the rest of it.
     """
 
     def __init__(
@@ -119,9 +119,9 @@ class AgentInvoker:
     # ------------------------------------------------------------ opening
 
     async def _open(self, child: StreamId, call: ToolCall, named: str) -> None:
-        """Open the session of `child`, unless somebody did meanwhile.
+        """Open the session of `child`, unless another process did.
 
-        Raises: ToolError where the agent is unknown, a limit is reached, or no money is left.
+        Raises: ToolError for an unknown agent, a reached limit, or an exhausted budget.
         """
         state = await self._store.state(self._stream)
         agent = await self._narrowed(call.tool, named, state)
@@ -143,7 +143,7 @@ class AgentInvoker:
         try:
             await self._store.commit(Commit(writes=(write,), at=at))
         except SessionExists:
-            return  # another attempt of this very call
+            return  # another attempt of this call
 
     async def _narrowed(self, tool: str, named: str, state: StreamState) -> Agent:
         known = self._host.agents
@@ -169,7 +169,7 @@ class AgentInvoker:
     async def _ended(
         self, child: StreamId, tool: str, said: str, is_aborted: Callable[[], bool]
     ) -> TurnState:
-        """The child's turn, begun or gone on with as it needs, once it is over."""
+        """Start or continue the child's turn, and return it when it has ended."""
         clock = self._host.store.outside.clock
         while (ended := await first_turn(self._store, child)) is None:
             running = await self._running(child, tool)
@@ -181,7 +181,7 @@ class AgentInvoker:
             try:
                 await _performed(work, is_aborted)
             except (LeaseHeld, LeaseLost, TurnOpen):
-                # Another process runs it, or died with it: what comes of it is in the log.
+                # Another process runs it, or died: the log has the result.
                 await clock.sleep(_WAIT_S)
         return ended
 
@@ -207,7 +207,7 @@ class AgentInvoker:
 async def _performed(
     work: Callable[[Signals], Coroutine[Any, Any, TurnState]], is_aborted: Callable[[], bool]
 ) -> None:
-    """Run a turn. When this is cancelled the turn is aborted, or only no longer performed here."""
+    """Run a turn. Cancelling this call aborts the turn, or only stops running it here."""
     signals = Signals()
     task = asyncio.ensure_future(work(signals))
     try:
@@ -235,7 +235,7 @@ def _filled(tool: str, agent: Agent, workspace: Workspace) -> str | None:
 
 
 def _child_output(agent: str, ended: TurnState, below: Delegated | None) -> ToolOutput:
-    """What whoever invoked `agent` is told of its turn."""
+    """Return the result of the turn of `agent` for its invoker."""
     finished, answer = ended.finished, ended.answer
     text = "" if answer is None else answer.text
     assert finished is not None
@@ -248,7 +248,7 @@ def _child_output(agent: str, ended: TurnState, below: Delegated | None) -> Tool
 
 
 def with_agent_list(tools: ToolRegistry, agents: Mapping[str, Agent]) -> ToolRegistry:
-    """`tools`, of which ``invoke_agent`` says which agents there are."""
+    """Return `tools` with the list of agents in the description of ``invoke_agent``."""
     if INVOKE_AGENT not in tools.names:
         return tools
     listed = "\n".join(

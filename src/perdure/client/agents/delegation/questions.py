@@ -1,4 +1,4 @@
-"""What invoked agents ask: it waits for a person, and whoever invoked them waits with it."""
+"""Questions of invoked agents; their invoker waits, too."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from perdure.stores.protocol import LogReader
 
 
 class AskedBelow(msgspec.Struct, frozen=True):
-    """A question in a session that was opened for a call, and whose session that is."""
+    """A question in the session of an invoked agent, with that agent."""
 
     question: OpenQuestion
     child: Child
 
     @property
     def asker(self) -> str:
-        """Who asks, as a person is told."""
+        """The asking agent, as displayed."""
         return self.child.agent or "an agent"
 
 
 async def asked_below(store: LogReader, session: StreamId, at: int) -> list[AskedBelow]:
-    """What waits for a person in the sessions that calls in `session` have opened, however deep.
+    """Return the open questions of all agents that `session` invoked, at any depth.
 
     Shape: oldest first. Units: `at`, the time now, is Unix milliseconds.
     """

@@ -1,7 +1,7 @@
-"""What an agent may do besides another one: an invoked agent, or the agent of a resumed session.
+"""Restrict an invoked agent by its parent, or a session's agent by its current version.
 
-Pure. Tools, permissions and money of a child are never more than its parent's, so that nothing is
-gained by asking another agent. A session never gets more than the agent it is resumed with.
+Pure. A child never has more tools, permissions or budget than its parent, so invoking an agent
+gains nothing. A session never gets more than the agent that it is resumed with.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PASTED: tuple[PastePolicy, ...] = ("warn", "redact", "refuse")
 
 
 def within(child: Permissions, parent: Permissions) -> Permissions:
-    """`child`, as far as `parent` has the same."""
+    """Return the intersection of the permissions of `child` and `parent`."""
     commands = tuple(dict.fromkeys((*_allowed(child, parent), *_allowed(parent, child))))
     domains = tuple(host for host in child.allowed_domains if host in parent.allowed_domains)
     has_search = (child.search_endpoint, child.search_credential) == (
@@ -59,7 +59,7 @@ def within(child: Permissions, parent: Permissions) -> Permissions:
 
 
 def is_within(child: Permissions, parent: Permissions) -> bool:
-    """Whether `child` allows nothing that `parent` does not."""
+    """Whether `parent` allows everything that `child` allows."""
     both = within(child, parent)
     lists = ("roots", "allowed_commands", "allowed_command_globs", "allowed_domains")
     return all(
@@ -71,7 +71,7 @@ def is_within(child: Permissions, parent: Permissions) -> bool:
 
 
 def _allowed(these: Permissions, others: Permissions) -> Iterator[str]:
-    """Those commands of `these` that `others` allow too."""
+    """Return the commands of `these` that `others` allow, too."""
     for line in these.allowed_commands:
         argv = rule_words(line, is_glob=False)
         if is_allowed(argv, others.allowed_commands, others.allowed_command_globs):
@@ -79,14 +79,14 @@ def _allowed(these: Permissions, others: Permissions) -> Iterator[str]:
 
 
 def _globs(child: tuple[str, ...], parent: tuple[str, ...]) -> tuple[str, ...]:
-    """The globs that both have, where `ANY_COMMAND` of the one covers those of the other."""
+    """Return the globs of both; `ANY_COMMAND` of one covers those of the other."""
     if ANY_COMMAND in parent:
         return child
     return parent if ANY_COMMAND in child else tuple(glob for glob in child if glob in parent)
 
 
 def _roots(child: Permissions, parent: Permissions) -> tuple[str, ...]:
-    """The folders that both reach; ``full`` reaches those of the other."""
+    """Return the folders that both can reach; ``full`` reaches all of the other's."""
     if parent.scope == "full":
         return child.roots
     if child.scope == "full":
@@ -95,9 +95,9 @@ def _roots(child: Permissions, parent: Permissions) -> tuple[str, ...]:
 
 
 def resumed_agent(kept: Agent, today: Agent) -> Agent:
-    """`kept`, the agent of a session, as far as `today`, the one it is resumed with, allows.
+    """Restrict `kept`, the agent of a session, to `today`, the agent it is resumed with.
 
-    Its tools are those of `today`, so that no other code runs.
+    Its tools come from `today`, so no other code runs.
     """
     names = set(kept.registry.names)
     return msgspec.structs.replace(
@@ -111,9 +111,9 @@ def resumed_agent(kept: Agent, today: Agent) -> Agent:
 
 
 def local_agent(today: Agent, snapshot: Mapping[str, object] | None) -> Agent:
-    """`today`, for a session whose own agent is not in force here; its snapshot can only narrow.
+    """Restrict `today` by the snapshot of a session whose own agent is not in force here.
 
-    A snapshot that cannot be read, or that never worked here, narrows nothing.
+    A snapshot that is unreadable, or never valid here, restricts nothing.
     """
     if snapshot is None:
         return today
@@ -135,18 +135,17 @@ def _same(child: Mapping[str, str], parent: Mapping[str, str]) -> dict[str, str]
 
 
 def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Budget | None:
-    """What an invoked agent may spend: what its parent has left, or its own limit where lower.
+    """Return the budget of an invoked agent: the rest of its parent's, or its own if lower.
 
-    `limit` is the parent's limit as it stands, raised by a person or not (0: none). What the child
-    leaves is the parent's again, since only what was spent is counted there.
-    Shape: None where nothing is left.
+    `limit` is the parent's current limit (0: none). The parent keeps what the child does not spend.
+    Shape: None if nothing is left.
     Units: micro-cents.
     """
     if not parent.max_cost_microcents:
         return own
     left = limit - spent.cost_microcents
     if parent.on_exceed == "warn":
-        left = max(left, 1)  # it warns from the first call on, as its parent would
+        left = max(left, 1)  # like its parent, it warns from the first call on
     if left <= 0:
         return None
     if own.max_cost_microcents and own.max_cost_microcents <= left:
@@ -155,7 +154,7 @@ def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Bu
 
 
 def narrowed_child(child: Agent, parent: Agent, tools: ToolRegistry, budget: Budget) -> Agent:
-    """`child` with those of `tools`, its parent's, that it has itself, under `budget`."""
+    """Return `child` with those of its tools that its parent's `tools` contain, under `budget`."""
     names = child.registry.names
     servers = tuple(_prefix(server) for server in child.mcp_servers)
     kept = [

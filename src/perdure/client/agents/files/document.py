@@ -1,6 +1,6 @@
-"""What may stand in an agent file: the type it is read as, and its JSON Schema is made from.
+"""The format of an agent file: the type that it is read as, and the source of its JSON Schema.
 
-The keys of the seed's ``agent.yaml`` come first; those below them are perdure's own.
+The keys of the seed's ``agent.yaml`` come first, then perdure's own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Microcents = Annotated[int, Meta(ge=0)]
 
 
 class FiledRetry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How often the agent's own model is tried, and how long it waits in between."""
+    """The number of attempts with the agent's own model, and the waits between them."""
 
     max: Annotated[Count, Meta(description="Attempts, the first one included.")]
     backoff: Annotated[
@@ -46,7 +46,7 @@ class FiledRetry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FiledFallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A model that is called when the one before it cannot be."""
+    """A model that is called if the previous one fails."""
 
     model: Annotated[Text, Meta(description="provider:name, or a name with `provider`.")]
     provider: Annotated[Text | None, Meta(description="Whose model it is.")] = None
@@ -54,7 +54,7 @@ class FiledFallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
 
 
 class FiledBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a session of the agent may spend on models. 100,000,000 micro-cents are one dollar."""
+    """The limit of a session's spending on models. 100,000,000 micro-cents are one dollar."""
 
     max_cost_microcents: Annotated[Microcents, Meta(description="0: no limit.")]
     on_exceed: Annotated[
@@ -63,7 +63,7 @@ class FiledBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FiledDelegation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far the agent may hand work to other agents with the tool invoke_agent."""
+    """Limits of the agent for invoking other agents with the tool invoke_agent."""
 
     max_agents: Annotated[Count, Meta(description="Child sessions of one session.")] = 16
     max_depth: Annotated[
@@ -72,9 +72,9 @@ class FiledDelegation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What becomes of the old parts of a long conversation.
+    """How the old parts of a long conversation are shortened.
 
-    Raises: ConfigError for a window without its size, and for a size without a window.
+    Raises: ConfigError for a window without a size, and for a size without a window.
     """
 
     type: Annotated[
@@ -101,7 +101,7 @@ class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 class AgentFile(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """An agent file, as it was written."""
+    """An agent file as written."""
 
     id: Annotated[str, Meta(pattern=KEBAB, description="a-z, 0-9 and single hyphens.")]
     model: Annotated[Text, Meta(description="provider:name, or a name with `provider`.")]

@@ -1,7 +1,7 @@
-"""Agents by id: the files of a project, then those of the person.
+"""Find agents by id: in the files of a project, then in those of the user.
 
-An id names one agent. Where two files claim it, or a file's agent cannot be read, that is an error
-for whoever asks for it, and not for who asks for another.
+An id names one agent. If two files have the same id, or a file is invalid, only requests for that
+id fail.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AgentPlace = Literal["project", "user"]
 
 
 class FoundAgentFile(msgspec.Struct, frozen=True):
-    """An agent file that was found. Shape: one of `agent` and `error` is there."""
+    """A found agent file. Shape: either `agent` or `error` is set."""
 
     file: Path
     place: AgentPlace
@@ -30,12 +30,12 @@ class FoundAgentFile(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The agent's id; of a file that cannot be read what its name says."""
+        """The agent's id; for an invalid file, the id in its name."""
         return self.file.name.removesuffix(SUFFIX) if self.agent is None else self.agent.id
 
 
 def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[FoundAgentFile, ...]:
-    """Every agent file in `folders`, sorted by name within each; a folder may be missing."""
+    """Return every agent file in `folders`, sorted by name within each; a folder may be missing."""
     found: list[FoundAgentFile] = []
     for place, folder in folders.items():
         for file in sorted(folder.glob(f"*{SUFFIX}")):
@@ -47,10 +47,10 @@ def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[FoundAgentFile, ..
 
 
 def agent_named(id: str, found: Sequence[FoundAgentFile]) -> FoundAgentFile:
-    """The one of `found` whose agent is called `id`.
+    """Return the file of `found` whose agent has the id `id`.
 
-    Raises: ConfigError for an id that nobody has or two files claim: a project's agent does not
-    take the place of the person's; what is wrong with its file.
+    Raises: ConfigError for an unknown id, or one that two files have (a project's agent does not
+    replace the user's); the error of the file.
     """
     claimed = [filed for filed in found if filed.id == id]
     if not claimed:
@@ -68,10 +68,10 @@ def agent_named(id: str, found: Sequence[FoundAgentFile]) -> FoundAgentFile:
 
 @takes_declared
 def load_agents(*folders: Path | str) -> tuple[Agent, ...]:
-    """The agents in the files ``*.agent.yaml`` of `folders`, for a `Runtime`.
+    """Return the agents in the files ``*.agent.yaml`` of `folders`, for a `Runtime`.
 
-    Raises: ConfigError when one cannot be read, with every fault and its line, or when two have
-    the same id.
+    Raises: ConfigError when one is invalid, with every error and its line, or when two have the
+    same id.
     """
     agents: dict[str, Path] = {}
     loaded: list[Agent] = []

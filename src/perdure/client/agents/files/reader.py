@@ -1,7 +1,7 @@
-"""An agent file as an agent: read strictly, refused with all its faults, each with its line.
+"""Read agent files strictly, and report every error with its line.
 
-What the seed's format knows and perdure cannot do is a fault that says so; nothing is left out in
-silence. A file that holds a credential is refused before anything else of it is looked at.
+Features of the seed's format that perdure lacks are errors; nothing is ignored silently. A file
+with a credential is rejected before anything else.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _KEYS: Mapping[str, str] = {"max_output_tokens": "max_tokens", "instructions": "
 
 
 def agent_in(file: Path) -> Agent:
-    """The agent that `file` describes.
+    """Return the agent in `file`.
 
-    Raises: InvalidAgentFile with every fault and its line; ConfigError when it cannot be read.
+    Raises: InvalidAgentFile with every error and its line; ConfigError for an unreadable file.
     """
     try:
         content = read_named(file)
@@ -60,9 +60,9 @@ def agent_in(file: Path) -> Agent:
 
 @takes_declared
 def agent_of_text(text: str, name: str = "the agent file") -> Agent:
-    """The agent that the YAML `text` describes; `name` is what errors call it.
+    """Return the agent in the YAML `text`; `name` names the text in errors.
 
-    Raises: InvalidAgentFile with every fault and its line.
+    Raises: InvalidAgentFile with every error and its line.
     """
     secrets = tuple(_secrets(text))
     if secrets:
@@ -84,13 +84,13 @@ def agent_of_text(text: str, name: str = "the agent file") -> Agent:
 
 
 def _secrets(text: str) -> Iterator[str]:
-    """Where `text` holds credentials; never the values."""
+    """Return the places of credentials in `text`, never the values."""
     for line, kind in credentials_in(text):
         yield f"line {line}: it holds what looks like a credential ({kind}); take it out"
 
 
 def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
-    """`root` without the keys of the format that perdure cannot honour, which are faults."""
+    """Return `root` without keys that perdure does not support, which are errors."""
     kept: list[tuple[YamlNode, YamlNode]] = []
     for key, value in root.pairs:
         if key.text in _NOT_YET:
@@ -108,7 +108,7 @@ def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
 
 
 def _server_name(server: YamlNode) -> YamlNode:
-    """The seed's ``{ref: name}`` as the name."""
+    """Return the name in the seed's ``{ref: name}``."""
     if len(server.pairs) == 1 and server.pairs[0][0].text == "ref":
         return server.pairs[0][1]
     return server
@@ -127,7 +127,7 @@ def _without_retry_on(nodes: YamlReader, node: YamlNode) -> YamlNode:
 
 
 class _Binding:
-    """An agent file's values as an agent's; faults at the lines of their keys."""
+    """Converts an agent file's values to an agent's, with errors at the lines of their keys."""
 
     def __init__(self, nodes: YamlReader, places: Mapping[str, YamlNode]) -> None:
         self._nodes = nodes
@@ -178,7 +178,7 @@ class _Binding:
             return None
 
     def _model(self, place: YamlNode, name: str, provider: str | None) -> str:
-        """``provider:name``; a fault where nobody knows the provider."""
+        """Return ``provider:name``; an unknown provider is an error."""
         named, colon, _ = name.partition(":")
         known = ("scripted", *PROVIDERS)
         if provider is None:

@@ -1,4 +1,4 @@
-"""An agent as a file that reads as the same agent; the same agent is always the same bytes."""
+"""Write an agent as a file that reads as the same agent, always with the same bytes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from perdure.yaml.writer import yaml_of
 
 @takes_declared
 def agent_text(agent: Agent) -> str:
-    """`agent` as the text of an agent file.
+    """Return `agent` as the text of an agent file.
 
-    Raises: ConfigError for a tool of the program's own: a file can only name built-in ones; and
-    for what looks like a credential: reading the file would refuse it.
+    Raises: ConfigError for a tool that is not built in, which a file cannot name, and for text that
+    looks like a credential, which a reader rejects.
     """
     own = [spec.name for spec in agent.registry.tools if BUILTIN.get(spec.name) != spec]
     if own:
