@@ -94,7 +94,9 @@ async def test_the_example_of_an_agent(address: str) -> None:
         assert {"agent:tool_call", "agent:tool_result", "agent:message"} <= set(types)
         reply = await turn
         assert reply.message is not None
-        assert "sent to ann (2 characters, key True)" in str(await chat.session.messages())
+        assert "sent to ann (2 characters, key True)" in str(
+            perdure.wire(await chat.session.messages())
+        )
         await chat.abort()
         await chat.cancel()
         chat = await runtime.resume(chat.id)

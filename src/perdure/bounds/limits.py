@@ -11,6 +11,7 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from perdure.bounds.short_repr import short_repr
 from perdure.errors import LimitExceeded, WrongArgument
 
 _Count = Annotated[int, Meta(ge=1, le=2**40)]
@@ -18,6 +19,8 @@ _Count = Annotated[int, Meta(ge=1, le=2**40)]
 
 class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Limits on sizes and counts. Units: bytes, characters or seconds, as the name says."""
+
+    __repr__ = short_repr
 
     document_bytes: Annotated[
         _Count,

@@ -7,6 +7,7 @@ from itertools import chain, repeat
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.client.watch import Watch, watch_session
@@ -43,6 +44,8 @@ class OpenQuestion(msgspec.Struct, frozen=True):
     If a flow asks, `flow` is its id and `target` the waiting node or role. A question without
     `choices` takes a free text answer.
     """
+
+    __repr__ = short_repr
 
     id: EntryId
     at: int

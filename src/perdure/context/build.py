@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.context.emission import ContextMessage, Emitted, emit, readable_body
 from perdure.context.tokens import (
     CUT_SHORT,
@@ -42,6 +43,8 @@ class Context(msgspec.Struct, frozen=True):
     for the rest; if that exceeds the budget, the estimate of the messages alone.
     Shape: `messages` are valid for every provider (``validity``); empty if there are none.
     """
+
+    __repr__ = short_repr
 
     model: str | None
     thinking_level: str | None

@@ -13,6 +13,7 @@ from itertools import accumulate
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.context.build import build_context
 from perdure.context.emission import (
     Shown,
@@ -188,6 +189,8 @@ class LeftContext(msgspec.Struct, frozen=True):
     them. `pinned` are those that stay verbatim because they are pinned.
     Units: tokens of the whole context, as stored in the compaction.
     """
+
+    __repr__ = short_repr
 
     compaction: EntryId
     entries: tuple[EntryId, ...]

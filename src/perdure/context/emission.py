@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.context import prompts
 from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.session.codec import Body, Unknown, body_of
@@ -28,6 +29,8 @@ class ContextMessage(msgspec.Struct, frozen=True):
     `entry_id` is None for content without an entry, such as the result of an interrupted call.
     `merged` are further entries whose content was merged into it.
     """
+
+    __repr__ = short_repr
 
     message: Message
     entry_id: EntryId | None

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.egress.addresses import is_open
 from perdure.errors import EgressDenied
 
@@ -39,6 +40,8 @@ class Destination(msgspec.Struct, frozen=True):
     Shape: `host` in lower-case ASCII without a final dot, an IPv6 address without brackets;
     `target` starts with a slash and is ASCII.
     """
+
+    __repr__ = short_repr
 
     scheme: Scheme
     host: str

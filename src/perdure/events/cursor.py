@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.events.types import LiveEvent, Snapshot
 from perdure.session.ids import StreamId
 
@@ -14,6 +15,8 @@ class Cursor(msgspec.Struct, frozen=True):
     `after` is a seq when one session is watched, a position of the namespace when all are. It never
     points into the middle of an entry's events: an interrupted entry is sent again, complete.
     """
+
+    __repr__ = short_repr
 
     after: int
 

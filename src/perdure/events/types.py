@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message
 
@@ -24,6 +25,8 @@ class Event(msgspec.Struct, frozen=True):
     entry from 0, and `has_more` tells that another follows; `payload` is plain data whose names are
     listed in ``docs/log-format.md``.
     """
+
+    __repr__ = short_repr
 
     stream: StreamId
     seq: int
@@ -46,6 +49,8 @@ class LiveEvent(msgspec.Struct, frozen=True):
     `agent` and `model` produced it.
     """
 
+    __repr__ = short_repr
+
     stream: StreamId
     of: int
     n: int
@@ -61,6 +66,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     Units: `at` is the time of its newest event in Unix milliseconds.
     """
+
+    __repr__ = short_repr
 
     stream: StreamId
     of: int

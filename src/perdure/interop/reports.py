@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.errors import PerdureError
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
@@ -36,6 +37,8 @@ class ImportReport(msgspec.Struct, frozen=True):
     so.
     """
 
+    __repr__ = short_repr
+
     session: StreamId
     format: str
     entries: int
@@ -50,6 +53,8 @@ class ImportReport(msgspec.Struct, frozen=True):
 class FileOutcome(msgspec.Struct, frozen=True):
     """The result for one file: a report, or the error."""
 
+    __repr__ = short_repr
+
     path: Path
     report: ImportReport | None = None
     error: PerdureError | None = None
@@ -57,6 +62,8 @@ class FileOutcome(msgspec.Struct, frozen=True):
 
 class ImportedFiles(msgspec.Struct, frozen=True):
     """The result of an import of several files. Shape: one outcome per file, in reading order."""
+
+    __repr__ = short_repr
 
     files: tuple[FileOutcome, ...]
 
@@ -107,6 +114,8 @@ class ExportedFile(msgspec.Struct, frozen=True):
     Shape: `warnings` and `redacted` as in `Exported`. Units: bytes.
     """
 
+    __repr__ = short_repr
+
     session: StreamId
     path: Path | None = None
     size_bytes: int = 0
@@ -135,6 +144,8 @@ class Exported(msgspec.Struct, frozen=True):
 
     Shape: `redacted` counts the distinct replaced values by kind.
     """
+
+    __repr__ = short_repr
 
     session: StreamId
     format: str

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_place
@@ -28,6 +29,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     Its history are the entries `first` to `last` of the log of `session`; the counts are theirs.
     Units: Unix milliseconds.
     """
+
+    __repr__ = short_repr
 
     id: EntryId
     session: StreamId

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.memory.passages import PASSAGE_WORDS, passage_of
 from perdure.memory.question import Question
 from perdure.memory.ranking import STANDARD
@@ -23,6 +24,8 @@ class Why(msgspec.Struct, frozen=True, omit_defaults=True):
     was used.
     """
 
+    __repr__ = short_repr
+
     terms: tuple[str, ...] = ()
     neighbours: tuple[str, ...] = ()
     speaker: bool = False
@@ -38,6 +41,8 @@ class MemoryHit(msgspec.Struct, frozen=True):
     Units: `at` is Unix milliseconds: when it was said, else when it was stored. Shape: a higher
     `score` is better; scores are comparable within one recall only.
     """
+
+    __repr__ = short_repr
 
     session_id: StreamId
     entry_id: EntryId

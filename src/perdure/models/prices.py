@@ -13,6 +13,7 @@ from typing import Annotated, Protocol, runtime_checkable
 import msgspec
 from msgspec import Meta
 
+from perdure.bounds.short_repr import short_repr
 from perdure.errors import WrongArgument
 from perdure.models.catalogue import require_model_name
 from perdure.session.argument_checks import check_fields, takes_declared
@@ -49,6 +50,8 @@ class Price(msgspec.Struct, frozen=True):
     Units: micro-cents per million tokens (`dollars` makes them). Cached tokens without a separate
     price cost as much as other input.
     """
+
+    __repr__ = short_repr
 
     input: MicrocentsPerMillion
     output: MicrocentsPerMillion

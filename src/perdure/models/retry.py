@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from perdure.bounds.short_repr import short_repr
 from perdure.errors import ModelError, RateLimited
 from perdure.session.argument_checks import check_fields
 
@@ -18,6 +19,8 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     the fraction by which a wait may be shorter or longer, so that processes do not retry at the
     same moment. Waits are multiplied by `factor`, or with `growth` "linear" grow by the first.
     """
+
+    __repr__ = short_repr
 
     max_attempts: Annotated[int, Meta(ge=1)] = 3
     first_wait_s: Annotated[float, Meta(ge=0)] = 2.0

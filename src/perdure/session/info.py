@@ -12,6 +12,7 @@ from typing import Literal, TypedDict, cast
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.session.codec import Body, body_of, role_of
 from perdure.session.entries import Entry
@@ -105,6 +106,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     for an answer, or was interrupted. `model` is the one that its branch was switched to, else that
     of its agent; without an agent that of the last switch or answer. In a list it is None.
     """
+
+    __repr__ = short_repr
 
     id: StreamId
     kind: StreamKind

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.errors.usage import WrongArgument
 from perdure.session import messages
 from perdure.session.entries import Lane
@@ -22,6 +23,8 @@ CompactionReason = Literal["manual", "threshold", "overflow", "import", "hook"]
 
 class TreeBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies of the tree lane."""
+
+    __repr__ = short_repr
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1

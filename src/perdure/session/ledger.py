@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Message, StopReason, Usage
 from perdure.session.notes import SideBody
@@ -48,6 +49,8 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
     Units: micro-cents. `unpriced_calls` used tokens whose price is unknown.
     """
 
+    __repr__ = short_repr
+
     cost_microcents: int = 0
     unpriced_calls: int = 0
 
@@ -72,6 +75,8 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Delegated(msgspec.Struct, frozen=True):
     """The session that a tool call opened for another agent, and its spending."""
+
+    __repr__ = short_repr
 
     session: StreamId
     spent: Spending = Spending()

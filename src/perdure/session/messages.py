@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.errors.usage import WrongArgument
 from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import ms_of
@@ -35,11 +36,15 @@ StopReason = Literal["stop", "length", "tool_calls", "content_filter", "aborted"
 class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
     """Plain text."""
 
+    __repr__ = short_repr
+
     text: str
 
 
 class ThinkingPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="thinking"):
     """Reasoning of a model. Stored for people; never sent to another provider."""
+
+    __repr__ = short_repr
 
     text: str
     is_redacted: bool = False
@@ -50,6 +55,8 @@ class MediaPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="
 
     Shape: `handle` is ``media://sha256-<64 lowercase hex digits>``.
     """
+
+    __repr__ = short_repr
 
     mime_type: str
     handle: str
@@ -63,6 +70,8 @@ class ToolCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_ca
     `contents` are the handles that replace base64 in `args` (`media_storage.embedded_base64`).
     """
 
+    __repr__ = short_repr
+
     id: str
     name: str
     args: dict[str, object]
@@ -75,6 +84,8 @@ class ToolResultPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_
     `contents` are the handles that replace base64 in `text`.
     """
 
+    __repr__ = short_repr
+
     call_id: str
     text: str
     is_error: bool = False
@@ -85,6 +96,8 @@ class ToolResultPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_
 
 class UnknownPart(msgspec.Struct, frozen=True, tag="unknown"):
     """A part of a type this version does not know, stored as its original JSON."""
+
+    __repr__ = short_repr
 
     raw: msgspec.Raw
 
@@ -101,6 +114,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     Units: tokens; `cost_microcents` in 1e-8 US dollars, None when the price is unknown.
     Shape: the four token classes do not overlap; their sum is the context the call used.
     """
+
+    __repr__ = short_repr
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -139,6 +154,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     Units: `said_at` is Unix milliseconds.
     """
 
+    __repr__ = short_repr
+
     role: Role
     parts: tuple[Part, ...]
     model: str | None = None
@@ -163,6 +180,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class InFlightMessage(msgspec.Struct, frozen=True):
     """A message with media as bytes; appending or sending it replaces the bytes with handles."""
+
+    __repr__ = short_repr
 
     role: Role
     parts: tuple[Part | InlineMedia, ...]

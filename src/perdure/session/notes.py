@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.session.entries import Lane
 from perdure.session.ids import EntryId
 
@@ -43,6 +44,8 @@ class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
     `follows_entry`: forks, bundles and copies include notes of this kind with the tree entry that
     they are about.
     """
+
+    __repr__ = short_repr
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1

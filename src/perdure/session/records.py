@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import ToolOutcome
 from perdure.session.messages import Usage
@@ -24,6 +25,8 @@ class ToolCallRecord(msgspec.Struct, frozen=True):
     requests it, else its ``tool_finished``. A retried call has a record per attempt.
     Units: `called_at` is Unix milliseconds; `duration_ms` is None for imported calls.
     """
+
+    __repr__ = short_repr
 
     id: str
     name: str
@@ -46,6 +49,8 @@ class UsageTotal(msgspec.Struct, frozen=True):
     The cost in `usage` excludes `unpriced_calls`, whose price is unknown.
     """
 
+    __repr__ = short_repr
+
     key: str
     calls: int
     usage: Usage
@@ -59,6 +64,8 @@ class ActivityTotal(msgspec.Struct, frozen=True):
     `messages` counts those of people and models, `tokens` all tokens of the model calls, and
     `sessions` the sessions with any activity.
     """
+
+    __repr__ = short_repr
 
     key: str
     messages: int
@@ -75,6 +82,8 @@ class FileEdit(msgspec.Struct, frozen=True):
     is the newest call that changed it, of `tool` in `session`; `edits` counts the calls that were
     read. Units: `at` is Unix milliseconds.
     """
+
+    __repr__ = short_repr
 
     path: str
     cwd: str | None

@@ -23,6 +23,7 @@ from typing import Literal, Protocol, Unpack, runtime_checkable
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.errors import ConfigError
 from perdure.session.entries import Entry, NewEntry, Positioned
 from perdure.session.fold import ContextWindow, Placed
@@ -140,6 +141,8 @@ class StreamState(msgspec.Struct, frozen=True):
 class Problem(msgspec.Struct, frozen=True):
     """A fault that `verify` found. `seq` is None if it concerns the whole stream or store."""
 
+    __repr__ = short_repr
+
     stream: str | None
     seq: int | None
     problem: str
@@ -147,6 +150,8 @@ class Problem(msgspec.Struct, frozen=True):
 
 class Verification(msgspec.Struct, frozen=True):
     """The result of `verify`. `erased` entries and `cut_off` writes are not faults."""
+
+    __repr__ = short_repr
 
     streams: int
     entries: int
@@ -166,6 +171,8 @@ class StoreInfo(msgspec.Struct, frozen=True):
     Units: bytes; `payload_bytes` is the size of the namespace's bodies and blobs, each blob once.
     `cipher` is the cipher of an encrypted store.
     """
+
+    __repr__ = short_repr
 
     address: str
     backend: str
@@ -191,6 +198,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     as a whole. `search`: the store is also a `SearchService`. `recall`: its search counts words for
     a recall. `leases_in_commits`: a commit can acquire and release a lease.
     """
+
+    __repr__ = short_repr
 
     multi_stream_commit: bool = True
     pointer_fork: bool = True

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.errors import ToolError
 from perdure.secrets.mask import mask_secrets, masked_value
 
@@ -28,6 +29,8 @@ class Doubt(msgspec.Struct, frozen=True):
     in doubt, so that a change of either is asked again.
     """
 
+    __repr__ = short_repr
+
     text: str
     grant: str
 
@@ -40,6 +43,8 @@ class Bound(msgspec.Struct, frozen=True):
     file. `problem` is why the call cannot run. `doubt` requires approval in every mode. `is_hidden`
     requires it where the mode allows writes: a name in the file's path starts with a dot.
     """
+
+    __repr__ = short_repr
 
     facts: Mapping[str, str] = {}
     always: str | None = ""

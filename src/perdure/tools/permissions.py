@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from perdure.bounds.short_repr import short_repr
 from perdure.egress.destinations import destination_of, host_name
 from perdure.errors import ConfigError, EgressDenied
 from perdure.secrets.pasted_keys import apply_paste_policy
@@ -106,6 +107,8 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     Units: `command_timeout_s` seconds, at most 120.
     Raises: ConfigError for values that cannot work or are unsafe.
     """
+
+    __repr__ = short_repr
 
     scope: Scope = "sandboxed"
     roots: tuple[str, ...] = ()

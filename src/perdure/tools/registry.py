@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.errors import ConfigError, UnknownTool
 from perdure.tools.decorator import tool
 from perdure.tools.spec import ToolSpec
@@ -27,6 +28,8 @@ class Declaration(NamedTuple):
 
 class ToolRegistry(msgspec.Struct, frozen=True):
     """A set of tools with unique names. Shape: `tools` in the given order."""
+
+    __repr__ = short_repr
 
     tools: tuple[ToolSpec, ...] = ()
 

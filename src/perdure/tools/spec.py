@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from perdure.bounds.short_repr import short_repr
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.argument_checks import check_fields
 from perdure.session.ledger import Delegated, ToolEffect, UnknownPolicy
@@ -53,6 +54,8 @@ class ToolCall(msgspec.Struct, frozen=True):
     the arguments (`Bound.facts`); None if no approval was needed.
     """
 
+    __repr__ = short_repr
+
     id: str
     tool: str
     args: Mapping[str, object]
@@ -77,6 +80,8 @@ class ToolOutput(msgspec.Struct, frozen=True):
     opened for another agent.
     """
 
+    __repr__ = short_repr
+
     text: str
     is_error: bool = False
     media: tuple[MediaPart | InlineMedia, ...] = ()
@@ -93,6 +98,8 @@ class Subject(msgspec.Struct, frozen=True):
     `grant` is what "always" allows; None if every call needs its own approval. `host` is the
     destination of a call that sends data out.
     """
+
+    __repr__ = short_repr
 
     shown: str
     grant: str | None = None
@@ -124,6 +131,8 @@ class ToolSpec(msgspec.Struct, frozen=True):
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8 shown to the model.
     Shape: `parameters` is a JSON Schema of type object.
     """
+
+    __repr__ = short_repr
 
     name: ToolName
     description: str

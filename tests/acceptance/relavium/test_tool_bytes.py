@@ -12,6 +12,7 @@ import perdure
 from perdure.client.agents.chat import Chat
 from perdure.engine.turns.executor.tool_media import read_content
 from perdure.errors import ModelUnavailable, ToolDenied
+from perdure.events.wire import wire
 from perdure.models.protocol import TextDelta
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.ledger import Interrupted, ToolFinished, ToolStarted
@@ -41,7 +42,7 @@ async def without_base64(theatre: Theatre) -> None:
     for entry in await theatre.entries():
         assert BASE64.encode() not in entry.body, entry.kind
     for request in theatre.players.requests:
-        assert BASE64 not in str(request.messages)
+        assert BASE64 not in str(wire(request.messages))
     assert await theatre.memory.blob(blob_hash(PNG)) == PNG
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.errors import ContextOverflow, ModelRefused, ModelUnavailable, RateLimited
+from perdure.events.plain_json import plain
 from perdure.models.protocol import ModelRequest, ThinkingLevel
 from perdure.models.providers.anthropic_messages import AnthropicMessages
 from perdure.session.messages import Usage, assistant, tool_call, tool_result, user
@@ -150,7 +151,7 @@ async def test_thinking_of_open_round_is_sent_with_signature(wire: Wire) -> None
 
 async def test_message_itself_holds_no_signature(wire: Wire) -> None:
     message = await wire.says(events(CALL), wire.request(level="high"))
-    assert signature_of("I must read.") not in repr(message)
+    assert signature_of("I must read.") not in str(plain(message))
 
 
 async def test_resumed_round_is_sent_without_thinking(wire: Wire) -> None:

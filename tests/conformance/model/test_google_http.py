@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.errors import ContextOverflow, ModelUnavailable, RateLimited
+from perdure.events.plain_json import plain
 from perdure.models.protocol import ModelRequest, ThinkingLevel
 from perdure.models.providers.google_generative import GoogleGenerative
 from perdure.session.messages import Usage, assistant, tool_call, tool_result, user
@@ -101,7 +102,7 @@ async def test_thinking_level_becomes_level_or_budget(
 
 async def test_signature_of_open_round_is_sent_with_its_call(wire: Wire) -> None:
     message = await wire.says(events(CALLS))
-    assert signature_of("read_file") not in repr(message)
+    assert signature_of("read_file") not in str(plain(message))
     rounds = (*HELLO, message, tool_result("c1", "1"), tool_result("c2", "2"))
     await wire.says(YES, wire.request(*rounds))
     first, second = calls_of(wire.body["contents"][1])

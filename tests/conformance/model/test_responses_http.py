@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from perdure.errors import ContextOverflow, ModelUnavailable
+from perdure.events.plain_json import plain
 from perdure.models.protocol import ModelRequest, ThinkingLevel
 from perdure.models.providers.openai_responses import OpenAIResponses
 from perdure.session.messages import Usage, assistant, tool_call, tool_result, user
@@ -100,7 +101,7 @@ async def test_reasoning_model_gets_no_temperature(wire: Wire) -> None:
 
 async def test_reasoning_of_open_round_is_sent_encrypted(wire: Wire) -> None:
     message = await wire.says(events(CALL), wire.request(level="high"))
-    assert signature_of("rs_1") not in repr(message)
+    assert signature_of("rs_1") not in str(plain(message))
     rounds = (*HELLO, message, tool_result("call_1", "content"))
     await wire.says(YES, wire.request(*rounds, level="high"))
     reasoning, call = wire.body["input"][1:3]

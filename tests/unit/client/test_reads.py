@@ -8,6 +8,7 @@ from perdure.client import reads
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import AmbiguousId, EntryNotFound
+from perdure.events.wire import wire
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.kinds import Compaction
@@ -70,7 +71,7 @@ async def test_the_context_begins_at_the_compaction(session: Session) -> None:
     await session.append(user("long ago"), assistant("gone"))
     kept = await session.append(user("recent"))
     await session.append(Compaction("what was", first_kept=kept.id))
-    told = str((await session.context()).messages)
+    told = str(wire((await session.context()).messages))
     assert "what was" in told
     assert "recent" in told
     assert "long ago" not in told
@@ -93,7 +94,7 @@ async def test_a_context_answers_every_call(session: Session) -> None:
     assert roles == ["user", "assistant", "tool", "user"]
     await session.branch("s/1")
     await session.append(tool_result("c", "found"))
-    assert "found" in str((await session.context()).messages)
+    assert "found" in str(wire((await session.context()).messages))
 
 
 async def test_entry_is_named_by_its_whole_id_or_foreign_id(

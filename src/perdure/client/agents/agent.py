@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from perdure.bounds.limits import require_within
+from perdure.bounds.short_repr import short_repr
 from perdure.client.conversation.workspace import Workspace
 from perdure.context.build import History
 from perdure.engine.hooks.registry import Hooks
@@ -52,6 +53,8 @@ class Fallback(msgspec.Struct, frozen=True):
 
     `max_attempts` includes the first attempt.
     """
+
+    __repr__ = short_repr
 
     model: str
     max_attempts: Annotated[int, Meta(ge=1)] = 1
@@ -132,6 +135,8 @@ class Agent(AgentSettings, frozen=True):
     WrongArgument for an id that is not kebab-case, for a model that is not ``provider:name``, and
     for a value of the wrong type.
     """
+
+    __repr__ = short_repr
 
     id: str
     tools: Tools = ()

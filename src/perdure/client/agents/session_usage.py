@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.client.conversation.abandonment import expire_question
 from perdure.client.conversation.authority import authority_of
 from perdure.client.store import Store
@@ -29,6 +30,8 @@ class SessionUsage(msgspec.Struct, frozen=True):
     `grants` are calls that need no approval after an answer "always". `parked` maps a provider to
     the time until which it is not called. Units: micro-cents, Unix milliseconds.
     """
+
+    __repr__ = short_repr
 
     spent: Spending
     grants: tuple[str, ...]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.client.reads import OpenQuestion
 from perdure.client.watch import Watch
 from perdure.engine.turns.environment import PersonWaits
@@ -31,6 +32,8 @@ class Reply(msgspec.Struct, frozen=True):
     branch (`Agent.on_interrupt`).
     Units: `usage` sums all model calls of the turn.
     """
+
+    __repr__ = short_repr
 
     end: TurnEnd
     message: Message | None

@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.bounds.files import read_named_text
 from perdure.bounds.limits import require_within
+from perdure.bounds.short_repr import short_repr
 from perdure.client.clock import absolute
 from perdure.errors import ConfigError, LimitExceeded, WrongArgument
 from perdure.secrets.pasted_keys import apply_paste_policy
@@ -33,6 +34,8 @@ class Selection(msgspec.Struct, frozen=True):
 
     Raises: WrongArgument when it ends before it begins.
     """
+
+    __repr__ = short_repr
 
     file: str
     start_line: int
@@ -62,6 +65,8 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
     replace ``{{ctx.name}}`` in the agent's instructions and in descriptions of its tools; without a
     value the first four are empty text. They are stored in plain text and must not contain secrets.
     """
+
+    __repr__ = short_repr
 
     working_dir: str = ""
     variables: dict[str, str] = {}

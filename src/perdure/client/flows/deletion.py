@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.client.flows.locations import release_record
 from perdure.client.processes import is_gone, this_process
 from perdure.client.store import Store
@@ -27,6 +28,8 @@ from perdure.session.ids import StreamId
 
 class DeletedFlow(msgspec.Struct, frozen=True):
     """What became of a flow. `sessions` went with it; `record` is the folder of its artifacts."""
+
+    __repr__ = short_repr
 
     flow: StreamId
     sessions: tuple[StreamId, ...]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.secrets.mask import log_failure
 from perdure.session.argument_checks import takes_declared
 from perdure.stores.access.lazy_modules import Later
@@ -32,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 class Registered(msgspec.Struct, frozen=True):
     """A hook of a point; `is_guard` None: as the point defines."""
+
+    __repr__ = short_repr
 
     hook: Hook
     is_guard: bool | None

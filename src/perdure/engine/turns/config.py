@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Protocol
 import msgspec
 from msgspec import Meta
 
+from perdure.bounds.short_repr import short_repr
 from perdure.models.prices import Cost, unpriced
 from perdure.models.retry import RetryPolicy
 from perdure.session.argument_checks import check_fields
@@ -34,6 +35,8 @@ class Limits(msgspec.Struct, frozen=True):
     answers of one turn that call tools, `max_correctable_rounds` those among them with an error
     that the model can correct (an unknown tool, invalid arguments).
     """
+
+    __repr__ = short_repr
 
     max_turns: int = MAX_TURNS
     max_tool_rounds: int = MAX_TOOL_ROUNDS
@@ -62,6 +65,8 @@ class CompactionSettings(msgspec.Struct, frozen=True):
     the oldest exchanges are left out whole and reported (``session:trimmed``).
     """
 
+    __repr__ = short_repr
+
     is_enabled: bool = True
     strategy: CompactionStrategy = "tail"
     keep_recent_tokens: Annotated[int, Meta(ge=0)] = 20_000
@@ -84,6 +89,8 @@ class Budget(msgspec.Struct, frozen=True):
     asks in the inbox. A model without a known price counts as over budget.
     Units: micro-cents; 0 means no limit.
     """
+
+    __repr__ = short_repr
 
     max_cost_microcents: Annotated[int, Meta(ge=0)] = 0
     on_exceed: OnExceed = "pause_for_approval"

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.context.tokens import corrected_scale
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.lease import Claim
@@ -113,6 +114,8 @@ class PersonWaits:
 
 class SilenceLimits(msgspec.Struct, frozen=True):
     """How long a model's provider may send nothing; see `ModelRequest`. Units: seconds."""
+
+    __repr__ = short_repr
 
     first_byte_timeout_s: float | None = None
     stream_idle_timeout_s: float | None = None

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.session import ledger, notes
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds
@@ -44,6 +45,8 @@ replace = msgspec.structs.replace
 
 class FeedItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One item, in A-Society's field names. Shape: `id` is ``<role>_<number>``, numbers from 1."""
+
+    __repr__ = short_repr
 
     id: str
     type: FeedItemType

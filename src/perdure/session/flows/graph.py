@@ -13,6 +13,8 @@ from functools import cached_property
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
+
 _INSTANCE = re.compile(r"(?P<role>[a-z0-9]+(?:-[a-z0-9]+)*)(?:_[1-9][0-9]*)?")
 
 ARROW = "=>"
@@ -24,6 +26,8 @@ class FlowNode(msgspec.Struct, frozen=True, omit_defaults=True):
     `required_readings` are ``$NAME`` of the index. `notes`, `guidance`, `inputs` and `outputs` come
     from older workflow files; the role receives them with `work`.
     """
+
+    __repr__ = short_repr
 
     id: str
     role: str
@@ -39,6 +43,8 @@ class FlowNode(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class FlowEdge(msgspec.Struct, frozen=True):
     """`source` hands over to `target`; the backward direction is allowed and never written down."""
+
+    __repr__ = short_repr
 
     source: str
     target: str
@@ -70,6 +76,8 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
 
     The indexes are built at the first query.
     """
+
+    __repr__ = short_repr
 
     name: str
     nodes: tuple[FlowNode, ...]

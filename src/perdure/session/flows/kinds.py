@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.session.flows.graph import Graph
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
@@ -53,6 +54,8 @@ class HandoffTarget(msgspec.Struct, frozen=True, omit_defaults=True):
     `digest` is the hash of the artifact at its handoff; the store keeps it as a blob.
     """
 
+    __repr__ = short_repr
+
     node: str
     artifact: str
     digest: str | None = None
@@ -60,6 +63,8 @@ class HandoffTarget(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Offers(msgspec.Struct, frozen=True, omit_defaults=True):
     """The possible configurations of a role. Shape: `skills` is a skill's name -> its purpose."""
+
+    __repr__ = short_repr
 
     models: tuple[str, ...] = ()
     skills: dict[str, str] = {}

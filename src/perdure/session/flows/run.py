@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.session.flows.graph import FlowNode, Graph, ends_of
 from perdure.session.flows.kinds import (
     AwaitingReason,
@@ -42,6 +43,8 @@ FeedbackConsent = Literal["pending", "granted", "denied"]
 class AwaitingHuman(msgspec.Struct, frozen=True, omit_defaults=True):
     """The role that waits for a person, and why."""
 
+    __repr__ = short_repr
+
     role: str
     reason: AwaitingReason
     detail: str | None = None
@@ -60,6 +63,8 @@ ITSELF = ""
 class Asked(msgspec.Struct, frozen=True):
     """The entry that started a wait for a person, and its time (Unix milliseconds)."""
 
+    __repr__ = short_repr
+
     seq: int
     at: int
     offers: Offers | None = None
@@ -68,12 +73,16 @@ class Asked(msgspec.Struct, frozen=True):
 class HumanInput(msgspec.Struct, frozen=True, rename="camel"):
     """A reply that is not consumed yet. `received_at` is ISO 8601 in UTC."""
 
+    __repr__ = short_repr
+
     text: str
     received_at: str
 
 
 class CommandGrant(msgspec.Struct, frozen=True, rename="camel"):
     """An exact command that may run without asking."""
+
+    __repr__ = short_repr
 
     command: str
     granted_at: str
@@ -82,6 +91,8 @@ class CommandGrant(msgspec.Struct, frozen=True, rename="camel"):
 class ToolGrant(msgspec.Struct, frozen=True, rename="camel"):
     """An MCP tool that may run without asking."""
 
+    __repr__ = short_repr
+
     tool_name: str
     granted_at: str
 
@@ -89,17 +100,23 @@ class ToolGrant(msgspec.Struct, frozen=True, rename="camel"):
 class CommandGrants(msgspec.Struct, frozen=True, rename="camel"):
     """Shape: by exact command."""
 
+    __repr__ = short_repr
+
     allowed_commands: dict[str, CommandGrant] = {}
 
 
 class ToolGrants(msgspec.Struct, frozen=True, rename="camel"):
     """Shape: by name."""
 
+    __repr__ = short_repr
+
     allowed_tools: dict[str, ToolGrant] = {}
 
 
 class ConsentState(msgspec.Struct, frozen=True, rename="camel"):
     """What roles may do without asking. In ``no-access`` the grants are stored but not in force."""
+
+    __repr__ = short_repr
 
     mode: ConsentMode = "no-access"
     bash: CommandGrants = CommandGrants()
@@ -108,6 +125,8 @@ class ConsentState(msgspec.Struct, frozen=True, rename="camel"):
 
 class FeedbackContext(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Facts about the flow for the feedback at its end."""
+
+    __repr__ = short_repr
 
     kind: FeedbackKind
     initialization_mode: InitializationMode | None = None
@@ -121,6 +140,8 @@ class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
     Shape: roles are role instances, without that of the feedback; paths are relative to the
     workspace, or absolute if outside. `improvement_workflow_path` is None until that file exists.
     """
+
+    __repr__ = short_repr
 
     status: ImprovementStatus
     completed_roles: tuple[str, ...] = ()
@@ -143,6 +164,8 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
     ``from=>to`` in the direction of the handoff; paths of artifacts are relative to the record
     folder. `history_handoff` only grows.
     """
+
+    __repr__ = short_repr
 
     flow_id: StreamId
     state_version: str
@@ -192,6 +215,8 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
 class RoleConfiguration(msgspec.Struct, frozen=True, omit_defaults=True):
     """The configuration of a role instance."""
 
+    __repr__ = short_repr
+
     model: str | None = None
     skills: tuple[str, ...] | None = None
     tools: tuple[str, ...] | None = None
@@ -200,6 +225,8 @@ class RoleConfiguration(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Declined(msgspec.Struct, frozen=True):
     """A handoff that the person `by` declined, and the reason if one was given."""
+
+    __repr__ = short_repr
 
     targets: tuple[HandoffTarget, ...]
     by: str
@@ -216,6 +243,8 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     and roles whose turn a person wants to stop. `document` is set if the flow runs a workflow
     document.
     """
+
+    __repr__ = short_repr
 
     run: FlowRun
     graph: Graph

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.memory.kinds import (
@@ -23,6 +24,8 @@ from perdure.session.memory.kinds import (
 
 class FactVersion(msgspec.Struct, frozen=True, kw_only=True):
     """The text of a fact before a correction. Units: Unix milliseconds."""
+
+    __repr__ = short_repr
 
     text: str
     sources: tuple[EntryId, ...]
@@ -40,6 +43,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     Units: Unix milliseconds; `at` is the time of the newest version, `valid_from` and `valid_to`
     limit when it is true; None: no limit.
     """
+
+    __repr__ = short_repr
 
     id: EntryId
     text: str

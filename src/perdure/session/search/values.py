@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.session.ids import EntryId, StreamId
 
 SearchRole = Literal[
@@ -53,6 +54,8 @@ class Hit(msgspec.Struct, frozen=True):
     Shape: a higher `score` is better; scores are comparable within one search only. `marks` are the
     matches in `snippet` (first character, and the one after the last).
     """
+
+    __repr__ = short_repr
 
     stream: StreamId
     entry: EntryId | None

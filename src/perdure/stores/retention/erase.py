@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.errors import Erased, HeadConflict
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
@@ -91,6 +92,8 @@ class ErasedSession(msgspec.Struct, frozen=True, kw_only=True):
     Units: bytes; of bodies.
     """
 
+    __repr__ = short_repr
+
     session: StreamId
     is_whole: bool
     erased: tuple[Range, ...]
@@ -107,6 +110,8 @@ class ErasedSession(msgspec.Struct, frozen=True, kw_only=True):
 class Copy(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a copy of erased data may remain, and why. `at` is when it was made, if known."""
 
+    __repr__ = short_repr
+
     kind: CopyKind
     what: str
     at: int | None = None
@@ -119,6 +124,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     Units: bytes. `texts` were searchable texts; `contents` were media and import originals that
     nothing else references.
     """
+
+    __repr__ = short_repr
 
     texts: int = 0
     foreign_ids: int = 0
@@ -141,6 +148,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     `copies`. It resumes when the store is opened again, or on the next request for the same.
     Units: times are Unix milliseconds.
     """
+
+    __repr__ = short_repr
 
     perdure_erasure: int = FORM
     id: str

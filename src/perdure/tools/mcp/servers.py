@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from perdure.bounds.short_repr import short_repr
 from perdure.egress.destinations import Destination, destination_of
 from perdure.errors import ConfigError, EgressDenied, SecretPasted
 from perdure.secrets.pasted_keys import apply_paste_policy
@@ -48,6 +49,8 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Raises: ConfigError for values that cannot work or are unsafe; WrongArgument for a value of
     another type.
     """
+
+    __repr__ = short_repr
 
     name: str
     command: str | None = None

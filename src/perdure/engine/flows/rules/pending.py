@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.session.flows.kinds import HandoffTarget, Offers
 from perdure.session.flows.run import ITSELF, Asked, AwaitingHuman, Declined, FlowState
 from perdure.session.ids import EntryId, StreamId, entry_id
@@ -40,6 +41,8 @@ class FlowWait(msgspec.Struct, frozen=True, omit_defaults=True):
     the role's session if that asks instead of the flow. `offers` are the options for configuring a
     role. Units: `asked_at` is Unix milliseconds.
     """
+
+    __repr__ = short_repr
 
     topic: QuestionTopic
     target: str | None

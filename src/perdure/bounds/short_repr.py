@@ -1,0 +1,84 @@
+"""The `repr` of values: one short line, whatever a value holds.
+
+Contents never appear whole: a long text is cut, bytes are counted, and of a mapping only the keys
+are shown, because environments, headers and arguments of tools may hold secrets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence, Set
+from typing import cast
+
+import msgspec
+
+_TEXT = 48
+"""Characters of a text that are shown."""
+
+_ITEMS = 3
+"""Items of a list, and keys of a mapping, that are shown."""
+
+_VALUE = 120
+"""Characters of a value within another one; a longer one is only named."""
+
+_WHOLE = 300
+
+_PASSWORD = re.compile(r"(://[^/:@\s]*:)[^/@\s]*@")
+"""The password of an address."""
+
+
+def short_repr(self: object) -> str:
+    """Return the class of the value `self` with those fields that differ from their defaults.
+
+    Shape: at most about 300 characters on one line; ``Message(role='user', parts=(…))``.
+    """
+    value = cast("msgspec.Struct", self)
+    shown: list[str] = []
+    for field in msgspec.structs.fields(value):
+        given = getattr(value, field.name)
+        if given is msgspec.UNSET or _is_default(field, given):
+            continue
+        shown.append(f"{field.name}={_shown(given)}")
+    name = type(value).__name__
+    while sum(map(len, shown)) + 2 * len(shown) > _WHOLE:
+        del shown[len(shown) - 1 - (shown[-1] == "…")]
+        shown = [each for each in shown if each != "…"] + ["…"]
+    return f"{name}({', '.join(shown)})"
+
+
+def _is_default(field: msgspec.structs.FieldInfo, given: object) -> bool:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return isinstance(given, Sequence | Mapping | Set) and not given
+    return field.default is not msgspec.NODEFAULT and given is field.default
+
+
+def _shown(given: object) -> str:
+    if isinstance(given, str):
+        text = _PASSWORD.sub(r"\1…@", given[: 2 * _TEXT])
+        return repr(text) if len(text) <= _TEXT else f"{text[: _TEXT - 1]!r}…"
+    if isinstance(given, bytes | msgspec.Raw):
+        return f"<{len(bytes(given))} bytes>"
+    if isinstance(given, Mapping):
+        return (
+            f"{{{_listed([str(key)[:_TEXT] for key in cast('Mapping[object, object]', given)])}}}"
+        )
+    if isinstance(given, Sequence | Set):
+        items = list(cast("Sequence[object] | Set[object]", given))
+        whole = f"({_listed([_shown(item) for item in items[:_ITEMS]], len(items))})"
+        return whole if len(whole) <= _VALUE else f"({len(items)} {_kinds(items)})"
+    if callable(given):
+        return f"<{getattr(cast('object', given), '__name__', 'callable')}>"
+    text = repr(given)
+    return text if len(text) <= _VALUE else f"{type(given).__name__}(…)"
+
+
+def _listed(items: Sequence[str], count: int | None = None) -> str:
+    """Return the first of `items`, which are the first of `count`."""
+    more = (len(items) if count is None else count) - _ITEMS
+    return ", ".join([*items[:_ITEMS], *([f"… {more} more"] if more > 0 else [])])
+
+
+def _kinds(items: Sequence[object]) -> str:
+    """Return the name of the class of `items`, or "items" for several classes."""
+    names = {type(item).__name__ for item in items}
+    return names.pop() if len(names) == 1 else "items"
