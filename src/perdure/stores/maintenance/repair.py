@@ -20,7 +20,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.session.notes import ContentErased, LeafMoved
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
-from perdure.stores.maintenance.segments import SealedCommit, StreamSegment
+from perdure.stores.maintenance.segments import SealedCommit, StreamSegment, origins_first
 from perdure.stores.protocol import EMPTY, Problem
 from perdure.stores.verification import StoredCommit, StoredEntry
 
@@ -314,14 +314,5 @@ def parents_in(rows: Iterable[StoredEntry]) -> Iterator[EntryId]:
 def in_order(found: Sequence[SalvagedStream]) -> list[SalvagedStream]:
     """Sort `found` so that an origin comes before its forks."""
     by_id = {each.id: each for each in found}
-    ordered: dict[StreamId, SalvagedStream] = {}
-    for each in found:
-        waiting = [each]
-        while (fork := waiting[-1].header and waiting[-1].header.fork) is not None:
-            origin = by_id.get(fork.stream)
-            if origin is None or origin.id in ordered or origin in waiting:
-                break
-            waiting.append(origin)
-        for one in reversed(waiting):
-            ordered.setdefault(one.id, one)
-    return list(ordered.values())
+    forks = {id: each.header and each.header.fork for id, each in by_id.items()}
+    return [by_id[id] for id in origins_first({id: f and f.stream for id, f in forks.items()})]

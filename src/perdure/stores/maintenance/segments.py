@@ -7,7 +7,7 @@ body and salt) stay erased. Pure: only backends read and write.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -83,6 +83,22 @@ class SegmentState(msgspec.Struct, frozen=True):
     head: int
     hash: bytes
     origin: StreamId | None = None
+
+
+def origins_first(origins: Mapping[StreamId, StreamId | None]) -> list[StreamId]:
+    """Return the streams in `origins` in order, except that an origin comes before its forks.
+
+    Shape: `origins` is stream -> the stream it was forked from; damaged ones may form a circle.
+    """
+    ordered: dict[StreamId, None] = {}
+    for stream in origins:
+        waiting = [stream]
+        while (origin := origins.get(waiting[-1])) in origins and origin is not None:
+            if origin in ordered or origin in waiting:
+                break
+            waiting.append(origin)
+        ordered.update(dict.fromkeys(reversed(waiting)))
+    return list(ordered)
 
 
 def check(sealed: StreamSegment) -> None:

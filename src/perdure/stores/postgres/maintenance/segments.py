@@ -23,6 +23,7 @@ from perdure.stores.maintenance.segments import (
     admission_of,
     check,
     check_follows,
+    origins_first,
 )
 from perdure.stores.postgres.append import (
     LOCK,
@@ -97,22 +98,10 @@ _born = msgspec.json.Decoder(_Born)
 async def segment_states(db: Database) -> list[SegmentState]:
     """Implement ``MaintenanceService.segment_states``."""
     (rows,) = await db.ask(Statement(_STANDINGS, (db.namespace,)))
-    found = {row[0]: SegmentState(StreamId(row[0]), row[1], row[2], row[3]) for row in rows}
+    found = {StreamId(row[0]): SegmentState(*row[:4]) for row in rows}
     born = {row[0]: (_born.decode(row[4]).created_at, row[0]) for row in rows}
-    ordered: dict[str, SegmentState] = {}
-    for stream in sorted(found, key=lambda each: born[each]):
-        _place(stream, found, ordered)
-    return list(ordered.values())
-
-
-def _place(stream: str, found: dict[str, SegmentState], ordered: dict[str, SegmentState]) -> None:
-    """Place `stream` after the stream it was forked from."""
-    waiting = [stream]
-    while (origin := found[waiting[-1]].origin) in found and origin not in ordered:
-        assert origin is not None  # no stream in `found` has the id None
-        waiting.append(origin)
-    for each in reversed(waiting):
-        ordered.setdefault(each, found[each])
+    ordered = sorted(found, key=lambda each: born[each])
+    return [found[each] for each in origins_first({each: found[each].origin for each in ordered})]
 
 
 async def read_segment(
