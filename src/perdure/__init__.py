@@ -36,6 +36,7 @@ _NAMES: Mapping[str, str] = {
     "perdure.client.flows.flows": "Flows",
     "perdure.client.memory.capture": "ModelExtractor",
     "perdure.client.memory.handle": "Memory",
+    "perdure.client.memory.tools": "memory_tools",
     "perdure.client.open": "open",
     "perdure.client.reads": "OpenQuestion",
     "perdure.client.session": "Session",

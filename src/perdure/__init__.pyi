@@ -28,6 +28,7 @@ from perdure.client.flows.flow import Flow as Flow
 from perdure.client.flows.flows import Flows as Flows
 from perdure.client.memory.capture import ModelExtractor as ModelExtractor
 from perdure.client.memory.handle import Memory as Memory
+from perdure.client.memory.tools import memory_tools as memory_tools
 from perdure.client.open import open as open
 from perdure.client.reads import OpenQuestion as OpenQuestion
 from perdure.client.session import Session as Session

@@ -1,0 +1,74 @@
+"""The memory tools of an agent: one subject, approval for changes, sources that can be erased."""
+
+from __future__ import annotations
+
+import perdure
+from perdure import assistant, tool_call
+from perdure.session.messages import Message
+from perdure.testing import ScriptedModel
+from tests.fakes.clock import ManualClock
+
+
+def says(name: str, **args: object) -> Message:
+    return assistant(tool_call("c1", name, dict(args)))
+
+
+async def run(
+    store: perdure.Store, *answers: Message | str, subject: str | None, answer: str = "allow"
+) -> list[str]:
+    """Run one turn of an agent with the tools; return the results of its calls."""
+    agent = perdure.Agent("helper", model="x:y", tools=perdure.memory_tools(store.memory))
+    asked: list[str] = []
+
+    async def decide(question: perdure.OpenQuestion) -> None:
+        asked.append(question.id)
+        await store.answer(question.id, answer, by="ana")
+
+    models = ScriptedModel([*answers, "Done."])
+    async with perdure.Runtime(store, agents=[agent], models=models, on_question=decide) as runtime:
+        chat = await runtime.start("helper", subject=subject)
+        await chat.send("I like tea")
+        calls = await store.tool_calls(session=chat.id)
+    return [*(call.output or call.error or "" for call in calls), f"{len(asked)} asked"]
+
+
+async def test_remembered_fact_has_the_subject_and_a_source() -> None:
+    async with perdure.open("memory:", clock=ManualClock()) as store:
+        result, asked = await run(store, says("remember", text="Likes tea"), subject="ana")
+        assert asked == "1 asked"
+        (fact,) = await store.memory.facts(subject="ana")
+        assert result == f"Remembered as {fact.id}."
+        assert (fact.text, fact.said_by, len(fact.sources)) == ("Likes tea", "inferred", 1)
+        assert await store.memory.facts() == []
+        assert "Likes tea" in (await run(store, says("facts"), subject="ana"))[0]
+        for subject in ("bob", None):
+            (listed, asked) = await run(store, says("facts"), subject=subject)
+            assert (listed.splitlines()[-1], asked) == ("No facts.", "0 asked")
+        newer = await run(store, says("correct", fact=fact.id, text="Likes milk"), subject="ana")
+        assert newer == [f"Corrected {fact.id}.", "1 asked"]
+        await store.erase((await store.memory.fact(fact.id)).sources[0].split("/")[0])
+        assert await store.memory.facts(subject="ana") == []
+
+
+async def test_denied_call_changes_nothing() -> None:
+    async with perdure.open("memory:", clock=ManualClock()) as store:
+        fact = await store.memory.remember("likes tea", subject="ana")
+        await run(store, says("forget", fact=fact.id), subject="ana", answer="deny")
+        assert await store.memory.facts(subject="ana") == [fact]
+        await run(store, says("forget", fact=fact.id), subject="ana")
+        assert await store.memory.facts(subject="ana") == []
+
+
+async def test_tools_never_change_or_recall_another_subject() -> None:
+    async with perdure.open("memory:", clock=ManualClock()) as store:
+        fact = await store.memory.remember("likes tea", subject="ana")
+        for change in (says("forget", fact=fact.id), says("correct", fact=fact.id, text="x")):
+            for subject in ("bob", None):
+                (result, _) = await run(store, change, subject=subject)
+                assert "no fact" in result
+        assert await store.memory.facts(subject="ana") == [fact]
+        session = await store.create(subject="ana")
+        await session.append(perdure.user("The hotel is called Aurora"))
+        asked = says("recall", question="Which hotel is it?")
+        assert (await run(store, asked, subject="bob"))[0].endswith("Nothing was found.")
+        assert "Aurora" in (await run(store, asked, subject="ana"))[0]
