@@ -35,7 +35,7 @@ class Backend(Protocol):
 
 
 class Keyring(Protocol):
-    """What is used of the module ``keyring``."""
+    """The used part of the module ``keyring``."""
 
     def get_password(self, service_name: str, username: str) -> str | None: ...
 
@@ -68,7 +68,7 @@ def configured_key(
 
 
 def key_in_file(path: Path, address: str) -> StoreKey:
-    """The key in a file that nobody but its owner may read.
+    """Return the key in a file that only its owner may read.
 
     Raises: KeyMissing when it is not there, others may read it, or it holds no key.
     """
@@ -86,7 +86,7 @@ def key_in_file(path: Path, address: str) -> StoreKey:
 
 
 def write_key_file(path: Path, key: StoreKey) -> None:
-    """Make the file `path`, which only its owner may read, and write `key` into it.
+    """Create the file `path`, readable only by its owner, with `key` in it.
 
     Durable: on return. Raises: FileExistsError, OSError.
     """
@@ -97,7 +97,7 @@ def write_key_file(path: Path, key: StoreKey) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError:
-        path.unlink(missing_ok=True)  # half a key is in the way of the next try
+        path.unlink(missing_ok=True)  # a partial key would block the next attempt
         raise
 
 
@@ -113,14 +113,14 @@ def _key_in(text: str, place: str, address: str) -> StoreKey:
 
 
 def canonical(address: str) -> str:
-    """The name of the store in a keyring: its address, with the whole path of its file."""
+    """Return the store's name in a keyring: its address with the absolute path of its file."""
     if not address.startswith(_SQLITE):
         return address
     return _SQLITE + str(Path(address.removeprefix(_SQLITE)).resolve())
 
 
 def keyring_keys(address: str) -> tuple[StoreKey, ...]:
-    """The keys that the keyring has for the store; none where there is no keyring that works.
+    """Return the keyring's keys for the store; empty without a usable keyring.
 
     Shape: the store's own, then the one that a rekey which was interrupted may have given it.
     Blocks: a person may be asked to unlock it.
@@ -139,7 +139,7 @@ def keyring_keys(address: str) -> tuple[StoreKey, ...]:
 
 
 def has_keyring() -> bool:
-    """Whether this system has a keyring that may keep a key; asks nobody."""
+    """Whether this system has a usable keyring; does not prompt."""
     keyring = _keyring()
     try:
         return keyring is not None and keyring.get_keyring().priority > 0
@@ -148,12 +148,12 @@ def has_keyring() -> bool:
 
 
 def keep_next_key(address: str, key: StoreKey) -> bool:
-    """Put `key` beside the store's own, before a rekey; whether the keyring has it now. Blocks."""
+    """Store `key` beside the store's own before a rekey; return whether it is stored. Blocks."""
     return _save_key(canonical(address) + NEXT, key)
 
 
 def keep_key(address: str, key: StoreKey) -> bool:
-    """Make `key` the store's own in the keyring; whether it is. Blocks."""
+    """Make `key` the store's own key in the keyring; return whether it succeeded. Blocks."""
     is_kept = _save_key(canonical(address), key)
     if is_kept:
         forget_key(canonical(address) + NEXT)
@@ -161,7 +161,7 @@ def keep_key(address: str, key: StoreKey) -> bool:
 
 
 def forget_key(user: str) -> None:
-    """Take a key out of the keyring, if it is there. Blocks."""
+    """Remove a key from the keyring, if it exists. Blocks."""
     keyring = _keyring()
     if keyring is not None:
         try:
@@ -182,7 +182,7 @@ def _save_key(user: str, key: StoreKey) -> bool:
 
 
 def _keyring() -> Keyring | None:
-    """The module ``keyring``, if it is installed; loaded only here, since it takes a while."""
+    """Return the module ``keyring`` if installed; loaded only here, because it is slow."""
     try:
         return cast("Keyring", importlib.import_module("keyring"))
     except Exception:  # noqa: BLE001 - not installed, or it fails to find any backend

@@ -1,4 +1,4 @@
-"""What roles may do without asking: the three modes of a flow, as rule sets of the one judge."""
+"""The consent of a flow: its three modes as rules for the judge of tool calls."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LOOKING = re.compile(r"pwd|ls(?: (?:-[A-Za-z0-9]+|[A-Za-z0-9_.@%+,=][A-Za-z0-9_
 def consent_judge(
     tools: ToolRegistry, permissions: Permissions, consent: Callable[[], ConsentState]
 ) -> Judge:
-    """The judge of a role's tool calls. `consent` gives what counts when a call is judged."""
+    """Return the judge of a role's tool calls. `consent` returns the current consent."""
 
     def judge(call: ToolCallPart, in_turn: frozenset[str], bound: Bound | None) -> Ruling:
         if call.name not in tools.names:
@@ -60,7 +60,7 @@ def consent_judge(
 
 
 def _asking(ruling: Ruling, spec: ToolSpec, call: ToolCallPart, permissions: Permissions) -> Ruling:
-    """`ruling` with what a person can allow beyond this once, and what would make it needless."""
+    """Return `ruling` with the grants that a person can choose, and the modes that do not ask."""
     is_hidden = ruling.bound is not None and ruling.bound.is_hidden
     bound = Bound(is_hidden=is_hidden)
     would = {
@@ -87,14 +87,14 @@ def _asking(ruling: Ruling, spec: ToolSpec, call: ToolCallPart, permissions: Per
 
 
 def _is_of_server(spec: ToolSpec) -> bool:
-    """Whether it is a tool of an MCP server, which a flow's consent can name as a whole."""
+    """Whether it is a tool of an MCP server, which a flow's consent can grant by name."""
     return spec.is_outside and spec.name not in BUILTIN
 
 
 def _is_granted(
     spec: ToolSpec, call: ToolCallPart, permissions: Permissions, now: ConsentState
 ) -> bool:
-    """Whether the flow's consent grants the call: a tool of a server, or this very command."""
+    """Whether the flow's consent grants the call: a server's tool, or exactly this command."""
     if now.mode != "partial-access":
         return False
     if _is_of_server(spec) and spec.name in now.mcp.allowed_tools:
@@ -106,12 +106,12 @@ def _is_granted(
 
 
 def grants_of(consent: ConsentState) -> frozenset[str]:
-    """What was granted for the flow, as the judge names it."""
+    """Return the grants of the flow in the judge's notation."""
     return frozenset(f"{COMMANDS} {_canonical(c)}" for c in consent.bash.allowed_commands)
 
 
 def _canonical(command: str) -> str:
-    """`command` as the judge writes it; as it is when only a shell could run it."""
+    """Return `command` in the judge's notation; unchanged if only a shell could run it."""
     try:
         return canonical(words_of(command))
     except NeedsShell:
@@ -119,7 +119,7 @@ def _canonical(command: str) -> str:
 
 
 def _is_harmless(call: ToolCallPart) -> bool:
-    """Whether nobody is asked about `call` in any mode: searching, and looking at names."""
+    """Whether `call` needs no approval in any mode: searching, and listing names."""
     if call.name != COMMANDS:
         return call.name in _NEVER_ASKED
     if call.args.get("args"):

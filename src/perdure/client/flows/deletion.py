@@ -1,7 +1,7 @@
-"""Deleting a flow: its log and its sessions, and where that is asked for the files it handed over.
+"""Delete a flow: its log, its sessions and, if requested, its record folder.
 
-Nothing is deleted while anybody is at work. The flow's own log goes last, so what a kill left is
-deleted by asking for it again.
+Nothing is deleted while a role runs. The flow's own log is deleted last, so a repeated call deletes
+the rest after a kill.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from perdure.session.ids import StreamId
 
 
 class DeletedFlow(msgspec.Struct, frozen=True):
-    """What became of a flow. `sessions` went with it; `record` is the folder of its artifacts."""
+    """A deleted flow. `sessions` were deleted with it; `record` is the folder of its artifacts."""
 
     __repr__ = short_repr
 
@@ -40,12 +40,12 @@ class DeletedFlow(msgspec.Struct, frozen=True):
 async def delete_flow(
     store: Store, state: FlowState, by: str | None, others: Iterable[FlowState] | None
 ) -> DeletedFlow:
-    """Delete the flow that stands at `state`; its record folder too, where `others` are given.
+    """Delete the flow at `state`, and its record folder if `others` are given.
 
-    Shape: `others` are all flows of the store, of which none may use that folder.
+    Shape: `others` are all flows of the store; none of them may use that folder.
     Durable: when this returns.
-    Raises: FlowRefusal while a role is at work, and when the record folder is not the flow's alone;
-    nothing was deleted then.
+    Raises: FlowRefusal while a role runs, and when another flow or file uses the record folder;
+    nothing is deleted then.
     """
     flow = state.run.flow_id
     chose = {id: role for role, ids in state.selectors.items() for id in ids}
@@ -61,7 +61,7 @@ async def delete_flow(
     for session in (*sessions, flow):
         with suppress(
             SessionNotFound, Erased
-        ):  # it was erased before, or by a process that died here
+        ):  # it was erased before, or by a process that died at this point
             await store.erase(session, forks="keep", by=by)
     if state.is_place_in_force:
         await asyncio.to_thread(release_record, flow, folder)
@@ -70,7 +70,7 @@ async def delete_flow(
 
 
 async def _is_its_own(store: Store, session: StreamId, flow: str) -> bool:
-    """Whether `session` is a role's of `flow`: its id may be another's since it was removed."""
+    """Whether `session` is a role's of `flow`; another session may have reused its id."""
     try:
         header = (await store.backend.state(session)).header
     except SessionNotFound:
@@ -79,7 +79,7 @@ async def _is_its_own(store: Store, session: StreamId, flow: str) -> bool:
 
 
 async def _is_led(store: Store, session: StreamId) -> bool:
-    """Whether a process that lives has a turn in `session`."""
+    """Whether a live process runs a turn in `session`."""
     claim = Claim(
         store.backend, session, store.outside.clock, this_process(), LEASE_TTL_MS, is_gone
     )
@@ -106,7 +106,7 @@ def _removed(folder: Path, state: FlowState, others: list[FlowState]) -> None:
 
 
 def _remove_all(folder: Path) -> None:
-    """Remove `folder`, its workflow last: whoever is cut off before that can ask again."""
+    """Remove `folder`, its workflow last, so that the call can be repeated after a kill."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -116,7 +116,7 @@ def _remove_all(folder: Path) -> None:
 
 
 def _why_it_stays(folder: Path, state: FlowState, others: list[FlowState]) -> str | None:
-    """Why the folder is not the flow's alone; None where it is, or is gone."""
+    """Return why the folder is not the flow's alone; None if it is, or is missing."""
     if not state.is_place_in_force:
         return "it came with the flow and is not in force"
     if folder.is_symlink():

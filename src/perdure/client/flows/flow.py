@@ -293,7 +293,7 @@ class Flow:
             except (
                 SessionNotFound,
                 Erased,
-            ):  # it has no questions any more; the flow is still shown
+            ):  # it has no questions; the flow is still shown
                 continue
             for asked in questions:
                 question = asked.question
@@ -344,7 +344,7 @@ async def check_grant(
 
 
 def granted_name(tool: GrantedTool, name: str) -> str:
-    """`name` as a grant stores it: a command canonically quoted, a tool as it is.
+    """Return `name` as stored in a grant: a command with canonical quotes, a tool unchanged.
 
     Raises: ConfigError for an empty name, and for a command that only a shell could run.
     """
@@ -360,7 +360,7 @@ def granted_name(tool: GrantedTool, name: str) -> str:
 
 
 def check_in_force(state: FlowState, mode: ConsentMode | None) -> None:
-    """Refuse a grant that would have no effect, as the flow's consent is, or becomes, `mode`.
+    """Reject a grant without effect in the flow's consent mode, or in the new `mode`.
 
     Raises: ConfigError.
     """
@@ -372,7 +372,7 @@ def check_in_force(state: FlowState, mode: ConsentMode | None) -> None:
 
 
 def revoked_name(state: FlowState, tool: GrantedTool, name: str) -> str:
-    """The grant that `name` revokes, as it is stored.
+    """Return the stored grant that `name` revokes.
 
     Raises: ConfigError when it was not granted.
     """
@@ -390,7 +390,7 @@ def revoked_name(state: FlowState, tool: GrantedTool, name: str) -> str:
 async def _snapshot(
     store: SessionStore, equipment: Equipment, state: FlowState, role: str
 ) -> Mapping[str, object] | None:
-    """The agent of `role` as a snapshot; None where it is not known, or its tools may change."""
+    """Return the agent of `role` as a snapshot; None if unknown, or if its tools may change."""
     agent = agent_for(equipment.agents, role)
     if agent is not None and agent.mcp_servers:
         return None

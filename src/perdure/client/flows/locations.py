@@ -1,4 +1,4 @@
-"""Where a flow's files are on this machine: its workspace, its project, its record folder."""
+"""The folders of a flow on this machine: workspace, project, record folder."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class FlowPlace:
     """See `FlowState.former_record`."""
 
     def ground(self, journal: Journal) -> tuple[FlowContext, Library]:
-        """What the flow's turns share, and what its roles read."""
+        """Return the shared context of the flow's turns, and the readings of roles."""
         folder = project_folder(self.workspace, self.project)
         library = Library(folder)
 
@@ -66,9 +66,9 @@ class FlowPlace:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A flow that begins: its id and its folders, all absolute, its project and its consent.
+    """A new flow: its id, its absolute folders, its project and its consent.
 
-    `settings` are what a program runs it with.
+    `settings` are the stored settings of the program that runs it.
     """
 
     flow: StreamId
@@ -80,7 +80,7 @@ class Begun:
 
     @property
     def settings_bodies(self) -> tuple[RunSettings, ...]:
-        """What of it is a body of its own."""
+        """Its settings as an entry body."""
         return () if self.settings is None else (self.settings,)
 
 
@@ -89,11 +89,10 @@ def begun_record(
     workflow: Graph | str | os.PathLike[str],
     roles: Mapping[str, RoleConfiguration],
 ) -> FlowPlace:
-    """The place of a new flow, with its record folder made. Blocks.
+    """Create the record folder of a new flow, and return its place. Blocks.
 
-    `roles` is what was chosen for them. Raises: InvalidWorkflow; ConfigError when the workflow
-    cannot be read, when the record folder is another flow's, and for a reading, a role or a skill
-    that there is not.
+    `roles` are the choices for roles. Raises: InvalidWorkflow; ConfigError when the workflow cannot
+    be read, when the record folder is another flow's, and for an unknown reading, role or skill.
     """
     workspace, record, project = begun.workspace, begun.record, begun.project
     if not workspace.is_dir():
@@ -121,7 +120,7 @@ def begun_record(
 
 
 def place_of(state: FlowState) -> FlowPlace:
-    """The place of a flow.
+    """Return the place of a flow.
 
     Raises: FlowRefusal when it is not on this machine, or came with a received flow.
     """
@@ -145,25 +144,25 @@ def place_of(state: FlowState) -> FlowPlace:
 
 
 def shelf_of(state: FlowState) -> SkillShelf:
-    """The skills of a flow's project. Raises: FlowRefusal when it is not on this machine."""
+    """Return the skills of a flow's project. Raises: FlowRefusal when it is not on this machine."""
     place = place_of(state)
     return SkillShelf(project_folder(place.workspace, place.project))
 
 
 def is_bound(state: FlowState, workspace: Path) -> bool:
-    """Whether the flow works in `workspace` already."""
+    """Whether `workspace` is already the flow's workspace."""
     return str(workspace) == state.run.workspace_root and state.is_place_in_force
 
 
 def default_record(workspace: Path, flow: StreamId) -> Path:
-    """The record folder of `flow` where none was chosen."""
+    """Return the default record folder of `flow`."""
     return workspace / ".perdure" / "records" / flow
 
 
 def record_in(state: FlowState, workspace: Path) -> Path:
-    """The record folder once the flow works in `workspace`: at the same place in it.
+    """Return the record folder in `workspace`, with the same relative path.
 
-    That of a received flow is never outside of it, whatever its file says.
+    For a received flow it is always inside of `workspace`.
     """
     record = Path(os.path.normpath(state.run.record_folder_path))
     root = os.path.normpath(state.run.workspace_root)
@@ -173,9 +172,9 @@ def record_in(state: FlowState, workspace: Path) -> Path:
 
 
 def relocation_bodies(state: FlowState, workspace: Path, record: Path) -> tuple[SideBody, ...]:
-    """What binds a flow to another workspace; nothing when that is the one it has.
+    """Return the bodies that bind a flow to `workspace`; empty if it is already bound to it.
 
-    Raises: FlowRefusal when its record folder would not be there.
+    Raises: FlowRefusal when its record folder is not in it.
     """
     run = state.run
     if is_bound(state, workspace):
@@ -194,7 +193,7 @@ def relocation_bodies(state: FlowState, workspace: Path, record: Path) -> tuple[
 
 
 def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
-    """The text of a workflow file, and what errors call it."""
+    """Return the text of a workflow file, and its name in errors."""
     if isinstance(workflow, Graph):
         faults = faults_of(workflow)
         if faults:
@@ -208,11 +207,11 @@ def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
 
 
 def write_record(flow: StreamId, record: Path, text: str) -> None:
-    """Make the record folder of `flow`, and write into it whose it is. Blocks.
+    """Create the record folder of `flow`, with a mark of its owner. Blocks.
 
-    Its own workflow is left as it is when it is the same.
-    Raises: ConfigError when another one is there, or the folder is another flow's: what both hand
-    over would be written over.
+    An identical workflow in it stays unchanged.
+    Raises: ConfigError when it has another workflow, or belongs to another flow, whose artifacts
+    would be overwritten.
     """
     findings = record / "findings"
     if record.is_symlink() and not record.exists():
@@ -226,8 +225,8 @@ def write_record(flow: StreamId, record: Path, text: str) -> None:
     if findings.is_symlink():
         raise ConfigError(f"{findings} is a link; name another record folder")
     _is_there(record, text)
-    belongs_to(flow, record)  # before it is opened to be written, which another person's cannot be
-    # Another process may begin the same flow just now: nobody reads what is half written.
+    belongs_to(flow, record)  # checked first: another user's file cannot be opened for writing
+    # Written atomically: another process may start the same flow now.
     with _own_file(record / OWNED_BY) as owner:
         hold(owner.fileno(), record / OWNED_BY)
         if not belongs_to(flow, record):
@@ -235,14 +234,14 @@ def write_record(flow: StreamId, record: Path, text: str) -> None:
             owner.flush()
         if not _is_there(record, text):
             draft = record / f".{WORKFLOW}.new"
-            draft.unlink(missing_ok=True)  # of a process that died, or a link
+            draft.unlink(missing_ok=True)  # left by a process that died, or a link
             with draft.open("x", encoding="utf-8") as file:
                 file.write(text)
             draft.replace(record / WORKFLOW)
 
 
 def _own_file(path: Path) -> BinaryIO:
-    """The file `path` of a record folder, to add to it. Raises: ConfigError for a link."""
+    """Open the file `path` of a record folder for appending. Raises: ConfigError for a link."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         opened = os.fdopen(os.open(path, flags, 0o666), "ab", buffering=0)
@@ -256,7 +255,7 @@ def _own_file(path: Path) -> BinaryIO:
 
 
 def _is_there(record: Path, text: str) -> bool:
-    """Whether the record's workflow is there. Raises: ConfigError when it is not `text`."""
+    """Whether the record has a workflow. Raises: ConfigError when it differs from `text`."""
     if not is_there(record, WORKFLOW):
         return False
     if text_inside(record, WORKFLOW, record=record) != text:
@@ -266,19 +265,19 @@ def _is_there(record: Path, text: str) -> bool:
 
 
 def belongs_to(flow: StreamId, record: Path) -> bool:
-    """Whether the record folder says that it is of `flow`. Raises: ConfigError: of another one."""
+    """Whether the record folder is marked as `flow`'s. Raises: ConfigError for another flow's."""
     owner = record / OWNED_BY
     if not is_there(record, OWNED_BY):
         return False
     theirs = read_inside(record, OWNED_BY, record=record).decode(errors="replace")
-    if theirs not in ("", flow):  # nobody's where a process was killed before it wrote
+    if theirs not in ("", flow):  # unmarked if a process was killed before it wrote the mark
         told = f"{record} is the record folder of the flow {theirs}; name another one"
         raise ConfigError(f"{told}, or delete {owner} if that flow is gone")
     return theirs == flow
 
 
 def release_record(flow: StreamId, record: Path) -> None:
-    """Let other flows have the record folder of `flow`, which is no more. Blocks."""
+    """Release the record folder of the deleted `flow` for other flows. Blocks."""
     owner = record / OWNED_BY
     with suppress(OSError, ConfigError):
         if read_inside(record, OWNED_BY, record=record).decode(errors="replace") == flow:

@@ -1,7 +1,7 @@
-"""Moving a flow to another workspace, with its record folder.
+"""Move a flow with its record folder to another workspace.
 
-An imported flow brings the files of its record. They are written when it is first bound to a
-workspace that does not have them: always below ``.perdure/records``, and nowhere else.
+An imported flow contains the files of its record. They are written when it is first bound to a
+workspace without them, and only below ``.perdure/records``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def relocate(store: SessionStore, journal: Journal, workspace: Path) -> No
 
     Durable: when this returns. A second call after a crash completes the first.
     Raises: FlowRefusal when there is no record folder; ConfigError when it cannot be written;
-    ValueError for the id of a flow that is no name of a folder.
+    ValueError for a flow id that is not a folder name.
     """
     state = await journal.state()
     record = record_in(state, workspace)
@@ -56,7 +56,7 @@ async def relocate(store: SessionStore, journal: Journal, workspace: Path) -> No
 
 
 async def _contents(store: SessionStore, state: FlowState) -> dict[str, bytes]:
-    """The files of the imported record. Raises: FlowRefusal when one was erased."""
+    """Return the files of the imported record. Raises: FlowRefusal when one was erased."""
     found: dict[str, bytes] = {}
     for path, digest in state.imported_record.items():
         try:
@@ -68,9 +68,9 @@ async def _contents(store: SessionStore, state: FlowState) -> dict[str, bytes]:
 
 
 def _is_whole(state: FlowState, workspace: Path, record: Path) -> bool:
-    """Whether the folder `record` is this flow's, or is its record without the mark of that.
+    """Whether the folder `record` is this flow's, or its unmarked record.
 
-    The received data alone never makes a folder of the workspace the record folder.
+    Received data alone never turns a folder of the workspace into the record folder.
     """
     flow = stream_id(state.run.flow_id)
     try:
@@ -80,7 +80,7 @@ def _is_whole(state: FlowState, workspace: Path, record: Path) -> bool:
         if not all(is_there(record, path) for path in (WORKFLOW, *state.imported_record)):
             return False
         text = text_inside(record, WORKFLOW, record=record)
-        if record == default_record(workspace, flow):  # left by a flow that was deleted
+        if record == default_record(workspace, flow):  # left by a deleted flow
             project = project_folder(workspace, state.run.project_namespace)
             return drawn_graph(text, WORKFLOW, project) == state.graph
     except (ConfigError, InvalidWorkflow, UnicodeDecodeError):
@@ -90,14 +90,14 @@ def _is_whole(state: FlowState, workspace: Path, record: Path) -> bool:
 
 
 def _own(state: FlowState, record: Path) -> None:
-    """Make the whole folder `record` this flow's. Blocks. Raises: ConfigError."""
+    """Mark the complete folder `record` as this flow's. Blocks. Raises: ConfigError."""
     flow = stream_id(state.run.flow_id)
     if not belongs_to(flow, record):
         write_record(flow, record, text_inside(record, WORKFLOW, record=record))
 
 
 def _restored(state: FlowState, workspace: Path, contents: Mapping[str, bytes]) -> Path:
-    """Write the files of the imported record that are missing in `workspace`; their folder."""
+    """Write missing files of the imported record to `workspace`; return their folder."""
     flow = state.run.flow_id
     if not workspace.is_dir():
         raise FlowRefusal(flow, f"there is no folder {workspace}; name the workspace of the flow")

@@ -1,8 +1,7 @@
-"""What a role of a flow is equipped with before it begins: the model it uses, what it is taught.
+"""The model, tools and skills of a role before it begins.
 
-As its agent and its own files say, or as was chosen for the role; where the flow is one in which
-people or selectors choose, the role waits until somebody did. What nobody could be equipped with is
-refused when it is chosen.
+They come from its agent and its files, or were chosen for the role. If people or selectors choose
+in this flow, the role waits for the choice. Invalid choices are rejected at once.
 """
 
 from __future__ import annotations
@@ -33,31 +32,31 @@ from perdure.session.flows.run import FlowState, RoleConfiguration
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """What a program has for roles to work with: its models, and its agents by id."""
+    """The models and agents (by id) that a program offers to roles."""
 
     models: ModelClient
     agents: Mapping[str, Agent]
 
     def agent(self, role: str) -> Agent | None:
-        """The agent that a role instance is; None where the program has none."""
+        """Return the agent of a role instance; None if the program has none."""
         return agent_for(self.agents, role)
 
     def check(self, roles: Mapping[str, RoleConfiguration]) -> None:
-        """Refuse what there is not for role instances to begin with. Raises: as the others."""
+        """Reject unknown models and tools of role instances. Raises: as the other checks."""
         for role, chosen in roles.items():
             self.check_models(() if chosen.model is None else (chosen.model,), "roles")
             self.check_tools(role, chosen.tools or ())
 
     def check_settings(self, settings: RunSettings | None) -> None:
-        """Refuse a model of a provider that the program does not know. Raises: as the others."""
+        """Reject a model of an unknown provider. Raises: as the other checks."""
         if settings is not None and settings.model is not None:
             self.check_models((settings.model,), "settings")
 
     def check_models(self, names: Iterable[str], argument: str) -> None:
-        """Refuse models of providers that the program does not know; their keys it may not need.
+        """Reject models of unknown providers; keys are not checked.
 
-        Raises: WrongArgument for `argument`, which names no model; ConfigError, which says which
-        providers there are.
+        Raises: WrongArgument if `argument` names no model; ConfigError, which lists the known
+        providers.
         """
         for name in names:
             require_model_name(name, argument)
@@ -67,10 +66,10 @@ class Equipment:
     def check_tools(
         self, role: str, names: Collection[str], begun_with: Collection[str] | None = None
     ) -> None:
-        """Refuse tools that `role` does not have; those of an agent that is not here may be any.
+        """Reject tools that `role` lacks; the tools of an unknown agent are not checked.
 
-        `begun_with` are those its session began with, None where it has none yet.
-        Raises: ConfigError, which says which it has.
+        `begun_with` are the tools at the start of its session, None before it.
+        Raises: ConfigError, which lists its tools.
         """
         if begun_with is None:
             agent = agent_for(self.agents, role)
@@ -83,12 +82,12 @@ class Equipment:
 
 
 def no_tool(role: str, unknown: Iterable[str], known: Iterable[str]) -> str:
-    """Says that `role` has none of the `unknown` tools."""
+    """Return the error that `role` has none of the `unknown` tools."""
     return f"{role} has no tool {', '.join(unknown)}; it has: {', '.join(known) or 'none'}"
 
 
 def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
-    """The agent that a role instance is: its own, else its base role's; of feedback the owner's."""
+    """Return the agent of a role instance: its own or its base role's; for feedback the owner's."""
     names = (role, base_role(role), *((OWNER,) if role == FEEDBACK_ROLE else ()))
     return next((agents[name] for name in names if name in agents), None)
 
@@ -96,7 +95,7 @@ def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
 def required_agent(
     agents: Mapping[str, Agent], role: str, default: Callable[[str], Agent] | None
 ) -> Agent:
-    """As `agent_for`; where there is none, what `default` makes of the base role.
+    """Like `agent_for`; without an agent, the result of `default` for the base role.
 
     Raises: ConfigError when there is none.
     """
@@ -115,7 +114,7 @@ def required_agent(
 def undecided_for(
     state: FlowState, role: str, models: Sequence[str], shelf: SkillShelf
 ) -> Undecided:
-    """What has to be chosen before `role` can begin a node; `models` are those there are. Blocks.
+    """Return the missing choices before `role` can begin, out of `models`. Blocks.
 
     Raises: ConfigError for a skill that cannot be read.
     """
@@ -126,19 +125,19 @@ def undecided_for(
         who_configures(state, "model") == "given" or not is_gone(chosen, models)
     ):
         return Undecided()
-    has_begun = role in state.sessions  # and was told its skills then
+    has_begun = role in state.sessions  # and got its skills then
     taught = {} if has_begun else {s.name: s.description for s in shelf.whole().values()}
     offers = Offers(tuple(models) if len(models) > 1 or chosen is not None else (), taught)
     return undecided_choices(state, role, offers)
 
 
 def is_gone(chosen: RoleConfiguration, models: Sequence[str]) -> bool:
-    """Whether the model that was chosen is none of `models`, where there are any."""
+    """Whether the chosen model is not in `models`, if there are any."""
     return bool(models) and chosen.model is not None and chosen.model not in models
 
 
 def unconfigured_error(state: FlowState, role: str, open: Undecided, why: str = "") -> Unconfigured:
-    """What tells that a person has to choose first, and `why`."""
+    """Return the error that a person must choose first, with the reason `why`."""
     offers, chosen = open.together, state.roles.get(role)
     told = _offer_text(offers)
     if chosen is not None:
@@ -147,7 +146,7 @@ def unconfigured_error(state: FlowState, role: str, open: Undecided, why: str = 
 
 
 def _offer_text(offers: Offers) -> str:
-    """What there is to choose from."""
+    """Describe the choices."""
     parts = [f"models: {', '.join(offers.models)}"] if offers.models else []
     skills = [f"{name} ({told})" for name, told in offers.skills.items()]
     parts += [f"skills: {'; '.join(skills)}"] if skills else []
@@ -155,9 +154,9 @@ def _offer_text(offers: Offers) -> str:
 
 
 def skills_of(state: FlowState, role: str, shelf: SkillShelf) -> tuple[Skill, ...]:
-    """What `role` is taught: what was chosen for it, else what its own file lists. Blocks.
+    """Return the skills of `role`: the chosen ones, or else those of its own file. Blocks.
 
-    A skill that was chosen and is gone since is left out.
+    A chosen skill that no longer exists is omitted.
     Raises: ConfigError.
     """
     chosen = state.roles.get(role)

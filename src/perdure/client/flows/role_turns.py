@@ -1,7 +1,7 @@
-"""The roles of one flow at work in real sessions, under the runtime's agents.
+"""Run the roles of one flow in sessions, under the runtime's agents.
 
-A role instance has one session for all its nodes. Its agent is the runtime's of that id, or of the
-base role's; what the flow configures for the role goes before what the agent says.
+A role instance has one session for all its nodes. Its agent is the runtime's agent with its id or
+with that of its base role. The flow's configuration of the role overrides the agent's settings.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ MOST_TURNS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """What runs the turns of a session, set up so, and remembers it from one to the next."""
+    """The runner of a session's turns with its configuration, reused between turns."""
 
     setup: Setup
     running: SessionTurns
@@ -175,16 +175,16 @@ class RoleTurns:
         return said_in(message for entry in entries if (message := entry.message) is not None)
 
     async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
-        """See ``Roles``. An open turn that the flow knows nothing of is closed first."""
+        """See ``Roles``. First closes an open turn that is not the flow's."""
         running = await self._running(session)
         try:
             with self._working(session, companion) as signals:
                 await running.new_turn(user(message), (), signals)
         except TurnOpen:
             if _is_running(await self._journal.state(), session):
-                raise NodeClaimLost(session) from None  # it is to be recovered, not given up
+                raise NodeClaimLost(session) from None  # recover it instead of closing it
             await give_up(running.environment.claim)
-            raise NodeClaimLost(session) from None  # the next pass begins it, if it is still there
+            raise NodeClaimLost(session) from None  # the next pass begins it, if it still exists
 
     async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
         """See ``Roles``."""
@@ -193,7 +193,7 @@ class RoleTurns:
             try:
                 await running.lost_turn(signals)
             except InvalidTransition as error:
-                if error.phase != "idle":  # whose it was has ended it, just now
+                if error.phase != "idle":  # its owner has just ended it
                     raise
 
     async def stop(self, session: StreamId) -> None:
@@ -205,10 +205,10 @@ class RoleTurns:
     # ------------------------------------------------------------ inside
 
     async def _configured(self, state: FlowState, role: str) -> FlowState:
-        """The flow once it is chosen what `role` works with.
+        """Return the state of the flow after `role` is configured.
 
-        Raises: Unconfigured when a person has to choose; ConfigError; LeaseHeld while another
-        process has a selector choose.
+        Raises: Unconfigured when a person must choose; ConfigError; LeaseHeld while another process
+        runs a selector.
         """
         while is_configuring(state):
             open = await asyncio.to_thread(undecided_for, state, role, self._offered, self._shelf)
@@ -222,7 +222,7 @@ class RoleTurns:
         return state
 
     def _about(self, state: FlowState, role: str) -> About:
-        """For whom a selector is to choose. Blocks. Raises: ConfigError."""
+        """Return the role for which a selector chooses. Blocks. Raises: ConfigError."""
         node = next((work.node for work in runnable(state) if work.node.role == role), None)
         name = f"role {base_role(role)}"
         own = [each.text for each in self._library.of_role(base_role(role)) if each.name == name]
@@ -232,7 +232,7 @@ class RoleTurns:
     async def _create(
         self, state: FlowState, role: str, agent: Agent, place: Workspace, prompt: str | None
     ) -> None:
-        """The session of `role`, unless another process has made it, or this one before it died."""
+        """Create the session of `role`, unless it exists."""
         header = StreamHeader(
             id=session_of(state, role),
             created_at=self._clock.now_ms(),
@@ -252,7 +252,7 @@ class RoleTurns:
         self._at_work[session] = signals
         known = self._journal.latest
         if known is not None and session in sessions_to_stop(known):
-            signals.stopping.ask()  # of the process that was at work here before, or just now
+            signals.stopping.ask()  # of an earlier or concurrent process
         try:
             yield signals
         finally:
@@ -261,7 +261,7 @@ class RoleTurns:
     async def _equipped(
         self, role: str, place: Workspace, wanted: Collection[str] | None = None
     ) -> Agent:
-        """The agent of `role` with the tools of its MCP servers.
+        """Return the agent of `role` with the tools of its MCP servers.
 
         Raises: ConfigError, also when one of them cannot be used.
         """
@@ -272,9 +272,9 @@ class RoleTurns:
             raise ConfigError(str(error)) from error
 
     async def _running(self, session: StreamId) -> SessionTurns:
-        """What runs the turns of `session`, as its role is configured now.
+        """Return the runner of turns of `session`, with its role's current configuration.
 
-        Raises: ConfigError for what it is configured with and does not have.
+        Raises: ConfigError for configured models or tools that are missing.
         """
         state = await self._journal.latest_or_read()
         role = session.rpartition("__")[2]
@@ -283,7 +283,7 @@ class RoleTurns:
         if ready is not None and ready.setup == setup:
             return ready.running
         running = await self._made_ready(session, role, state)
-        # What MCP servers offer may change from one turn to the next.
+        # The offers of MCP servers may change between turns.
         if not self._agent(role).mcp_servers:
             self._ready[session] = _Ready(setup, running)
         return running
@@ -305,7 +305,7 @@ class RoleTurns:
     async def _as_begun(
         self, session: StreamId, role: str, state: FlowState
     ) -> tuple[Agent, Workspace, str | None]:
-        """The agent, the place and the prompt that are in force in `session`."""
+        """Return the agent, workspace and prompt in force in `session`."""
         agent, place, told = await binding_of_role(
             self._store,
             session,
@@ -324,7 +324,7 @@ class RoleTurns:
         return ConsentState() if known is None else known.consent
 
     def _agent(self, role: str) -> Agent:
-        """The agent of a role instance, set up for the sessions of roles.
+        """Return the agent of a role instance, adapted to sessions of roles.
 
         Raises: ConfigError when there is none.
         """
@@ -348,12 +348,12 @@ def _is_running(state: FlowState, session: StreamId) -> bool:
 
 
 def session_of(state: FlowState, role: str) -> StreamId:
-    """The id of the session of a role instance."""
+    """Return the session id of a role instance."""
     return StreamId(f"{state.run.flow_id}__{role}")
 
 
 def as_role(agent: Agent, on_interrupt: InterruptPolicy) -> Agent:
-    """`agent` as it works in flows, its context kept by node."""
+    """Return `agent` adapted to flows, with its context kept by node."""
     return msgspec.structs.replace(
         agent,
         on_interrupt=on_interrupt if agent.on_interrupt == "retry" else agent.on_interrupt,
@@ -363,9 +363,9 @@ def as_role(agent: Agent, on_interrupt: InterruptPolicy) -> Agent:
 
 
 def apply_configuration(agent: Agent, chosen: RoleConfiguration | None) -> Agent:
-    """`agent` with what was chosen for its role.
+    """Return `agent` with the choices for its role.
 
-    Raises: ConfigError for a tool it does not have.
+    Raises: ConfigError for a tool that it lacks.
     """
     if chosen is None:
         return agent
@@ -392,9 +392,9 @@ async def binding_of_role(
     *,
     at: int,
 ) -> tuple[Agent, Workspace, str | None]:
-    """The agent, the place and the prompt that are in force in `session`, which works in `root`.
+    """Return the agent, workspace and prompt in force in `session`, whose folder is `root`.
 
-    Durable: where none are, those of today are recorded. Units: `at` is Unix milliseconds.
+    Durable: if there are none, the current ones are recorded. Units: `at` is Unix milliseconds.
     Raises: ConfigError.
     """
     if not await store.notes(session, (SessionStarted.kind,)):
@@ -417,7 +417,7 @@ async def binding_of_role(
 
 
 async def has_ended_foreign_turn(host: Host, session: StreamId) -> bool:
-    """End an open turn that is not in force here, as interrupted; whether there was one.
+    """End an open turn that is not in force here as interrupted; return whether there was one.
 
     Raises: LeaseHeld while a process runs it.
     """

@@ -1,9 +1,8 @@
-"""Selectors: models that choose what a role of a flow works with, each in a session of its own.
+"""Selectors: models that choose the model and skills of a role, each in its own session.
 
-The session and what the flow's log says of it begin in one commit, under an id that follows from
-flow, role and number; so whoever goes on after a crash finds it, and opens no second one. What came
-of it is read from its log. It is a session of the flow as those of its roles are: hidden in lists,
-erased and kept with it.
+The session and its entry in the flow's log begin in one commit. Its id is computed from flow, role
+and number, so a process that resumes after a crash finds it and opens no second one. The result is
+read from its log. Like sessions of roles it is hidden in lists, and erased and kept with the flow.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ STOPPED = "a person stopped the model that was to choose; "
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """For whom a selector chooses: the role's own agent and document, and the node it begins."""
+    """The role for which a selector chooses: its agent and document, and its next node."""
 
     agent: Agent
     place: Workspace
@@ -71,7 +70,7 @@ class Selectors:
         self._at_work: dict[StreamId, Signals] = {}
 
     async def step(self, state: FlowState, role: str, open: Undecided, about: About) -> FlowState:
-        """Where the flow stands after one step of choosing: a selector opened, or its choice.
+        """Return the state of the flow after one step: a selector opened, or its choice.
 
         Raises: Unconfigured after the last attempt, and when a person stopped it; ConfigError;
         LeaseHeld while another process runs the selector.
@@ -103,7 +102,7 @@ class Selectors:
         about: About,
         refused: str | None = None,
     ) -> FlowState:
-        """A new selector, unless the flow has moved on from `state` in what concerns the role."""
+        """Open a selector, unless the role's part of the flow changed since `state`."""
         before = (state.selecting.get(role), state.roles.get(role))
         try:
             opened = opening(state, role, open.by_selector, refused)
@@ -125,7 +124,7 @@ class Selectors:
         while True:
             now = await self._journal.state()
             if (now.selecting.get(role), now.roles.get(role)) != before:
-                return now  # another process was faster, or a person has chosen
+                return now  # another process was first, or a person has chosen
             writes = (self._journal.write(now, opened), session)
             try:
                 committed = await self._store.commit(Commit(writes=writes, at=at))
@@ -141,7 +140,7 @@ class Selectors:
             return await self._journal.latest_or_read()
 
     async def _answer(self, opened: SelectorOpened, state: FlowState, about: About) -> str:
-        """What the selector answered, in its one turn, which is begun or gone on with here.
+        """Start or resume the selector's only turn, and return its answer.
 
         Raises: InvalidEntry when the turn ended without an answer.
         """
@@ -158,9 +157,9 @@ class Selectors:
                 else:
                     await running.lost_turn(signals)
             except (TurnOpen, InvalidTransition):
-                # Another process has begun it and died, or has ended it, just now.
+                # Another process began it and died, or has just ended it.
                 if (await self._store.state(opened.session)).open_turn is not None:
-                    with suppress(InvalidTransition):  # or ends it while this one looks
+                    with suppress(InvalidTransition):  # or ends it during this check
                         await running.lost_turn(self._signals(opened))
             except StoreError:
                 raise
@@ -173,7 +172,7 @@ class Selectors:
         return _answer_in(await self._store.entries(opened.session))
 
     def _signals(self, opened: SelectorOpened) -> Signals:
-        """Those of a turn that begins, or is gone on with; it may have been stopped already."""
+        """Return the signals of a new or resumed turn, which may already be stopped."""
         signals = self._at_work[opened.session] = Signals()
         known = self._journal.latest
         if known is not None and opened.role in known.stopping:
@@ -181,12 +180,12 @@ class Selectors:
         return signals
 
     def stop(self, session: StreamId) -> None:
-        """End the turn of a selector that runs here; nothing happens when none does."""
+        """End the turn of a selector if it runs here."""
         if session in self._at_work:
             self._at_work[session].stopping.ask()
 
     async def _running(self, opened: SelectorOpened, about: About) -> SessionTurns:
-        """What runs the turn of a selector. Raises: InvalidEntry where it was erased."""
+        """Return the runner of a selector's turn. Raises: InvalidEntry if it was erased."""
         notes = await self._store.notes(opened.session, (SessionStarted.kind,))
         started = body_of(notes[0]) if notes and not notes[0].is_erased else None
         if not isinstance(started, SessionStarted):
@@ -197,13 +196,13 @@ class Selectors:
             agent,
             about.place,
             prompt=started.system_prompt,
-            # Nobody is asked for more money in a session that nobody looks into.
+            # Do not ask to raise the budget in a hidden session.
             budget=msgspec.structs.replace(self._host.budget_of(agent), on_exceed="fail"),
         )
 
 
 def selector_agent(agent: Agent) -> Agent:
-    """A selector for the role that `agent` is: its model, without tools, for one turn."""
+    """Return a selector for the role of `agent`: its model, without tools, for one turn."""
     return msgspec.structs.replace(
         agent.with_tools(()),
         id=f"{agent.id.replace('_', '-')}-selector",  # an instance, `dev_2`, has one too
@@ -216,13 +215,13 @@ def selector_agent(agent: Agent) -> Agent:
 
 
 async def _check_first_turn(seen: int, head: int) -> None:
-    """Raises: InvalidTransition when another process has run the one turn since `seen`."""
+    """Raises: InvalidTransition when another process has run the turn since `seen`."""
     if head != seen:
         raise InvalidTransition("begun", "begin the turn of a selector")
 
 
 def _answer_in(log: list[Entry]) -> str:
-    """The answer of the first turn in `log`. Raises: InvalidEntry when it gave none."""
+    """Return the answer of the first turn in `log`. Raises: InvalidEntry without one."""
     said = AnswerText()
     for entry in (each for each in log if not each.is_erased):
         if entry.message is not None:

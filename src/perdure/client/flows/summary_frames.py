@@ -1,4 +1,4 @@
-"""What the summaries of a role's session stand in, read from the flow and its files."""
+"""The frames of summaries of a role's session, from the flow and its files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SummaryFrames:
         self._library = library
 
     async def of(self, role: str, compacted: ToCompact) -> SummaryFrame | None:
-        """What stands around the summary of `role`; None where it is at no node."""
+        """Return the frame of the summary of `role`; None if it is at no node."""
         state = await self._journal.state()
         if state.run.improvement_phase is not None and state.run.improvement_phase.mode:
             return reflection_frame(state, role, await self._reflection(state, role), compacted)
@@ -57,7 +57,7 @@ class SummaryFrames:
         return reflection_message(state, work, contracts(), texts)
 
     def _readings(self, node: FlowNode) -> tuple[RequiredText, ...]:
-        """The readings of `node`; one that is gone by now is left out. Blocks."""
+        """Return the readings of `node`, without missing ones. Blocks."""
         found: list[RequiredText] = []
         for name in node.required_readings:
             try:
@@ -67,7 +67,7 @@ class SummaryFrames:
         return tuple(found)
 
     async def _inputs(self, state: FlowState, node: FlowNode) -> dict[str, str]:
-        """What `node` was handed, by path: as it was handed over, where the store has that."""
+        """Return the inputs of `node` by path, with their stored contents if available."""
         texts: dict[str, str] = {}
         for key, path in inputs_of(state, node).items():
             paths, digests = state.run.history_handoff[key], state.digests.get(key, ())

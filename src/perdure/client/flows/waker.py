@@ -1,6 +1,6 @@
-"""One waker for all flows of a process: the store's feed is read once, each flow told of its own.
+"""One waker for all flows of a process: reads the store's feed once and wakes each flow.
 
-Without it every flow would look at its log after every commit of any other.
+Without it every flow would read its log after every commit of any other.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ PAGE = 1000
 
 
 class _Waiting:
-    """Somebody who waits for a stream. `newest` is the seq they are told, None: not known."""
+    """A waiter for a stream. `newest` is the seq to report, None: unknown."""
 
     def __init__(self) -> None:
         self.moved = asyncio.Event()
         self.newest: int | None = None
 
     def wake(self, newest: int | None) -> None:
-        """Let them know; what is not known outlasts what is, until they are told."""
+        """Wake the waiter. An unknown seq takes precedence until it is reported."""
         if not self.moved.is_set() or self.newest is not None:
             self.newest = newest
         self.moved.set()
 
 
 class Waker:
-    """Tells streams apart in what a store says of its changes.
+    """Routes the changes of a store to waiters by stream.
 
-    It follows the store for as long as anybody waits.
+    It follows the store while there are waiters.
     """
 
     def __init__(self, store: SessionStore) -> None:
@@ -46,9 +46,9 @@ class Waker:
         self._following: asyncio.Task[None] | None = None
 
     def wakes(self, stream: StreamId) -> AsyncGenerator[int | None]:
-        """Yields at least once after every entry that is appended to `stream` from the call on.
+        """Yield at least once after every entry appended to `stream` since the call.
 
-        Shape: the seq of the newest one; None where only the stream itself can say.
+        Shape: the seq of the newest one; None if it must be read from the stream.
         Raises: StoreError when the store can no longer be followed.
         """
         waiting = _Waiting()
@@ -66,7 +66,7 @@ class Waker:
                 finally:
                     moved.cancel()
                 if following.done():
-                    if self._following is following:  # nobody follows anew yet
+                    if self._following is following:  # no new follower yet
                         self._following = None
                     following.result()
                 waiting.moved.clear()
@@ -92,7 +92,7 @@ class Waker:
     async def _follow(self) -> None:
         changes = self._store.changes()
         position = await self._store.position()
-        # What was appended before that is not in the feed from there.
+        # The feed from there does not contain earlier entries.
         self._wake(dict.fromkeys(self._waiting))
         while self._waiting:
             await change(changes, self._store.address)

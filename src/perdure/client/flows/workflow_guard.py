@@ -1,7 +1,7 @@
-"""Writes of a workflow file that its flow could not go on with: refused before anybody is asked.
+"""Reject invalid writes of a flow's workflow file before asking for approval.
 
-The file counts from the moment it is written, so what a tool would leave there is looked at first.
-A shell can still write it; then it is looked at when it is read.
+The flow uses the file as soon as it is written, so the result of a tool call is checked first. A
+shell can still write it; then it is checked on read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perdure.tools.paths.project_files import text_inside
 
 
 def guard_workflow(judge: Judge, state: Callable[[], FlowState | None]) -> Judge:
-    """`judge`, but for what would spoil the workflow of the flow that stands at `state`."""
+    """Wrap `judge` to reject writes that would break the workflow of the flow at `state`."""
 
     def looked_at(
         call: ToolCallPart, granted: frozenset[str], bound: Bound | None
@@ -38,7 +38,7 @@ def guard_workflow(judge: Judge, state: Callable[[], FlowState | None]) -> Judge
 
 
 def _left_by(call: ToolCallPart, state: FlowState) -> str | None:
-    """The text that `call` would leave in the workflow file; None when it leaves that alone."""
+    """Return the workflow file's text after `call`; None if the call does not write it."""
     named, target = call.args.get("path"), Path(state.run.record_folder_path, WORKFLOW)
     if not isinstance(named, str) or call.name not in ("write_file", "edit_file"):
         return None
@@ -47,7 +47,7 @@ def _left_by(call: ToolCallPart, state: FlowState) -> str | None:
             return None
         before = text_inside(target.parent, WORKFLOW, record=target.parent)
     except (ConfigError, OSError, ValueError):
-        return None  # the tool itself will say what is wrong
+        return None  # the tool itself reports the error
     new = call.args.get("content" if call.name == "write_file" else "new_text")
     old = call.args.get("old_text")
     if not isinstance(new, str):
@@ -65,5 +65,5 @@ def _faults(state: FlowState, text: str) -> tuple[str, ...]:
     except InvalidWorkflow as error:
         return error.faults
     except (ConfigError, UnicodeDecodeError):
-        return ()  # the project's own file is at fault, which this call does not change
+        return ()  # the error is in the project's own file, which this call does not change
     return tuple(faults_of_edit(run, state.graph, graph))

@@ -1,7 +1,7 @@
-"""What a flow's consent lets go on of what its roles have asked, and what allowing for a flow adds.
+"""Which open questions a flow's consent answers, and the consent from "allow for the flow".
 
-A role's question says in which modes nobody would have been asked, so it can be judged by whoever
-changes the consent, without the role's tools.
+A role's question lists the modes that do not ask. So a process that changes the consent can decide
+without the role's tools.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ COMMANDS = "run_command"
 
 
 def is_freed(question: Question, consent: ConsentState) -> bool:
-    """Whether what `question` asks is allowed by `consent`."""
+    """Whether `consent` allows the call of `question`."""
     if question.topic != "approval":
         return False
     if consent.mode in (question.free_in or ()):
@@ -28,14 +28,14 @@ def is_freed(question: Question, consent: ConsentState) -> bool:
 
 
 def allowing(question: Question, consent: ConsentState, by: str) -> ConsentChanged:
-    """The consent that allows `question` in the whole flow: a grant, and a mode that heeds it."""
+    """Return the consent that allows `question` in the whole flow: a grant and its mode."""
     tool, name = granted_by(question) or (None, None)
     mode = "partial-access" if consent.mode == "no-access" else None
     return ConsentChanged(by, mode, tool, name)
 
 
 def granted_by(question: Question) -> tuple[GrantedTool, str] | None:
-    """The exact command, or the tool of an MCP server, that is granted with `question`."""
+    """Return the exact command or MCP tool that an answer to `question` grants."""
     grant, tool = question.grant, question.tool
     if grant is None or tool is None:
         return None

@@ -21,9 +21,9 @@ CHANGED = "The file has changed since the question was asked: the call will be a
 
 
 async def in_full(log: LogReader, asked: OpenQuestion) -> Question:
-    """The question of `asked` with the call's whole arguments and the whole diff.
+    """Return the question of `asked` with the call's whole arguments and diff.
 
-    The diff is left as it is where the file has changed since; its first line then says so.
+    If the file has changed, the stored diff stays and its first line says so.
     """
     question = asked.question
     args = await _arguments(log, asked)
@@ -49,7 +49,7 @@ async def _arguments(log: LogReader, asked: OpenQuestion) -> Mapping[str, object
 
 
 def _whole_diff(question: Question, args: Mapping[str, object]) -> str | None:
-    """The diff of a file tool's call, uncut, if the file is still what the question says."""
+    """Return the whole diff of a file tool's call, if the file is unchanged since the question."""
     bound = question.bound or {}
     if MASK in bound.get("file", ""):
         return None
@@ -67,7 +67,7 @@ def _whole_diff(question: Question, args: Mapping[str, object]) -> str | None:
 
 
 def _content(path: str, fact: str) -> bytes | None:
-    """What is in the file at `path` if `fact` says so; b"" where it says that nothing is there."""
+    """Return the content of `path` if it matches `fact`; b"" if `fact` says it is missing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""What flows wait for, as questions of the inbox, and answering one of them.
+"""Waits of flows as questions of the inbox, and their answers.
 
-The same act as the commands of flows: one entry in the flow's log, decided on its newest state.
+Same as the flow commands: one entry in the flow's log, decided on its newest state.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from perdure.stores.session_store import SessionStore
 async def questions(
     store: SessionStore, clock: Clock, notes: Sequence[Entry]
 ) -> list[OpenQuestion]:
-    """What the flows of the namespace wait for; those that cannot be opened ask nothing.
+    """Return the waits of the namespace's flows, without flows that cannot be opened.
 
     Shape: `notes` are the namespace's entries of `FLOW_KINDS`.
     """
@@ -46,7 +46,7 @@ async def questions(
     for flow in flows:
         try:
             state = await Journal(store, flow, clock).state()
-        except (SessionError, SessionNotFound):  # `perdure flow list` names it, and says why
+        except (SessionError, SessionNotFound):  # `perdure flow list` reports it with the reason
             continue
         waits = waits_in(state, await lost_roles(store, state))
         found += [await _question(store, state, waiting) for waiting in waits]
@@ -64,7 +64,7 @@ async def _question(store: SessionStore, state: FlowState, waiting: FlowWait) ->
 
 
 async def _last_words(store: SessionStore, session: StreamId) -> str:
-    """What the role said last, without what it said to perdure."""
+    """Return the newest text of the role, without its signal block."""
     leaf = (await store.state(session)).leaf
     for entry in reversed(await store.branch(session, leaf, limit=8, kind=MESSAGE)):
         if entry.is_erased or (message := entry.message) is None:
@@ -75,7 +75,7 @@ async def _last_words(store: SessionStore, session: StreamId) -> str:
 
 
 class FlowAnswerer:
-    """Answers what one flow waits for."""
+    """Answers the waits of one flow."""
 
     def __init__(self, store: SessionStore, clock: Clock, flow: StreamId) -> None:
         self._store = store
@@ -108,7 +108,7 @@ class FlowAnswerer:
             return committed.entries[0][0]
 
     async def _settled(self, question: EntryId, answer: str, by: str) -> Entry:
-        """The entry of the same answer, given before. Raises: as `answer`."""
+        """Return the earlier entry of the same answer. Raises: as `answer`."""
         flow = self._journal.flow
         log = [(entry, body_of(entry)) for entry in await self._store.entries(flow)]
         settled = settled_by(await self._journal.state(), question, log)

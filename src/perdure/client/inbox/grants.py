@@ -1,7 +1,7 @@
 """Allowing for a whole flow: the flow's consent and the answers it gives, in one commit.
 
-Of several roles that ask, each has its question in its own session. What a change of the consent
-allows is answered with it, so no role waits for what it may do already.
+Each asking role has its question in its own session. A change of the consent also answers the
+questions that it allows, so no role waits for an allowed call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def change_consent(
     clock: Clock,
     decide: Callable[[FlowState], Sequence[ConsentChanged]],
 ) -> FlowState:
-    """Append the changes that `decide` makes to the flow, and the answers that they give.
+    """Append the changes by `decide` to the flow, and the answers that follow from them.
 
     Durable: when this returns. Raises: what `decide` raises; nothing was appended then.
     """
@@ -83,7 +83,7 @@ async def _freed(
     at: int,
     but: StreamId | None = None,
 ) -> list[Write]:
-    """The answers that `changes` give to what the roles' sessions ask; those of `but` left out."""
+    """Return the answers that `changes` give to the roles' questions, except `but`."""
     consent = state.consent
     for change in changes:
         consent = consent_after(consent, change, at)
@@ -95,7 +95,7 @@ async def _freed(
             head = (await store.state(session)).head
             own = await store.open_questions(session)
         except SessionNotFound:
-            continue  # it was removed; its role asks nothing any more
+            continue  # it was removed, and its question with it
         answers = tuple(
             new_side(Answer("allow", changes[-1].by, NOTE), asked.id)
             for asked in open_questions(own, at)

@@ -10,7 +10,7 @@ FLOW_KINDS = (FlowStarted.kind, FlowImported.kind, FlowCompleted.kind)
 
 
 def stream_asking(question: str) -> StreamId | None:
-    """The stream of the entry that `question` names whole; None when it names none."""
+    """Return the stream of the whole entry id `question`; None if it is not one."""
     head, _, rest = question.rpartition("/")
     try:
         return entry_place(f"{head}/{rest.partition(':')[0]}")[0]

@@ -56,7 +56,7 @@ async def require_as_staged(
 async def approved_texts(
     store: SessionStore, state: FlowState, keys: Iterable[str]
 ) -> dict[str, str]:
-    """What people approved of what lies ready along the edges `keys`: path -> its content then."""
+    """Return the approved contents of the handoffs along the edges `keys`, by path."""
     texts: dict[str, str] = {}
     for key in keys:
         for path, digest in approved_contents(state, key).items():

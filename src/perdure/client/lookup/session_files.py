@@ -58,5 +58,5 @@ def _is_missing(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
-        return False  # there is something that cannot be read
+        return False  # it exists but cannot be read
     return False

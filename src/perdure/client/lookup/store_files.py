@@ -1,4 +1,4 @@
-"""Which files and folders a store is made of, by its address."""
+"""The files and folders of a store, by its address."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
 def database_file(address: str) -> Path | None:
-    """The file behind a store address; None when it is not in a file."""
+    """Return the file of a store address; None if the store is not a file."""
     if not address.startswith(FILE_ADDRESS):
         return None
     return Path(address.removeprefix(FILE_ADDRESS))  # it has no options: a ? belongs to the name
 
 
 def own_folders(address: str) -> tuple[Path, ...]:
-    """The folders in which the store at `address` itself writes session files."""
+    """Return the folders in which the store at `address` writes session files."""
     if not address.startswith(FOLDER_ADDRESS):
         return ()
     name = unquote(address.removeprefix(FOLDER_ADDRESS).partition("?")[0])

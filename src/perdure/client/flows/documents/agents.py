@@ -1,7 +1,7 @@
-"""The agents of a workflow document: those of the program, else those that the file defines.
+"""The agents of a workflow document: from the program, or else from the file.
 
-A file that somebody passes on decides what is said, and nothing that it may touch: its agents have
-the built-in tools they name, start no programs, and what they may do is said by whoever runs it.
+A received file decides the prompts, but no permissions. Its agents have the built-in tools that
+they name and start no programs. The person who runs it sets their permissions.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _PROGRAMS = (
 def bound_agents(
     located: LocatedWorkflow, given: Mapping[str, Agent]
 ) -> tuple[dict[str, Agent], list[DocumentFault]]:
-    """The agents that nodes refer to, by id, and what is wrong with those that the file defines.
+    """Return the agents of nodes by id, and the errors of those that the file defines.
 
-    Shape: one of `given` goes before one of the file's; what neither has is left out.
+    Shape: an agent of `given` precedes one of the file; unknown agents are omitted.
     """
     agents: dict[str, Agent] = {}
     faults: list[DocumentFault] = []
@@ -52,7 +52,7 @@ def _agent(definition: Mapping[str, object]) -> Agent:
 
 
 def _faults_of(located: LocatedWorkflow, ref: str, error: ConfigError) -> Iterator[DocumentFault]:
-    """What is wrong with the definition of `ref`, in the lines of the workflow's file."""
+    """Return the errors in the definition of `ref`, with lines of the workflow's file."""
     node = located.lines.agents.get(ref)
     told = error.faults if isinstance(error, InvalidAgentFile) else (str(error),)
     for each in told:
@@ -61,7 +61,7 @@ def _faults_of(located: LocatedWorkflow, ref: str, error: ConfigError) -> Iterat
 
 
 def _wider(located: LocatedWorkflow, agents: Mapping[str, Agent]) -> Iterator[DocumentFault]:
-    """Nodes that name tools which their agent does not have; servers' are known only later."""
+    """Return errors for nodes with tools that their agent lacks; MCP tools are not known yet."""
     for node in located.workflow.nodes:
         if not isinstance(node, AgentNode) or node.agent_ref not in agents:
             continue

@@ -1,4 +1,4 @@
-"""What came out of a flow that ran a workflow document."""
+"""The outputs of a flow of a workflow document."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from perdure.workflow.document import InputNode, OutputNode
 
 
 async def outputs_of(store: SessionStore, state: FlowState) -> dict[str, object]:
-    """The value of each output node that has one, by its id; of a flow of roles none.
+    """Return the value of each output node by id; empty for a flow of roles.
 
-    Shape: what the one node before it answered; by node, where several lead to it. What an input
-    node hands over are the inputs.
+    Shape: the answer of the node before it; a mapping by node if there are several. An input node
+    hands over the inputs.
     """
     document = state.document
     if document is None:

@@ -1,7 +1,7 @@
-"""A flow of a workflow document, as far as it stands before anybody works: checked as a whole.
+"""Check a workflow document and prepare the start of its flow.
 
-What is wrong with the file is told at once, then what is wrong with what it was given. What
-templates can name is worked out here, once, and kept in the log.
+All errors of the file are reported together, then all errors of the inputs. The values of templates
+are computed here once and stored in the log.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ READING = "read_file"
 
 
 class StartPlan(msgspec.Struct, frozen=True):
-    """What a new flow's log begins with, beside its ``flow_started``; `blobs` are what it names.
+    """The first entries of a new flow besides ``flow_started``; `blobs` are their contents.
 
-    `start` are the nodes that wait for nothing.
+    `start` are the nodes without predecessors.
     """
 
     graph: Graph
@@ -57,7 +57,7 @@ class StartPlan(msgspec.Struct, frozen=True):
     blobs: tuple[bytes, ...]
 
     def write_inputs(self, record: Path) -> None:
-        """The inputs as files of the record folder. Blocks. Raises: ConfigError."""
+        """Write the inputs as files of the record folder. Blocks. Raises: ConfigError."""
         for node, content in zip(self.passed, self.blobs, strict=False):
             kept = kept_answer(record, input_path(node.node), content.decode())
             if kept is not None and kept.artifact.problem is not None:
@@ -67,9 +67,9 @@ class StartPlan(msgspec.Struct, frozen=True):
 def document_in(
     workflow: Graph | Workflow | LocatedWorkflow | str | os.PathLike[str],
 ) -> LocatedWorkflow | None:
-    """`workflow`, or what is in the file of that path, where it is a workflow document.
+    """Return `workflow`, or the content of that file, if it is a workflow document.
 
-    Raises: InvalidWorkflow with every fault and its line; ConfigError when it cannot be read.
+    Raises: InvalidWorkflow with every error and its line; ConfigError for an unreadable file.
     """
     if isinstance(workflow, Graph):
         return None
@@ -86,14 +86,14 @@ def document_in(
 
 
 def document_text(found: LocatedWorkflow) -> str:
-    """The file of `found`; written where there was none."""
+    """Return the text of `found`, written if there was no file."""
     return serialize(found.workflow) if found.text is None else found.text
 
 
 def runnable_agents(
     found: LocatedWorkflow, given: Mapping[str, Agent], workspace: Path
 ) -> dict[str, Agent]:
-    """The agents of the workflow `found`, which can be run.
+    """Return the agents of the workflow `found`, after checking that it can run.
 
     `given` are those of the program, by id. Raises: InvalidWorkflow with every fault.
     """
@@ -111,7 +111,7 @@ def runnable_agents(
 
 
 def _fixed_context(found: LocatedWorkflow, workspace: Path) -> list[DocumentFault]:
-    """Return what is wrong with the entries of the context that no input changes. Blocks."""
+    """Return the errors of context entries that do not depend on inputs. Blocks."""
     faults: list[DocumentFault] = []
     for entry in found.workflow.context:
         template = template_of(entry.value)
@@ -134,9 +134,9 @@ def plan_start(
     flow: StreamId,
     inputs: Mapping[str, object],
 ) -> StartPlan:
-    """How the flow `flow` of the workflow `found`, which was `checked`, begins. Blocks.
+    """Plan the start of the flow `flow` of the checked workflow `found`. Blocks.
 
-    Raises: ConfigError for inputs and files that cannot be used, all at once; SecretPasted.
+    Raises: ConfigError for all invalid inputs and files together; SecretPasted.
     """
     values, faults = check_inputs(found, inputs)
     faults += [] if faults else untold(found, values)
@@ -171,7 +171,7 @@ def plan_start(
 def _context(
     found: LocatedWorkflow, workspace: Path, flow: StreamId, inputs: Mapping[str, object]
 ) -> tuple[dict[str, str], list[DocumentFault]]:
-    """What ``{{ctx.name}}`` stands for in this flow, for as long as it runs."""
+    """Return the values of ``{{ctx.name}}`` for the whole flow."""
     fillings = Fillings(inputs, run_id=flow)
     own: dict[str, str] = {}
     faults: list[DocumentFault] = []
@@ -191,7 +191,7 @@ def _context(
 def _unfilled(
     found: LocatedWorkflow, agents: Mapping[str, Agent], names: dict[str, str]
 ) -> Iterator[DocumentFault]:
-    """Names that the agents' instructions or tool descriptions use, and that `names` lacks."""
+    """Return names in agents' instructions or tool descriptions that `names` lacks."""
     known = ", ".join(sorted(names))
     for ref, agent in agents.items():
         line = _line_of(found, ref, agent)
@@ -222,7 +222,7 @@ def _line_of(found: LocatedWorkflow, ref: str, agent: Agent) -> int | None:
 
 
 def file_reader(workspace: Path) -> ReadFile:
-    """Reads files of `workspace` for templates, where a sandboxed tool might; nothing outside."""
+    """Return a reader of files for templates, limited to `workspace` like a sandboxed tool."""
 
     def read(path: str) -> str:
         try:

@@ -1,8 +1,7 @@
-"""The agents of one flow's document at work in real sessions: one for each conversation.
+"""Run the agents of a flow's document in sessions, one for each conversation.
 
-Who they are is in the flow's log since it began; of the program they have what no log can hold,
-their functions. What a node is told is worked out when it is claimed, from the log alone but for
-files, and is in its session with the claim.
+The flow's log contains the agents; the program provides their functions. The prompt of a node is
+computed when it is claimed, from the log and files, and is stored in its session with the claim.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class DocumentTurns(RoleTurns):
         return id
 
     async def entry_message(self, state: FlowState, work: Work) -> str:
-        """See ``Roles``. What a person replies is said as it is."""
+        """See ``Roles``. A person's reply is sent unchanged."""
         if work.text is not None:
             return work.text
         document, graph = _document(state), state.graph
@@ -78,7 +77,7 @@ class DocumentTurns(RoleTurns):
         )
 
     async def _running(self, session: StreamId) -> SessionTurns:
-        """What runs the turns of `session`, with the tools of the node that works in it."""
+        """Return the runner of turns of `session`, with the tools of its current node."""
         state = await self._journal.state()
         role = session.rpartition("__")[2]
         agent, place, prompt = await self._as_begun(session, role, state)
@@ -91,13 +90,13 @@ class DocumentTurns(RoleTurns):
         return self._host.running(session, agent, place, prompt=prompt, flow=flow)
 
     def _workflow(self, state: FlowState) -> Workflow:
-        """The workflow of the flow, which never changes."""
+        """Return the workflow of the flow, which never changes."""
         if self._known is None:
             self._known = workflow_of(_document(state))
         return self._known
 
     def _agent(self, role: str) -> Agent:
-        """The agent of a conversation, as the flow's log has it.
+        """Return the agent of a conversation from the flow's log.
 
         Raises: ConfigError when the log cannot be read by this version.
         """
@@ -127,13 +126,13 @@ def _document(state: FlowState) -> DocumentBound:
 
 
 def _registry(snapshot: Mapping[str, object]) -> ToolRegistry:
-    """The built-in tools among those that the agent of `snapshot` has."""
+    """Return the built-in tools of the agent of `snapshot`."""
     names = tool_names(snapshot)
     return ToolRegistry(tuple(BUILTIN[name] for name in names if name in BUILTIN))
 
 
 def _tools_at(workflow: Workflow, state: FlowState, role: str) -> tuple[str, ...]:
-    """The only tools of the node that works, or is about to work, as `role`; (): all there are."""
+    """Return the tools of the current or next node of `role`; (): all tools."""
     nodes = [state.graph.node(id) for id in state.run.running_nodes]
     nodes += [work.node for work in runnable(state)]
     at_work = next((node.id for node in nodes if node is not None and node.role == role), None)
