@@ -46,7 +46,7 @@ _NAMES: Mapping[str, str] = {
     "perdure.engine.flows.rules.pending": "FlowWait",
     "perdure.engine.hooks.points": "Block",
     "perdure.engine.hooks.registry": "Hooks",
-    "perdure.engine.turns.config": "Budget CompactionSettings Limits",
+    "perdure.engine.turns.config": "Budget CompactionSettings Limits MemoryConfig",
     "perdure.events.consumer": "Follower",
     "perdure.events.types": "Event LiveEvent Snapshot",
     "perdure.events.wire": "wire",

@@ -41,6 +41,7 @@ from perdure.engine.hooks.registry import Hooks as Hooks
 from perdure.engine.turns.config import Budget as Budget
 from perdure.engine.turns.config import CompactionSettings as CompactionSettings
 from perdure.engine.turns.config import Limits as Limits
+from perdure.engine.turns.config import MemoryConfig as MemoryConfig
 from perdure.errors import *
 from perdure.events.consumer import Follower as Follower
 from perdure.events.types import Event as Event

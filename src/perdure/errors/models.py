@@ -37,7 +37,10 @@ class RateLimited(ModelError):
 
 
 class ContextOverflow(ModelError):
-    """The request is larger than the model's window."""
+    """The request is larger than the model's window, or than the agent's working memory.
+
+    `can_compact`: a shorter history may help.
+    """
 
     code = "context_overflow"
 
@@ -47,10 +50,13 @@ class ContextOverflow(ModelError):
         reason: str,
         used_tokens: int | None = None,
         limit_tokens: int | None = None,
+        *,
+        can_compact: bool = True,
     ) -> None:
         super().__init__(model, reason)
         self.used_tokens = used_tokens
         self.limit_tokens = limit_tokens
+        self.can_compact = can_compact
 
 
 class ModelRefused(ModelError):

@@ -360,6 +360,7 @@ _SIMPLE: Mapping[str, str] = {
     flows.NodePassed.kind: "flow:node_passed",
     flows.SelectorOpened.kind: "flow:selector_opened",
     memory.EpisodeRecorded.kind: "session:episode_recorded",
+    memory.ContextRecalled.kind: "memory:context_recalled",
     memory.FactRemembered.kind: "memory:fact_remembered",
     memory.FactCorrected.kind: "memory:fact_corrected",
     memory.FactForgotten.kind: "memory:fact_forgotten",

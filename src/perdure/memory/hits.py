@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.bounds.short_repr import short_repr
-from perdure.memory.passages import PASSAGE_WORDS, passage_of
+from perdure.memory.passages import PASSAGE_WORDS, Passage, passage_of
 from perdure.memory.question import Question
 from perdure.memory.ranking import STANDARD
 from perdure.session.ids import EntryId, StreamId
@@ -37,7 +37,8 @@ class Why(msgspec.Struct, frozen=True, omit_defaults=True):
 class MemoryHit(msgspec.Struct, frozen=True):
     """A recalled text.
 
-    `text` is the whole text of the entry, or of a long one the passage that fits best.
+    `text` is the whole text of the entry, or of a long one the passage that fits best, which begins
+    at the character `start`.
     Units: `at` is Unix milliseconds: when it was said, else when it was stored. Shape: a higher
     `score` is better; scores are comparable within one recall only.
     """
@@ -53,6 +54,7 @@ class MemoryHit(msgspec.Struct, frozen=True):
     why: Why
     author: str | None = None
     is_passage: bool = False
+    start: int = 0
 
 
 def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
@@ -63,14 +65,15 @@ def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
     said = terms(found.what.text)
     spoken = frozenset(said)
     own = [word for word in question.words if any(map(word.has, spoken))]
-    text = found.what.text
+    passage = Passage(0, found.what.text)
     if len(said) > PASSAGE_WORDS:
-        text = passage_of(text, lambda term: float(any(word.has(term) for word in own)))
+        weights = {term: float(any(word.has(term) for word in own)) for term in spoken}
+        passage = passage_of(found.what.text, weights.__getitem__)
     return MemoryHit(
         session_id=found.stream,
         entry_id=entry.id,
         role=found.what.role,
-        text=text,
+        text=passage.text,
         score=round(ranked.score, 6),
         at=found.at,
         why=Why(
@@ -85,5 +88,6 @@ def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
             time="time" in ranked.reasons,
         ),
         author=found.what.author,
-        is_passage=text != found.what.text,
+        is_passage=passage.text != found.what.text,
+        start=passage.start,
     )

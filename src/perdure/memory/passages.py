@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from perdure.session.search.words import words
 
@@ -13,21 +14,30 @@ PASSAGE_WORDS = 160
 _STEP = 40
 
 
-def passage_of(text: str, weight: Callable[[str], float]) -> str:
+class Passage(NamedTuple):
+    """A part of a text, and the character of the text at which it begins."""
+
+    start: int
+    text: str
+
+
+def passage_of(text: str, weight: Callable[[str], float]) -> Passage:
     """Return the passage of `text` whose distinct words weigh most; a short text whole.
 
     `weight` gives the weight of a folded word, 0.0 for one that was not asked for.
     """
     found = list(words(text))
     if len(found) <= PASSAGE_WORDS:
-        return text
+        return Passage(0, text)
     weights = [weight(word.term) for word in found]
     first = max(
         range(0, len(found) - PASSAGE_WORDS + _STEP, _STEP),
         key=lambda start: (_weight(found, weights, start), -start),
     )
     last = min(first + PASSAGE_WORDS, len(found)) - 1
-    return text[_line_start(text, found[first].start) : _line_end(text, found[last].end)].strip()
+    start = _line_start(text, found[first].start)
+    passage = text[start : _line_end(text, found[last].end)].rstrip()
+    return Passage(start + len(passage) - len(passage.lstrip()), passage.lstrip())
 
 
 def _weight(found: Sequence[tuple[str, int, int]], weights: Sequence[float], start: int) -> float:

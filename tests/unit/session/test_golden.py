@@ -37,11 +37,13 @@ from perdure.session.ledger import (
     TurnStarted,
 )
 from perdure.session.memory.kinds import (
+    ContextRecalled,
     EpisodeRecorded,
     FactCorrected,
     FactForgotten,
     FactRemembered,
     FactSourcesErased,
+    RecalledText,
 )
 from perdure.session.messages import (
     MESSAGE,
@@ -265,6 +267,9 @@ EXPECTED: tuple[Body, ...] = (
     FactCorrected("Ana likes coffee", "helper", (FIRST,), "inferred", 1, 2),
     FactForgotten(),
     FactSourcesErased((FIRST,)),
+    ContextRecalled(
+        "0123456789abcdef", (RecalledText(StreamId("s"), FIRST, 1, 9, 2.5),), (FIRST,), "x"
+    ),
 )
 
 
@@ -285,7 +290,7 @@ def test_golden_header_decodes_as_expected() -> None:
     first, second, *_, last = ENTRIES
     assert (first.lane, first.parent_id) == ("tree", None)
     assert (second.lane, second.parent_id) == ("tree", first.id)
-    assert (last.lane, last.about) == ("side", "golden/79")
+    assert (last.lane, last.about) == ("side", "golden/0")
 
 
 def test_first_message_keeps_awkward_characters() -> None:

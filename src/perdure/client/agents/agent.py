@@ -19,6 +19,7 @@ from perdure.engine.turns.config import (
     Budget,
     CompactionSettings,
     Limits,
+    MemoryConfig,
     OnExceed,
     QueueModes,
 )
@@ -82,8 +83,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     about a message with a credential: ``warn``, ``redact`` it, or ``refuse`` the message.
     `permissions` limit its built-in tools; a session can only restrict them. `name` and
     `description` describe it to people and to agents that may invoke it. A session may open
-    `max_agents` sessions of other agents with ``invoke_agent``, nested `max_depth` deep. A question
-    not answered within `question_expires_s` ends its turn (None: it waits). A model call fails as
+    `max_agents` sessions of other agents with ``invoke_agent``, nested `max_depth` deep. With
+    `memory` each turn recalls earlier sessions (docs/guides/memory.md). A question not answered within `question_expires_s` ends its turn (None: it waits). A model call fails as
     unavailable if its provider sends no byte within `first_byte_timeout_s` (None: 60, and 600 with
     thinking on), or no further one within `stream_idle_timeout_s` (None:
     `InputLimits.model_silence_s`); then the model is tried again, or the next fallback is called.
@@ -98,6 +99,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     retry: RetryPolicy | None = None
     compaction: CompactionSettings = CompactionSettings()
+    memory: MemoryConfig | None = None
     queue_mode: QueueModes = "one-at-a-time"
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None

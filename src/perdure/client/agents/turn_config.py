@@ -5,17 +5,30 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.client.agents.agent import Agent
+from perdure.client.clock import Outside
 from perdure.context.tokens import unscaled_around
 from perdure.engine.turns.config import Budget, Judge, Limits, Link, ToolFacts, TurnConfig
-from perdure.engine.turns.environment import Environment, FrameOf, RequestSettings
+from perdure.engine.turns.environment import (
+    Environment,
+    FrameOf,
+    RequestSettings,
+    WorkingMemory,
+)
 from perdure.engine.turns.session_turns import Terms
 from perdure.models.prices import Cost
 from perdure.models.protocol import ToolDeclaration
 from perdure.secrets.mask import log_failure
 from perdure.session.messages import Usage
+from perdure.stores.access.lazy_modules import Later
 from perdure.tools.callbacks import run_plain_callback
+
+if TYPE_CHECKING:
+    from perdure.client.memory import working
+else:
+    working = Later("perdure.client.memory.working")
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +79,15 @@ def _settings(agent: Agent, environment: Environment, system: str | None) -> Req
         max_output_tokens=agent.max_output_tokens,
         temperature=agent.temperature,
         max_messages=agent.compaction.max_messages,
+        memory=_memory(agent, environment),
     )
+
+
+def _memory(agent: Agent, environment: Environment) -> WorkingMemory | None:
+    if agent.memory is None:
+        return None
+    outside = Outside(environment.clock, environment.random)
+    return working.SessionMemory(environment.store, outside, environment.stream, agent.memory)
 
 
 def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> TurnConfig:

@@ -79,6 +79,22 @@ class CompactionSettings(msgspec.Struct, frozen=True):
         check_fields(self)
 
 
+class MemoryConfig(msgspec.Struct, frozen=True):
+    """What a session's turns remember of earlier sessions, within which budget.
+
+    Each turn recalls up to `semantic_top_k` facts and `episodic_top_k` texts of earlier sessions of
+    the same subject. `max_working_tokens` limits a request: instructions, tools, recalled texts (at
+    most a quarter), history (its newest exchanges) and the new message; None: the model's window.
+    """
+
+    max_working_tokens: Annotated[int, Meta(ge=1)] | None = None
+    semantic_top_k: Annotated[int, Meta(ge=0, le=100)] = 5
+    episodic_top_k: Annotated[int, Meta(ge=0, le=100)] = 5
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
 OnExceed = Literal["fail", "warn", "pause_for_approval"]
 
 

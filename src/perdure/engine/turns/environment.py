@@ -24,6 +24,7 @@ from perdure.secrets.vault import Vault
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import Delegated
+from perdure.session.memory.kinds import ContextRecalled
 from perdure.session.messages import Usage
 from perdure.stores.session_store import SessionStore
 from perdure.tools.permissions import Permissions
@@ -171,6 +172,21 @@ class SummaryFrame(msgspec.Struct, frozen=True):
 FrameOf = Callable[[ToCompact], Awaitable[SummaryFrame | None]]
 
 
+class WorkingMemory(Protocol):
+    """What a session remembers of earlier ones. Units: `max_tokens` limits a request."""
+
+    @property
+    def max_tokens(self) -> int | None: ...
+
+    async def recall(self, message: str) -> ContextRecalled | None:
+        """Return what belongs to a turn that begins with `message`; None if nothing does."""
+        ...
+
+    async def texts(self, recalled: ContextRecalled) -> list[str]:
+        """Return the recalled texts that still exist, the most important first."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Everything a runner uses besides the rules of the log.
@@ -238,3 +254,4 @@ class RequestSettings:
     max_output_tokens: int | None = None
     temperature: float | None = None
     max_messages: int | None = None
+    memory: WorkingMemory | None = None

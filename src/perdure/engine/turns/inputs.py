@@ -8,6 +8,7 @@ from perdure.errors import ModelError
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction
 from perdure.session.ledger import Delegated, Spending, ToolOutcome
+from perdure.session.memory.kinds import ContextRecalled
 from perdure.session.messages import MediaPart, Message, Usage
 
 
@@ -17,6 +18,7 @@ class Begin(msgspec.Struct, frozen=True):
     `ran` turns of the session have called a model. `spent`, `granted_microcents`, `parked` and
     `grants` are carried over from the log so far. `contents` are the media named by the message.
     `is_reopening`: the session had ended.
+    `recalled` is what the turn remembers of earlier sessions.
     Units: `context_tokens` estimates the context before `message`.
     """
 
@@ -31,6 +33,7 @@ class Begin(msgspec.Struct, frozen=True):
     grants: tuple[str, ...] = ()
     contents: tuple[bytes, ...] = ()
     is_reopening: bool = False
+    recalled: ContextRecalled | None = None
 
 
 class Answered(msgspec.Struct, frozen=True):

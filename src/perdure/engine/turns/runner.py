@@ -348,6 +348,7 @@ class TurnRunner:
             call,
             branch=self._branch,
             on_interrupt=state.on_interrupt,
+            recalled=state.recalled,
         )
         happened = await self._answer_call.outcome()
         if isinstance(happened, CallFailed) and isinstance(happened.error, CredentialsRefused):

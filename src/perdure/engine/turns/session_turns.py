@@ -30,6 +30,7 @@ from perdure.models.protocol import ThinkingLevel
 from perdure.session.codec import body_of
 from perdure.session.fold import BranchState
 from perdure.session.kinds import ModelChange, ThinkingChange
+from perdure.session.memory.kinds import ContextRecalled
 from perdure.session.messages import Message
 
 
@@ -127,7 +128,7 @@ class SessionTurns:
         """
         await self._load_models()
         async with leading(self.environment.claim, is_begun=False) as leadership:
-            standing = self._known.standing
+            standing, recalled, is_asked = self._known.standing, None, False
             if standing is None:
                 await leadership.take()
             while True:
@@ -138,6 +139,8 @@ class SessionTurns:
                 so_far = await self._known.so_far(at.head)
                 settings = await self._known.branch.settings()
                 now = self.environment.clock.now_ms()
+                if not is_asked:
+                    recalled, is_asked = await self._recall(message), True
                 parked = {**so_far.parked, **self.environment.cooldowns.open_at(now)}
                 begin = Begin(
                     message,
@@ -151,6 +154,7 @@ class SessionTurns:
                     tuple(sorted(so_far.granted)),
                     contents,
                     is_reopening=at.has_ended,
+                    recalled=recalled,
                 )
                 runner = self._runner(leadership, settings, signals)
                 try:
@@ -186,6 +190,10 @@ class SessionTurns:
         """Load the model clients before taking the lease, so that no other process waits for it."""
         if self.environment.load_models is not None:
             await self.environment.load_models(self.terms.models)
+
+    async def _recall(self, message: Message) -> ContextRecalled | None:
+        memory = self.terms.settings.memory
+        return None if memory is None else await memory.recall(message.text)
 
     async def _standing(self) -> IdleState:
         state = await idle_state(self.environment.store, self._stream)

@@ -31,6 +31,7 @@ from perdure.session.ledger import (
     TurnFinished,
     TurnStarted,
 )
+from perdure.session.memory.kinds import ContextRecalled
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart, Usage
 from perdure.session.notes import (
     Adopted,
@@ -102,7 +103,7 @@ class TurnState(msgspec.Struct, frozen=True):
     entry; `queued` are entries of others that wait to be adopted; `ran` counts the session's turns
     that called a model, including this one once it does. `parked` maps each paused provider to the
     end of its pause (Unix milliseconds); `renewed` are the providers whose key was renewed,
-    `granted` what tools may do without asking.
+    `granted` what tools may do without asking, `recalled` what the turn was given from memory.
     Units: `started_at` and `answered_at` are Unix milliseconds; `context_tokens` estimates the size
     of the next request, None if unknown; `limit_microcents` is what a person granted beyond the
     budget's limit.
@@ -148,6 +149,7 @@ class TurnState(msgspec.Struct, frozen=True):
     parked: Mapping[str, int] = {}
     renewed: frozenset[str] = frozenset()
     granted: frozenset[str] = frozenset()
+    recalled: ContextRecalled | None = None
 
 
 def fold(state: TurnState, entries: Iterable[Entry]) -> TurnState:
@@ -175,6 +177,11 @@ def _after(state: TurnState, entry: Entry) -> TurnState:
             raise
         return msgspec.structs.replace(state, head=entry.seq)
     return after(state, entry, body)
+
+
+def _context_recalled(state: TurnState, entry: Entry, body: Body) -> TurnState:
+    assert isinstance(body, ContextRecalled)
+    return msgspec.structs.replace(state, recalled=body)
 
 
 def _turn_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
@@ -434,6 +441,7 @@ def _turn_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
 _RULES: Mapping[str, Callable[[TurnState, Entry, Body], TurnState]] = {
     MESSAGE: _message,
     TurnStarted.kind: _turn_started,
+    ContextRecalled.kind: _context_recalled,
     ModelCalled.kind: _model_called,
     ModelFinished.kind: _model_finished,
     BudgetNoted.kind: _budget_noted,

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from typing import ClassVar, Literal
 
+import msgspec
+
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.notes import SideBody
 
@@ -83,6 +85,32 @@ class FactSourcesErased(SideBody, frozen=True):
     kind: ClassVar[str] = "fact_sources_erased"
 
     sources: tuple[EntryId, ...]
+
+
+class RecalledText(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The characters `start` to `end` of the text of an entry of `session`; None: to its end."""
+
+    session: StreamId
+    entry: EntryId
+    start: int = 0
+    end: int | None = None
+    score: float = 0.0
+
+
+class ContextRecalled(SideBody, frozen=True, omit_defaults=True):
+    """What was recalled for the turn that it is about; every model call of the turn is sent it.
+
+    It names the texts and contains none: what is erased is not sent any more. `facts` are ids.
+    `boundary` marks the recalled text in a request; it cannot be
+    guessed. `problem` says why nothing, or not all, was recalled.
+    """
+
+    kind: ClassVar[str] = "context_recalled"
+
+    boundary: str
+    texts: tuple[RecalledText, ...] = ()
+    facts: tuple[EntryId, ...] = ()
+    problem: str | None = None
 
 
 FACT_TEXTS = (FactRemembered.kind, FactCorrected.kind)

@@ -11,7 +11,13 @@ import msgspec
 from msgspec import Meta
 
 from perdure.context.build import History
-from perdure.engine.turns.config import CompactionSettings, Limits, OnExceed, QueueModes
+from perdure.engine.turns.config import (
+    CompactionSettings,
+    Limits,
+    MemoryConfig,
+    OnExceed,
+    QueueModes,
+)
 from perdure.errors import ConfigError
 from perdure.models.protocol import ThinkingLevel, TimeoutS
 from perdure.secrets.pasted_keys import PastePolicy
@@ -78,12 +84,30 @@ class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """
 
     type: Annotated[
-        Literal["none", "summary", "window"],
+        Literal["none", "summary", "window"] | None,
         Meta(description="summary: summarized; window: left out; none: sent as they are."),
-    ]
+    ] = None
     window_size: Annotated[
         Count | None, Meta(description="Newest messages that a window sends to the model.")
     ] = None
+    max_working_tokens: Annotated[
+        Count | None, Meta(description="The longest request, with what is recalled.")
+    ] = None
+    semantic_top_k: Annotated[
+        Annotated[int, Meta(ge=0, le=100)] | None,
+        Meta(description="Facts that are recalled for a turn."),
+    ] = None
+    episodic_top_k: Annotated[
+        Annotated[int, Meta(ge=0, le=100)] | None,
+        Meta(description="Texts of earlier sessions that are recalled for a turn."),
+    ] = None
+
+    @property
+    def working(self) -> MemoryConfig | None:
+        """What is recalled; None if the file says nothing of it."""
+        names = ("max_working_tokens", "semantic_top_k", "episodic_top_k")
+        found = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return MemoryConfig(**found) if found else None
 
     def __post_init__(self) -> None:
         if self.type == "window" and self.window_size is None:

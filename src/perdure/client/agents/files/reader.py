@@ -159,6 +159,7 @@ class _Binding:
                 limits=filed.limits or Limits(),
                 retry=None if filed.retry is None else _policy(filed.retry),
                 compaction=compaction,
+                memory=filed.memory.working if isinstance(filed.memory, FiledMemory) else None,
                 queue_mode=filed.queue_mode,
                 max_output_tokens=filed.max_tokens,
                 temperature=filed.temperature,
@@ -211,6 +212,8 @@ class _Binding:
         memory = filed.memory
         if not isinstance(memory, FiledMemory):
             memory = FiledMemory(memory)
+        if memory.type is None:
+            return settings
         is_enabled = memory.type == "summary"
         if filed.compaction is not None and filed.compaction.is_enabled != is_enabled:
             self._fault("memory", "memory and compaction.is_enabled disagree; keep one")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
@@ -12,9 +12,10 @@ from perdure.client.agents.files.document import (
     FiledBudget,
     FiledDelegation,
     FiledFallback,
+    FiledMemory,
     FiledRetry,
 )
-from perdure.engine.turns.config import CompactionSettings, Limits
+from perdure.engine.turns.config import CompactionSettings, Limits, MemoryConfig
 from perdure.errors import ConfigError
 from perdure.models.retry import RetryPolicy
 from perdure.secrets.mask import mask_secrets
@@ -61,6 +62,7 @@ def agent_text(agent: Agent) -> str:
         limits=agent.limits if agent.limits != Limits() else None,
         permissions=agent.permissions if agent.permissions != Permissions() else None,
         compaction=agent.compaction if agent.compaction != CompactionSettings() else None,
+        memory=_memory(agent.memory),
         delegation=delegation if delegation != FiledDelegation() else None,
         on_interrupt=agent.on_interrupt,
         queue_mode=agent.queue_mode,
@@ -84,6 +86,16 @@ def _refuse_credentials(text: str, name: str) -> None:
             f"({', '.join(kinds)}), and an agent file may not; "
             "name a secret instead: {{secrets.NAME}}"
         )
+
+
+def _memory(memory: MemoryConfig | None) -> Literal["summary"] | FiledMemory:
+    if memory is None:
+        return "summary"
+    return FiledMemory(
+        max_working_tokens=memory.max_working_tokens,
+        semantic_top_k=memory.semantic_top_k,
+        episodic_top_k=memory.episodic_top_k,
+    )
 
 
 def _retry(policy: RetryPolicy) -> FiledRetry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from typing import TypeVar
 
@@ -13,12 +14,27 @@ from perdure.context.incremental.prompt import Prompt, prompt_of
 from perdure.engine.turns.config import Link, TurnConfig
 from perdure.engine.turns.environment import Environment, RenewCredentials, RequestSettings
 from perdure.engine.turns.executor.partial_answers import PartialStorage
+from perdure.engine.turns.executor.working_memory import (
+    newest_message,
+    recalled_block,
+    room_for,
+    tokens_of,
+    with_block,
+    without_unanswered,
+)
 from perdure.engine.turns.inputs import Answered, CallFailed
 from perdure.engine.turns.lease import LeaseHolder
 from perdure.engine.turns.rules.budget import estimated_usage
 from perdure.engine.turns.state import OpenCall
 from perdure.engine.windows import FollowedWindow
-from perdure.errors import CorruptLog, EntryNotFound, MediaMissing, ModelError, StoreError
+from perdure.errors import (
+    ContextOverflow,
+    CorruptLog,
+    EntryNotFound,
+    MediaMissing,
+    ModelError,
+    StoreError,
+)
 from perdure.events.envelope import EventDraft
 from perdure.events.types import LiveType
 from perdure.models.protocol import (
@@ -33,6 +49,7 @@ from perdure.session.codec import encode
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.media.inline import SCHEME
 from perdure.session.media_storage.embedded_base64 import stored_message
+from perdure.session.memory.kinds import ContextRecalled
 from perdure.session.messages import Message, Usage
 from perdure.tools.callbacks import run_callback, run_guarded
 
@@ -107,6 +124,7 @@ class AnswerCall:
         *,
         branch: FollowedWindow,
         on_interrupt: InterruptPolicy,
+        recalled: ContextRecalled | None = None,
     ) -> None:
         self._environment = environment
         self._leadership = leadership
@@ -114,6 +132,7 @@ class AnswerCall:
         self._settings = settings
         self._call = call
         self._branch = branch
+        self._recalled = recalled
         # Unless the call is always repeated, it matters whether an answer had begun.
         self._keeps_beginning = on_interrupt != "retry"
         self._builder: AnswerBuilder | None = None
@@ -124,10 +143,10 @@ class AnswerCall:
 
         Raises: LeaseLost if the session was taken over while it streamed.
         """
-        prompt = await self._prompt()
         try:
+            prompt = await self._prompt()
             request = await self._request(prompt)
-        except MediaMissing as error:
+        except (MediaMissing, ContextOverflow) as error:
             return self._failure(error)
         self._request_tokens = self._call.tokens_estimated or prompt.tokens
         self._builder = AnswerBuilder(request.model, prompt.call_ids)
@@ -184,12 +203,30 @@ class AnswerCall:
         return partial if partial is not None and partial.parts else None
 
     async def _prompt(self) -> Prompt:
-        return prompt_of(
-            await self._branch.now(),
-            budget_tokens=_budget(self._config.link(self._call.link), self._settings),
-            scale=self._environment.scales.of(self._call.model),
+        """Return the messages to send. Raises: ContextOverflow if they exceed the memory."""
+        conversation = await self._branch.now()
+        scale = self._environment.scales.of(self._call.model)
+        budget = _budget(self._config.link(self._call.link), self._settings)
+        memory = self._settings.memory
+        block = None
+        if memory is not None:
+            around = math.ceil(self._settings.size * scale)
+            room = room_for(conversation, self._call.model, memory.max_tokens, around, scale)
+            texts = [] if self._recalled is None else await memory.texts(self._recalled)
+            boundary = "" if self._recalled is None else self._recalled.boundary
+            block = recalled_block(texts, boundary, scale, room, budget)
+            if memory.max_tokens is not None:
+                left = memory.max_tokens - around - tokens_of(block, scale)
+                budget = left if budget is None else min(budget, left)
+        prompt = prompt_of(
+            conversation,
+            budget_tokens=budget,
+            scale=scale,
             max_messages=self._settings.max_messages,
         )
+        if memory is not None and memory.max_tokens is not None and budget is not None:
+            prompt = without_unanswered(prompt, newest_message(conversation), scale, budget)
+        return prompt if block is None else with_block(prompt, block, scale)
 
     async def _request(self, prompt: Prompt) -> ModelRequest:
         return ModelRequest(

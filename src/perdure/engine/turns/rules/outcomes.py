@@ -70,7 +70,9 @@ def begin(scribe: Scribe, happened: inputs.Begin, config: TurnConfig) -> None:
         parked=happened.parked,
         grants=happened.grants,
     )
-    scribe.side(started)
+    turn = scribe.side(started)
+    if happened.recalled is not None:
+        scribe.side(happened.recalled, turn)
     for waiting in scribe.state.queued:
         scribe.adopt(waiting)
     scribe.tree(happened.message)
@@ -208,7 +210,9 @@ def _end_or_go_without(
 
 
 def _can_compact(scribe: Scribe, call: OpenCall, error: ModelError, config: TurnConfig) -> bool:
-    is_overflow = isinstance(error, ContextOverflow) and call.purpose == "answer"
+    is_overflow = (
+        isinstance(error, ContextOverflow) and error.can_compact and call.purpose == "answer"
+    )
     return is_overflow and config.compaction.is_enabled and not scribe.state.has_compacted
 
 

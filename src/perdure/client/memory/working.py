@@ -1,0 +1,127 @@
+"""The working memory of a session: what is recalled for each of its turns."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from perdure.client.clock import Outside
+from perdure.client.memory.handle import Memory
+from perdure.engine.turns.config import MemoryConfig
+from perdure.errors import PerdureError, SessionError, StoreError, WrongArgument
+from perdure.memory.hits import MemoryHit
+from perdure.memory.question import question_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.memory.facts import Fact
+from perdure.session.memory.kinds import ContextRecalled, RecalledText
+from perdure.session.search.searchable import searchable_of
+from perdure.session.search.words import terms
+from perdure.stores.session_store import SessionStore
+
+_log = logging.getLogger(__name__)
+
+_QUESTION = 2_000
+"""Characters of a message that are asked for: a longer one is no question."""
+
+
+class SessionMemory:
+    """``engine.turns.environment.WorkingMemory`` of one session, about its subject."""
+
+    def __init__(
+        self,
+        backend: SessionStore,
+        outside: Outside,
+        session: StreamId,
+        config: MemoryConfig,
+    ) -> None:
+        self._backend = backend
+        self._outside = outside
+        self._session = session
+        self._config = config
+        self._memory = Memory(backend, outside)
+        self.max_tokens = config.max_working_tokens
+
+    async def recall(self, message: str) -> ContextRecalled | None:
+        """Return what earlier sessions and facts say about `message`; None if nothing.
+
+        A turn does not fail with its memory: an error is in the result.
+        """
+        question, subject = message[:_QUESTION], None
+        texts, facts, problem = list[RecalledText](), list[EntryId](), None
+        try:
+            subject = (await self._backend.state(self._session)).header.subject
+            if self._config.semantic_top_k:
+                facts = await self._facts(question, subject)
+            if self._config.episodic_top_k:
+                texts = await self._texts(question, subject)
+        except WrongArgument:
+            pass  # the message holds no word
+        except (StoreError, SessionError) as error:
+            _log.warning("nothing was recalled for a turn: %s", error)
+            problem = str(error)
+        if not (texts or facts or problem):
+            return None
+        return ContextRecalled(self._outside.random(8).hex(), tuple(texts), tuple(facts), problem)
+
+    async def texts(self, recalled: ContextRecalled) -> list[str]:
+        """Return the recalled texts, facts first, without those that no longer exist."""
+        found: list[str] = []
+        for fact in recalled.facts:
+            with suppress(PerdureError):  # forgotten meanwhile
+                found.append(_fact_text(await self._memory.fact(fact)))
+        for text in recalled.texts:
+            with suppress(PerdureError):  # erased meanwhile
+                entry = await self._backend.entry(text.session, text.entry)
+                found += _said_texts(entry, text)
+        return found
+
+    async def _texts(self, question: str, subject: str | None) -> list[RecalledText]:
+        hits = await self._memory.recall(
+            question,
+            limit=self._config.episodic_top_k,
+            subject=subject,
+            without=[self._session],
+        )
+        return [_reference(hit) for hit in hits if _is_about(hit)]
+
+    async def _facts(self, question: str, subject: str | None) -> list[EntryId]:
+        """Return the facts with the most words of the question, the newest of equals first."""
+        now = self._outside.clock.now_ms()
+        asked = question_of(question, now).words
+        facts = await self._memory.facts(subject=subject)
+
+        def rank(fact: Fact) -> tuple[int, int]:
+            said = frozenset(terms(fact.text))
+            return sum(any(map(word.has, said)) for word in asked), fact.at
+
+        best = sorted(facts, key=rank, reverse=True)[: self._config.semantic_top_k]
+        return [fact.id for fact in best]
+
+
+def _is_about(hit: MemoryHit) -> bool:
+    why = hit.why
+    return bool(why.terms or why.neighbours or why.date or why.vector)
+
+
+def _reference(hit: MemoryHit) -> RecalledText:
+    end = hit.start + len(hit.text) if hit.is_passage else None
+    return RecalledText(hit.session_id, hit.entry_id, hit.start, end, hit.score)
+
+
+def _fact_text(fact: Fact) -> str:
+    return f"Fact, {_day(fact.at)}: {fact.text}"
+
+
+def _said_texts(entry: Entry, recalled: RecalledText) -> list[str]:
+    found = searchable_of(entry)
+    if found is None:
+        return []
+    at = entry.at if found.said_at is None else found.said_at
+    who = found.author or found.role
+    return [f"{_day(at)}, {who}: {found.text[recalled.start : recalled.end]}"]
+
+
+def _day(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,101 @@
+"""The budget of a request with recalled context: what is fixed, what is recalled, what is left.
+
+Instructions, tools and the new message are always sent whole. Recalled texts get at most a quarter
+of the budget, and the history the rest, in whole exchanges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.context.incremental.conversation import Conversation
+from perdure.context.incremental.prompt import Prompt
+from perdure.context.tokens import estimate_tokens, unscaled_tokens
+from perdure.errors import ContextOverflow
+from perdure.memory.injection import MOST_TOKENS, SHARE, context_block
+from perdure.session.messages import Message, Part, TextPart, user
+
+
+def room_for(
+    conversation: Conversation, model: str, max_tokens: int | None, around: int, scale: float
+) -> int | None:
+    """Return the tokens for recalled texts; None: no limit is known.
+
+    Units: `around` are the tokens of instructions and tools. Raises: ContextOverflow if these and
+    the newest message of the user alone exceed `max_tokens`.
+    """
+    if max_tokens is None:
+        return None
+    new = newest_message(conversation)
+    fixed = around + (0 if new is None else estimate_tokens(new, scale))
+    if fixed > max_tokens:
+        reason = (
+            f"instructions, tools and the message need about {fixed} tokens, and "
+            f"max_working_tokens allows {max_tokens}: shorten the message, or raise it"
+        )
+        raise ContextOverflow(model, reason, fixed, max_tokens, can_compact=False)
+    return min(max_tokens // SHARE, max_tokens - fixed)
+
+
+def newest_message(conversation: Conversation) -> Message | None:
+    """Return the newest message of the user."""
+    said = [each.message for each in conversation.tail.messages if each.message.role == "user"]
+    return said[-1] if said else None
+
+
+def recalled_block(
+    texts: Sequence[str], boundary: str, scale: float, room: int | None, budget: int | None
+) -> str | None:
+    """Return the recalled texts that fit, as one text; None if none does."""
+    if room is None:
+        room = MOST_TOKENS if budget is None else min(MOST_TOKENS, budget // SHARE)
+    most = room
+    return context_block(texts, boundary, lambda block: tokens_of(block, scale) <= most)
+
+
+def tokens_of(block: str | None, scale: float) -> int:
+    """Return the estimated tokens of a text."""
+    return 0 if block is None else estimate_tokens(user(block), scale)
+
+
+def without_unanswered(prompt: Prompt, new: Message | None, scale: float, most: int) -> Prompt:
+    """Return `prompt` without messages that were not answered before the `new` one, if too long.
+
+    They are one message with the new one: the parts before those of `new` are left out, oldest
+    first, until the messages have at most `most` tokens.
+    """
+    if new is None or not prompt.messages or prompt.messages[-1].role != "user":
+        return prompt
+    *before, last = prompt.messages
+    size = sum(estimate_tokens(message, scale) for message in before)
+    parts, dropped = last.parts, 0
+    while len(parts) > len(new.parts) and size + _tokens_of_parts(parts, scale) > most:
+        parts, dropped = parts[1:], dropped + 1
+    if not dropped:
+        return prompt
+    kept = (*before, msgspec.structs.replace(last, parts=parts))
+    return msgspec.structs.replace(
+        prompt,
+        messages=kept,
+        dropped=prompt.dropped + dropped,
+        tokens=sum(estimate_tokens(message, scale) for message in kept),
+        size=sum(map(unscaled_tokens, kept)),
+    )
+
+
+def _tokens_of_parts(parts: tuple[Part, ...], scale: float) -> int:
+    return estimate_tokens(Message("user", parts), scale)
+
+
+def with_block(prompt: Prompt, block: str, scale: float) -> Prompt:
+    """Return `prompt` with `block` before its history."""
+    first, *rest = prompt.messages or (Message("user", ()),)
+    opened = msgspec.structs.replace(first, parts=(TextPart(block), *first.parts))
+    return msgspec.structs.replace(
+        prompt,
+        messages=(opened, *rest),
+        tokens=prompt.tokens + tokens_of(block, scale),
+        size=prompt.size + unscaled_tokens(user(block)),
+    )
