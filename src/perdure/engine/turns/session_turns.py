@@ -127,8 +127,9 @@ class SessionTurns:
         Raises: LeaseHeld; TurnOpen if an interrupted turn must be resumed first; LeaseLost.
         """
         await self._load_models()
+        recalled = await self._recall(message)
         async with leading(self.environment.claim, is_begun=False) as leadership:
-            standing, recalled, is_asked = self._known.standing, None, False
+            standing = self._known.standing
             if standing is None:
                 await leadership.take()
             while True:
@@ -138,10 +139,6 @@ class SessionTurns:
                     await follow(at.head)
                 so_far = await self._known.so_far(at.head)
                 settings = await self._known.branch.settings()
-                now = self.environment.clock.now_ms()
-                if not is_asked:
-                    recalled, is_asked = await self._recall(message), True
-                parked = {**so_far.parked, **self.environment.cooldowns.open_at(now)}
                 begin = Begin(
                     message,
                     at.turns + 1,
@@ -150,7 +147,7 @@ class SessionTurns:
                     so_far.ran,
                     so_far.spent,
                     so_far.limit_microcents,
-                    {name: until for name, until in parked.items() if until > now},
+                    self._parked(so_far),
                     tuple(sorted(so_far.granted)),
                     contents,
                     is_reopening=at.has_ended,
@@ -190,6 +187,11 @@ class SessionTurns:
         """Load the model clients before taking the lease, so that no other process waits for it."""
         if self.environment.load_models is not None:
             await self.environment.load_models(self.terms.models)
+
+    def _parked(self, so_far: TurnState) -> dict[str, int]:
+        now = self.environment.clock.now_ms()
+        parked = {**so_far.parked, **self.environment.cooldowns.open_at(now)}
+        return {name: until for name, until in parked.items() if until > now}
 
     async def _recall(self, message: Message) -> ContextRecalled | None:
         memory = self.terms.settings.memory

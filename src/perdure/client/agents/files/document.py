@@ -117,7 +117,7 @@ class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
             )
         if self.type != "window" and self.window_size is not None:
             raise ConfigError(
-                f"window_size needs memory type 'window', not {self.type!r}",
+                "window_size needs memory type 'window': {type: window, window_size: 40}",
                 argument="window_size",
             )
 

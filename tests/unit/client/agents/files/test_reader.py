@@ -86,7 +86,7 @@ def test_what_cannot_be_honoured_is_told_with_its_line() -> None:
         ("output_schema: {}\n", "line 4: 'output_schema': perdure checks no output"),
         ("memory: {type: window}\n", "line 4: memory 'window' needs window_size"),
         ("memory: window\n", "line 4: memory 'window' needs its size"),
-        ("memory: {window_size: 4}\n", "line 4: 'type' is missing"),
+        ("memory: {window_size: 4}\n", "line 4: window_size needs memory type 'window'"),
         ("memory:\n  type: none\n  window_size: 4\n", "line 6: window_size needs memory type"),
         ("memory: {type: all}\n", "line 4: 'all' is not one of none, summary, window"),
         (
