@@ -126,7 +126,7 @@ def _open_source(source: bytes | str | Path | Content, name: str | None) -> Gene
 
 
 def source_of_format(
-    content: Content, format: str, progress: Progress | None = None, bounds: Bounds = BOUNDS
+    content: Content, format: Format, progress: Progress | None = None, bounds: Bounds = BOUNDS
 ) -> Source:
     """Read `content` as a file of `format`.
 
