@@ -20,6 +20,8 @@ from perdure.client.clock import system_random
 from perdure.interop.bulk import import_files
 from perdure.interop.formats.registry import FORMATS
 
+BY_NAME = {str(name): each for name, each in FORMATS.items()}
+
 TURNS = 1_500
 CHATS = 10_000
 FILES = 2_000
@@ -34,7 +36,7 @@ async def measure(run: Run) -> list[Figure]:
     figures: list[Figure] = []
     for format, content in (await histories(run.seed, run.count(TURNS))).items():
         claim = f"parse {format}, {len(content) / 1e6:.0f} MB"
-        parsing = _ms_per_mb(content, lambda it, name=format: FORMATS[name].parse(it, None))
+        parsing = _ms_per_mb(content, lambda it, name=format: BY_NAME[name].parse(it, None))
         decoding = _ms_per_mb(content, _decode)
         peak = _peak_bytes(content, format) / len(content)
         figures += [
@@ -43,7 +45,7 @@ async def measure(run: Run) -> list[Figure]:
         ]
     for format, content in (await chats(run.count(CHATS))).items():
         size = len(content) // content.count(b"\n")
-        parsing = _ms_per_mb(content, lambda it, name=format: FORMATS[name].parse(it, None))
+        parsing = _ms_per_mb(content, lambda it, name=format: BY_NAME[name].parse(it, None))
         decoding = _ms_per_mb(content, _decode)
         claim = f"parse {format}, {size} B a line"
         figures.append(Figure(claim, "time a MB", parsing, "ms", decoding, MS_PER_MB))
@@ -68,7 +70,7 @@ def _decode(content: bytes) -> None:
 def _peak_bytes(content: bytes, format: str) -> int:
     tracemalloc.start()
     try:
-        FORMATS[format].parse(content, None)
+        BY_NAME[format].parse(content, None)
         return tracemalloc.get_traced_memory()[1] + len(content)
     finally:
         tracemalloc.stop()

@@ -20,6 +20,8 @@ from perdure.stores.session_store import SessionStore
 from tests.fakes.provider_rules import all_problems
 from tests.fakes.sources import check_items, empty_store, imported
 
+BY_NAME = {str(name): each for name, each in FORMATS.items()}
+
 TARGETS: tuple[ExportFormat, ...] = ("pi", "operator", "markdown", "html")
 """What every session can be written as, whatever it was read from."""
 
@@ -92,7 +94,7 @@ async def _check_lines(store: SessionStore, report: ImportReport, content: bytes
     told = {bisect_right(begins, each.offset) for each in sources if each is not None}
     malformed = {number for part in parts for number in part.malformed}
     opaque = {entry.body for entry in entries if entry.kind == "opaque"}
-    headers = set(FORMATS[report.format].parse(content, None).header_lines)
+    headers = set(BY_NAME[report.format].parse(content, None).header_lines)
     for line in lines:
         is_told = line.number in told or line.number in malformed or line.content in opaque
         assert is_told or line.is_blank or line.number in headers, line.number
@@ -119,11 +121,11 @@ async def _check_unchanged_export(
 async def _check_target(store: SessionStore, report: ImportReport, format: ExportFormat) -> None:
     """It can be written in `format`, and what is written for a machine can be read again."""
     exported = await export_session(store, report.session, format)
-    if format not in FORMATS:
+    if format not in BY_NAME:
         return
     taken = await _bad_lines(store, report, format)
     lines = [line.content for line in lines_of(exported.content)]
-    malformed = FORMATS[format].parse(exported.content, None).malformed
+    malformed = BY_NAME[format].parse(exported.content, None).malformed
     wrong = [each for each in malformed if lines[each.number - 1] not in taken]
     assert wrong == [], wrong
 
@@ -145,4 +147,4 @@ async def _bad_lines(
     if content is None:
         return ()
     lines = [line.content for line in lines_of(content)]
-    return {lines[each.number - 1] for each in FORMATS[format].parse(content, None).malformed}
+    return {lines[each.number - 1] for each in BY_NAME[format].parse(content, None).malformed}
