@@ -84,10 +84,11 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     `permissions` limit its built-in tools; a session can only restrict them. `name` and
     `description` describe it to people and to agents that may invoke it. A session may open
     `max_agents` sessions of other agents with ``invoke_agent``, nested `max_depth` deep. With
-    `memory` each turn recalls earlier sessions (docs/guides/memory.md). A question not answered within `question_expires_s` ends its turn (None: it waits). A model call fails as
-    unavailable if its provider sends no byte within `first_byte_timeout_s` (None: 60, and 600 with
-    thinking on), or no further one within `stream_idle_timeout_s` (None:
-    `InputLimits.model_silence_s`); then the model is tried again, or the next fallback is called.
+    `memory` each turn recalls earlier sessions (docs/guides/memory.md). A question not answered
+    within `question_expires_s` ends its turn (None: it waits). A model call fails as unavailable
+    if its provider sends no byte within `first_byte_timeout_s` (None: 60, and 600 with thinking
+    on), or no further one within `stream_idle_timeout_s` (None: `InputLimits.model_silence_s`);
+    then the model is tried again, or the next fallback is called.
     """
 
     name: str | None = None

@@ -78,7 +78,7 @@ class FiledDelegation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How the old parts of a long conversation are shortened.
+    """How old parts of a long conversation are shortened, and what is recalled of earlier ones.
 
     Raises: ConfigError for a window without a size, and for a size without a window.
     """
