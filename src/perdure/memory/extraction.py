@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from perdure.bounds.short_repr import short_repr
 from perdure.context.transcript import transcript
 from perdure.errors import MalformedResponse
 from perdure.memory.episodes import Episode
@@ -39,6 +40,8 @@ the numbers of the messages that say so. Answer [] if nothing is worth rememberi
 
 class ExtractedFact(msgspec.Struct, frozen=True, kw_only=True):
     """A fact that an extractor found, with the entries that say so."""
+
+    __repr__ = short_repr
 
     text: str
     sources: tuple[EntryId, ...]
