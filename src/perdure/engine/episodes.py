@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from perdure.errors import Erased, IdempotencyMismatch, PerdureError, SessionNotFound
+from perdure.errors import Erased, IdempotencyMismatch, PerdureError, SessionNotFound, StoreReadOnly
 from perdure.memory.episodes import EpisodeFold, agent_in, next_first
 from perdure.session.clock import Clock
 from perdure.session.codec import new_side, readable
@@ -58,12 +58,15 @@ async def with_episode(
 async def record_open_ends(store: SessionStore, clock: Clock) -> int:
     """Record the episode of every end in the namespace that has none; return their number.
 
-    A failure is logged: it must not prevent opening a store.
+    A store that can only be read stays as it is. Any other failure is logged: it must not prevent
+    opening a store.
     """
     found = 0
     try:
         for end in sorted(await store.open_ends(), key=lambda entry: entry.seq):
             found += await _record_end(store, clock, end)
+    except StoreReadOnly:
+        pass
     except PerdureError as error:
         _log.warning("episodes were not recorded: %s", error)
     return found

@@ -159,3 +159,26 @@ async def test_erased_entry_takes_the_summary_of_its_episode(handle: Store) -> N
     await session.erase()
     assert await handle.memory.episodes() == []
     assert (await handle.verify()).problems == ()
+
+
+@pytest.mark.needs("erase")
+async def test_erased_subject_loses_its_facts_and_can_be_remembered_again(handle: Store) -> None:
+    session = await handle.create(subject="ana")
+    said = await session.append(user("I like tea"))
+    await session.end()
+    memory = handle.memory
+    await memory.remember("likes tea", subject="ana")
+    await memory.remember("knows one who likes tea", subject="bob", source=said)
+    other = await memory.remember("is here", subject="bob")
+    await handle.erase(subject="ana")
+    assert await memory.facts(subject="ana") == []
+    assert await memory.episodes(scope="namespace") == []
+    assert await memory.facts(subject="bob") == [other]
+    again = await memory.remember("likes coffee", subject="ana")
+    assert await memory.facts(subject="ana") == [again]
+    newer = await memory.correct(again.id, "likes milk")
+    await memory.forget(newer.id)
+    assert await memory.facts(scope="namespace") == [other]
+    for stream in (memory_stream("ana"), memory_stream("bob")):
+        assert b"likes" not in await texts(handle, stream)
+    assert (await handle.verify()).problems == ()

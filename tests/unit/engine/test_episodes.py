@@ -11,7 +11,7 @@ import perdure
 from perdure import assistant, user
 from perdure.client.store import Store
 from perdure.engine.episodes import record_open_ends, with_episode
-from perdure.errors import StoreFull
+from perdure.errors import StoreError, StoreFull, StoreReadOnly
 from perdure.memory.episodes import Episode, episode_of
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
@@ -97,16 +97,24 @@ async def test_fork_of_an_ended_session_has_no_episode_of_its_own() -> None:
         assert (found[fork.id].first, found[fork.id].messages) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("error", "logged"),
+    [(StoreFull("memory:"), "no space left"), (StoreReadOnly("memory:"), "")],
+)
 async def test_failure_to_record_is_logged_and_not_raised(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    error: StoreError,
+    logged: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock, random=SeededRandom())
 
     async def fail() -> list[Entry]:
-        raise StoreFull("memory:")
+        raise error
 
     monkeypatch.setattr(store, "open_ends", fail)
     with caplog.at_level(logging.WARNING):
         assert await record_open_ends(store, clock) == 0
-    assert "no space left" in caplog.text
+    assert logged in caplog.text
+    assert bool(logged) == bool(caplog.text)
