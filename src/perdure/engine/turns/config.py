@@ -87,6 +87,8 @@ class MemoryConfig(msgspec.Struct, frozen=True):
     most a quarter), history (its newest exchanges) and the new message; None: the model's window.
     """
 
+    __repr__ = short_repr
+
     max_working_tokens: Annotated[int, Meta(ge=1)] | None = None
     semantic_top_k: Annotated[int, Meta(ge=0, le=100)] = 5
     episodic_top_k: Annotated[int, Meta(ge=0, le=100)] = 5
