@@ -1,9 +1,8 @@
-"""The key of a store: where it is looked for, in which order, and what is refused.
+"""Find the key of a store.
 
-An argument, then ``$PERDURE_KEY``, then the file ``$PERDURE_KEY_FILE``: the first that is there is
-the key, and one that is set up but cannot be had is an error, never a plain store. The keyring of
-the operating system is asked only for a store that turns out to be encrypted (`keyring_keys`). No
-error repeats what was given.
+The order is: an argument, ``$PERDURE_KEY``, the file ``$PERDURE_KEY_FILE``. A configured key that
+cannot be read is an error, never a plain store. The keyring of the operating system is used only
+for a store that turns out to be encrypted (`keyring_keys`). No error repeats a key.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _SQLITE = "sqlite:///"
 
 
 class Backend(Protocol):
-    """What is used of a keyring itself: one that cannot keep anything has no priority."""
+    """The used part of a keyring backend; one that cannot store keys has no priority."""
 
     @property
     def priority(self) -> float: ...
@@ -49,10 +48,10 @@ class Keyring(Protocol):
 def configured_key(
     given: bytes | str | StoreKey | None, environment: Mapping[str, str], address: str
 ) -> StoreKey | None:
-    """The key that is `given` or that the environment names; None when it names none.
+    """Return the key that is `given`, or that the environment names; None without one.
 
-    Raises: ValueError when `given` is no key; KeyMissing when what the environment names is not
-    there, is no key, or is in a file that others may read.
+    Raises: ValueError when `given` is not a key; KeyMissing when the key of the environment is
+    missing, invalid, or in a file that other users can read.
     """
     if isinstance(given, StoreKey):
         return given
@@ -70,7 +69,7 @@ def configured_key(
 def key_in_file(path: Path, address: str) -> StoreKey:
     """Return the key in a file that only its owner may read.
 
-    Raises: KeyMissing when it is not there, others may read it, or it holds no key.
+    Raises: KeyMissing when it is missing, other users can read it, or it contains no key.
     """
     try:
         with open_named(path) as file:
@@ -122,8 +121,8 @@ def canonical(address: str) -> str:
 def keyring_keys(address: str) -> tuple[StoreKey, ...]:
     """Return the keyring's keys for the store; empty without a usable keyring.
 
-    Shape: the store's own, then the one that a rekey which was interrupted may have given it.
-    Blocks: a person may be asked to unlock it.
+    Shape: the store's own key, then the new key of an interrupted rekey. Blocks: it may prompt to
+    unlock the keyring.
     """
     keyring = _keyring()
     if keyring is None:

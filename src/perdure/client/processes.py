@@ -1,8 +1,7 @@
-"""Names of processes, by which the leases of one that is certainly dead are known.
+"""Unique names of processes, to recognize leases of dead ones.
 
-A name holds what makes a process on a machine unmistakable: host, process namespace, pid and the
-moment it started. Of a process on another machine, or where any of this cannot be told, nothing is
-certain: its lease has to run out.
+A name identifies a process by host, process namespace, pid and start time. For a process on another
+machine, or without this information, nothing is certain: its lease must expire.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ _CHOSEN = int.from_bytes(os.urandom(6), "big")
 
 
 def this_process() -> str:
-    """The name of this process: ``pid 4711 on host (4026531836.815123)``.
+    """Return the name of this process: ``pid 4711 on host (4026531836.815123)``.
 
-    Shape: a random number is in brackets where the system does not tell when a process started.
+    Shape: a random number is in brackets if the system does not report start times.
     """
     pid, host = os.getpid(), socket.gethostname()
     space, start = _process_space(), _start_of(pid)
@@ -30,12 +29,12 @@ def this_process() -> str:
 
 
 def named_process(owner: str | None) -> str:
-    """The name of this process, with `owner` before it: no other process ever has it."""
+    """Return the name of this process with the prefix `owner`, unique for ever."""
     return this_process() if owner is None else f"{owner}, {this_process()}"
 
 
 def is_gone(name: str) -> bool:
-    """Whether the process `name` is certainly dead; False where that cannot be told."""
+    """Whether the process `name` is certainly dead; False if unknown."""
     found = _NAME.fullmatch(name)
     if found is None or found["host"] != socket.gethostname():
         return False
@@ -45,7 +44,7 @@ def is_gone(name: str) -> bool:
 
 
 def _process_space() -> str | None:
-    """The number of the namespace in which this process's pids are unique."""
+    """Return the number of this process's pid namespace."""
     try:
         link = os.readlink(_PROC / "self" / "ns" / "pid")  # noqa: PTH115 - the link is no path
     except OSError:
@@ -55,12 +54,12 @@ def _process_space() -> str | None:
 
 
 def _start_of(pid: int) -> str | None:
-    """When the process `pid` started, in the kernel's ticks; None when there is none (any more)."""
+    """Return the start time of the process `pid` in kernel ticks; None if it does not exist."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text()
     except OSError:
         return None
-    # The second field is the program's name in brackets, which may itself hold brackets and spaces.
+    # The second field is the program's name in brackets, which may contain brackets and spaces.
     fields = stat.rpartition(")")[2].split()
     is_dead = fields[0] in ("Z", "X")
     return None if is_dead else fields[19]

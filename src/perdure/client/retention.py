@@ -1,4 +1,4 @@
-"""Retention and quotas of a store's namespace: looked at, set, and carried out."""
+"""Read, set and apply the retention policy and quota of a namespace."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from perdure.stores.session_store import RetentionService, SessionStore
 
 
 async def retention(store: Store) -> Retention:
-    """How long the namespace keeps its sessions. Raises: Unsupported."""
+    """Return the retention policy of the namespace. Raises: Unsupported."""
     return await store.backend.retention.policy()
 
 
 async def set_retention(store: Store, policy: Retention) -> None:
-    """`policy` is that of the namespace from now on; `apply_retention` carries it out.
+    """Set the policy of the namespace; `apply_retention` applies it.
 
     Raises: Unsupported.
     """
@@ -30,11 +30,11 @@ async def set_retention(store: Store, policy: Retention) -> None:
 async def apply_retention(
     store: Store, policy: Retention | None = None, *, is_dry_run: bool = False
 ) -> RetentionReport:
-    """Remove the sessions that `policy` (default: the namespace's own) lets go of, one by one.
+    """Remove the sessions that `policy` (default: the namespace's own) selects, one by one.
 
-    Others write meanwhile; a session that was gone on with stays. Idempotency keys older than 30
-    days are forgotten, and free space is given back. A dry run only says what would go.
-    Durable: each session goes whole or stays, also when this is killed.
+    Other processes can write meanwhile; a session that continues is not removed. Removes
+    idempotency keys older than 30 days, and frees space. A dry run only lists the sessions.
+    Durable: each session is removed completely or not at all, also after a kill.
     Raises: Unsupported.
     """
     service = store.backend.retention
@@ -63,7 +63,7 @@ async def apply_retention(
 
 
 async def _is_removed(service: RetentionService, stream: StreamId, *, is_erased: bool) -> bool:
-    """Whether `stream` was removed now; not where something holds it, or somebody was faster."""
+    """Whether `stream` was removed; False if something holds it, or another process was faster."""
     try:
         return await service.remove(stream, is_erased=is_erased)
     except SessionNotFound:
@@ -96,12 +96,12 @@ async def _is_erased(store: Store, stream: StreamId) -> bool:
 
 
 async def quota(store: Store) -> tuple[Quota, Usage]:
-    """What the namespace may hold, and what it holds. Raises: Unsupported."""
+    """Return the quota of the namespace and its usage. Raises: Unsupported."""
     return await store.backend.retention.quota()
 
 
 async def set_quota(store: Store, quota: Quota) -> None:
-    """`quota` is the namespace's from now on: a commit that goes over it raises QuotaExceeded.
+    """Set the quota of the namespace: a commit that exceeds it raises QuotaExceeded.
 
     Raises: Unsupported.
     """

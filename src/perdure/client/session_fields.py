@@ -1,4 +1,4 @@
-"""Whether what a program says of a session can be stored: its title, subject and metadata."""
+"""Validate a session's title, subject and metadata."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def require_header(
     metadata: Mapping[str, object] | None = None,
     cwd: str | None = None,
 ) -> None:
-    """Raises: WrongArgument for text that no store takes, an empty subject, or what is no JSON."""
+    """Raises: WrongArgument for text that no store accepts, an empty subject, or invalid JSON."""
     require_text("cwd", cwd)
     require_subject(subject)
     _require_json(metadata)
 
 
 def require_text(name: str, text: str | None) -> None:
-    """Raises: WrongArgument when `text`, given as `name`, has a NUL or half of a character."""
+    """Raises: WrongArgument when `text`, given as `name`, has a NUL or a lone surrogate."""
     fault = None if text is None else _fault(text)
     if fault is not None:
         raise WrongArgument(f"{name} cannot hold {fault}: remove it", argument=name)
@@ -46,7 +46,7 @@ def require_subject(subject: str | None) -> None:
 
 def _require_json(metadata: Mapping[str, object] | None) -> None:
     waiting: list[tuple[str, object]] = [("metadata", metadata)]
-    checked: set[int] = set()  # a list may hold itself
+    checked: set[int] = set()  # a list may contain itself
     while waiting:
         place, value = waiting.pop()
         if id(value) in checked:
@@ -68,7 +68,7 @@ def _require_json(metadata: Mapping[str, object] | None) -> None:
 
 
 def _fault_of(value: object) -> str | None:
-    """What keeps `value`, neither a dict nor a list, from being JSON; None where nothing does."""
+    """Return why `value`, neither a dict nor a list, is not JSON; None if it is."""
     if isinstance(value, str):
         return _fault(value)
     if isinstance(value, float):
@@ -89,7 +89,7 @@ def _fault(text: str) -> str | None:
 
 
 def place_of(after: str | SessionInfo) -> tuple[int, str]:
-    """The place in a list that the cursor `after` names. Raises: WrongArgument."""
+    """Return the list position of the cursor `after`. Raises: WrongArgument."""
     at, colon, session = (after if isinstance(after, str) else after.cursor).partition(":")
     digits = at.removeprefix("-")
     if not (colon and session and is_number(digits) and len(digits) < _DIGITS):

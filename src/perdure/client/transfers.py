@@ -1,4 +1,4 @@
-"""Import and export of session files, as the handles do it."""
+"""Import and export session files for the handles."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ async def imported_files(
 def files_at(
     paths: Sequence[Path], address: str, on_closed: Callable[[OSError], object]
 ) -> Iterator[Path]:
-    """The files to import: those at `paths`, and what may be sessions below folders.
+    """Return the files to import: those at `paths`, and possible sessions below folders.
 
-    Folders in which the store at `address` keeps its sessions are left out.
+    Skips folders in which the store at `address` keeps its sessions.
     """
     own = [folder.resolve() for folder in own_folders(address)]
     for path in paths:
@@ -93,7 +93,7 @@ async def exported_to(
     path: str | os.PathLike[str] | None,
     replace: bool,
 ) -> Exported:
-    """Export `session`, into the file `path` where one is given.
+    """Export `session`, to the file `path` if given.
 
     Raises: as `export_session`; PathExists; FormatError for a path that cannot be written.
     """
@@ -152,7 +152,7 @@ async def exported_store(
 
 
 def file_name(session: StreamId, format: ExportFormat, selection: ExportSelection) -> str:
-    """The name of the file of `session` where no name was given."""
+    """Return the default file name of `session`."""
     if format == workflow.FORMAT:
         return workflow.file_name(session, selection.dialect)
     return f"{session}.{_ENDINGS.get(format, 'jsonl')}"
@@ -174,7 +174,7 @@ def _check_place(place: Path, address: str, *, is_replacing: bool) -> None:
 def write_file(file: Path, content: bytes, *, is_replacing: bool) -> None:
     """Write `content` to `file`: all of it or nothing, readable only by its owner.
 
-    A pipe or a device is written into, and a link stays one.
+    Writes into a pipe or a device; a link stays a link.
     Raises: PathExists when it exists and `is_replacing` is False; OSError.
     """
     named, file = file, file.resolve() if is_replacing else file
@@ -189,12 +189,12 @@ def write_file(file: Path, content: bytes, *, is_replacing: bool) -> None:
             _move(written, file)
     except FileExistsError as error:
         raise PathExists(str(named)) from error
-    except OSError as error:  # with the name that the caller gave
+    except OSError as error:  # with the caller's name
         raise OSError(error.errno, error.strerror, str(named)) from error
 
 
 def _write_new(file: Path, content: bytes) -> None:
-    """Make `file`; a part of it does not stay behind."""
+    """Create `file` completely or not at all."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as opened:

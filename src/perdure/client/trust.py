@@ -1,8 +1,8 @@
-"""Which stores a user trusts: the key of the user's marks, and what is trusted without a mark.
+"""A user's trust: the key of the user's marks, and entries trusted without a mark.
 
 All of it is in the folder ``perdure/trust`` of the user's data folder: ``key`` (32 bytes that
 never leave it), ``endorsed`` (a digest for each trusted entry that has no mark of this key), and
-``stores`` (what was trusted, and when, for people). docs/decisions/0017 says why.
+``stores`` (the trusted stores with times, for people). docs/decisions/0017 explains why.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TrustedStore(msgspec.Struct, frozen=True):
 
 
 class TrustFolder:
-    """The folder in which a user's trust is kept.
+    """The folder of a user's trust.
 
     Raises of every method that writes: ConfigError when the folder cannot be used.
     """
@@ -53,16 +53,16 @@ class TrustFolder:
         self._endorsed: tuple[int, frozenset[str]] | None = None
 
     def marks(self, *, is_trusted: bool) -> Marks:
-        """The marks for a store; a key is made when there is none and the first entry is marked.
+        """Return the marks for a store; the first marked entry creates a missing key.
 
-        Where that is impossible, only this process recognizes what it writes.
+        If that is impossible, only this process recognizes its own entries.
         """
         return Marks(self._any_key, is_trusted=is_trusted, endorsed=self._read_endorsed)
 
     async def trust(
         self, store: SessionStore, at: int, streams: Iterable[StreamId]
     ) -> TrustedStore:
-        """Trust what is in `streams` of `store` now.
+        """Trust the current entries of `streams` of `store`.
 
         Durable: when this returns. Units: `at` is Unix milliseconds.
         """
@@ -78,7 +78,7 @@ class TrustFolder:
         return told
 
     def stores(self) -> list[TrustedStore]:
-        """What was trusted, oldest first; unreadable lines are left out."""
+        """Return the trusted stores, oldest first, without unreadable lines."""
         found: list[TrustedStore] = []
         with suppress(OSError, UnicodeDecodeError):
             for line in (self._folder / "stores").read_text("utf-8").splitlines():
@@ -102,7 +102,7 @@ class TrustFolder:
             return os.urandom(KEY_BYTES)
 
     def _made_key(self) -> bytes:
-        """A new key; another process's where that was first."""
+        """Create a key, or return the one that another process created first."""
 
         def write(folder: Path) -> None:
             draft = folder / f".key-{os.urandom(8).hex()}"
@@ -153,14 +153,14 @@ class TrustFolder:
 
 
 async def streams_of(store: SessionStore) -> list[StreamId]:
-    """Every session and flow of `store`."""
+    """Return every session and flow of `store`."""
     sessions = await store.sessions(limit=None, scope="all")
     flows = await store.notes_of_all((FlowStarted.kind, FlowImported.kind))
     return [info.id for info in sessions] + list(dict.fromkeys(note.stream for note in flows))
 
 
 async def _with_authority(store: SessionStore, stream: StreamId) -> list[Entry]:
-    """The entries of `stream` that give authority: what it is bound to, and its turns."""
+    """Return the entries of `stream` that give authority: bindings and turns."""
     state = await store.state(stream)
     is_flow = state.header.kind == "flow"
     found: list[Entry] = []

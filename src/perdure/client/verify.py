@@ -1,4 +1,4 @@
-"""Checking a store: ended as soon as whoever asked for it gives it up."""
+"""Verify a store, and stop soon after the caller is cancelled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perdure.stores.session_store import SessionStore
 
 
 async def verify_backend(store: SessionStore, on_progress: OnProgress | None) -> Verification:
-    """What ``SessionStore.verify`` finds; a thread that checks when this is left ends soon."""
+    """Run ``SessionStore.verify``; if this is cancelled, its thread ends soon."""
     is_given_up = False
 
     def tell(done: int, steps: int) -> None:  # on the thread that checks

@@ -74,7 +74,7 @@ async def pick_session(
     found = await store.recent(None, scope="all" if is_all else "listed")
     if not found:
         raise NothingToPick
-    # In this thread: a terminal that is raw waits for its person, and nothing else goes on.
+    # In this thread: the raw terminal waits for the user, and nothing else runs.
     choice = screen.choose(
         selection.first_state(selection.choices_of(found), absolute(folder) or "", query)
     )

@@ -1,7 +1,7 @@
-"""The terminal of the person, whatever stdin and stdout are: raw while something is chosen.
+"""The user's terminal, independent of stdin and stdout, in raw mode during the choice.
 
-Drawn on the alternate screen, so what was there before is there afterwards. Whatever happens, the
-terminal is given back as it was found.
+Draws on the alternate screen, so the previous content returns afterwards. The terminal is always
+restored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from perdure.apps.terminal.style import Style, style_for
 from perdure.apps.terminal.text import clip, one_line, pad, safe
 
 _TERMINAL = "/dev/tty"
-_ENTER = "\x1b[?1049h\x1b[?2004h"  # the alternate screen; what is pasted comes between marks
+_ENTER = "\x1b[?1049h\x1b[?2004h"  # the alternate screen; pasted text is between marks
 _LEAVE = "\x1b[?2004l\x1b[?1049l"
 _LOOK_S = 0.25
 """How often the size of the window is looked at while no key comes."""
@@ -37,7 +37,7 @@ _CHUNK_BYTES = 4_096
 
 
 def choose(state: State) -> Choice | None:
-    """What the person at the terminal chooses; None when they leave without choosing.
+    """Return the user's choice; None if they leave without one.
 
     Raises: NoTerminal.
     """
@@ -60,14 +60,14 @@ def choose(state: State) -> Choice | None:
 
 
 class _Keys:
-    """What is typed at the terminal `descriptor`, decoded."""
+    """The decoded input of the terminal `descriptor`."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def read_key(self) -> str:
-        """What came, "" when nothing did for a while. A key is never cut in two."""
+        """Return the input, "" after a while without any. Key sequences are never split."""
         if not self._is_ready(_LOOK_S):
             return ""
         text = self._read()
@@ -80,12 +80,12 @@ class _Keys:
 
     def _read(self) -> str:
         content = os.read(self._descriptor, _CHUNK_BYTES)
-        return self._decode(content) if content else "\x04"  # the terminal is gone
+        return self._decode(content) if content else "\x04"  # the terminal was closed
 
 
 @contextmanager
 def _terminal() -> Generator[TextIO]:
-    """The terminal, raw and on its alternate screen."""
+    """Open the terminal in raw mode, on its alternate screen."""
     if os.environ.get("TERM", "") in ("", "dumb"):
         raise NoTerminal
     try:
@@ -106,7 +106,7 @@ def _terminal() -> Generator[TextIO]:
 
 
 def _draw(screen: TextIO, lines: Iterable[str], state: State) -> None:
-    """The lines from the top, and the cursor behind what was typed."""
+    """Draw the lines from the top, and the cursor after the typed text."""
     text = "\r\n".join(f"{line}\x1b[K" for line in lines)
     column = 3 + cell_len(safe(state.query))
     screen.write(f"\x1b[H{text}\x1b[J\x1b[1;{column}H")
@@ -122,7 +122,7 @@ HINT = 'Enter takes it   Esc leaves   "quotes" seek the exact words   Tab '
 
 
 def view_lines(state: State, columns: int, rows: int, style: Style) -> Iterator[str]:
-    """The screen: at most `rows` lines of at most `columns` cells."""
+    """Return the screen: at most `rows` lines of at most `columns` cells."""
     room = max(rows - _AROUND, 1)
     first = max(min(state.marked - room // 2, len(state.fitting) - room), 0)
     yield _query_line(state, columns, style)

@@ -1,4 +1,4 @@
-"""The state of a choice, and what each key does to it. Pure: keys come in, states go out."""
+"""The state of the picker, and the effect of each key. Pure."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ _SEQUENCES: Mapping[str, Key] = {
     "\t": "everywhere",
 }
 _PIECES = re.compile(
-    r"\x1b\[200~|\x1b\[201~"  # around what is pasted
+    r"\x1b\[200~|\x1b\[201~"  # around pasted text
     r"|\x1b\[[0-9;?]*[ -/]*[@-~]|\x1bO.|\x1b|[\x00-\x1f\x7f]|[^\x00-\x1f\x7f\x1b]+",
     re.DOTALL,
 )
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A session that can be chosen. `texts` are what a query is held against, folded."""
+    """A session to choose. `texts` are its folded texts for matching."""
 
     info: SessionInfo
     texts: tuple[str, ...]
 
 
 class State(msgspec.Struct, frozen=True):
-    """What was typed, what of `choices` fits it, and which of that is marked.
+    """The typed text, the matching `choices`, and the selected one.
 
-    `folder` is where the person is; only its sessions are offered unless `is_everywhere`.
+    `folder` is the current folder; only its sessions are offered unless `is_everywhere`.
     """
 
     choices: tuple[Choice, ...]
@@ -83,31 +83,31 @@ class State(msgspec.Struct, frozen=True):
 
     @property
     def choice(self) -> Choice | None:
-        """The one that Enter takes."""
+        """The selected choice."""
         return self.fitting[self.marked] if self.fitting else None
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """The choice was made; None: the person left without one."""
+    """The final choice; None: the user left without one."""
 
     choice: Choice | None
 
 
 def choices_of(infos: Sequence[SessionInfo]) -> tuple[Choice, ...]:
-    """`infos` as choices, in the same order."""
+    """Return `infos` as choices, in the same order."""
     return tuple(
         Choice(info, (fold(info.name), fold(info.id), fold(info.cwd or ""))) for info in infos
     )
 
 
 def first_state(choices: tuple[Choice, ...], folder: str, query: str = "") -> State:
-    """The first state: the sessions of `folder`, or all where none is of it."""
+    """Return the first state: the sessions of `folder`, or all if it has none."""
     is_everywhere = all(choice.info.cwd != folder for choice in choices)
     return _refit(State(choices, folder, query, is_everywhere))
 
 
 def keys_in(text: str) -> Iterator[Key | str]:
-    """What was typed: keys, and text between them. Unknown sequences are nothing."""
+    """Split input into keys and the text between them. Unknown sequences are dropped."""
     for piece in _PIECES.findall(text):
         if piece in _SEQUENCES:
             yield _SEQUENCES[piece]
@@ -116,7 +116,7 @@ def keys_in(text: str) -> Iterator[Key | str]:
 
 
 def after(state: State, key: str) -> State | Chosen:
-    """What `key` makes of `state`."""
+    """Return the state after `key`."""
     if key == "enter":
         return Chosen(state.choice) if state.fitting else state
     if key == "leave":
@@ -146,7 +146,7 @@ def _move(state: State, key: str) -> int:
 
 
 def _refit(state: State) -> State:
-    """`state` with what fits it, the best marked."""
+    """Return `state` with its matches, the best one selected."""
     offered = [
         choice for choice in state.choices if state.is_everywhere or choice.info.cwd == state.folder
     ]
@@ -175,26 +175,26 @@ _Score = Callable[[str, str], int | None]
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A query: `words` fit fuzzily, `phrases` letter for letter. Both are folded."""
+    """A query: `words` match fuzzily, `phrases` exactly. Both are folded."""
 
     words: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is asked for, so everything fits."""
+        """Whether the query is empty, so everything matches."""
         return not self.words and not self.phrases
 
 
 class Match(msgspec.Struct, frozen=True):
-    """How well something fits. Shape: `index` is its place among what was ranked."""
+    """The quality of a match. Shape: `index` is its place in the input."""
 
     index: int
     score: int
 
 
 def wanted_of(query: str) -> Wanted:
-    """The words and phrases of `query`."""
+    """Return the words and phrases of `query`."""
     words: list[str] = []
     phrases: list[str] = []
     for number, part in enumerate(query.split('"')):
@@ -206,16 +206,16 @@ def wanted_of(query: str) -> Wanted:
 
 
 def fold(text: str) -> str:
-    """`text` without letter case and accents, runs of white space as one space."""
+    """Return `text` without letter case and accents, with single spaces."""
     apart = unicodedata.normalize("NFKD", text.casefold())
     return " ".join("".join(c for c in apart if not unicodedata.combining(c)).split())
 
 
 def rank(texts: Iterable[Sequence[str]], wanted: Wanted) -> list[Match]:
-    """Those of `texts` that fit, the best first; equally good ones in the order given.
+    """Return the matches of `texts`, best first; equal ones in the given order.
 
-    Shape: each item is the folded texts of one thing, the most important first; every word and
-    phrase must fit one of them.
+    Shape: each item has the folded texts of one session, the most important first; every word and
+    phrase must match one of them.
     """
     found: list[Match] = []
     for index, fields in enumerate(texts):
@@ -227,7 +227,7 @@ def rank(texts: Iterable[Sequence[str]], wanted: Wanted) -> list[Match]:
 
 
 def score_of(fields: Sequence[str], wanted: Wanted) -> int | None:
-    """How well the folded `fields` fit; None when they do not."""
+    """Return the score of the folded `fields`; None without a match."""
     total = 0
     for word in wanted.words:
         best = _best(fields, word, fuzzy_score)
@@ -252,20 +252,20 @@ def _best(fields: Sequence[str], word: str, score: _Score) -> int | None:
 
 
 def phrase_score(text: str, phrase: str) -> int | None:
-    """How well `phrase` stands in `text`; None when it does not."""
+    """Return the score of `phrase` in `text`; None without a match."""
     at = text.find(phrase)
     if at < 0:
         return None
-    while at >= 0 and not _begins_word(text, at):  # a place that begins a word, if there is one
+    while at >= 0 and not _begins_word(text, at):  # the start of a word, if there is one
         at = text.find(phrase, at + 1)
     return _PHRASE + (_BEGINS_WORD if at >= 0 else 0) + (_BEGINS_TEXT if at == 0 else 0)
 
 
 def fuzzy_score(text: str, word: str) -> int | None:
-    """How well the letters of `word` stand in `text`, in their order; None when they do not.
+    """Return the score of the letters of `word` in `text`, in order; None without a match.
 
-    The best of the places where the whole word stands, else the nearest letters from the right end
-    of the leftmost fit: linear in the text, and never a search of all ways.
+    Uses the best occurrence of the whole word, or else the nearest letters before the end of the
+    leftmost match. Linear in the text, without backtracking.
     """
     whole = phrase_score(text, word)
     if whole is not None:
@@ -285,7 +285,7 @@ def fuzzy_score(text: str, word: str) -> int | None:
 
 
 def _nearest(text: str, word: str) -> list[int] | None:
-    """Places of the letters of `word`: the leftmost end of a fit, and from there back the last."""
+    """Return the letters' places: the nearest ones before the leftmost end of a match of `word`."""
     end = -1
     for letter in word:
         end = text.find(letter, end + 1)

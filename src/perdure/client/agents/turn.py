@@ -81,7 +81,7 @@ class Turn:
     Where `while_waiting` is "raise", both raise Waiting while the turn waits for a person, the
     loop after the newest event.
     Leaving the loop, or never entering it, does not stop the turn. While it runs it is a member of
-    `running`, which is given by who sees it to its end.
+    `running`.
     """
 
     def __init__(

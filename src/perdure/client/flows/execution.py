@@ -1,4 +1,4 @@
-"""Running one flow: its roles in real sessions, once or until it is completed."""
+"""Run one flow with its roles in sessions, once or until it is completed."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class Execution:
             raise FlowRefusal(journal.flow, told, role=role) from None
 
     def _roles(self, journal: Journal, state: FlowState) -> tuple[FlowContext, RoleTurns]:
-        """What the turns of the flow share, and its roles."""
+        """Return the shared context of the flow's turns, and its roles."""
         ground, library = place_of(state).ground(journal)
         turns = RoleTurns
-        if state.document is not None:  # what it runs is in its log, and edited nowhere else
+        if state.document is not None:  # its document is in the log and cannot be edited elsewhere
             ground, turns = replace(ground, drawing=None), DocumentTurns
         roles = turns(
             self._host,
@@ -105,7 +105,7 @@ class Execution:
 
 
 def no_session(state: FlowState, role: str) -> FlowRefusal:
-    """Says that `role` has no session, or is no role of the flow."""
+    """Return the error that `role` has no session, or is not a role of the flow."""
     roles = dict.fromkeys((*state.graph.roles, *state.sessions))
     if role not in roles:
         told = f"it has no role {role!r}; its roles are: {', '.join(roles)}"

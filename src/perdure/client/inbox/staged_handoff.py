@@ -1,4 +1,4 @@
-"""A staged handoff at its approval: its files still hold what was staged, or it is staged anew.
+"""Check a staged handoff at its approval: if its files changed, it is staged again.
 
 The next role receives the approved content from the store, even if the files changed since.
 """

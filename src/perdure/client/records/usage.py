@@ -165,7 +165,7 @@ class Tallies:
         return sorted(totals, key=lambda each: each.key)
 
     async def _tally(self, info: SessionInfo) -> SessionTally:
-        name = (info.id, info.created_at)  # an id that is used again after an erasure starts anew
+        name = (info.id, info.created_at)  # a reused id of an erased session starts a new tally
         known = self._kept.pop(name, None)
         if known is None or known.head < info.entries - 1:
             known = SessionTally(known)

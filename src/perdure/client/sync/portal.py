@@ -1,8 +1,8 @@
-"""An event loop on a thread of its own, and the ways for other threads to have it do things.
+"""An event loop on its own thread, for calls from other threads.
 
-Any number of threads may call at once. A call that is interrupted (Ctrl-C) is cancelled in the
-loop. The loop ends when the portal is closed, is no longer held by anybody, or the program exits;
-calls that are under way then are told that the store was closed.
+Any number of threads can call at the same time. An interrupted call (Ctrl-C) is cancelled in the
+loop. The loop ends when the portal is closed or garbage-collected, or the program exits; running
+calls then raise StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ Close = Callable[[], Awaitable[None]]
 
 
 class Portal:
-    """The loop as other threads see it."""
+    """The interface of the loop for other threads."""
 
     def __init__(self) -> None:
         self._thread = _LoopThread()
-        # The thread does not hold the portal, so its end is the end of the loop.
+        # The thread holds no reference to the portal, so collecting the portal ends the loop.
         self._close = weakref.finalize(self, self._thread.end)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives, once the loop has done it.
+        """Run `work` in the loop and return its result.
 
-        Raises: what `work` raises; StoreUnavailable once the portal is closed; RuntimeError on the
-        loop's own thread, which would wait for itself for ever.
+        Raises: the errors of `work`; StoreUnavailable after the portal is closed; RuntimeError on
+        the loop's own thread, which would deadlock.
         """
         call = _Call(work)
         try:
             self._thread.submit(call)
             call.wait()
-        except BaseException:  # Ctrl-C arrives here, while the loop knows nothing of it
+        except BaseException:  # Ctrl-C arrives in this thread, not in the loop
             call.cancel()
             call.wait()
             raise
@@ -52,7 +52,7 @@ class Portal:
             raise
 
     def run(self, function: Callable[[], T]) -> T:
-        """What `function` gives, called inside the loop. Raises: as `call`."""
+        """Call `function` inside the loop and return its result. Raises: as `call`."""
 
         async def work() -> T:
             return function()
@@ -60,7 +60,7 @@ class Portal:
         return self.call(work())
 
     def iterate(self, iterable: AsyncIterable[T]) -> Iterator[T]:
-        """The items of `iterable`, each fetched when it is asked for. Raises: as `call`."""
+        """Yield the items of `iterable`, fetched on demand. Raises: as `call`."""
         iterator = self.run(lambda: aiter(iterable))
         try:
             while not isinstance(item := self.call(_next(iterator)), _Exhausted):
@@ -70,20 +70,20 @@ class Portal:
                 self.call(_close(iterator))
 
     def closes(self, close: Close) -> None:
-        """Await `close` before the loop ends. It ends the tasks that run now."""
+        """Await `close` before the loop ends; it must end the tasks that are running now."""
         self._thread.closers.append(close)
         self._thread.kept |= self.run(_others)
 
     def close(self) -> None:
-        """Cancel what runs, close what is to be closed, and end the loop. May be called twice."""
+        """Cancel tasks, await the registered closes, and end the loop. May be called twice."""
         self._close()
 
 
 class _Call(Generic[T]):
     """A coroutine that the loop runs for another thread.
 
-    Ctrl-C may come between any two instructions of the thread that calls. So it waits on a queue
-    that is made in C: an Event could be left locked for ever by an exception at the wrong moment.
+    Ctrl-C may come between any two instructions of the calling thread. So it waits on a queue
+    implemented in C: an exception at the wrong moment could leave an Event locked for ever.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
@@ -94,22 +94,22 @@ class _Call(Generic[T]):
         self._ends: SimpleQueue[None] = SimpleQueue()
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have `loop` run the coroutine."""
+        """Run the coroutine in `loop`."""
         self._loop = loop
         loop.call_soon_threadsafe(self._begin)
 
     def wait(self) -> None:
-        """Wait until the coroutine has ended, however it ends."""
+        """Wait until the coroutine has ended, with any outcome."""
         while not self._is_over:
             self._ends.get()
 
     def result(self) -> T:
-        """What it gave or raised, once it has ended."""
+        """Return the result of the ended coroutine, or raise its error."""
         assert self._task is not None
         return self._task.result()
 
     def cancel(self) -> None:
-        """Have the coroutine end; one that no loop has been given ends at once."""
+        """Cancel the coroutine; one that was not submitted to a loop ends at once."""
         if self._loop is None:
             self._end()
             return
@@ -124,7 +124,7 @@ class _Call(Generic[T]):
             self._task.add_done_callback(lambda _: self._end())
 
     def _cancel(self) -> None:
-        if self._task is None:  # interrupted before it was told to begin
+        if self._task is None:  # interrupted before it began
             self._end()
         else:
             self._task.cancel()
@@ -137,7 +137,7 @@ class _Call(Generic[T]):
 
 
 class _LoopThread:
-    """A thread that serves a loop until it is told to end."""
+    """A thread that runs a loop until `end`."""
 
     def __init__(self) -> None:
         self.closers: list[Close] = []
@@ -154,9 +154,9 @@ class _LoopThread:
         self._thread.start()
 
     def submit(self, call: _Call[Any]) -> None:
-        """Have the loop do what `call` is for."""
-        self._process.check()  # a forked child has no thread that would do it
-        # Under the lock: whatever is submitted comes before the end, and is cancelled by it.
+        """Submit `call` to the loop."""
+        self._process.check()  # a forked child has no loop thread
+        # Under the lock: submitted calls precede the end, which cancels them.
         with self._submitting:
             if not self.is_closed and threading.current_thread() is not self._thread:
                 call.begin(self._loop)
@@ -177,13 +177,15 @@ class _LoopThread:
         with self._submitting:
             self.is_closed = True
             asyncio.run_coroutine_threadsafe(self._ending(), self._loop)
-        if threading.current_thread() is not self._thread:  # else the garbage collector came by
+        if (
+            threading.current_thread() is not self._thread
+        ):  # otherwise the garbage collector ended it
             self._thread.join()
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
-        # A task that had just finished has its caller's answer still in the loop's queue.
+        # The result of a task that has just finished is still in the loop's queue.
         self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
@@ -200,11 +202,11 @@ class _LoopThread:
 
 
 class _Exhausted:
-    """Stands for the end of an iterator: StopAsyncIteration cannot leave a generator."""
+    """Represents the end of an iterator: StopAsyncIteration cannot leave a generator."""
 
 
 def _others() -> set[asyncio.Task[Any]]:
-    """The tasks of this loop, without the one that asks."""
+    """Return the tasks of this loop, except the current one."""
     return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 

@@ -1,1 +1,1 @@
-"""Workflow documents on the command line: begun with inputs, gone on with, their outputs shown."""
+"""Workflow documents on the command line: start, resume, outputs."""
