@@ -107,6 +107,7 @@ style: $(INSTALLED)
 	$(BIN)/python scripts/check_commits.py
 	$(BIN)/python scripts/make_command_docs.py --check
 	$(BIN)/python scripts/make_schemas.py --check
+	$(BIN)/python scripts/make_event_docs.py --check
 	$(BIN)/lint-imports --no-logo
 
 # With room for what is soon garbage, node looks for it less often: an eighth of the time.

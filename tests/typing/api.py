@@ -7,7 +7,7 @@ that its users rely on.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import assert_type
+from typing import assert_never, assert_type
 
 import perdure
 from perdure import assistant, thinking, tool_call, tool_result, user
@@ -56,6 +56,38 @@ async def sessions() -> None:
         session = await store.open(session.id)
         await store.continue_recent(cwd=".")
         assert_type(await store.recent(limit=50), list[perdure.SessionInfo])
+
+
+async def events(session: perdure.Session, store: perdure.Store, turn: perdure.Turn) -> None:
+    async for event in session.watch(after=-1):
+        assert_type(event, perdure.types.AnyEvent)
+        match event:
+            case perdure.Event(payload=payload, seq=seq):
+                assert_type(event, perdure.Event)
+                assert_type(payload["toolId"], object)
+                assert_type(seq, int)
+            case perdure.LiveEvent(text=text):
+                assert_type(text, str)
+            case perdure.Snapshot(partial=partial):
+                assert_type(partial, perdure.Message)
+            case _:
+                assert_never(event)
+    async for event in store.watch():
+        if isinstance(event, perdure.LiveEvent):
+            assert_type(event.n, int)
+        elif isinstance(event, perdure.Snapshot):
+            assert_type(event.partial.text, str)
+        else:
+            assert_type(event, perdure.Event)
+    async for event in turn:
+        if not isinstance(event, perdure.Event):
+            assert_type(event, perdure.LiveEvent | perdure.Snapshot)
+
+
+@perdure.tool(needs_approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    return str(amount)
 
 
 @perdure.tool(effect="write", on_unknown="ask")

@@ -105,12 +105,12 @@ def _told_by(entry: Entry) -> list[Told]:
         body = body_of(entry)
     except (CorruptLog, UnsupportedVersion) as error:
         return [(OTHER, {"kind": entry.kind, "lane": entry.lane, "problem": error.code})]
-    if entry.kind in _SIMPLE and not isinstance(body, Unknown):
-        return [(_SIMPLE[entry.kind], fields_of(body))]
+    if entry.kind in SIMPLE and not isinstance(body, Unknown):
+        return [(SIMPLE[entry.kind], fields_of(body))]
     if isinstance(body, ledger.TurnFinished):
-        return _turn_finished(body, entry.about)
-    if entry.kind in _SPECIAL:
-        return _SPECIAL[entry.kind](body)
+        return turn_finished(body, entry.about)
+    if entry.kind in SPECIAL:
+        return SPECIAL[entry.kind](body)
     return [(OTHER, {"kind": entry.kind, "lane": entry.lane})]
 
 
@@ -182,7 +182,8 @@ def _model_called(body: ledger.ModelCalled) -> list[Told]:
     return told
 
 
-def _turn_finished(body: ledger.TurnFinished, turn: EntryId | None) -> list[Told]:
+def turn_finished(body: ledger.TurnFinished, turn: EntryId | None) -> list[Told]:
+    """Return the events of the end of `turn`."""
     payload: dict[str, object] = {
         "stopReason": body.end,
         **_tokens_used(body.usage, body.model),
@@ -302,7 +303,7 @@ def _known_payload(payload: Payload) -> Payload:
 
 # ---------------------------------------------------------------- the tables: each kind is in one
 
-_SIMPLE: Mapping[str, str] = {
+SIMPLE: Mapping[str, str] = {
     MESSAGE: "agent:message",
     kinds.ModelChange.kind: "session:model_changed",
     kinds.ThinkingChange.kind: "session:thinking_changed",
@@ -369,7 +370,7 @@ _SIMPLE: Mapping[str, str] = {
 """Kind -> type of its event, whose payload is the fields of the body."""
 
 # Each function takes the body class of its kind, which the type system cannot express.
-_SPECIAL: Mapping[str, Callable[[Any], list[Told]]] = {
+SPECIAL: Mapping[str, Callable[[Any], list[Told]]] = {
     kinds.Compaction.kind: _on_compaction,
     kinds.BranchSummary.kind: _branch_summarized,
     notes.Label.kind: _on_label,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -15,11 +15,14 @@ from perdure.errors import ToolError, WrongArgument
 from perdure.session.argument_checks import takes_declared
 from perdure.session.ledger import ToolEffect, UnknownPolicy
 from perdure.tools.docstring import parse_docstring
+from perdure.tools.permissions import Permissions
 from perdure.tools.schema import CALL, Parameters, arguments_of, parameters_of
 from perdure.tools.spec import (
     DEFAULT_OUTPUT_BYTES,
     DEFAULT_TIMEOUT_S,
+    NeedsApproval,
     Run,
+    Subject,
     ToolCall,
     ToolOutput,
     ToolSpec,
@@ -66,6 +69,7 @@ def tool(
     description: str | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    needs_approval: bool | Callable[..., bool] = False,
 ) -> Declares: ...
 
 
@@ -80,6 +84,7 @@ def tool(
     description: str | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     max_output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    needs_approval: bool | Callable[..., bool] = False,
 ) -> FunctionTool[..., Any] | Declares:
     """Make a tool from a function: ``@tool``, or with options ``@tool(effect="read")``.
 
@@ -87,6 +92,8 @@ def tool(
     parameter ``call: ToolCall`` receives the call and is hidden from the model. A function that is
     not ``async`` runs in a thread, which continues even if the call is cancelled. Return values:
     text and `ToolOutput` unchanged, None as "done", everything else as JSON.
+    With `needs_approval` a person approves each call, in every mode, and sees its arguments; a
+    function of the same arguments as the tool's returns which calls need it.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8.
     Raises: TypeError for a signature without a schema; WrongArgument for an invalid name or limit,
     and for generators and anything but a function.
@@ -107,11 +114,32 @@ def tool(
             timeout_s=timeout_s,
             max_output_bytes=max_output_bytes,
             function=function,
+            action="process" if needs_approval else None,
+            is_gated=bool(needs_approval),
+            examine=_shown_call if needs_approval else None,
+            needs_approval=_condition(needs_approval) if callable(needs_approval) else None,
         )
 
     if timeout_s <= 0 or max_output_bytes <= 0:
         raise WrongArgument("timeout_s and max_output_bytes must be greater than 0")
     return make_tool if function is None else make_tool(function)
+
+
+def _shown_call(args: Mapping[str, object], _: Permissions) -> Subject:
+    """Return the arguments as the subject of an approval."""
+    return Subject(msgspec.json.encode(args, enc_hook=repr).decode())
+
+
+def _condition(function: Callable[..., bool]) -> NeedsApproval:
+    """Return `function` of keyword arguments as one of a mapping; an error means True."""
+
+    def needs_approval(args: Mapping[str, object]) -> bool:
+        try:
+            return bool(function(**args))
+        except Exception:  # noqa: BLE001 - the person decides if the function cannot
+            return True
+
+    return needs_approval
 
 
 def _require_function(function: object) -> None:

@@ -149,6 +149,8 @@ def judge_call(
     if spec.action is None:
         return _without_action(spec, chosen, granted, bound)
     try:
+        if spec.needs_approval is not None and not spec.needs_approval(_given(spec, args)):
+            return Ruling("run")
         subject = _examined(spec, args, permissions)
     except PerdureError as error:
         reason = error.reason if isinstance(error, ToolError) else str(error)
@@ -179,10 +181,14 @@ def _examined(spec: ToolSpec, args: Mapping[str, object], permissions: Permissio
 
     Raises: ToolError.
     """
-    given = effective_args(spec, args)
-    if spec.arguments is not None:
-        given = spec.arguments(given)
+    given = _given(spec, args)
     return spec.examine(given, permissions) if spec.examine is not None else Subject("")
+
+
+def _given(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the arguments as the tool gets them. Raises: InvalidArguments."""
+    given = effective_args(spec, args)
+    return given if spec.arguments is None else spec.arguments(given)
 
 
 def _decided(

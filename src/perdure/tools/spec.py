@@ -114,6 +114,9 @@ Raises: ToolError for a call that cannot run."""
 Arguments = Callable[[Mapping[str, object]], Mapping[str, object]]
 """Validates and converts a call's arguments. Raises: InvalidArguments."""
 
+NeedsApproval = Callable[[Mapping[str, object]], bool]
+"""Whether a call with these arguments needs approval. Pure."""
+
 Examine = Callable[[Mapping[str, object], Permissions], Subject]
 """The subject of a call with these arguments. Pure. Raises: ToolError if it is never allowed."""
 
@@ -126,6 +129,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     it, ``ask`` a person, or ``never`` repeat it.
     `action` means that the tool needs approval: `examine` then returns a call's subject, `bind`
     what its approval is bound to besides the arguments, and `is_gated` asks a person in every mode.
+    With `needs_approval`, only calls for whose arguments it returns True need it.
     A `bind` without an `action` only finds doubts. `config_only` are names that a model cannot use.
     `is_outside` marks its output as written by strangers.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8 shown to the model.
@@ -147,6 +151,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     bind: Bind | None = None
     arguments: Arguments | None = None
     is_gated: bool = False
+    needs_approval: NeedsApproval | None = None
     is_outside: bool = False
     config_only: frozenset[str] = frozenset()
 

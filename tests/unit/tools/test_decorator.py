@@ -10,6 +10,8 @@ import pytest
 
 from perdure.errors import InvalidArguments, ToolError, WrongArgument
 from perdure.tools.decorator import FunctionTool, tool
+from perdure.tools.permission_check import judge_call
+from perdure.tools.permissions import Permissions
 from perdure.tools.spec import DEFAULT_OUTPUT_BYTES, DEFAULT_TIMEOUT_S, ToolCall, ToolOutput
 from tests.fakes.tool_calls import tool_call_of
 
@@ -220,3 +222,29 @@ async def test_stop_iteration_in_plain_function_is_an_error() -> None:
 
     with pytest.raises(ToolError, match="StopIteration"):
         await result_of(f)
+
+
+def test_tool_with_needs_approval_asks_in_every_mode() -> None:
+    @tool(needs_approval=True)
+    def book(hotel: str) -> str:
+        return hotel
+
+    call = {"hotel": "Aurora"}
+    for mode in ("ask", "accept-edits", "auto"):
+        ruling = judge_call(book, call, Permissions(approval=mode))
+        assert (ruling.decision, ruling.grant) == ("ask", None)
+        assert '"hotel":"Aurora"' in ruling.text
+    assert judge_call(book, call, Permissions(approval="plan")).decision == "refuse"
+    assert judge_call(book, {}, Permissions()).error_code == "invalid_arguments"
+
+
+def test_function_of_the_arguments_says_which_calls_need_approval() -> None:
+    def is_large(amount: int) -> bool:
+        return amount > 100 / amount
+
+    @tool(needs_approval=is_large)
+    def pay(amount: int) -> str:
+        return str(amount)
+
+    decisions = {n: judge_call(pay, {"amount": n}, Permissions()).decision for n in (1, 0, 50)}
+    assert decisions == {1: "run", 0: "ask", 50: "ask"}  # at 0 the function raises
