@@ -56,7 +56,7 @@ async def test_change_before_the_approval_is_asked_again(
     CHANGES[name](file)
     assert before.question is not None
     approving = flow.approve() if door == "flow" else None
-    with pytest.raises(FlowRefusal, match="has changed since it was staged"):
+    with pytest.raises(FlowRefusal, match="changed after it was staged"):
         await (approving or stage.store.answer(before.question, "approve", by="me"))
     (again,) = await flow.waiting()
     assert (again.topic, again.text != before.text) == ("handoff-approval", True)

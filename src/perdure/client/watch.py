@@ -129,8 +129,8 @@ def _past(stream: StreamId, after: int, newest: int) -> str:
 
 
 _PAST_POSITION = (
-    "a store is watched after position %d, and its newest is %d: nothing is told until that is "
-    "passed; unless sessions were removed, the position is of another store, or a later state of it"
+    "a store is watched after position %d, and its newest is %d: no events follow until "
+    "then; unless sessions were removed, the position is of another store, or a later state of it"
 )
 
 _Asked = dict[tuple[StreamId | None, int], "asyncio.Future[Sequence[Positioned]]"]

@@ -138,7 +138,7 @@ def test_a_store_tells_about_itself(imported: World) -> None:
         info
     )
     assert info["streams"] == 1
-    assert "plain: anybody who can read" in imported.ok("store", "info").out
+    assert "plain: anyone who can read" in imported.ok("store", "info").out
 
 
 def test_a_sound_store_verifies(imported: World) -> None:

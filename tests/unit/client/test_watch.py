@@ -316,7 +316,7 @@ async def test_a_position_that_the_store_has_not_reached_is_waited_for_and_logge
         await asyncio.sleep(0)
     (logged,) = caplog.records
     assert logged.getMessage().startswith(
-        "a store is watched after position 2, and its newest is 1: nothing is told until that is"
+        "a store is watched after position 2, and its newest is 1: no events follow until then"
     )
     await session.append(user("b"), user("c"))
     assert [seqs(await first) for first in firsts] == [[1], [2]]

@@ -281,7 +281,7 @@ def cast_for(
         chosen = chosen_agent(wanted, found, allowed)
         if is_permitting and (is_file_name(wanted) or chosen.is_own):
             raise UsageMistake(
-                f"what {chosen.agent.id} may do stands in {chosen.file}; leave out --approve, "
+                f"{chosen.file} sets the permissions of {chosen.agent.id}; omit --approve, "
                 "--allow-command, --allow-domain and --scope"
             )
         for note in chosen.notes:

@@ -123,8 +123,8 @@ def _place(store: str | None) -> Iterator[Check]:
         yield Check(
             "store",
             "ok",
-            f"{address} is not there yet",
-            "`perdure import` or `perdure chat` makes it",
+            f"{address} does not exist yet",
+            "`perdure import` or `perdure chat` creates it",
         )
     else:
         yield Check("store", "ok", address)

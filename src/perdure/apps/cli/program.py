@@ -206,14 +206,14 @@ def _perdure(
     Every command works on a store: --store, or $PERDURE_STORE, or a file in your data folder.
     Results go to stdout, with --json as JSON; everything else goes to stderr.
 
-    `perdure COMMAND --help` tells about a command, `perdure sessions COMMAND --help` about one of a
+    `perdure COMMAND --help` describes a command, `perdure sessions COMMAND --help` a command of a
     group.
 
     Examples:
         perdure demo                     # see what it does, offline, in under a minute
         perdure import ~/.claude/projects  # bring in the sessions of another program
-        perdure sessions search hotel    # find a conversation by a word one remembers
-        perdure chat --continue          # go on where you stopped in this folder
+        perdure sessions search hotel    # find a conversation by a word
+        perdure chat --continue          # continue the newest session of this folder
     """
 
 

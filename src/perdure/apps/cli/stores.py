@@ -96,7 +96,7 @@ def _encryption(facts: StoreInfo) -> str:
         return f"encrypted with {facts.cipher}"
     if facts.durability == "none":
         return "not needed: nothing is written to disk"
-    return "plain: anybody who can read the file can read it all"
+    return "plain: anyone who can read the file can read all sessions"
 
 
 @store_commands.command("verify")

@@ -213,7 +213,7 @@ class RoleNotFound(SessionNotFound):
     ) -> None:
         super().__init__(f"{flow}__{role}")
         if role in roles:
-            told = f"has not begun; roles that have begun: {', '.join(begun) or 'nobody'}"
+            told = f"has not begun; roles that have begun: {', '.join(begun) or 'none'}"
         else:
             told = f"is none of its roles; it has: {', '.join(roles)}"
         self.args = (f"flow {flow!r}: {role!r} {told}",)

@@ -200,7 +200,7 @@ def _data(address: str, change: Change) -> dict[str, object]:
 
 def _tell(address: str, change: Change) -> None:
     if change.key is None:
-        show(f"{safe(address)} is plain now: anybody who can read the file can read it all")
+        show(f"{safe(address)} is plain now: anyone who can read the file can read all sessions")
         return
     show(f"{safe(address)} is encrypted with its new key")
     if change.file is not None:

@@ -117,7 +117,7 @@ class History:
         if len(part) <= MOST_CHARACTERS:
             return part or "The entry has no text from there on."
         end = max(offset, 0) + MOST_CHARACTERS
-        return f"{part[:MOST_CHARACTERS]}\n[cut; go on with offset {end}]"
+        return f"{part[:MOST_CHARACTERS]}\n[cut; continue with offset {end}]"
 
     async def list_facts(self, limit: int = 50) -> str:
         """List the facts that were remembered, newest first."""

@@ -79,8 +79,8 @@ def _reasons(context: Context, report: Report, budget_tokens: int | None) -> Ite
         kept = first_kept_by(compaction)
         since = f" before {_short(kept, report)}" if kept is not None else ""
         yield (
-            f"The summary of compaction {_short(compaction.id, report)} stands for {hidden}"
-            f"{since}; `perdure sessions uncompact {report.info.id}` takes it back."
+            f"The summary of compaction {_short(compaction.id, report)} replaces {hidden}"
+            f"{since}; `perdure sessions uncompact {report.info.id}` undoes it."
         )
     if context.dropped:
         dropped = count_of(context.dropped, "entry was", "entries were")

@@ -48,8 +48,8 @@ async def require_as_staged(
             continue
         raise FlowRefusal(
             state.run.flow_id,
-            f"what {node} hands over has changed since it was staged ({', '.join(names)}); look at "
-            "it again: it waits to be approved anew",
+            f"files of {node}'s handoff changed after it was staged ({', '.join(names)}); review "
+            "them: the handoff needs approval again",
         )
 
 

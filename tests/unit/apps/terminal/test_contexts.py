@@ -52,7 +52,7 @@ async def test_people_see_every_message_in_full_and_the_reasons() -> None:
         report = await report_of(session, store.backend)
     text = "\n".join(context_lines(context, report, None, Style()))
     assert text.startswith("openai:small, thinking off: 3 messages, about ")
-    assert "The summary of compaction 4 stands for 3 entries before 3;" in text
+    assert "The summary of compaction 4 replaces 3 entries before 3;" in text
     assert "They asked something." in text
     assert "An old question" not in text
     assert '→ read {"path": "å"}  c1' in text

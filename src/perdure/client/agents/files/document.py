@@ -130,7 +130,8 @@ class AgentFile(
     id: Annotated[str, Meta(pattern=KEBAB, description="a-z, 0-9 and single hyphens.")]
     model: Annotated[Text, Meta(description="provider:name, or a name with `provider`.")]
     system_prompt: Annotated[
-        str, Meta(description="What the agent is told first; {{ctx.name}} is filled in.")
+        str,
+        Meta(description="The instructions of the agent; {{ctx.name}} is replaced by its value."),
     ]
     name: Annotated[Text | None, Meta(description="What people call it.")] = None
     description: Annotated[
