@@ -8,7 +8,7 @@ import logging
 import pytest
 
 import perdure
-from perdure import assistant, user
+from perdure import assistant, tool_call, user
 from perdure.client.store import Store
 from perdure.engine.episodes import record_open_ends, with_episode
 from perdure.errors import StoreError, StoreFull, StoreReadOnly
@@ -20,6 +20,7 @@ from perdure.session.memory.kinds import EpisodeRecorded
 from perdure.session.notes import Label, SessionEnded, SessionReopened, SideBody
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
+from perdure.testing import ScriptedModel
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
 
@@ -118,3 +119,34 @@ async def test_failure_to_record_is_logged_and_not_raised(
         assert await record_open_ends(store, clock) == 0
     assert logged in caplog.text
     assert bool(logged) == bool(caplog.text)
+
+
+async def test_every_end_makes_one_episode_and_cancel_and_abort_none() -> None:
+    clock = ManualClock()
+    ends = assistant(tool_call("c1", "end_session", {"reason": "done"}))
+    agent = perdure.Agent("helper", model="x:y", tools=["end_session"])
+    async with perdure.open("memory:", clock=clock) as store:
+        models = ScriptedModel([ends, "Bye."])  # for each session
+        async with perdure.Runtime(store, agents=[agent], models=models) as runtime:
+            by_agent = await runtime.start("helper", subject="ana")
+            await by_agent.send("Bye")
+        models = ScriptedModel(["Hi."])
+        async with perdure.Runtime(
+            store, agents=[agent], models=models, idle_timeout_s=60
+        ) as runtime:
+            chats = [await runtime.start("helper") for _ in range(4)]
+            for chat in chats:
+                await chat.send("Hello")
+            by_user, cancelled, aborted, _ = chats
+            await by_user.end("done")
+            await cancelled.cancel()
+            await aborted.abort()
+            found = {each.session: each for each in await recorded(store)}
+            assert set(found) == {by_agent.id, by_user.id}
+            clock.advance(100)
+            await runtime.end_idle()
+            found = {each.session: each for each in await recorded(store)}
+    assert [found[chat.id].by for chat in chats] == ["user", "idle", "idle", "idle"]
+    ended = found[by_agent.id]
+    assert (ended.by, ended.agent, ended.subject) == ("agent", "helper", "ana")
+    assert (ended.first, ended.messages, ended.turns, ended.tool_calls) == (0, 4, 1, 1)
