@@ -65,6 +65,7 @@ LINES: dict[str, list[str]] = {
     "memory facts": ["--all", "--past"],
     "memory forget": [f"{FACTS}/1"],
     "memory index": [],
+    "memory search": ["what was said?", "--all"],
     "memory remember": [f"more {MARK.replace(chr(0), '')}"],
     "models": [],
     "sessions abandon": [S],

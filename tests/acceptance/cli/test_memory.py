@@ -74,3 +74,17 @@ def test_imported_session_is_indexed_once_and_again_after_growth(world: World) -
     both = world.ok("memory", "episodes", "--json").json
     assert sorted(each["messages"] for each in both) == [1, 1]
     assert first in both
+
+
+def test_question_finds_what_sessions_said_and_says_why(world: World) -> None:
+    world.ok("chat", "-p", "Which hotel near the river did we choose?")
+    found = world.ok("memory", "search", "what about the hotels?", "--json").json
+    assert {hit["role"] for hit in found} <= {"user", "assistant"}
+    best = found[0]
+    assert best["entry_id"].startswith(best["session"])
+    assert "hotels" in best["why"].get("terms", ()) + best["why"].get("neighbours", ())
+    shown = world.ok("memory", "search", "what about the hotels?", "--limit", "1").out
+    assert "hotels" in shown
+    assert world.ok("memory", "search", "zebra").out.strip() == "Nothing found."
+    assert world.ok("memory", "search", "hotel", "--subject", "ana").out.strip() == "Nothing found."
+    assert world.run("memory", "search", "?!").code == 2

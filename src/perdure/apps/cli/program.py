@@ -36,7 +36,7 @@ SUMMARIES: Mapping[str, str] = {
     "inbox": "List open questions, and answer them.",
     "grants": "List and revoke the grants of a session.",
     "store": "Verify, back up, repair, copy and measure a store.",
-    "memory": "List, remember, correct and forget facts, and list the episodes of sessions.",
+    "memory": "Search earlier sessions; list, remember, correct and forget facts; list episodes.",
     "models": "List the model providers, and what each needs to work.",
     "mcp": "List and test MCP servers of your settings and of agent files; be one.",
     "config": "Show the settings in force, and where they come from.",

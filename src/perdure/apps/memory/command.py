@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated
 
@@ -12,19 +14,25 @@ import typer
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import MOST, only_subject, only_text
 from perdure.apps.cli.store_options import CommonOptions, named_session
+from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import local_time, out_style, width
+from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import Column, one_line, safe, table
+from perdure.client.memory.handle import RECALLED
+from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.memory.episodes import Episode
+from perdure.memory.hits import MemoryHit, Why
 from perdure.memory.scope import ScopeName
 from perdure.session.clock import timestamp
 from perdure.session.memory.facts import Fact
 
 memory = typer.Typer(
-    help="""List, remember, correct and forget facts, and list the episodes of sessions.
+    help="""Search earlier sessions; list, remember, correct and forget facts; list episodes.
 
 A fact belongs to a subject, the person it is about, or to none. An episode is a session that ended.
 
 Examples:
+    perdure memory search 'When did we choose the hotel?'
     perdure memory remember "Ana is allergic to nuts" --subject ana
     perdure memory facts --subject ana
 """
@@ -70,6 +78,90 @@ LimitOption = Annotated[
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure memory`` known."""
     program.add_typer(memory, name="memory")
+
+
+@memory.command("search")
+async def search(
+    question: Annotated[
+        str,
+        typer.Argument(metavar="QUESTION", callback=only_text, help="As you would ask a person."),
+    ],
+    *,
+    subject: SubjectOption = None,
+    every: EverySubject = False,
+    session: Annotated[
+        list[str] | None,
+        typer.Option("--session", metavar="ID", help="Only in this session."),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=MOST, metavar="N", help="Maximum number of hits.")
+    ] = RECALLED,
+    common: CommonOptions,
+) -> None:
+    """Find what earlier sessions say about a question, the best hits first.
+
+    Also finds texts that do not contain its words: those next to texts that do, and those of the
+    time or the person that it names. `perdure sessions search` finds exact words.
+
+    Examples:
+        perdure memory search 'When did we choose the hotel?'
+        perdure memory search 'what did we decide about lock files last week' --limit 3 --json
+
+    Exit codes:
+        2  the question has no word
+    """
+    scope = _scope(subject, every=every)
+    async with common.existing_store() as opened:
+        sessions = [await named_session(opened, each) for each in session or ()]
+        with suppress(StoreReadOnly, StoreFull, StoreUnavailable):
+            await opened.index(progress_bar("index"))
+        found = await opened.memory.recall(
+            question,
+            limit=limit,
+            subject=subject,
+            scope="namespace" if scope == "namespace" else "subject",
+            sessions=sessions or None,
+        )
+    common.show(
+        [_hit_data(hit) for hit in found],
+        _hit_lines(found, width(), out_style()) if found else "Nothing found.",
+    )
+
+
+def _hit_data(hit: MemoryHit) -> dict[str, object]:
+    return {
+        "session": hit.session_id,
+        "entry_id": hit.entry_id,
+        "role": hit.role,
+        "author": hit.author,
+        "text": hit.text,
+        "score": hit.score,
+        "at": timestamp(hit.at),
+        "why": msgspec.to_builtins(hit.why),
+    }
+
+
+def _hit_lines(hits: Sequence[MemoryHit], width: int, style: Style) -> Iterator[str]:
+    for hit in hits:
+        facts = [safe(hit.author or hit.role), local_time(hit.at), *_why(hit.why)]
+        entry = style.paint(safe(hit.entry_id), "strong")
+        yield f"{entry}  {style.paint('  '.join(facts), 'faint')}"
+        text = one_line(hit.text, _TEXT)
+        yield from textwrap.wrap(text, max(width, 20), initial_indent="  ", subsequent_indent="  ")
+
+
+def _why(why: Why) -> Iterator[str]:
+    if why.terms:
+        yield f"words: {safe(', '.join(why.terms))}"
+    if why.neighbours:
+        yield f"around it: {safe(', '.join(why.neighbours))}"
+    named = [
+        name
+        for name, is_so in (("speaker", why.speaker), ("date", why.date), ("time", why.time))
+        if is_so
+    ]
+    if named:
+        yield ", ".join(named)
 
 
 @memory.command("facts")
