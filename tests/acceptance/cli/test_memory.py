@@ -82,7 +82,7 @@ def test_question_finds_what_sessions_said_and_says_why(world: World) -> None:
     assert {hit["role"] for hit in found} <= {"user", "assistant"}
     best = found[0]
     assert best["entry_id"].startswith(best["session"])
-    assert "hotels" in best["why"].get("terms", ()) + best["why"].get("neighbours", ())
+    assert "hotels" in [*best["why"].get("terms", ()), *best["why"].get("neighbours", ())]
     shown = world.ok("memory", "search", "what about the hotels?", "--limit", "1").out
     assert "hotels" in shown
     assert world.ok("memory", "search", "zebra").out.strip() == "Nothing found."
