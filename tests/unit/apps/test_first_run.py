@@ -60,7 +60,7 @@ def test_a_key_that_was_kept_for_the_store_is_not_replaced() -> None:
     assert offered_key(ADDRESS, lambda: True) == before
 
 
-def test_nobody_is_asked_where_a_key_is_configured(
+def test_no_question_with_a_configured_key(
     kept: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERDURE_KEY", "ab" * 32)
@@ -68,7 +68,7 @@ def test_nobody_is_asked_where_a_key_is_configured(
     assert kept.kept == {}
 
 
-def test_nobody_is_asked_where_no_keyring_works() -> None:
+def test_no_question_without_a_working_keyring() -> None:
     before = keyring.get_keyring()
     keyring.set_keyring(keyring.backends.fail.Keyring())
     try:
@@ -77,7 +77,7 @@ def test_nobody_is_asked_where_no_keyring_works() -> None:
         keyring.set_keyring(before)
 
 
-def test_a_keyring_that_does_not_take_the_key_leaves_the_store_plain(
+def test_keyring_that_rejects_the_key_leaves_store_plain(
     kept: MemoryKeyring, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def locked(_service: str, _user: str, _password: str) -> None:

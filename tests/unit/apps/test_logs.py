@@ -67,6 +67,6 @@ def test_no_secret_is_written_nor_what_libraries_chat_about(asked: str) -> None:
 
 
 @pytest.mark.parametrize("asked", ["loud", "info,xml"])
-def test_what_there_is_not_is_an_error_that_says_what_there_is(asked: str) -> None:
+def test_unknown_log_setting_lists_the_known_ones(asked: str) -> None:
     with pytest.raises(ConfigError, match="debug, info, warning, error"):
         set_up_logs({"PERDURE_LOG": asked}, io.StringIO())

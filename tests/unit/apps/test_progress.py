@@ -20,7 +20,7 @@ def test_a_line_says_how_much_of_how_much() -> None:
     assert line("index", 0, 0).endswith("100 % of 0")
 
 
-def test_only_somebody_who_watches_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_only_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):
         monkeypatch.setattr(sys, "stderr", stream)

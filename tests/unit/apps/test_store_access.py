@@ -86,7 +86,7 @@ async def test_writing_makes_it_private(tmp_path: Path) -> None:
         assert [info.id for info in await store.recent()] == ["s"]
 
 
-async def test_nobody_is_asked_to_encrypt_session_files(
+async def test_session_files_are_never_offered_encryption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(address: str) -> None:

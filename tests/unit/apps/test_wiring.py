@@ -27,7 +27,7 @@ def test_tools_that_are_allowed_nothing_are_not_offered() -> None:
     assert "run_command" in allowed.registry.names
 
 
-def test_the_agent_of_a_chat_is_offline_unless_told_otherwise() -> None:
+def test_default_chat_agent_is_offline() -> None:
     assert chat_agent().model == "scripted:echo"
     assert chat_agent("openai:x").model == "openai:x"
 
@@ -49,12 +49,12 @@ async def test_a_scenario_replaces_all_other_models(tmp_path: Path) -> None:
     await router.aclose()
 
 
-def test_a_scenario_that_is_not_there_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
+def test_missing_scenario_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         scenario_in(tmp_path / "none.yaml")
 
 
-def test_a_provider_that_is_not_set_up_says_how_to_set_it_up(
+def test_missing_provider_set_up_is_explained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

@@ -24,7 +24,7 @@ def test_none_and_the_ends_of_the_range_are_taken() -> None:
 @pytest.mark.parametrize(
     "value", [0, -1, MOST + 1, ABSURD, 10**5000], ids=["none", "less", "more", "absurd", "long"]
 )
-def test_what_is_outside_the_range_is_refused_without_repeating_it(value: int) -> None:
+def test_value_out_of_range_is_rejected_without_repeating_it(value: int) -> None:
     with pytest.raises(ValueError, match=r"limit is a whole number from 1 to") as refused:
         amount("limit", value, least=1)
 
@@ -32,7 +32,7 @@ def test_what_is_outside_the_range_is_refused_without_repeating_it(value: int) -
 
 
 @pytest.mark.parametrize("value", [1.5, "5", b"5", [5]])
-def test_what_is_no_whole_number_is_refused(value: Any) -> None:
+def test_value_that_is_not_an_integer_is_rejected(value: Any) -> None:
     with pytest.raises(TypeError, match=r"^limit is a whole number, not (float|str|bytes|list)$"):
         amount("limit", value)
 

@@ -27,7 +27,7 @@ async def test_a_session_erases_itself_and_is_not_opened_again() -> None:
         assert await store.erasures() == [certificate]
 
 
-async def test_a_fork_stands_in_the_way_until_it_is_said_what_becomes_of_it() -> None:
+async def test_fork_blocks_erasure_until_policy_is_given() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         await session.append(user("a"))
@@ -40,7 +40,7 @@ async def test_a_fork_stands_in_the_way_until_it_is_said_what_becomes_of_it() ->
         assert [message.text for message in await fork.messages()] == ["a"]
 
 
-async def test_a_subject_is_told_with_the_certificate_and_not_kept() -> None:
+async def test_erased_subject_is_in_certificate_only() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(subject="ann")
         await session.append(user("a"))

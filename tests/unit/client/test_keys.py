@@ -48,7 +48,7 @@ def test_a_variable_that_holds_no_key_is_no_plain_store(value: str) -> None:
     assert refused.value.__cause__ is refused.value.__context__ is None
 
 
-def test_a_key_file_that_is_missing_or_damaged_is_no_plain_store(tmp_path: Path) -> None:
+def test_missing_or_damaged_key_file_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "key"
     with pytest.raises(KeyMissing, match="No such file"):
         configured_key(None, {"PERDURE_KEY_FILE": str(file)}, ADDRESS)
@@ -79,7 +79,7 @@ def test_a_key_file_is_never_written_over(tmp_path: Path) -> None:
     assert key_in_file(tmp_path / "key", ADDRESS) == FIRST
 
 
-def test_the_keyring_keeps_a_key_by_the_whole_path_of_the_store(
+def test_keyring_stores_a_key_by_the_absolute_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -90,7 +90,7 @@ def test_the_keyring_keeps_a_key_by_the_whole_path_of_the_store(
         assert keyring_keys(ADDRESS) == keyring_keys(f"sqlite:///{tmp_path}/x.db") == (FIRST,)
 
 
-def test_the_next_key_stands_behind_the_own_until_it_is_the_own() -> None:
+def test_next_key_follows_own_key_until_it_replaces_it() -> None:
     with memory_keyring() as keyring:
         keep_key(ADDRESS, FIRST)
         assert keep_next_key(ADDRESS, SECOND)
@@ -100,13 +100,13 @@ def test_the_next_key_stands_behind_the_own_until_it_is_the_own() -> None:
         assert len(keyring.kept) == 1
 
 
-def test_what_somebody_else_put_there_is_no_key() -> None:
+def test_foreign_keyring_value_is_not_a_key() -> None:
     with memory_keyring() as keyring:
         keyring.kept["perdure", canonical(ADDRESS)] = "password1"
         assert keyring_keys(ADDRESS) == ()
 
 
-def test_without_a_keyring_that_works_there_is_no_key_and_no_error() -> None:
+def test_unusable_keyring_gives_no_key_and_no_error() -> None:
     code = (
         "import keyring, keyring.backends.fail as fail\n"
         "keyring.set_keyring(fail.Keyring())\n"

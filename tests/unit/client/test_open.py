@@ -142,7 +142,7 @@ DEFAULTS = [
 
 
 @pytest.mark.parametrize(("environment", "platform", "address"), DEFAULTS)
-def test_the_default_store_is_the_named_one_or_a_file_of_the_users(
+def test_default_store_is_named_one_or_user_file(
     environment: dict[str, str], platform: str, address: str
 ) -> None:
     assert default_address(environment, platform) == address
@@ -232,7 +232,7 @@ async def test_a_key_where_nothing_can_be_encrypted_is_refused() -> None:
         await sessions_in("memory:", KEY)
 
 
-async def test_what_is_no_key_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+async def test_invalid_key_is_rejected_before_creating_anything(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="64 hexadecimal"):
         await sessions_in(f"sqlite:///{tmp_path / 'new.db'}", "password")
     assert names_in(tmp_path) == []

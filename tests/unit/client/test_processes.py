@@ -29,7 +29,7 @@ def test_a_process_that_ended_is_gone() -> None:
 
 
 @linux
-def test_a_killed_process_that_nobody_has_reaped_is_gone() -> None:
+def test_killed_unreaped_process_is_dead() -> None:
     script = f"{SCRIPT[:-1]}, flush=True); import time; time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -49,5 +49,5 @@ def test_another_process_with_the_same_pid_is_not_the_same_process() -> None:
 @pytest.mark.parametrize(
     "name", ["somebody", "pid 1 on elsewhere (1.1)", "pid 999999999 on here", ""]
 )
-def test_where_nothing_is_certain_nobody_is_gone(name: str) -> None:
+def test_uncertain_process_is_not_dead(name: str) -> None:
     assert not is_gone(name)

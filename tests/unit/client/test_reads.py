@@ -113,16 +113,14 @@ async def test_entry_is_named_by_its_whole_id_or_foreign_id(
         await session.find("ab")
 
 
-async def test_reading_tells_the_handle_where_the_session_stands(
-    store: Store, session: Session
-) -> None:
+async def test_read_updates_the_leaf_of_the_handle(store: Store, session: Session) -> None:
     await (await store.open("s")).append(user("by another"))
     assert (session.head, session.leaf) == (-1, None)
     await session.messages()
     assert (session.head, session.leaf) == (0, "s/0")
 
 
-async def test_a_fork_of_one_path_has_the_labels_of_that_path_only(store: Store) -> None:
+async def test_fork_of_a_path_has_only_labels_of_that_path(store: Store) -> None:
     session = await store.create()
     first, second = await session.append(user("one"), user("two"))
     await session.branch(first.id)

@@ -154,7 +154,7 @@ async def test_moving_to_where_one_is_changes_nothing(session: Session) -> None:
     assert session.head == 0
 
 
-async def test_a_branch_is_seen_from_the_stored_leaf_not_from_the_handle(
+async def test_branch_starts_from_stored_leaf_not_from_handle(
     store: Store, session: Session
 ) -> None:
     first = await session.append(user("a"))
@@ -345,7 +345,7 @@ async def test_the_first_answer_counts(store: Store, session: Session, memory: M
 
 
 @pytest.mark.parametrize("choice", ["yes", "no"])
-async def test_an_answer_that_came_under_no_key_just_before_is_the_first(
+async def test_earlier_answer_without_key_is_the_first(
     session: Session, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, choice: str
 ) -> None:
     """A flow's consent answers what it frees, several questions in one commit."""
@@ -419,7 +419,7 @@ async def test_a_draft_is_stored_on_request(store: Store) -> None:
 
 
 @pytest.mark.parametrize("item", [b"x", {"role": "user"}, None, 5])
-async def test_what_is_no_message_is_refused_by_its_type(store: Store, item: Any) -> None:
+async def test_value_that_is_not_a_message_is_rejected_by_type(store: Store, item: Any) -> None:
     session = await store.create()
     with pytest.raises(TypeError, match="append messages"):
         await session.append(item)

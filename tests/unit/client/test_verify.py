@@ -12,7 +12,7 @@ from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
 
 
-async def test_who_asks_is_told_how_far_it_is_and_what_was_found() -> None:
+async def test_verify_reports_progress_and_findings() -> None:
     store = MemoryStore(clock=SystemClock(), random=system_random)
     header = StreamHeader(StreamId("s"), 1)
     write = Write(stream=header.id, create=header, entries=(new_tree(user("hello")),))

@@ -148,7 +148,7 @@ async def test_a_watcher_that_gives_up_takes_no_page_from_the_others(session: Se
     assert [seqs(await each) for each in waiting[1:]] == [[0], [0]]
 
 
-async def test_the_past_is_told_before_the_future(session: Session) -> None:
+async def test_past_events_come_before_future_ones(session: Session) -> None:
     await session.append(user("a"), assistant("b"))
     watch = session.watch(after=-1)
     assert seqs(await take(watch, 2)) == [0, 1]
@@ -156,7 +156,7 @@ async def test_the_past_is_told_before_the_future(session: Session) -> None:
     assert seqs(await take(watch, 1)) == [2]
 
 
-async def test_a_watch_goes_on_after_any_seq(session: Session) -> None:
+async def test_watch_continues_after_any_seq(session: Session) -> None:
     await session.append(*(user(str(n)) for n in range(5)), assistant("end"))
     assert seqs(await take(session.watch(after=3), 2)) == [4, 5]
 
@@ -171,15 +171,13 @@ async def test_by_default_a_watch_begins_after_what_the_handle_has_seen(
     assert seqs(await take(watch, 2)) == [1, 2]
 
 
-async def test_what_is_appended_before_the_first_step_is_not_missed(session: Session) -> None:
+async def test_entry_appended_before_first_step_is_not_missed(session: Session) -> None:
     watch = session.watch()
     await session.append(user("a"))
     assert seqs(await take(watch, 1)) == [0]
 
 
-async def test_a_place_that_the_log_has_not_reached_is_refused_and_not_waited_for(
-    store: Store, session: Session
-) -> None:
+async def test_seq_beyond_the_log_is_rejected(store: Store, session: Session) -> None:
     await session.append(user("a"), user("b"))
     with pytest.raises(WrongArgument, match=r"after is 2, and the newest entry of 's' is 1: "):
         await asyncio.wait_for(anext(session.watch(after=2)), DEADLINE_S)
@@ -211,7 +209,7 @@ async def test_a_long_log_is_read_page_by_page(
     assert await nothing_follows(watch)
 
 
-async def test_the_cursor_moves_when_all_events_of_an_entry_are_told(
+async def test_cursor_moves_after_all_events_of_an_entry(
     session: Session, memory: MemoryStore
 ) -> None:
     moved = new_side(SessionInfoChanged(title="t", cwd="/w"))
@@ -305,7 +303,7 @@ async def test_a_store_is_watched_from_now_on_by_default(store: Store, session: 
     assert seqs(await following) == [1]
 
 
-async def test_a_position_that_the_store_has_not_reached_is_waited_for_and_logged(
+async def test_position_beyond_the_store_waits_and_is_logged(
     store: Store, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     await session.append(user("a"))
@@ -325,7 +323,7 @@ async def test_a_position_that_the_store_has_not_reached_is_waited_for_and_logge
 # ---------------------------------------------------------------- live events
 
 
-async def test_live_events_stand_between_the_intent_and_the_outcome_of_their_call(
+async def test_live_events_come_between_intent_and_outcome_of_their_call(
     session: Session, engine: Engine
 ) -> None:
     watch = session.watch()
@@ -353,7 +351,7 @@ async def test_two_calls_read_at_once_keep_their_live_events_apart(
     assert told(await take(watch, 7))[1:] == expected
 
 
-async def test_who_joins_late_gets_a_snapshot_after_the_intent_and_then_the_rest(
+async def test_late_watch_gets_snapshot_after_intent_then_the_rest(
     session: Session, engine: Engine
 ) -> None:
     await engine.begins()
@@ -368,7 +366,7 @@ async def test_who_joins_late_gets_a_snapshot_after_the_intent_and_then_the_rest
     assert told(await take(watch, 1)) == ["!"]
 
 
-async def test_who_resumes_in_mid_call_gets_its_snapshot(
+async def test_watch_resumed_in_mid_call_gets_its_snapshot(
     session: Session, engine: Engine, memory: MemoryStore
 ) -> None:
     await engine.begins()
@@ -381,9 +379,7 @@ async def test_who_resumes_in_mid_call_gets_its_snapshot(
     assert told(await take(watch, 2)) == ["lo", "agent:model_finished"]
 
 
-async def test_a_call_that_is_over_is_not_told_again_by_a_snapshot(
-    session: Session, engine: Engine
-) -> None:
+async def test_snapshot_omits_ended_calls(session: Session, engine: Engine) -> None:
     await engine.begins()
     await engine.calls()
     engine.says("late")
@@ -400,7 +396,7 @@ async def test_a_call_that_is_over_is_not_told_again_by_a_snapshot(
     assert told(await take(watch, 1)) == ["session:turn_completed"]
 
 
-async def test_live_events_of_other_sessions_are_not_told(
+async def test_live_events_of_other_sessions_are_not_yielded(
     store: Store, session: Session, engine: Engine
 ) -> None:
     other = await store.create(id="other")
@@ -482,7 +478,7 @@ def check_calls(events: list[AnyEvent]) -> None:
 
 
 @pytest.mark.full_only
-async def test_a_watch_that_nobody_holds_is_forgotten(store: Store, session: Session) -> None:
+async def test_unreferenced_watch_is_collected(store: Store, session: Session) -> None:
     watch = session.watch()
     await session.append(user("a"))
     await take(watch, 1)

@@ -16,14 +16,14 @@ def hit(snippet: str, *marks: tuple[int, int], is_on_branch: bool = True) -> Hit
     return Hit(StreamId("s"), EntryId("s/1"), None, "user", 0, snippet, marks, 0.5, is_on_branch)
 
 
-def test_what_fits_stands_in_brackets_where_there_is_no_colour() -> None:
+def test_matches_are_in_brackets_without_colours() -> None:
     heading, line = hit_lines([hit("the tide table", (4, 8))], 80, PLAIN)
 
     assert heading.startswith("s/1  user  19")
     assert line == "  the [tide] table"
 
 
-def test_what_fits_is_coloured_where_there_is_colour() -> None:
+def test_matches_are_coloured_with_colours() -> None:
     _, line = hit_lines([hit("the tide table", (4, 8))], 80, COLOURED)
 
     assert line == "  the \x1b[1;33mtide\x1b[0m table"

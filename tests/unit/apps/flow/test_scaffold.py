@@ -10,7 +10,7 @@ from perdure.engine.flows.rules.structure import faults_of as structure_faults
 from perdure.models.scenario_yaml import load_scenario
 
 
-def test_what_is_laid_out_is_in_order(tmp_path: Path) -> None:
+def test_scaffold_is_valid(tmp_path: Path) -> None:
     assert all(made.is_new for made in scaffold(tmp_path))
     assert faults_of(tmp_path / "workflow.yaml", tmp_path) == ((), ())
     assert graph_in(tmp_path / "workflow.yaml", tmp_path).roles == (
@@ -19,7 +19,7 @@ def test_what_is_laid_out_is_in_order(tmp_path: Path) -> None:
     assert load_scenario(tmp_path / "scenario.yaml").rules
 
 
-def test_what_is_there_is_kept(tmp_path: Path) -> None:
+def test_scaffold_changes_no_existing_file(tmp_path: Path) -> None:
     for _, path in FILES:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("mine")

@@ -114,7 +114,7 @@ def test_a_word_fits_where_its_letters_stand_in_order(text: str, word: str) -> N
 
 @settings(max_examples=60)
 @given(texts=st.lists(WORDS, max_size=8), query=WORDS)
-def test_what_is_ranked_is_what_fits_the_best_first(texts: list[str], query: str) -> None:
+def test_rank_returns_matches_best_first(texts: list[str], query: str) -> None:
     wanted = wanted_of(query)
     fields = [(fold(text),) for text in texts]
     found = rank(fields, wanted)
@@ -126,7 +126,7 @@ def test_what_is_ranked_is_what_fits_the_best_first(texts: list[str], query: str
 
 @settings(max_examples=60)
 @given(text=WORDS, query=WORDS, more=WORDS)
-def test_what_fits_more_words_fits_fewer(text: str, query: str, more: str) -> None:
+def test_match_of_more_words_matches_fewer(text: str, query: str, more: str) -> None:
     fields = (fold(text),)
     wanted, longer = wanted_of(query), wanted_of(f"{query} {more}")
     both = Wanted(wanted.words + wanted_of(more).words)

@@ -53,7 +53,7 @@ def test_where_none_is_of_the_folder_all_are_offered() -> None:
     assert first_state(choices_of(ELSEWHERE), "/here").is_everywhere
 
 
-def test_what_is_typed_narrows_and_what_is_erased_widens(state: State) -> None:
+def test_typing_narrows_and_erasing_widens_matches(state: State) -> None:
     narrow = press(state, "24")
     assert names(narrow) == ["Session 24"]
     assert names(press(narrow, "\x7f")) == names(press(state, "2"))
@@ -103,7 +103,7 @@ def test_one_can_leave_without_choosing(state: State, key: str) -> None:
     assert after(state, name) == Chosen(None)
 
 
-def test_what_is_pasted_is_text_and_keys_in_it_are_keys() -> None:
+def test_pasted_text_is_text_and_its_keys_are_keys() -> None:
     assert list(keys_in('\x1b[200~"tide table" 漢字\x1b[201~\r')) == [
         'text:"tide table" 漢字',
         "enter",

@@ -57,7 +57,7 @@ def test_a_persons_own_agent_may_do_what_its_file_says(here: Here) -> None:
     assert chosen.is_own
 
 
-def test_a_projects_agent_starts_programs_only_for_who_names_its_file(here: Here) -> None:
+def test_project_agent_starts_programs_only_if_its_file_is_named(here: Here) -> None:
     file = here.write(here.project, "a", SERVER + WIDE)
     with pytest.raises(ConfigError, match="brings MCP servers"):
         chosen_agent("a", here.found, Permissions())
@@ -82,7 +82,7 @@ def test_others_are_invoked_by_ids_that_are_theirs_alone(here: Here) -> None:
     assert agents["a"].permissions == Permissions()
 
 
-def test_a_file_is_told_from_an_id() -> None:
+def test_file_name_is_distinguished_from_id() -> None:
     assert is_file_name("helper.agent.yaml")
     assert is_file_name(os.path.join("a", "b"))  # noqa: PTH118 - text as somebody types it
     assert not is_file_name("helper")

@@ -41,7 +41,7 @@ def test_without_files_everything_is_built_in(tmp_path: Path) -> None:
         assert not configuration.is_set(key)
 
 
-def test_the_layer_nearest_to_the_person_counts_and_the_others_are_told(files: Files) -> None:
+def test_nearest_layer_wins_and_others_are_listed(files: Files) -> None:
     user, project = '[store]\nnamespace = "mine"\n', '\n[store]\nnamespace = "theirs"\n'
     found = files.read(user, project, PERDURE_NAMESPACE="env")
     explained = found.explain("store.namespace", "typed", "--namespace")
@@ -130,12 +130,12 @@ def test_a_project_sets_nothing_else(files: Files) -> None:
         ("[chat]\nturn_cap = 1" + "0" * 5000, "line 2: invalid TOML"),
     ],
 )
-def test_what_nobody_reads_is_told_with_its_line(files: Files, text: str, fault: str) -> None:
+def test_unknown_setting_is_reported_with_its_line(files: Files, text: str, fault: str) -> None:
     faults = files.faults(user=text)
     assert any(found.startswith(fault) for found in faults), faults
 
 
-def test_all_faults_of_a_file_are_told_at_once(files: Files) -> None:
+def test_all_errors_of_settings_file_are_reported(files: Files) -> None:
     assert len(files.faults(user="[chat]\nturn_cap = 0\nx = 1\n[y]\n")) == 3
 
 
@@ -144,7 +144,7 @@ def test_a_byte_order_mark_is_nothing_to_complain_about(files: Files) -> None:
     assert found.explain("chat.model").said == Said("a:b", "user", f"{files.user}:2")
 
 
-def test_what_is_no_text_is_no_settings(files: Files) -> None:
+def test_binary_settings_file_is_rejected(files: Files) -> None:
     files.user.write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidSettings, match=r"config\.toml:1: it is not UTF-8"):
         Configuration(files.user.parent, files.environment)

@@ -27,7 +27,7 @@ y = 0.5
 '''
 
 
-def test_every_key_has_the_line_it_stands_on() -> None:
+def test_every_key_has_its_line() -> None:
     lines = lines_of(TEXT)
     assert lines[("title",)] == 2
     assert lines[("many",)] == 3

@@ -45,9 +45,7 @@ def test_the_settings_hold_servers_by_name(tmp_path: Path) -> None:
         ('[mcp.servers.a]\nurl = "http://example.org"\n', "only https"),
     ],
 )
-def test_a_server_that_can_never_work_is_told_when_it_is_read(
-    tmp_path: Path, text: str, told: str
-) -> None:
+def test_invalid_server_is_reported_on_read(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(InvalidSettings, match=told):
         configured(tmp_path, text)
 
@@ -60,7 +58,7 @@ BAD = (
 )
 
 
-def test_each_fault_of_a_server_is_told_where_it_stands(tmp_path: Path) -> None:
+def test_each_error_of_a_server_has_its_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings) as refused:
         configured(tmp_path, BAD)
     assert [each.partition(":")[0] for each in refused.value.faults] == [
@@ -68,7 +66,7 @@ def test_each_fault_of_a_server_is_told_where_it_stands(tmp_path: Path) -> None:
     ]
 
 
-def test_a_server_that_cannot_be_used_stops_no_other_for_who_only_looks(tmp_path: Path) -> None:
+def test_invalid_server_does_not_affect_listing_of_others(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings):
         configured(tmp_path, BAD)
     environment = {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)}

@@ -10,7 +10,7 @@ def faults(text: str, *, is_project: bool) -> tuple[str, ...]:
     return faults_in(tomllib.loads(text), text, MINE, is_project=is_project)
 
 
-def test_a_project_is_told_where_a_person_may_set_what_it_may_not() -> None:
+def test_error_of_project_setting_names_the_user_file() -> None:
     text = "[chat]\nturn_cap = 3\nmodel = 'a:b'\n"
     assert faults(text, is_project=False) == ()
     (fault,) = faults(text, is_project=True)

@@ -38,7 +38,7 @@ def test_long_text_is_cut_unless_all_is_wanted() -> None:
     ]
 
 
-def test_content_cannot_pass_for_a_line_of_the_program_or_move_the_cursor() -> None:
+def test_content_cannot_imitate_program_lines_or_move_cursor() -> None:
     hostile = "x\n  file: /harmless\r\x1b[2K\u202e"
     shown = lines(
         None, arguments={"content": hostile, "a\nb": "c"}, bound={"file": "y\nz"}, diff=hostile
@@ -61,7 +61,7 @@ def test_fact_that_repeats_an_argument_is_printed_once() -> None:
     assert shown[-1] == "    url: https://b"
 
 
-def test_what_nobody_sees_is_printed_as_its_number() -> None:
+def test_invisible_characters_are_printed_as_numbers() -> None:
     unseen = "\u200b\u200d\u2060\u00ad\u3164\u2800\ufe0f\u00a0\u3000\U000e0041\U000e0100\x1b\x85"
     for text in unseen:
         (shown,) = lines(arguments={"path": f"a{text}b"})
@@ -81,7 +81,7 @@ def test_letters_that_look_like_others_are_named() -> None:
         assert len(lines(arguments={"path": word})) == 1
 
 
-def test_what_is_hidden_as_a_credential_is_said_to_be_hidden() -> None:
+def test_masked_credential_is_marked_as_hidden() -> None:
     block = "-----BEGIN PRIVATE KEY----- ; touch x; cat go.sh|sh; -----END PRIVATE KEY-----"
     arguments = shown_arguments({"command": f"sh -c ': {block}'"})
     assert "touch" not in str(arguments)

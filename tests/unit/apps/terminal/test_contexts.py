@@ -60,7 +60,7 @@ async def test_people_see_every_message_in_full_and_the_reasons() -> None:
     assert "\x1b" not in text
 
 
-async def test_what_was_left_out_is_counted() -> None:
+async def test_omitted_entries_are_counted() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")
         for number in range(20):

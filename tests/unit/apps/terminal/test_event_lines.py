@@ -44,7 +44,7 @@ def test_an_answer_that_was_not_streamed_is_shown_from_its_entry(
     assert told(capsys, message("Hello"), message("again")) == "Hello\nagain\n"
 
 
-def test_what_the_user_said_is_not_echoed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_message_is_not_echoed(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, message("hi", role="user")) == ""
 
 

@@ -89,7 +89,7 @@ def test_then_only_some_questions_are_shown() -> None:
     assert (asked[0].entry.seq, asked[-1].entry.seq) == (0, 799)
 
 
-def test_what_somebody_marked_is_always_shown() -> None:
+def test_labelled_entries_are_always_shown() -> None:
     log = turns(50)
     middle = log.append(Compaction("so far"))
     turns(50, log)

@@ -34,7 +34,7 @@ class Closed(io.RawIOBase):
         raise BrokenPipeError
 
 
-def test_a_reader_that_went_away_is_told_apart_from_a_fault(
+def test_closed_reader_is_not_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     buffer = io.BufferedWriter(Closed(), buffer_size=1)
@@ -114,7 +114,7 @@ def test_the_width_follows_columns_but_not_below_readable(monkeypatch: pytest.Mo
     assert width() == 40
 
 
-def test_a_fact_that_utf8_cannot_hold_is_shown_as_far_as_it_can(
+def test_fact_that_is_not_utf8_is_shown_replaced(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     facts: dict[str, object] = {

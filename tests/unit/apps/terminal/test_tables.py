@@ -17,7 +17,7 @@ def test_columns_are_aligned_and_numbers_to_the_right() -> None:
     ]
 
 
-def test_the_column_that_gives_way_is_cut_when_the_line_is_too_long() -> None:
+def test_flexible_column_is_cut_in_a_long_line() -> None:
     rows = [("abc", "1", "a title that is much too long for this line")]
     lines = list(table(COLUMNS, rows, 30, Style()))
     assert all(cell_len(line) <= 30 for line in lines)

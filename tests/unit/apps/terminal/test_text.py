@@ -60,7 +60,7 @@ def test_padding_fills_up_to_the_width_and_never_cuts() -> None:
 
 
 @pytest.mark.parametrize("long", ["x" * 5000, "it's a page " * 400, "--limit=" + "9" * 5000])
-def test_what_a_person_typed_is_repeated_in_short(long: str) -> None:
+def test_long_typed_text_is_shortened_in_errors(long: str) -> None:
     part = long.rpartition("=")[2]
     for message in (f"no session {part!r} here", f"{part}: name too long"):
         told = shorten_echoes(message, ["sessions", "show", long])
@@ -69,5 +69,5 @@ def test_what_a_person_typed_is_repeated_in_short(long: str) -> None:
         assert told.endswith(message[-4:])
 
 
-def test_what_is_short_is_repeated_as_it_is() -> None:
+def test_short_typed_text_is_repeated_unchanged() -> None:
     assert shorten_echoes("no session 'x' here", ["x"]) == "no session 'x' here"

@@ -91,7 +91,7 @@ def test_the_chain_is_its_own_model_and_then_its_fallbacks() -> None:
     assert AGENT.chain[2].retry.max_attempts == 2
 
 
-def test_with_fallbacks_its_own_model_is_tried_once_unless_it_says_otherwise() -> None:
+def test_model_with_fallbacks_is_tried_once_by_default() -> None:
     assert AGENT.own_retry.max_attempts == 1
     assert Agent("a", model="scripted:echo").own_retry.max_attempts == 3
     often = RetryPolicy(max_attempts=9)
@@ -112,7 +112,7 @@ def test_with_fallbacks_its_own_model_is_tried_once_unless_it_says_otherwise() -
         ({"instructions": "a\ud800"}, "as instructions, not text with half of a character pair"),
     ],
 )
-def test_what_no_model_or_log_would_take_is_refused(settings: dict[str, Any], told: str) -> None:
+def test_invalid_agent_values_are_rejected(settings: dict[str, Any], told: str) -> None:
     named: dict[str, Any] = {"model": "scripted:echo", **settings}
     with pytest.raises(WrongArgument, match=told):
         Agent("a", **named)
@@ -160,7 +160,7 @@ def test_a_negative_budget_is_refused() -> None:
         Agent("a", model="scripted:echo", max_cost_microcents=-1)
 
 
-def test_names_in_the_descriptions_of_tools_are_filled_and_the_hash_stays() -> None:
+def test_names_in_tool_descriptions_are_filled_and_hash_stays() -> None:
     @tool(effect="read", description="Look in {{ctx.place}}.")
     async def seek(where: Annotated[str, "below {{ctx.place}}"]) -> str:
         return where
@@ -175,7 +175,7 @@ def test_names_in_the_descriptions_of_tools_are_filled_and_the_hash_stays() -> N
         agent.tools_in(Workspace())
 
 
-def test_what_a_session_may_do_is_less_and_never_more() -> None:
+def test_session_permissions_are_restricted_never_extended() -> None:
     less = AGENT.restrict(allowed_commands=(), scope="sandboxed").permissions
     assert (less.allowed_commands, less.scope) == ((), "sandboxed")
     with pytest.raises(ConfigError, match="wider"):

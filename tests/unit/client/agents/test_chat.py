@@ -59,7 +59,7 @@ async def wait() -> str:
     return "waited"
 
 
-async def test_a_second_turn_waits_for_nobody() -> None:
+async def test_second_turn_does_not_wait() -> None:
     chat = await Stage(says(Hang())).chat()
     chat.send("hi")
     with pytest.raises(InvalidTransition, match="send is not possible while the turn is running"):
@@ -215,7 +215,7 @@ async def test_a_passing_failure_is_tried_again_after_a_wait() -> None:
     assert (await turn).text == "an answer"
 
 
-async def test_an_answer_that_breaks_off_ends_the_turn_and_what_came_of_it_is_kept() -> None:
+async def test_cut_answer_ends_turn_and_partial_answer_is_kept() -> None:
     stage = Stage(says("half an ans", Cut(times=1), "wer"))
     chat = await stage.chat()
     with pytest.raises(TurnFailed, match="broke off") as failed:
@@ -228,7 +228,7 @@ async def backing_off(stage: Stage) -> bool:
     return any(left <= 3 for left in stage.clock.sleepers)
 
 
-async def test_a_failed_turn_raises_and_the_session_goes_on() -> None:
+async def test_failed_turn_raises_and_session_continues() -> None:
     stage = Stage(says(Fail("model_refused")))
     chat = await stage.chat()
     with pytest.raises(TurnFailed) as failed:
@@ -278,7 +278,7 @@ async def test_variables_above_limit_are_refused() -> None:
         chat.send("hi", variables={"a": "x" * 3_000_000, "b": "x" * 3_000_000})
 
 
-async def test_the_model_and_the_thinking_level_change_from_the_next_turn_on() -> None:
+async def test_model_and_thinking_level_change_from_the_next_turn() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.set_model("scripted:echo")
@@ -317,7 +317,7 @@ async def test_the_status_says_what_can_be_done() -> None:
     assert chat.status == "closed"
 
 
-async def test_cancelling_an_idle_chat_is_told_once_and_its_session_goes_on() -> None:
+async def test_cancel_of_idle_chat_is_recorded_once() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.cancel()

@@ -55,7 +55,7 @@ async def test_where_nothing_was_said_the_conversation_only_moves() -> None:
     assert await chat.branch(path[3]) is None
 
 
-async def test_a_summary_that_is_too_short_leaves_the_conversation_where_it_is() -> None:
+async def test_too_short_summary_changes_nothing() -> None:
     stage, chat = await talked()
     path = await chat.session.path()
 
@@ -69,7 +69,7 @@ async def test_a_summary_that_is_too_short_leaves_the_conversation_where_it_is()
     assert (await stage.kinds())[-1] == "model_finished"
 
 
-async def test_branch_from_an_unexpected_leaf_is_refused_before_the_model_is_called() -> None:
+async def test_branch_from_unexpected_leaf_is_rejected_before_model_call() -> None:
     stage, chat = await talked()
     path = await chat.session.path()
     kinds = await stage.kinds()

@@ -16,7 +16,7 @@ from tests.fakes.chats import Stage, says
 TOKEN = "ghp_" + "a1B2c3D4" * 5
 
 
-def test_a_credential_is_kept_with_a_warning_that_does_not_repeat_it(
+def test_credential_is_stored_with_a_warning_that_hides_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -37,7 +37,7 @@ def test_a_message_without_one_is_as_it_was(caplog: pytest.LogCaptureFixture) ->
     assert not caplog.records
 
 
-def test_its_kinds_are_told() -> None:
+def test_credential_kinds_are_listed() -> None:
     assert credentials_in(f"{TOKEN} and {TOKEN}") == ("github-token",)
 
 
@@ -54,7 +54,7 @@ async def test_an_agent_says_what_is_done_about_it() -> None:
         await refusing.steer(TOKEN)
 
 
-async def test_long_message_is_redacted_or_refused_in_the_turn_with_all_it_brought() -> None:
+async def test_long_message_is_redacted_or_refused_in_the_turn() -> None:
     long = "some words " * 10_000 + f"use {TOKEN}"
     stage = Stage(says("fine"))
     await (await stage.chat(on_pasted="redact")).send(long)
@@ -78,6 +78,6 @@ async def test_instructions_that_hold_one_start_no_session() -> None:
 
 
 @pytest.mark.parametrize("said", [None, 5, b"hi", ["hi"]])
-def test_what_is_neither_text_nor_a_message_is_not_sent(said: Any) -> None:
+def test_invalid_message_is_not_sent(said: Any) -> None:
     with pytest.raises(TypeError, match=r"send text, or user\('...'\), not"):
         message_of(said)

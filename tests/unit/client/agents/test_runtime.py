@@ -66,7 +66,7 @@ async def test_session_of_a_subject_is_found_forked_and_erased_with_it() -> None
     assert [info.id for info in await recent()] == ["t"]
 
 
-async def test_an_undefined_variable_is_an_error_at_the_start_and_leaves_nothing() -> None:
+async def test_undefined_variable_fails_start_and_leaves_nothing() -> None:
     stage = Stage()
     with pytest.raises(ConfigError, match=r"uses? \{\{ctx\.who\}\}"):
         await stage.runtime().start(
@@ -141,7 +141,7 @@ async def test_an_import_needs_an_agent_which_is_recorded_once() -> None:
     assert len(bound) == 1
 
 
-async def test_a_fork_goes_on_under_the_same_agent() -> None:
+async def test_fork_continues_under_the_same_agent() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
     await chat.send("hi")
@@ -198,7 +198,7 @@ async def test_a_session_whose_turn_runs_elsewhere_cannot_be_taken_over() -> Non
     await chat.abort()
 
 
-async def test_leaving_the_block_waits_for_running_turns_and_a_failing_block_suspends() -> None:
+async def test_leaving_block_waits_for_turns_and_failing_block_suspends() -> None:
     stage = Stage(says("slowly"), says(Hang()))
     agent = Agent("a", model=MODEL)
     async with stage.runtime(agent) as runtime:
@@ -250,7 +250,7 @@ async def test_the_default_models_come_from_the_environment(tmp_path: Path) -> N
     assert (await chat.send("hello")).text.startswith("offline scripted model")
 
 
-async def test_an_agent_is_recorded_once_also_when_two_bind_at_the_same_moment() -> None:
+async def test_concurrent_binds_record_an_agent_once() -> None:
     stage = Stage()
     session = await stage.store.create(id="imported", origin="import")
     await session.append(user("before"), assistant("then"))
@@ -262,7 +262,7 @@ async def test_an_agent_is_recorded_once_also_when_two_bind_at_the_same_moment()
     assert (await stage.kinds("imported")).count("agent_bound") == 1
 
 
-async def test_a_runtime_lets_go_of_chats_whose_turns_are_over() -> None:
+async def test_runtime_releases_chats_of_ended_turns() -> None:
     stage = Stage(says("one"))
     runtime = stage.runtime()
     chat = await runtime.start(Agent("a", model=MODEL))
@@ -273,7 +273,7 @@ async def test_a_runtime_lets_go_of_chats_whose_turns_are_over() -> None:
     assert forgotten() is None
 
 
-async def test_caps_are_those_of_today_and_the_agent_that_of_the_beginning() -> None:
+async def test_resumed_session_has_current_limits_and_its_first_agent() -> None:
     stage = Stage(says("one"), says("two"))
     first = Agent("a", model=MODEL, limits=Limits(max_turns=1), instructions="Be brief.")
     await (await stage.runtime(first).start(first, id="s")).send("one")

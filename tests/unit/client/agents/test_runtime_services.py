@@ -17,7 +17,7 @@ from perdure.tools.approval import Bound
 from tests.fakes.chats import MODEL, Stage, calls, says
 
 
-def test_an_agent_is_found_by_its_id_and_an_unknown_one_names_those_there_are() -> None:
+def test_agent_is_found_by_id_and_unknown_id_lists_known_ones() -> None:
     owner = Agent("owner", model="scripted:echo")
     host = Host(Stage().store, [owner])
     assert host.agent("owner") is owner
@@ -25,7 +25,7 @@ def test_an_agent_is_found_by_its_id_and_an_unknown_one_names_those_there_are() 
         host.agent("developer")
 
 
-async def test_turns_can_be_run_without_a_chat_and_under_a_judge_of_ones_own() -> None:
+async def test_turns_run_without_a_chat_and_with_own_judge() -> None:
     runs: list[str] = []
 
     async def note() -> str:

@@ -18,13 +18,13 @@ from perdure.tools.spec import Subject, ToolSpec
 from tests.fakes.players import Hold, Theatre, asks, words
 
 
-async def test_a_session_without_a_turn_stands_at_nothing() -> None:
+async def test_session_without_turns_has_no_usage() -> None:
     theatre = Theatre()
     await theatre.store.create(id="s")
     assert await standing_of(theatre.store, "s") == SessionUsage(Spending(), (), None, {})
 
 
-async def test_what_was_spent_and_who_is_left_alone_is_read_from_the_newest_turn() -> None:
+async def test_spending_and_parked_providers_come_from_newest_turn() -> None:
     theatre = Theatre(main=[words("one"), (RateLimited("p:main", "slow"),)])
     chat = await theatre.chat(fallbacks=["q:other"])
     await chat.send("one")
@@ -42,7 +42,7 @@ async def test_a_fork_has_spent_nothing_of_its_own() -> None:
     assert (await standing_of(theatre.store, fork.id)).spent == Spending()
 
 
-async def test_what_was_allowed_for_good_holds_over_turns_until_it_is_revoked() -> None:
+async def test_grant_lasts_over_turns_until_revoked() -> None:
     @tool(effect="write")
     async def strike() -> str:
         """Strike."""
@@ -118,7 +118,7 @@ async def test_end_idle_reads_no_session_that_cannot_end(
     assert len(read) == 50
 
 
-async def test_a_session_that_is_removed_while_idle_ones_are_closed_is_passed_over(
+async def test_session_removed_during_end_idle_is_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     theatre = Theatre(main=[words("one"), words("two")])
@@ -139,7 +139,7 @@ async def test_a_session_that_is_removed_while_idle_ones_are_closed_is_passed_ov
     assert await runtime.end_idle() == ["stays"]
 
 
-async def test_an_idle_session_is_closed_when_it_is_opened_and_its_next_turn_opens_it() -> None:
+async def test_idle_session_is_closed_on_open_and_reopened_by_next_turn() -> None:
     theatre = Theatre()
     chat = await theatre.chat()
     await chat.send("one")

@@ -19,7 +19,7 @@ def nothing_to_watch(after: int) -> Watch:
     raise AssertionError(f"nobody watches after {after}")
 
 
-async def test_what_keeps_a_turn_from_beginning_is_raised_to_all_who_ask() -> None:
+async def test_start_error_of_turn_is_raised_to_every_awaiter() -> None:
     async def work(signals: Signals) -> TurnState:
         raise LeaseHeld("s", "another", 0)
 

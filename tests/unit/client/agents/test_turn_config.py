@@ -17,7 +17,7 @@ def terms_for(agent: Agent, caps: Agent | None = None) -> Terms:
     return host.running(StreamId("s"), agent, Workspace(), prompt="Be brief.", caps=caps).terms
 
 
-def test_a_turn_falls_back_along_the_agents_chain_but_never_on_the_model_it_already_calls() -> None:
+def test_turn_never_falls_back_on_its_current_model() -> None:
     terms = terms_for(CHAIN)
     own = terms.config_of(terms.models[0])
     assert [link.model for link in own.chain] == [MODEL, "scripted:echo", "scripted:last"]

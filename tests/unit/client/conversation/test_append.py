@@ -21,7 +21,7 @@ async def test_several_items_are_one_commit_after_one_another(store: Store) -> N
     assert session.leaf == entries[1].id
 
 
-async def test_nothing_is_appended_where_somebody_was_faster(store: Store) -> None:
+async def test_append_fails_after_a_concurrent_append(store: Store) -> None:
     session = await store.create(id="s")
     await session.append(user("a"))
     with pytest.raises(HeadConflict):
@@ -30,9 +30,7 @@ async def test_nothing_is_appended_where_somebody_was_faster(store: Store) -> No
 
 
 @pytest.mark.parametrize("wrong", ["text", 5, None])
-async def test_what_is_no_message_is_refused_with_what_would_be_one(
-    store: Store, wrong: Any
-) -> None:
+async def test_invalid_message_is_rejected_with_valid_types(store: Store, wrong: Any) -> None:
     session = await store.create(id="s")
     with pytest.raises(TypeError, match="append messages"):
         await session.append(wrong)

@@ -20,7 +20,7 @@ async def test_slow_call_keeps_its_place() -> None:
     assert written == list("abcde")
 
 
-async def test_call_that_fails_or_is_cancelled_lets_the_next_one_write_in_its_turn() -> None:
+async def test_failed_or_cancelled_call_lets_the_next_one_write() -> None:
     order, written = CallOrder(), list[str]()
     begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     await wait_for_call(order.take(begun))

@@ -27,7 +27,7 @@ async def grown(store: Store) -> tuple[Session, list[Entry]]:
     return session, entries
 
 
-async def test_what_a_compaction_took_out_is_told_with_what_is_pinned(store: Store) -> None:
+async def test_left_by_lists_removed_and_pinned_entries(store: Store) -> None:
     session, entries = await grown(store)
     await session.pin(entries[0])
     left = await session.left_by()
@@ -40,14 +40,14 @@ async def test_what_a_compaction_took_out_is_told_with_what_is_pinned(store: Sto
     assert await session.left_by() is None
 
 
-async def test_what_is_a_note_cannot_be_pinned(store: Store) -> None:
+async def test_note_cannot_be_pinned(store: Store) -> None:
     session, entries = await grown(store)
     note = await session.label(entries[0], "x")
     with pytest.raises(InvalidEntry, match="not part of the conversation"):
         await session.pin(note)
 
 
-async def test_a_context_holds_no_more_messages_than_the_agent_of_the_session_is_sent(
+async def test_context_is_limited_to_max_messages_of_agent(
     store: Store,
 ) -> None:
     session = await store.create(id="s")

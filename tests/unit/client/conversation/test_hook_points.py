@@ -48,7 +48,7 @@ async def bodies(chat: Chat, kind: type[Any]) -> list[Any]:
     return [body for body in found if isinstance(body, kind)]
 
 
-async def test_a_request_is_changed_before_it_goes_out_and_keeps_its_model() -> None:
+async def test_request_hook_changes_request_but_not_model() -> None:
     stage = Stage(says("hi"))
     chat = await stage.chat()
     seen: list[ModelRequest] = []
@@ -81,7 +81,7 @@ async def test_a_call_that_is_blocked_ends_the_turn_and_says_why() -> None:
     assert (await chat.send("again")).text == "hi"
 
 
-async def test_what_a_model_answered_is_told_whole() -> None:
+async def test_answer_hook_gets_the_whole_answer() -> None:
     stage = Stage(says("one ", "two"))
     chat = await stage.chat()
     told: list[Message] = []
@@ -95,7 +95,7 @@ async def test_what_a_model_answered_is_told_whole() -> None:
 
 
 @pytest.mark.parametrize("answer", [Block("hands off"), RuntimeError("broken")])
-async def test_a_tool_that_is_blocked_never_runs_and_the_model_is_told(answer: object) -> None:
+async def test_blocked_tool_never_runs_and_model_gets_the_reason(answer: object) -> None:
     RAN.clear()
     stage = Stage(says(calls("change")), says("as you like"))
     chat = await stage.chat([change])
@@ -133,7 +133,7 @@ async def stumble() -> str:
     raise ValueError("over pk-live-1234")
 
 
-async def test_a_result_of_a_tool_that_raised_is_changed_before_anybody_sees_it() -> None:
+async def test_result_of_failed_tool_is_changed_before_storing() -> None:
     stage = Stage(says(calls("stumble")), says("ok"))
     chat = await stage.chat([stumble])
     asked: list[ToolAnswered] = []
@@ -186,7 +186,7 @@ async def test_a_compaction_that_is_blocked_appends_nothing() -> None:
 
 
 @pytest.mark.parametrize("answer", ["", "short", RuntimeError("broken")])
-async def test_a_compaction_hook_that_fails_or_says_too_little_is_passed_over(
+async def test_failing_or_short_compaction_hook_is_ignored(
     answer: object,
 ) -> None:
     stage, chat = await compacting()
@@ -202,7 +202,7 @@ async def test_a_compaction_hook_that_fails_or_says_too_little_is_passed_over(
     assert (compaction.reason, compaction.summary[:7]) == ("manual", "## Goal")
 
 
-async def test_a_fork_is_blocked_or_told() -> None:
+async def test_fork_hook_blocks_or_observes() -> None:
     stage = Stage(says("hi"))
     chat = await stage.chat()
     told: list[str] = []
@@ -215,7 +215,7 @@ async def test_a_fork_is_blocked_or_told() -> None:
     assert told == [fork.id]
 
 
-async def test_navigation_is_blocked_summarised_or_told() -> None:
+async def test_navigation_hook_blocks_summarises_or_observes() -> None:
     stage = Stage(says("hi"))
     chat = await stage.chat()
     await chat.send("hello")
@@ -259,9 +259,7 @@ async def test_a_runtime_tells_what_it_opens_and_closes() -> None:
     assert not isinstance(told[0][1], TreeMoved | Compacted)
 
 
-async def test_the_hooks_of_an_agent_are_asked_in_its_sessions_only_and_when_they_are_resumed() -> (
-    None
-):
+async def test_agent_hooks_run_only_in_its_sessions() -> None:
     stage = Stage(*(says("hi") for _ in range(3)))
     told: list[tuple[str, str]] = []
     hooks = Hooks()

@@ -24,7 +24,7 @@ def test_the_branch_is_read_from_the_repository_around_the_folder(tmp_path: Path
     assert detect_workspace(Workspace(str(inside))).git_ref == "feature/x"
 
 
-def test_a_worktree_says_where_its_repository_is_and_a_commit_is_a_ref_too(tmp_path: Path) -> None:
+def test_git_ref_is_read_from_worktree_and_detached_commit(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "HEAD").write_text("0123abcd\n")
     (tmp_path / "tree").mkdir()
@@ -32,7 +32,7 @@ def test_a_worktree_says_where_its_repository_is_and_a_commit_is_a_ref_too(tmp_p
     assert git_ref_of(tmp_path / "tree") == "0123abcd"
 
 
-def test_what_cannot_be_read_is_not_known_and_what_was_said_is_not_overridden(
+def test_unreadable_git_ref_is_empty_and_given_one_stays(
     tmp_path: Path,
 ) -> None:
     (tmp_path / ".git").mkdir()
@@ -60,7 +60,7 @@ def test_variable_with_a_name_of_the_workspace_is_refused() -> None:
         detect_workspace(place)
 
 
-def test_names_hold_the_variables_and_empty_text_for_what_is_not_known() -> None:
+def test_names_have_variables_and_empty_text_for_unknown_values() -> None:
     place = Workspace("here", variables={"shop": "tea"}, active_file="a.py")
     own = {"working_dir": "here", "git_ref": "", "active_file": "a.py", "selection": ""}
     assert place.names == {**own, "shop": "tea"}

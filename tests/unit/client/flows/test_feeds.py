@@ -75,7 +75,7 @@ async def ran(tmp_path: Path) -> ReadStore:
     return store
 
 
-async def test_who_reads_after_every_commit_has_what_who_comes_late_is_given(
+async def test_incremental_reads_equal_one_late_read(
     tmp_path: Path,
 ) -> None:
     store = await ran(tmp_path)
@@ -103,7 +103,7 @@ class MovingStore(ReadStore):
         return found
 
 
-async def test_what_is_committed_to_both_logs_while_a_feed_is_read_is_read_whole() -> None:
+async def test_commits_to_both_logs_during_a_read_are_read_whole() -> None:
     clock = ManualClock()
     store = MovingStore(clock=clock, random=SeededRandom(1))
     session = StreamId(f"{FLOW}__build")
@@ -150,7 +150,7 @@ async def test_a_page_after_no_item_of_the_feed_is_refused(tmp_path: Path) -> No
         await Feeds(await ran(tmp_path), FLOW).page("build", after="build_99")
 
 
-async def test_a_role_that_has_not_begun_has_an_empty_feed(tmp_path: Path) -> None:
+async def test_role_that_has_not_started_has_empty_feed(tmp_path: Path) -> None:
     point, items = await Feeds(await ran(tmp_path), FLOW).read("reviewer")
     assert items == ()
     assert (point.role, point.session_seq) == ("reviewer", -1)
@@ -164,9 +164,7 @@ def test_a_point_is_kept_as_text() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-async def test_pages_of_any_size_give_the_feed_to_whoever_comes_late(
-    tmp_path: Path, limit: int
-) -> None:
+async def test_pages_of_any_size_give_the_same_feed(tmp_path: Path, limit: int) -> None:
     store = await ran(tmp_path)
     whole = await RoleFeed(store, FLOW, "owner").read()
     read: dict[str, FeedItem] = {}
@@ -205,7 +203,7 @@ async def collected(feed: RoleFeed) -> list[FeedItem]:
     return [item async for item in feed]
 
 
-async def test_what_is_no_cursor_of_that_role_is_refused(tmp_path: Path) -> None:
+async def test_cursor_of_another_role_is_rejected(tmp_path: Path) -> None:
     store = await ran(tmp_path)
     build = RoleFeed(store, FLOW, "build").cursor
     for cursor, told in ((build, "of the feed of build"), ("owner_3", "is no cursor")):

@@ -31,13 +31,13 @@ def test_a_model_is_named_with_a_provider_that_the_program_knows() -> None:
         known.check_models(("scripted:flow", "nobody:x"), "offered_models")
 
 
-def test_a_client_that_is_no_router_is_not_asked_which_providers_it_has() -> None:
+def test_client_without_router_is_not_asked_for_providers() -> None:
     Equipment(SCRIPTED, {}).check_models(("mine:x",), "model")
     with pytest.raises(WrongArgument):
         Equipment(SCRIPTED, {}).check_models(("mine",), "model")
 
 
-def test_a_tool_is_one_of_the_agent_s_or_of_those_the_role_began_with() -> None:
+def test_role_can_use_tools_of_its_agent_or_its_start() -> None:
     known = equipment(OWNER)
     known.check_tools("owner_2", ("read_file",))
     with pytest.raises(ConfigError, match="owner_2 has no tool write_file; it has: read_file"):
@@ -49,7 +49,7 @@ def test_a_tool_is_one_of_the_agent_s_or_of_those_the_role_began_with() -> None:
         known.check_tools("owner", ("read_file",), ())
 
 
-def test_what_the_program_cannot_know_of_an_agent_is_left_to_who_runs_it() -> None:
+def test_tools_of_an_unknown_agent_are_not_checked() -> None:
     equipment(OWNER).check_tools("reviewer", ("anything",))
     with_server = Agent("reviewer", model="scripted:flow", mcp_servers=["files"])
     equipment(with_server).check_tools("reviewer", ("anything",))

@@ -40,14 +40,14 @@ COMMIT = asked("git_commit")
         (asked("t", None, "full-access", topic="budget"), "full-access", False),
     ],
 )
-def test_a_mode_frees_what_nobody_would_have_been_asked_in_it(
+def test_mode_answers_questions_that_it_does_not_ask(
     question: Question, mode: ConsentMode, is_free: bool
 ) -> None:
     assert is_freed(question, ConsentState(mode)) == is_free
 
 
 @pytest.mark.parametrize("question", [COMMAND, SERVER])
-def test_what_was_granted_is_freed_while_the_mode_heeds_grants(question: Question) -> None:
+def test_granted_calls_are_allowed_if_mode_uses_grants(question: Question) -> None:
     now = consent_after(ConsentState(), allowing(question, ConsentState(), "ana"), 0)
     assert is_freed(question, now)
     closed = consent_after(now, ConsentChanged("ana", "no-access"), 0)

@@ -12,7 +12,7 @@ from perdure.models.scenario import CallTools, ScriptedCall
 from tests.fakes.chats import MODEL, Stage, says, until
 
 
-async def test_whole_arguments_and_diff_are_read_from_the_log_and_the_file(tmp_path: Path) -> None:
+async def test_whole_arguments_and_diff_come_from_log_and_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old\n")
     content = "new line\n" * 2000
     args = json.dumps({"path": "a.txt", "content": content})

@@ -70,7 +70,7 @@ async def test_a_flow_is_worked_to_its_end_from_the_inbox_alone(tmp_path: Path) 
     assert (await flow.state()).run.status == "completed"
 
 
-async def test_what_was_asked_in_words_is_in_the_question(tmp_path: Path) -> None:
+async def test_question_in_words_is_part_of_the_question(tmp_path: Path) -> None:
     stage = stage_in(tmp_path)
     await begun(stage)
     (asked,) = await stage.store.questions()
@@ -79,7 +79,7 @@ async def test_what_was_asked_in_words_is_in_the_question(tmp_path: Path) -> Non
     assert await stage.store.answer(asked.id, "By train.", by="ana")
 
 
-async def test_of_two_answers_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
+async def test_one_of_two_answers_wins_and_other_gets_error(tmp_path: Path) -> None:
     stage = stage_in(tmp_path)
     await begun(stage)
     (asked,) = await stage.store.questions()
@@ -112,7 +112,7 @@ async def test_the_commands_of_flows_are_another_door_to_the_same_act(tmp_path: 
     assert (now.question.topic, now.id != staged.id) == ("prompt-human", True)
 
 
-async def test_what_is_no_question_or_no_answer_is_refused_as_what_it_is(tmp_path: Path) -> None:
+async def test_invalid_question_or_answer_is_rejected_with_its_reason(tmp_path: Path) -> None:
     stage = stage_in(tmp_path)
     flow = await begun(stage)
     for question, error in (

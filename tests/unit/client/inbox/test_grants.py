@@ -64,7 +64,7 @@ async def running(stage: FlowStage, graph: Graph, *roles: str) -> tuple[Flow, as
     return flow, asyncio.create_task(flow.run())
 
 
-async def test_allowing_for_the_flow_lets_the_others_go_on_too(tmp_path: Path) -> None:
+async def test_allowing_for_the_flow_continues_the_other_roles(tmp_path: Path) -> None:
     stage = writing(tmp_path)
     flow, task = await running(stage, SPLIT, *ROLES)
     (first,) = await asked(stage, 1)
@@ -103,7 +103,7 @@ async def test_a_command_is_granted_to_the_letter(tmp_path: Path) -> None:
     assert consent.mode == "partial-access"
 
 
-async def test_who_denies_changes_nothing_for_the_others(tmp_path: Path) -> None:
+async def test_denial_changes_nothing_for_other_roles(tmp_path: Path) -> None:
     stage = writing(tmp_path)
     flow, task = await running(stage, SPLIT, *ROLES)
     (first,) = await asked(stage, 1)

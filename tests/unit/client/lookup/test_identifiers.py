@@ -81,7 +81,7 @@ def test_question_is_found_by_a_unique_prefix() -> None:
         find_question("x", ASKED)
 
 
-def test_question_is_found_by_a_short_session_and_its_whole_number_only() -> None:
+def test_question_is_found_by_session_prefix_and_whole_number() -> None:
     asked = [
         OpenQuestion(EntryId(id), 0, None, Question("approval", "May it?", ()))
         for id in ("trip-a/17", "work/12:build")

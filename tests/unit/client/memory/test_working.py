@@ -75,7 +75,7 @@ async def test_session_without_earlier_ones_is_sent_its_message_alone() -> None:
     assert sent(model.requests[0]) == QUESTION
 
 
-async def test_what_was_erased_since_is_not_sent_again() -> None:
+async def test_erased_text_is_not_sent_again() -> None:
     async with perdure.open("memory:") as store:
         past = await with_past(store)
 

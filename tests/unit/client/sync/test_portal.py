@@ -40,7 +40,7 @@ def test_a_call_gives_what_its_coroutine_gives() -> None:
     portal.close()
 
 
-def test_what_a_coroutine_raises_is_raised() -> None:
+def test_error_of_a_coroutine_is_raised() -> None:
     async def fail() -> None:
         raise SessionNotFound("s")
 
@@ -175,7 +175,7 @@ def test_a_closed_portal_says_so() -> None:
 
 
 @pytest.mark.full_only
-def test_a_portal_that_nobody_holds_ends_by_itself() -> None:
+def test_unreferenced_portal_ends_by_itself() -> None:
     closed: list[bool] = []
 
     async def close() -> None:

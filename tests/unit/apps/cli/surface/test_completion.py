@@ -38,7 +38,7 @@ def values(line: str) -> list[str]:
     return [each.value for each in complete_words(PROGRAM, words, typed, Shelf()).candidates]
 
 
-def test_what_fits_is_offered() -> None:
+def test_completion_offers_matching_candidates() -> None:
     for line, expected in [
         ("sess", ["sessions"]),
         ("sessions dif", ["diff"]),

@@ -50,7 +50,7 @@ def test_a_page_has_everything_in_its_place() -> None:
     ]
 
 
-def test_a_long_name_stands_on_a_line_of_its_own() -> None:
+def test_long_name_gets_its_own_line() -> None:
     long = Parameter("long", ("--format",), "|".join(["choice"] * 6), "Which.")
     lines = list(page_lines(Command(("x",), "X.", parameters=(long,)), 80, Style()))
     place = lines.index(f"  {spelt(long)}")

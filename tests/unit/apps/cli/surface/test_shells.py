@@ -34,11 +34,11 @@ def test_bash_lists_what_candidates_are_only_where_it_inserts_none() -> None:
     assert bash("perdure x 1", TWO, kind="37") == ["words", "12", "17"]
 
 
-def test_what_needs_quotes_is_quoted() -> None:
+def test_candidates_with_special_characters_are_quoted() -> None:
     assert bash("perdure x ", Completion((Candidate("not now"),))) == ["words", "'not now'"]
 
 
-def test_the_others_are_told_what_candidates_are_behind_a_tab() -> None:
+def test_other_shells_get_descriptions_after_a_tab() -> None:
     assert list(answer("zsh", ["x"], "x", TWO)) == ["words", "12\tuser: hello", "17\ttool"]
     assert list(answer("fish", [""], "", Completion(mode="files"))) == ["files"]
     found = Completion((Candidate("0196"),), is_replacing=True)

@@ -55,7 +55,7 @@ def test_consent_is_answered_in_the_inbox() -> None:
     assert wait_data("f", asked)["answer"] == answer("f", asked)
 
 
-def test_what_an_agent_asked_is_told_with_the_command() -> None:
+def test_question_is_shown_with_its_command() -> None:
     asked = FlowWait(
         "prompt-human", "plan", "plan (owner) asks, and waits for a reply", role="owner"
     )
@@ -81,7 +81,7 @@ def test_the_handoff_block_is_not_for_people() -> None:
     ]
 
 
-def test_a_picture_has_how_far_the_roles_have_come_with_looking_back() -> None:
+def test_picture_shows_progress_of_improvement() -> None:
     line = graph("owner-intake>build", "build>end", **{"owner-intake": "owner", "end": "owner"})
     log = FlowLog(line).work("owner-intake", "build").work("build", "end")
     log.claim("end", "build=>end").add(ForwardPassClosed("end"))

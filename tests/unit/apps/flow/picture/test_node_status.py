@@ -26,7 +26,7 @@ def test_a_node_is_pending_then_active_then_completed() -> None:
     assert along(log.state, "owner-intake", "build") == ("plan.md", True)
 
 
-def test_the_last_node_is_completed_once_it_has_read_what_was_handed_to_it() -> None:
+def test_last_node_is_completed_after_reading_its_inputs() -> None:
     log = FlowLog(LINE)
     log.work("owner-intake", "build").work("build", "end")
     assert stands(log)["end"] == "pending"
@@ -34,7 +34,7 @@ def test_the_last_node_is_completed_once_it_has_read_what_was_handed_to_it() -> 
     assert stands(log)["end"] == "active"
 
 
-def test_who_hands_back_and_who_it_is_handed_to_stand_backward() -> None:
+def test_nodes_of_a_backward_handoff_are_backward() -> None:
     log = FlowLog(LINE)
     log.work("owner-intake", "build").claim("build", "owner-intake=>build")
     log.hand("build", "owner-intake", artifact="why.md")
@@ -42,7 +42,7 @@ def test_who_hands_back_and_who_it_is_handed_to_stand_backward() -> None:
     assert along(log.state, "build", "owner-intake") == ("why.md", True)
 
 
-def test_who_waits_for_a_person_or_a_handoff_says_so() -> None:
+def test_waiting_node_shows_what_it_waits_for() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(NodeParked("owner-intake", "owner", "prompt-human"))
     assert stands(log)["owner-intake"] == "awaiting human"

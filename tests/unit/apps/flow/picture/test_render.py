@@ -12,7 +12,7 @@ PLAIN = Style()
 LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner", "end": "owner"})
 
 
-def test_a_graph_alone_has_its_nodes_with_what_is_special_about_them() -> None:
+def test_graph_shows_special_attributes_of_nodes() -> None:
     special = Graph(
         "g",
         (FlowNode("b", "owner", awaits_all_inputs=True), FlowNode("a", "owner", has_human=True)),
@@ -25,7 +25,7 @@ def test_a_graph_alone_has_its_nodes_with_what_is_special_about_them() -> None:
     ]
 
 
-def test_a_flow_shows_how_each_node_stands_and_what_went_along_each_edge() -> None:
+def test_flow_shows_node_status_and_newest_artifacts() -> None:
     log = FlowLog(LINE)
     log.claim("owner-intake").hand("owner-intake", "build", artifact="plan.md")
     log.claim("build", "owner-intake=>build")
@@ -40,7 +40,7 @@ def test_a_flow_shows_how_each_node_stands_and_what_went_along_each_edge() -> No
     ]
 
 
-def test_what_is_sent_back_and_what_waits_for_a_person_is_shown() -> None:
+def test_backward_handoffs_and_waits_are_shown() -> None:
     log = FlowLog(LINE)
     log.work("owner-intake", "build").claim("build", "owner-intake=>build")
     log.hand("build", "owner-intake", artifact="why.md")

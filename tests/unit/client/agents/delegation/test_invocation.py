@@ -53,7 +53,7 @@ async def run(theatre: Theatre, runtime: Runtime, said: str = "go") -> str:
     return (await chat.send(said)).text
 
 
-async def test_an_agent_is_asked_in_a_session_of_its_own_and_its_answer_given_back() -> None:
+async def test_invoked_agent_runs_in_its_own_session_and_returns_its_answer() -> None:
     theatre = Theatre(main=[invokes(), words("so it is")], scout=[words("all quiet")])
     assert await run(theatre, theatre.runtime(lead(), scout())) == "so it is"
     assert result(theatre) == "all quiet"
@@ -68,14 +68,14 @@ async def test_an_agent_is_asked_in_a_session_of_its_own_and_its_answer_given_ba
     assert finished.delegated.session == child
 
 
-async def test_a_parent_is_told_which_agents_there_are() -> None:
+async def test_parent_gets_the_list_of_agents() -> None:
     theatre = Theatre(main=[words("ok")])
     await run(theatre, theatre.runtime(lead(), scout()))
     (tool,) = theatre.players.requests[0].tools
     assert "- scout: Looks." in tool.description
 
 
-async def test_what_a_child_spends_counts_in_its_parents_total() -> None:
+async def test_child_spending_counts_in_parent_total() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     runtime = theatre.runtime(lead(), scout())
     await run(theatre, runtime)
@@ -113,7 +113,7 @@ async def test_a_child_that_would_spend_too_much_gives_no_answer() -> None:
     assert theatre.players.called == ["main", "main"]
 
 
-async def test_children_have_no_tool_and_no_permission_that_their_parent_has_not() -> None:
+async def test_child_has_no_more_tools_or_permissions_than_parent() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(
         tools=("invoke_agent", "read_file"),
@@ -196,7 +196,7 @@ async def test_aborting_a_parent_aborts_its_child_and_counts_what_that_spent() -
     assert spent > PER_CALL
 
 
-async def test_suspending_a_parent_leaves_its_child_to_be_resumed_and_never_opens_another() -> None:
+async def test_suspended_parent_leaves_one_child_to_resume() -> None:
     hold = Hold()
     theatre = Theatre(
         main=[invokes(), words("so it is")],
@@ -220,7 +220,7 @@ async def test_suspending_a_parent_leaves_its_child_to_be_resumed_and_never_open
     assert total == 2 * PER_CALL + below
 
 
-async def test_a_childs_question_waits_with_all_others_and_its_answer_lets_it_go_on() -> None:
+async def test_answered_question_of_a_child_continues_it() -> None:
     theatre = Theatre(
         main=[invokes(), words("done")],
         scout=[asks("write_file", json='{"path": "a", "content": "b"}'), words("not written")],

@@ -24,7 +24,7 @@ def agents() -> tuple[Agent, ...]:
     )
 
 
-async def test_a_question_is_found_however_deep_it_is_asked_and_the_chat_tells_it(
+async def test_question_at_any_depth_is_found_and_shown_in_chat(
     tmp_path: Path,
 ) -> None:
     write = asks("write_file", json='{"path": "a.txt", "content": "b"}')

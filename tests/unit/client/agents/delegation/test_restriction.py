@@ -78,7 +78,7 @@ def test_a_child_never_gets_more_than_its_parent_has_left(
         assert not own or budget.max_cost_microcents <= own or on_exceed == "warn"
 
 
-def test_a_child_has_those_tools_of_its_parent_that_it_has_itself() -> None:
+def test_child_gets_only_its_own_tools_of_its_parent() -> None:
     parent = Agent(
         "p", model="scripted:echo", tools=["read_file", "git_status", "invoke_agent"], max_depth=1
     )

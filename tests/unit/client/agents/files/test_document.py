@@ -5,11 +5,11 @@ from perdure.workflow.reader import AGENT_KEYS
 REFUSED = {"input_schema", "output_schema"}
 
 
-def test_every_key_of_the_seeds_format_is_read_or_refused_by_name() -> None:
+def test_every_key_of_the_seed_format_is_read_or_rejected() -> None:
     assert set(AGENT_KEYS) - set(AgentFile.__struct_fields__) == REFUSED
 
 
-def test_what_a_file_leaves_out_is_what_an_agent_leaves_out() -> None:
+def test_omitted_keys_have_the_defaults_of_an_agent() -> None:
     settings, delegation = AgentSettings(), FiledDelegation()
     assert (delegation.max_agents, delegation.max_depth) == (
         settings.max_agents,

@@ -31,7 +31,7 @@ def test_an_unknown_id_lists_those_there_are(tmp_path: Path) -> None:
         agent_named("c", found)
 
 
-def test_a_double_id_is_an_error_that_names_the_files_even_across_folders(tmp_path: Path) -> None:
+def test_duplicate_id_is_an_error_that_names_both_files(tmp_path: Path) -> None:
     written(tmp_path / "project", "a")
     written(tmp_path / "user", "other", "a")
     found = agents_found({"project": tmp_path / "project", "user": tmp_path / "user"})
@@ -39,7 +39,7 @@ def test_a_double_id_is_an_error_that_names_the_files_even_across_folders(tmp_pa
         agent_named("a", found)
 
 
-def test_a_file_that_cannot_be_read_troubles_only_who_asks_for_it(tmp_path: Path) -> None:
+def test_invalid_file_fails_only_its_own_id(tmp_path: Path) -> None:
     written(tmp_path / "p", "good")
     (tmp_path / "p" / "bad.agent.yaml").write_text("id: bad\n")
     found = agents_found({"project": tmp_path / "p"})
@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_read_troubles_only_who_asks_for_it(tmp_path: Path
         agent_named("bad", found)
 
 
-def test_what_never_ends_is_no_agent(tmp_path: Path) -> None:
+def test_endless_file_is_not_an_agent(tmp_path: Path) -> None:
     written(tmp_path / "p", "good")
     (tmp_path / "p" / "zero.agent.yaml").symlink_to("/dev/zero")
     os.mkfifo(tmp_path / "p" / "pipe.agent.yaml")

@@ -77,7 +77,7 @@ def test_perdures_own_settings_have_keys_of_their_own() -> None:
     )
 
 
-def test_what_cannot_be_honoured_is_told_with_its_line() -> None:
+def test_unsupported_key_is_reported_with_its_line() -> None:
     for text, fault in [
         ("temperature: 3\n", "line 4: 3 is more than 2"),
         ("tools: [nothing]\n", "line 4: there is no built-in tool 'nothing'"),
@@ -129,7 +129,7 @@ def test_what_cannot_be_honoured_is_told_with_its_line() -> None:
         ),
     ],
 )
-def test_memory_of_an_agent_file_is_accepted_as_text_and_as_mapping(
+def test_memory_is_accepted_as_text_and_as_mapping(
     memory: str, compaction: CompactionSettings
 ) -> None:
     assert agent_of_text(f"{HEAD}memory: {memory}\n").compaction == compaction
@@ -148,12 +148,12 @@ def test_mcp_servers_stand_there_whole_or_by_name() -> None:
     assert faults[1].startswith("line 6: the MCP server 'x': its url cannot be used")
 
 
-def test_all_faults_of_a_file_are_told_at_once() -> None:
+def test_all_errors_of_agent_file_are_reported() -> None:
     assert len(faults_of("id: A b\nmodel: x\nfoo: 1\ntemperature: 3\n")) == 4
 
 
 @pytest.mark.parametrize("text", ["", "- 1\n", "a: [", "just text"])
-def test_what_is_no_mapping_is_no_agent(text: str) -> None:
+def test_agent_file_must_be_a_mapping(text: str) -> None:
     assert faults_of(text)
 
 

@@ -71,7 +71,7 @@ def test_a_written_agent_reads_as_the_same_agent_and_bytes(agent: Agent) -> None
     assert agent_text(agent_of_text(text)) == text
 
 
-def test_agent_text_with_a_credential_is_refused_as_reading_it_would_be() -> None:
+def test_agent_text_with_a_credential_is_rejected() -> None:
     agent = Agent("sk-0-0-0-0-0-0-0-0-0-00", model="scripted:echo")
     with pytest.raises(ConfigError, match=r"a credential \(openai-key\)") as refused:
         agent_text(agent)
