@@ -13,7 +13,11 @@ async def test_session_ends_when_its_turn_is_finished_with_the_reason_given() ->
     chat = await theatre.chat(tools=[end_session])
     assert (await chat.send("we are done")).text == "Goodbye."
     assert await theatre.bodies(SessionEnded) == [SessionEnded("agent", "the tests pass")]
-    assert (await theatre.types())[-2:] == ["session:turn_completed", "session:ended"]
+    assert (await theatre.types())[-3:] == [
+        "session:turn_completed",
+        "session:ended",
+        "session:episode_recorded",
+    ]
     await chat.send("one more thing")
     assert (await chat.session.info()).status == "active"
 

@@ -6,14 +6,14 @@ import importlib
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.client.session_fields import require_subject
 from perdure.engine.episodes import record_imports, record_open_ends
 from perdure.errors import WrongArgument
-from perdure.memory.episodes import Episode, episode_of
+from perdure.memory.episodes import Episode, agent_in, episode_of
 from perdure.memory.extraction import Extractor
 from perdure.memory.hits import MemoryHit, hit_of
 from perdure.memory.question import question_of
@@ -26,6 +26,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.memory.facts import Fact
 from perdure.session.memory.kinds import EpisodeRecorded, SaidBy
+from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.search.index_keys import session_key, subject_key
 from perdure.stores.session_store import SessionStore
@@ -42,9 +43,6 @@ Source = Entry | str
 
 RECALLED = 10
 """Default number of hits."""
-
-MemoryScope = Literal["subject", "namespace"]
-"""Whose sessions are recalled: those of one subject, or those of every subject."""
 
 
 @takes_all_declared
@@ -66,7 +64,8 @@ class Memory:
         *,
         limit: int = RECALLED,
         subject: str | None = None,
-        scope: MemoryScope = "subject",
+        agent: str | None = None,
+        scope: ScopeName = "subject",
         sessions: Sequence[str] | None = None,
         without: Sequence[str] = (),
     ) -> list[MemoryHit]:
@@ -74,26 +73,34 @@ class Memory:
 
         Finds messages of users, assistants and tools on every branch; a text counts with its
         neighbours in the session. With `sessions` only those are searched, never those `without`.
-        `scope` "namespace" searches the sessions of all subjects. With numpy (extra ``memory``) a
-        recall in a large store is several times faster; the hits are the same.
-        Raises: SearchIndexDamaged; Unsupported; WrongArgument for an empty question, and for a
-        subject with the scope "namespace"; ValueError when `limit` is negative.
+        With `agent` only sessions of that agent are searched, with the scope "agent" those of every
+        subject. `scope` "namespace" searches the sessions of all subjects. With numpy (extra
+        ``memory``) a recall in a large store is several times faster; the hits are the same.
+        Raises: SearchIndexDamaged; Unsupported; WrongArgument for an empty question, for a subject
+        with a wider scope, and for the scope "agent" without an agent; ValueError when `limit` is
+        negative.
         """
         amount("limit", limit)
-        if scope == "namespace" and subject is not None:
+        if scope != "subject" and subject is not None:
             raise WrongArgument(
-                'the scope "namespace" recalls what belongs to every subject: leave out `subject`, '
+                f'the scope "{scope}" recalls what belongs to every subject: leave out `subject`, '
                 'or use the scope "subject"',
                 argument="subject",
             )
+        if scope == "agent" and agent is None:
+            raise WrongArgument('the scope "agent" needs an `agent`', argument="agent")
         asked = question_of(question, self.outside.clock.now_ms())
         if not asked.names:
             raise WrongArgument(
                 f"the question holds no word to look for: {question!r:.60}", argument="question"
             )
+        among = None if sessions is None else frozenset(sessions)
+        if agent is not None:
+            own = await _sessions_of(self.backend, agent)
+            among = own if among is None else among & own
         allowed = Scope(
-            subjects=None if scope == "namespace" else (subject_key(subject),),
-            only=None if sessions is None else tuple(map(session_key, sessions)),
+            subjects=(subject_key(subject),) if scope == "subject" else None,
+            only=None if among is None else tuple(map(session_key, among)),
             but=tuple(map(session_key, without)),
         )
         rank = ranking(asked, allowed, limit, _sums())
@@ -267,6 +274,15 @@ class Memory:
         ]
         found.sort(key=lambda each: (each.ended_at, each.session, each.last), reverse=True)
         return found[:limit]
+
+
+async def _sessions_of(store: SessionStore, agent: str) -> frozenset[str]:
+    """Return the sessions whose newest agent is `agent`."""
+    notes = await store.notes_of_all((SessionStarted.kind, AgentBound.kind))
+    by_session: dict[str, list[Entry]] = {}
+    for note in notes:
+        by_session.setdefault(note.stream, []).append(note)
+    return frozenset(name for name, found in by_session.items() if agent_in(found) == agent)
 
 
 @cache

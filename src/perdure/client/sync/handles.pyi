@@ -31,7 +31,7 @@ from perdure.client.conversation.append import (
 )
 from perdure.client.conversation.workspace import Selection, Workspace
 from perdure.client.memory import handle as memory_handle
-from perdure.client.memory.handle import RECALLED, MemoryScope, Source
+from perdure.client.memory.handle import RECALLED, Source
 from perdure.client.memory.handle import Memory as AsyncMemory
 from perdure.client.reads import EntryRef, OpenQuestion
 from perdure.client.session import Session as AsyncSession
@@ -784,7 +784,8 @@ class Memory(Handle[AsyncMemory]):
         *,
         limit: int = RECALLED,
         subject: str | None = None,
-        scope: MemoryScope = "subject",
+        agent: str | None = None,
+        scope: ScopeName = "subject",
         sessions: Sequence[str] | None = None,
         without: Sequence[str] = (),
     ) -> list[MemoryHit]:
@@ -792,10 +793,12 @@ class Memory(Handle[AsyncMemory]):
 
         Finds messages of users, assistants and tools on every branch; a text counts with its
         neighbours in the session. With `sessions` only those are searched, never those `without`.
-        `scope` "namespace" searches the sessions of all subjects. With numpy (extra ``memory``) a
-        recall in a large store is several times faster; the hits are the same.
-        Raises: SearchIndexDamaged; Unsupported; WrongArgument for an empty question, and for a
-        subject with the scope "namespace"; ValueError when `limit` is negative.
+        With `agent` only sessions of that agent are searched, with the scope "agent" those of every
+        subject. `scope` "namespace" searches the sessions of all subjects. With numpy (extra
+        ``memory``) a recall in a large store is several times faster; the hits are the same.
+        Raises: SearchIndexDamaged; Unsupported; WrongArgument for an empty question, for a subject
+        with a wider scope, and for the scope "agent" without an agent; ValueError when `limit` is
+        negative.
         """
 
     def remember(

@@ -6,9 +6,13 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import perdure
-from perdure import user
+from perdure import Agent, Runtime, WrongArgument, user
+from perdure.testing import ScriptedModel
 
 WITHOUT_NUMPY = """
 import sys
@@ -51,3 +55,25 @@ async def test_recall_in_some_sessions_finds_nothing_in_others() -> None:
         ):
             hits = await store.memory.recall("moon", sessions=sessions, without=without)
             assert {hit.session_id for hit in hits} == wanted
+
+
+async def test_recall_by_agent_finds_only_sessions_of_that_agent() -> None:
+    agents = [Agent("helper", model="x:y"), Agent("other", model="x:y")]
+    async with perdure.open("memory:") as store:
+        model = ScriptedModel(["the moon"] * 3)
+        async with Runtime(store, agents=agents, models=model) as runtime:
+            for agent, subject in (("helper", None), ("other", None), ("helper", "ana")):
+                chat = await runtime.start(agent, subject=subject, id=f"{agent}-{subject}")
+                await chat.send("Where is the moon?")
+        for arguments, wanted in (
+            ({}, {"helper-None", "other-None"}),
+            ({"agent": "helper"}, {"helper-None"}),
+            ({"agent": "helper", "subject": "ana"}, {"helper-ana"}),
+            ({"agent": "helper", "scope": "agent"}, {"helper-None", "helper-ana"}),
+            ({"agent": "nobody"}, set[str]()),
+        ):
+            options: dict[str, Any] = arguments
+            hits = await store.memory.recall("moon", **options)
+            assert {hit.session_id for hit in hits} == wanted, arguments
+        with pytest.raises(WrongArgument, match="agent"):
+            await store.memory.recall("moon", scope="agent")
