@@ -53,7 +53,7 @@ def test_a_watcher_misses_and_repeats_nothing_that_other_processes_append(tmp_pa
             ]
 
 
-def test_a_watcher_that_was_killed_goes_on_after_its_cursor(tmp_path: Path) -> None:
+def test_killed_watcher_continues_after_its_cursor(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'agents.db'}"
     with perdure.blocking.open(address) as store:
         session = store.create(id="s")

@@ -144,7 +144,9 @@ async def test_a_session_moves_to_another_store_and_back_without_a_difference(
         assert (await export_session(other, stream)).content == exported.content
 
 
-async def test_a_pi_session_goes_on_and_comes_back(recordings: Path, store: SessionStore) -> None:
+async def test_pi_session_is_continued_and_exported_back(
+    recordings: Path, store: SessionStore
+) -> None:
     for path in files(recordings, "pi"):
         stream = (await imported(store, path)).session
         write = Write(stream=stream, entries=(new_tree(user("And now?")),))

@@ -133,7 +133,7 @@ async def test_the_newest_compaction_counts_on_its_branch_only(session: Session)
     assert await context_texts(session) == ["question one", "other answer"]
 
 
-async def test_extension_state_stays_out_of_the_context_and_its_messages_are_in(
+async def test_extension_state_is_not_in_context_and_its_messages_are(
     session: Session,
 ) -> None:
     await session.append(
@@ -191,9 +191,7 @@ async def test_a_name_can_be_given_on_any_branch_and_cleared(
     assert (info.title, info.name) == (None, "the first question")
 
 
-async def test_a_leaf_moved_in_one_program_is_where_the_other_goes_on(
-    place: Place, session: Session
-) -> None:
+async def test_other_program_continues_from_a_moved_leaf(place: Place, session: Session) -> None:
     other = await reopened(place, session)
     a, b = await session.append(user("a"), assistant("b"))
     await other.branch(a)
@@ -216,9 +214,7 @@ async def test_a_fork_keeps_the_labels_of_its_path_and_no_others(session: Sessio
     assert (root.label, root.children[0].label) == ("start", "middle")
 
 
-async def test_a_label_in_the_middle_of_a_forked_path_loses_no_history(
-    place: Place, session: Session
-) -> None:
+async def test_label_inside_a_forked_path_loses_no_history(place: Place, session: Session) -> None:
     a = await session.append(user("a"))
     await session.label(a, "labelled between two messages")
     await session.append(assistant("b"), user("c"), assistant("d"))

@@ -32,7 +32,7 @@ def test_a_branch_can_begin_before_the_first_entry(sample: World) -> None:
     assert text == f"{SAMPLE_ID} already continues from before its first entry.\n"
 
 
-def test_entries_are_named_by_number_by_id_and_by_the_id_they_had(sample: World) -> None:
+def test_entries_are_named_by_number_id_or_foreign_id(sample: World) -> None:
     tree = (sample.folder / "own.jsonl", sample.ok("export", SAMPLE_ID, "--format", "pi").out)
     foreign = tree[1].splitlines()[3].split('"id":"')[1][:8]  # the third entry of the file
     for name in ("3", f"{SAMPLE_ID}/3", foreign):
@@ -47,7 +47,7 @@ def test_an_entry_that_is_not_there_is_not_found(sample: World) -> None:
     assert (ended.error["code"], ended.error["entry"]) == ("entry_not_found", "4711")
 
 
-def test_a_note_is_no_place_to_go_on_from(sample: World) -> None:
+def test_branch_to_a_note_is_rejected(sample: World) -> None:
     ended = sample.run("sessions", "branch", SAMPLE_ID, "0", "--json")
     assert (ended.code, ended.error["code"]) == (2, "invalid_entry")
 

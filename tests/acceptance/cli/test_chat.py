@@ -69,7 +69,7 @@ def test_one_turn_prints_the_answer_and_leaves(world: World) -> None:
     assert world.ok("store", "verify", "--json").json["ok"]
 
 
-def test_the_same_session_goes_on(world: World) -> None:
+def test_chat_continues_the_same_session(world: World) -> None:
     world.ok("chat", "-p", "first")
     session = only_session(world)
     world.ok("chat", "--session", session[:8], "-p", "second")
@@ -86,7 +86,7 @@ def test_continue_without_a_session_begins_one(world: World) -> None:
     only_session(world)
 
 
-def test_an_imported_session_goes_on_with_a_model_that_is_here(sample: World) -> None:
+def test_imported_session_continues_with_an_available_model(sample: World) -> None:
     ended = sample.run("chat", "--session", SAMPLE_ID, "-p", "hello", "--json")
     assert (ended.code, ended.error["code"]) == (2, "model_not_here")
     assert ended.error["model"] == "anthropic:claude-haiku-4-5"
@@ -193,7 +193,7 @@ def test_ctrl_c_ends_the_turn_and_keeps_what_was_said(
     assert world.ok("sessions", "show", session, "--json").json["cut_answer"] is None
 
 
-def test_a_killed_turn_is_resumed_first_and_its_tool_is_not_run_again(
+def test_killed_turn_is_resumed_first_without_repeating_its_tool(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:
     world, session, process = hanging
@@ -324,7 +324,7 @@ def test_an_unknown_outcome_is_asked_in_the_inbox_and_answered_there(world: Worl
     assert kinds_of(world, session).count("tool_started") == 1
 
 
-def test_an_unknown_outcome_is_asked_of_whoever_types(world: World) -> None:
+def test_unknown_outcome_is_asked_at_the_terminal(world: World) -> None:
     session = killed_in_a_tool(world)
     scenario = world.scenario(UNSURE)
     ended = world.ok(
@@ -347,7 +347,7 @@ def test_question_of_an_abandoned_turn_leaves_the_inbox(world: World) -> None:
     assert world.run("inbox", "answer", waiting["id"], "retry").err.count("\n") == 1
 
 
-def test_a_question_nobody_is_there_to_answer_stays_open(world: World) -> None:
+def test_question_without_a_terminal_stays_open(world: World) -> None:
     session = killed_in_a_tool(world)
     ended = world.run("chat", "--session", session, "--scenario", world.scenario(UNSURE))
     assert ended.code == 1

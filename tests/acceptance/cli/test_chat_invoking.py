@@ -43,7 +43,7 @@ def file_of(world: World) -> Path:
     return world.folder / "a.txt"
 
 
-def test_one_turn_says_who_asks_what_and_how_it_is_answered(
+def test_one_turn_prints_asker_question_and_answer_command(
     staged: tuple[World, tuple[str, ...]],
 ) -> None:
     world, options = staged
@@ -66,7 +66,7 @@ def test_one_turn_says_who_asks_what_and_how_it_is_answered(
     assert file_of(world).read_text(encoding="utf-8") == "the sea"
 
 
-def test_as_json_the_question_is_an_event_of_the_session_that_asks(
+def test_json_question_is_an_event_of_the_asking_session(
     staged: tuple[World, tuple[str, ...]],
 ) -> None:
     world, options = staged
@@ -79,7 +79,7 @@ def test_as_json_the_question_is_an_event_of_the_session_that_asks(
     assert ended.error["choices"] == waiting["choices"]
 
 
-def test_whoever_talks_line_by_line_is_asked_and_answers_there(
+def test_line_chat_asks_questions_of_invoked_agents(
     staged: tuple[World, tuple[str, ...]],
 ) -> None:
     world, options = staged

@@ -30,7 +30,7 @@ LINES = (
 
 
 @pytest.mark.parametrize("words", LINES)
-def test_forked_or_inner_command_ends_and_prints_as_one_started_anew(
+def test_forked_or_inner_command_ends_and_prints_like_a_new_process(
     imported: World, words: tuple[str, ...]
 ) -> None:
     anew = imported.run_anew(*words)

@@ -19,14 +19,14 @@ from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID
 # ---------------------------------------------------------------- files
 
 
-def test_a_file_that_was_imported_stands_for_its_session(imported: World) -> None:
+def test_imported_file_names_its_session(imported: World) -> None:
     for name in (str(SAMPLE), os.path.relpath(SAMPLE, imported.folder)):
         assert imported.ok("sessions", "show", name, "--json").json["id"] == SAMPLE_ID
     hits = imported.ok("sessions", "search", "tide", "--session", str(SAMPLE), "--json").json
     assert {hit["session"] for hit in hits} == {SAMPLE_ID}
 
 
-def test_a_file_that_was_not_imported_is_told_how(world: World) -> None:
+def test_file_that_was_not_imported_gets_the_import_command(world: World) -> None:
     file = world.folder / "a session.jsonl"
     file.write_bytes(SAMPLE.read_bytes())
     ended = world.run("sessions", "tree", str(file), "--json")
@@ -36,7 +36,7 @@ def test_a_file_that_was_not_imported_is_told_how(world: World) -> None:
     assert world.ok("sessions", "tree", "a session.jsonl", "--json").code == 0
 
 
-def test_a_file_that_has_grown_is_its_session_and_said_to_be_behind(sample: World) -> None:
+def test_grown_file_names_its_session_and_is_reported_as_behind(sample: World) -> None:
     file = sample.folder / "grown.jsonl"
     line = b'{"type":"custom","id":"zz","parentId":null,"timestamp":"2026-01-01T00:00:00Z"}\n'
     file.write_bytes(SAMPLE.read_bytes() + line)
@@ -45,7 +45,7 @@ def test_a_file_that_has_grown_is_its_session_and_said_to_be_behind(sample: Worl
     assert "has changed since it was imported" in ended.err
 
 
-def test_an_export_of_perdure_stands_for_its_session(sample: World) -> None:
+def test_perdure_export_names_its_session(sample: World) -> None:
     sample.ok("export", SAMPLE_ID, "-o", "out.jsonl")
     assert sample.ok("sessions", "show", "out.jsonl", "--json").json["id"] == SAMPLE_ID
 
@@ -59,7 +59,9 @@ def test_an_export_of_perdure_stands_for_its_session(sample: World) -> None:
         ("./store.db", 2, "not a recognized session"),
     ],
 )
-def test_what_is_no_recording_is_refused(sample: World, name: str, code: int, told: str) -> None:
+def test_file_that_is_not_a_recording_is_rejected(
+    sample: World, name: str, code: int, told: str
+) -> None:
     ended = sample.run("sessions", "show", name)
     assert ended.code == code
     assert told in ended.err
@@ -111,7 +113,7 @@ def test_an_entry_that_is_not_there_cannot_be_compared(imported: World) -> None:
         (("x" * 5000,), 2, "(5,000 characters)"),
     ],
 )
-def test_a_slip_is_told_in_a_short_sentence(
+def test_mistake_gets_a_short_message(
     sample: World, words: tuple[str, ...], code: int, told: str
 ) -> None:
     ended = sample.run(*words)
@@ -120,7 +122,7 @@ def test_a_slip_is_told_in_a_short_sentence(
     assert len(ended.err) < 400
 
 
-def test_nothing_more_to_take_back_is_told_as_it_is(sample: World) -> None:
+def test_nothing_to_undo_is_reported(sample: World) -> None:
     while sample.run("sessions", "uncompact", "0196").code == 0:
         pass
     ended = sample.run("sessions", "uncompact", "0196")
@@ -247,7 +249,7 @@ def test_one_can_leave_the_picker(several: World) -> None:
         assert terminal.ended() == (130, "")
 
 
-def test_a_chat_goes_on_with_the_picked_session(several: World) -> None:
+def test_chat_continues_the_picked_session(several: World) -> None:
     terminal = Terminal(several, ("chat", "--pick", "-p", "And a train?", "--json"))
     terminal.until("Enter takes it")
     terminal.press("lisbon\r")

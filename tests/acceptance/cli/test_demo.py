@@ -39,7 +39,7 @@ def test_the_sample_is_played_and_every_claim_holds(stage: World) -> None:
     assert all(len(line) <= 100 for line in ended.out.splitlines() if "perdure" not in line)
 
 
-def test_what_it_says_to_look_at_next_works_when_pasted(stage: World) -> None:
+def test_suggested_commands_of_demo_work(stage: World) -> None:
     text = stage.ok("demo").out
     commands = [line.strip() for line in text.partition("Where to look next:")[2].splitlines()]
     commands = [command for command in commands if command]

@@ -24,7 +24,7 @@ def test_every_format_goes_to_a_file_or_to_the_next_command(sample: World, forma
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_is_to_be_replaced_is_nowhere_in_the_output(sample: World, format: str) -> None:
+def test_redacted_value_is_nowhere_in_the_output(sample: World, format: str) -> None:
     sample.ok("sessions", "rename", SAMPLE_ID, "of /home/mira and AKIAIOSFODNN7EXAMPLE")
     ended = sample.ok("export", SAMPLE_ID, "--format", format, "--redact", "secrets,paths")
     assert "mira" not in ended.out
@@ -100,7 +100,7 @@ def test_of_a_file_that_cannot_be_written_nothing_stays_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_put_in_place_does_not_stay_beside_it(tmp_path: Path) -> None:
+def test_failed_export_leaves_no_temporary_file(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(IsADirectoryError):
         write_whole(tmp_path / "out", b"x", is_forced=True)
@@ -116,7 +116,7 @@ def test_the_store_is_not_replaced_by_what_was_in_it(sample: World) -> None:
     assert sample.file.read_bytes() == whole
 
 
-def test_what_is_no_file_is_written_into_and_a_link_stays_one(sample: World) -> None:
+def test_export_writes_into_pipe_and_keeps_link(sample: World) -> None:
     shown = sample.ok("export", SAMPLE_ID).out
     assert sample.ok("export", SAMPLE_ID, "-o", "-").out == shown
     (sample.folder / "nowhere").symlink_to("/dev/null")

@@ -154,7 +154,7 @@ def test_a_reader_that_goes_away_is_no_failure(sample: World) -> None:
 @pytest.mark.parametrize(
     "words", [("sessions", "list"), ("sessions", "list", "--json"), ("--help",)]
 )
-def test_an_output_that_is_full_is_told(sample: World, words: tuple[str, ...]) -> None:
+def test_full_output_is_reported(sample: World, words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
             [PERDURE, *words],
@@ -235,14 +235,14 @@ def in_terminal(words: list[str], environment: dict[str, str], folder: Path) -> 
     return shown.decode()
 
 
-def test_an_import_shows_a_bar_on_a_terminal_and_leaves_the_result(world: World) -> None:
+def test_import_shows_a_bar_on_a_terminal_and_keeps_the_result(world: World) -> None:
     environment = {**world.environment, "TERM": "xterm-256color"}
     shown = in_terminal(["import", str(SAMPLE)], environment, world.folder)
     assert SAMPLE_ID in shown
 
 
 @pytest.mark.parametrize("words", [("--json",), ()])
-def test_what_was_typed_need_not_be_utf8(sample: World, words: tuple[str, ...]) -> None:
+def test_typed_text_need_not_be_utf8(sample: World, words: tuple[str, ...]) -> None:
     done = _in_shell(sample, "perdure sessions show $(printf '\\377\\376') " + " ".join(words))
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
@@ -281,7 +281,7 @@ def _in_shell(world: World, command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_store_that_cannot_be_opened_any_more_is_what_verify_reports(sample: World) -> None:
+def test_verify_reports_a_store_that_cannot_be_opened(sample: World) -> None:
     sample.file.write_bytes(sample.file.read_bytes()[:20_000])
     ended = sample.run("store", "verify", "--json")
     assert (ended.code, ended.err) == (1, "")

@@ -94,7 +94,7 @@ def test_one_interrupt_ends_the_question(world: World) -> None:
     assert not newcomer.file.exists()
 
 
-def test_nobody_is_asked_without_a_keyring(world: World) -> None:
+def test_no_question_without_a_keyring(world: World) -> None:
     newcomer = Newcomer(World(world.folder, NO_KEYRING))
     assert "Encrypt the store" not in newcomer.at_terminal("import", str(SAMPLE))
     assert is_plain(newcomer.file)

@@ -81,7 +81,7 @@ def test_a_history_is_followed_until_ctrl_c(world: World, folder: Path) -> None:
     assert world.ok("export", SAMPLE_ID, "--format", "pi").out.encode() == content
 
 
-def test_what_grows_can_be_searched_whatever_happens_to_the_command(
+def test_growing_file_is_searchable_after_any_end_of_the_command(
     world: World, folder: Path
 ) -> None:
     def said(number: int, text: str) -> bytes:
@@ -151,7 +151,7 @@ def test_its_own_output_is_no_history(world: World, folder: Path) -> None:
     assert report["session"] == SAMPLE_ID
 
 
-def test_what_is_not_there_cannot_be_followed(world: World) -> None:
+def test_missing_file_cannot_be_followed(world: World) -> None:
     ended = world.run("import", "--watch", "nowhere", "--json")
     assert (ended.code, ended.error["code"]) == (3, "path_not_found")
     assert not world.file.exists()

@@ -39,9 +39,7 @@ def test_many_files_are_imported_and_the_bad_ones_are_named(world: World, folder
     assert world.ok("store", "verify", "--json").json["ok"] is True
 
 
-def test_a_bar_is_on_the_terminal_and_the_lines_are_where_they_were_sent(
-    world: World, folder: Path
-) -> None:
+def test_bar_is_on_terminal_and_lines_are_in_output(world: World, folder: Path) -> None:
     own, theirs = pty.openpty()
     with subprocess.Popen(
         [PERDURE, "import", str(folder)],
@@ -79,7 +77,7 @@ def test_a_projects_folder_of_claude_code_is_imported_with_its_agents(world: Wor
     assert agent["session"] not in listed
 
 
-def test_what_is_neither_file_nor_folder_is_not_read(world: World) -> None:
+def test_special_file_is_not_read(world: World) -> None:
     os.mkfifo(world.folder / "pipe")
     for words in (("pipe",), ("/dev/zero",), (str(SAMPLE), "pipe"), ("pipe", "--watch")):
         ended = world.run("import", *words)
@@ -88,7 +86,7 @@ def test_what_is_neither_file_nor_folder_is_not_read(world: World) -> None:
         assert ended.out == ""
 
 
-def test_a_file_that_is_no_session_is_wrong_input_alone_and_a_failure_among_others(
+def test_invalid_file_alone_is_invalid_input_and_among_others_a_failure(
     world: World,
 ) -> None:
     (world.folder / "poem.txt").write_text("Roses are red\n", encoding="utf-8")

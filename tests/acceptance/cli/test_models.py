@@ -45,7 +45,7 @@ def test_the_list_is_also_json(world: World) -> None:
     }
 
 
-async def test_a_model_that_answers_is_told_with_its_time_and_tokens(tmp_path: Path) -> None:
+async def test_answer_of_model_is_reported_with_time_and_tokens(tmp_path: Path) -> None:
     async with openai_server() as server:
         server.will(answering(ServerAnswer(text="ready")))
         told = await tried(tmp_path, server.url)

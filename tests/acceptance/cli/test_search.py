@@ -70,7 +70,7 @@ def test_a_query_or_filter_that_makes_no_sense_says_so(imported: World) -> None:
     assert imported.run("sessions", "search", "tide", "--session", "zzyzx").code == 3
 
 
-def test_the_index_is_built_anew_on_request(sample: World) -> None:
+def test_index_is_rebuilt_on_request(sample: World) -> None:
     before = sample.ok("sessions", "search", "tide OR table", "--json").json
 
     told = sample.ok("store", "reindex", "--json").json
@@ -81,7 +81,7 @@ def test_the_index_is_built_anew_on_request(sample: World) -> None:
     assert sample.ok("store", "verify", "--json").json["ok"]
 
 
-def test_what_another_process_just_wrote_is_found(sample: World) -> None:
+def test_search_finds_new_text_of_another_process(sample: World) -> None:
     sample.ok("sessions", "rename", SAMPLE_ID, "A wholly unheard name")
 
     (hit,) = sample.ok("sessions", "search", '"wholly unheard"', "--json").json

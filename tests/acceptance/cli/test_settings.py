@@ -58,7 +58,7 @@ def test_config_path_names_the_files(project: World) -> None:
     ]
 
 
-def test_a_cloned_project_that_reaches_too_far_is_refused_by_every_command(project: World) -> None:
+def test_excessive_project_settings_fail_every_command(project: World) -> None:
     config = project.folder / ".perdure" / "config.toml"
     config.write_text('[store]\nnamespace = "x"\naddress = "postgresql://example.org/x"\n')
     ended = project.run("sessions", "list", "--json")
@@ -112,7 +112,7 @@ def test_a_double_id_names_both_files(project: World) -> None:
     assert ended.err.count("helper.agent.yaml") == 2
 
 
-def test_an_agent_of_the_project_is_told_what_it_does_not_get(project: World) -> None:
+def test_project_agent_is_reported_with_its_missing_permissions(project: World) -> None:
     file = project.folder / ".perdure" / "agents" / "eager.agent.yaml"
     file.write_text(
         AGENT.format(id="eager") + "tools: [write_file]\npermissions: {approval: auto}\n"

@@ -21,7 +21,7 @@ def test_a_model_may_be_a_file_with_a_scenario(world: World) -> None:
     assert "none.yaml" in refused.error["message"]
 
 
-def test_a_value_that_does_not_fit_is_told_without_the_words_of_a_library(world: World) -> None:
+def test_invalid_value_gets_a_message_without_library_terms(world: World) -> None:
     for words, told in (
         (
             ("sessions", "list", "--limit", "x"),
@@ -59,7 +59,7 @@ def test_a_model_without_a_provider_is_refused_when_it_is_named(world: World) ->
     assert "$PERDURE_MODEL: 'gpt-5' names no provider" in ended.err
 
 
-def test_doctor_goes_on_without_a_home(world: World) -> None:
+def test_doctor_works_without_a_home(world: World) -> None:
     nowhere = World(world.folder, {"HOME": "", "PERDURE_STORE": ""})
     ended = nowhere.run("doctor", "--json")
     checks = {check["name"]: check for check in ended.json["checks"]}
@@ -78,7 +78,7 @@ def test_an_empty_path_is_no_folder_to_back_up_into(sample: World) -> None:
     assert sorted(sample.folder.iterdir()) == before
 
 
-def test_a_file_in_the_place_of_a_folder_is_told_as_that(world: World) -> None:
+def test_file_instead_of_folder_is_reported(world: World) -> None:
     file = world.folder / "file"
     file.write_text("mine")
     ended = world.run("sessions", "list", "--store", f"jsonl:///{file}")
@@ -106,7 +106,7 @@ def test_empty_file_is_reported_as_damaged_and_left_alone(world: World) -> None:
     assert world.file.stat().st_size == 0
 
 
-def test_limits_are_told_as_they_are_typed(sample: World) -> None:
+def test_limits_are_printed_as_typed(sample: World) -> None:
     told = sample.ok("store", "retention", "set", "--max-idle", "90d", "--max-bytes", "5GB").out
     assert "delete sessions without new messages after" in told
     assert "90d" in told
@@ -125,7 +125,9 @@ def test_a_beginning_means_the_session_that_lives(sample: World) -> None:
 
 
 @pytest.mark.parametrize(("policy", "fate"), [("warn", "unchanged"), ("redact", "masked")])
-def test_credential_typed_is_told_what_becomes_of_it(world: World, policy: str, fate: str) -> None:
+def test_typed_credential_is_reported_with_its_handling(
+    world: World, policy: str, fate: str
+) -> None:
     file = world.folder / "a.agent.yaml"
     text = "id: a\nmodel: scripted:echo\nsystem_prompt: hi\non_pasted: "
     file.write_text(text + policy)

@@ -26,7 +26,7 @@ def session_of(world: World) -> str:
     return world.ok("sessions", "list", "--json").json[0]["id"]
 
 
-def test_a_change_waits_for_approval_and_an_always_is_remembered_until_it_is_revoked(
+def test_change_waits_for_approval_and_always_lasts_until_revoked(
     world: World,
 ) -> None:
     assert says(world, write("a.txt", "one")).code == 1
@@ -85,7 +85,7 @@ def test_resumed_session_keeps_its_tools_and_permissions(world: World) -> None:
     assert "[exit code 0]" in echoed(world)
 
 
-def test_flag_on_resume_grants_what_the_session_had_not_and_records_it(world: World) -> None:
+def test_flag_on_resume_grants_and_records_new_permissions(world: World) -> None:
     says(world, "hello")
     assert "There is no tool 'run_command'" in echoed(world)
     assert "[exit code 0]" in echoed(world, "--allow-command", "echo *", "--approve", "auto")

@@ -68,7 +68,7 @@ def test_a_place_that_cannot_be_written_to_is_named(sample: World) -> None:
     assert sample.run("export", SAMPLE_ID, "--json").code == 2
 
 
-def test_a_folder_is_imported_and_one_broken_file_does_not_stop_the_rest(world: World) -> None:
+def test_folder_import_continues_after_a_broken_file(world: World) -> None:
     folder = world.folder / "recorded" / "deep"
     folder.mkdir(parents=True)
     (folder / "a-broken.jsonl").write_bytes(b"\x00\xff no session at all\n")
@@ -103,7 +103,7 @@ def test_a_path_that_is_not_there_is_not_found(world: World) -> None:
     assert not world.file.exists()
 
 
-def test_a_format_can_be_named_if_there_is_one_of_that_name(world: World) -> None:
+def test_import_format_can_be_named_if_known(world: World) -> None:
     assert world.run("import", str(SAMPLE), "--format", "word").code == 2
     world.ok("import", str(SAMPLE), "--format", "pi")
 

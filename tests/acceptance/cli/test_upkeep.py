@@ -85,7 +85,7 @@ def test_without_the_key_a_command_says_what_is_missing(world: World) -> None:
     assert "is encrypted" in headless.run("doctor").out
 
 
-def test_a_plain_store_with_a_key_is_refused_and_encrypted_by_rekey(plain: World) -> None:
+def test_plain_store_with_a_key_is_rejected_and_encrypted_by_rekey(plain: World) -> None:
     keyed = with_key(plain)
     ended = keyed.run("sessions", "list", "--json")
     assert (ended.code, ended.error["code"]) == (2, "store_not_encrypted")
@@ -162,7 +162,7 @@ def test_options_that_make_no_sense_together_are_refused(plain: World, words: li
     assert is_readable(plain)
 
 
-def test_a_store_that_is_in_use_keeps_its_key_and_no_key_is_left(plain: World) -> None:
+def test_store_in_use_keeps_its_key_and_no_new_key_is_left(plain: World) -> None:
     file = plain.folder / "key"
     with plain.start("chat", "-m", "scripted:echo") as chat:
         assert chat.stdin is not None

@@ -23,7 +23,7 @@ def test_a_workflow_is_one_branch_and_reads_as_itself(sample: World) -> None:
     assert parse(other.out) != workflow
 
 
-def test_in_a_folder_the_file_is_called_after_the_session_and_the_log_knows_it(
+def test_workflow_file_in_a_folder_is_named_after_session_and_recorded(
     sample: World,
 ) -> None:
     sample.ok(*WORDS, "-o", ".")
@@ -47,7 +47,7 @@ def test_the_other_dialect_has_its_own_name_and_key(sample: World) -> None:
     assert list(parse(text).metadata) == ["relaviumExport"]
 
 
-def test_what_makes_no_sense_with_a_workflow_is_wrong_usage(sample: World) -> None:
+def test_options_that_contradict_workflow_are_a_usage_error(sample: World) -> None:
     assert sample.run(*WORDS, "--all-branches").code == 2
     assert sample.run("export", SAMPLE_ID, "--dialect", "relavium").code == 2
     assert sample.run(*WORDS, "--dialect", "other").code == 2

@@ -195,9 +195,7 @@ def test_the_theme_follows_the_system_until_one_chooses(sample: Page) -> None:
     assert sample.value("document.getElementById('theme').textContent") == "Auto"
 
 
-async def test_a_phone_has_the_tree_in_a_drawer_and_nothing_wider_than_itself(
-    page: Page, tmp_path: Path
-) -> None:
+async def test_phone_shows_tree_in_a_drawer_and_fits_its_width(page: Page, tmp_path: Path) -> None:
     page.sized(360, 740)
     page.show(await page_of(SAMPLE, tmp_path))
     assert page.value("document.documentElement.scrollWidth") <= 360

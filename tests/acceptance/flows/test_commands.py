@@ -35,7 +35,7 @@ def project(world: World) -> World:
     return world
 
 
-def test_what_is_laid_out_is_in_order_and_runs_at_once(project: World) -> None:
+def test_scaffold_is_valid_and_runs_at_once(project: World) -> None:
     told = flow(project, "validate", "workflow.yaml", "--json").json
     assert told == {"ok": True, "faults": [], "warnings": []}
     told = flow(project, "run", *ALLOWED, "--json", code=1).json
@@ -51,7 +51,7 @@ def test_laying_out_never_replaces_a_file(project: World) -> None:
     assert context == {"kind": "initialization", "initializationMode": "takeover"}
 
 
-def test_all_faults_of_a_workflow_are_told_with_their_lines(world: World) -> None:
+def test_all_errors_of_workflow_are_reported_with_lines(world: World) -> None:
     (world.folder / "bad.yaml").write_text(
         "workflow:\n  name: x\n  nodez: 1\n"
         "  nodes:\n    - {id: a, role: owner}\n  edges: [{to: b}]\n"
@@ -62,7 +62,7 @@ def test_all_faults_of_a_workflow_are_told_with_their_lines(world: World) -> Non
     assert "line 6: 'from' is missing" in told
 
 
-def test_a_reading_that_is_missing_is_a_fault_with_its_file_and_line(project: World) -> None:
+def test_missing_reading_is_an_error_with_file_and_line(project: World) -> None:
     (project.folder / "a-docs" / "conventions.md").unlink()
     (fault,) = flow(project, "validate", "workflow.yaml", "--json", code=2).json["faults"][:1]
     assert "a-docs/index.yaml, line 3" in fault
@@ -77,7 +77,7 @@ def test_a_graph_is_drawn_in_every_format(project: World) -> None:
     assert 'fillcolor="#b7e4c7"' in flow(project, "graph", "f", "--format", "dot").out
 
 
-def test_a_role_asks_before_it_writes_and_goes_on_once_that_is_allowed(project: World) -> None:
+def test_role_asks_before_write_and_continues_when_allowed(project: World) -> None:
     began = flow(project, "run", *FIRST, "--json", code=1).json
     (asked,) = began["waiting"]
     assert asked["topic"] == "consent"
@@ -88,7 +88,7 @@ def test_a_role_asks_before_it_writes_and_goes_on_once_that_is_allowed(project: 
     assert resumed["status"] == "awaiting_improvement_choice"
 
 
-def test_what_nobody_waits_for_is_refused(project: World) -> None:
+def test_answer_without_a_wait_is_rejected(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     for words in (
         ("reply", "f", "hello"),
@@ -125,7 +125,7 @@ def test_compact_of_role_that_flow_lacks_names_its_roles(project: World) -> None
     assert "role 'reviewer' has no session yet; there are: owner" in told
 
 
-def test_a_flow_is_written_as_a_folder_and_read_as_the_same(project: World) -> None:
+def test_exported_flow_is_imported_as_the_same(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "export", "f", "-o", "one")
     flow(project, "export", "f", "-o", "one", code=4)
@@ -234,7 +234,7 @@ def test_a_folder_of_another_version_is_refused_and_named(project: World) -> Non
     assert (ended.json["flow"], ended.json["openable"]) == ("f", False)
 
 
-def test_a_deleted_flow_is_gone_with_its_sessions_and_its_files_stay(project: World) -> None:
+def test_deleted_flow_loses_sessions_and_keeps_files(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "delete", "f", code=2)
     record = str(project.folder / "record")
@@ -244,7 +244,7 @@ def test_a_deleted_flow_is_gone_with_its_sessions_and_its_files_stay(project: Wo
     assert (project.folder / "record" / "plan.md").exists()
 
 
-def test_a_flow_is_deleted_with_its_record_folder_where_that_is_meant(project: World) -> None:
+def test_flow_is_deleted_with_its_record_folder_on_request(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "improve", "f", "none")
     told = flow(project, "delete", "f", "--with-record", "--yes").out
@@ -253,7 +253,7 @@ def test_a_flow_is_deleted_with_its_record_folder_where_that_is_meant(project: W
     assert (project.folder / "workflow.yaml").exists()
 
 
-def test_a_handoff_that_a_person_has_to_approve_is_declined_then_approved(project: World) -> None:
+def test_staged_handoff_is_declined_then_approved(project: World) -> None:
     file = project.folder / "workflow.yaml"
     text = file.read_text().replace("role: developer", "role: developer\n      human-colab: true")
     file.write_text(text)

@@ -157,7 +157,7 @@ rules:
 """
 
 
-def test_command_added_at_resume_reaches_roles_that_have_begun(world: World, built: Path) -> None:
+def test_command_added_at_resume_reaches_started_roles(world: World, built: Path) -> None:
     (world.folder / "scenario.yaml").write_text(ASKS_FIRST)
     flow(world, *RUN, "--consent", "full-access", "--allow-command", "ls *", code=1)
     flow(world, "reply", "f", "now")

@@ -27,7 +27,7 @@ def answered(world: World, *words: str, code: int = 0) -> Ended:
     return ended
 
 
-def test_what_a_role_asks_is_allowed_for_the_whole_flow_from_elsewhere(project: World) -> None:
+def test_question_of_role_is_allowed_for_flow_from_another_process(project: World) -> None:
     flow(project, "run", *FIRST, "--json", code=1)
     (asked,) = project.run("inbox", "--json").json
     assert asked["choices"] == ["allow", "allow-flow", "deny"]
@@ -50,7 +50,7 @@ def test_what_a_role_asks_is_allowed_for_the_whole_flow_from_elsewhere(project: 
     flow(project, "resume", "f", *ACTED)
 
 
-def test_who_asks_for_what_does_not_wait_is_told_so(project: World) -> None:
+def test_answer_to_a_node_that_does_not_wait_is_rejected(project: World) -> None:
     flow(project, "run", *FIRST, "--consent", "full-access", code=1)
     for question, code, error in (
         ("f/1", 3, "question_not_found"),
@@ -127,7 +127,7 @@ def test_an_unknown_skill_is_a_fault_of_the_workflow(project: World) -> None:
     assert "magic" in flow(project, "run", *FIRST, code=2).err
 
 
-def test_a_flow_without_a_model_is_not_begun(project: World) -> None:
+def test_flow_without_a_model_is_not_started(project: World) -> None:
     project = World(project.folder, {**project.extra, "PERDURE_MODEL": ""})
     ended = flow(project, "run", "workflow.yaml", "--id", "f", code=2)
     assert "say which model the roles use: -m PROVIDER:NAME" in ended.err
@@ -138,7 +138,7 @@ def test_a_flow_without_a_model_is_not_begun(project: World) -> None:
     assert flow(project, "run", *FIRST, "--json", code=4).error["code"] == "session_exists"
 
 
-def test_ctrl_c_suspends_a_flow_and_says_how_to_go_on(project: World) -> None:
+def test_ctrl_c_suspends_flow_and_prints_the_resume_command(project: World) -> None:
     hanging = project.scenario("name: s\nrules:\n  - steps: [{text: Wait.}, hang]\n")
     running = project.start("flow", "run", *FIRST[:1], "--scenario", hanging, "--id", "f")
     try:

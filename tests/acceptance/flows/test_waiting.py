@@ -103,7 +103,7 @@ def test_show_says_nothing_of_processes_while_flow_waits_for_person(laid: World)
     assert NOBODY in laid.ok("flow", "show", "f").out
 
 
-def test_role_sessions_are_listed_as_roles_and_forks_of_them_as_forks(laid: World) -> None:
+def test_role_sessions_are_listed_as_roles_and_their_forks_as_forks(laid: World) -> None:
     assert laid.run(*RUN, "--scenario", laid.scenario(ASKS), "--consent", "full-access").code == 1
     assert "owner: one question (role)" in laid.ok("sessions", "list", "--all").out
     assert "role of flow f" in laid.ok("sessions", "show", "f__owner").out

@@ -98,7 +98,7 @@ def test_a_recorded_session_is_held_again_as_it_was(world: World, dialect: str) 
     assert said_to(world, "again", "exported-agent") == words
 
 
-def test_a_chat_is_exported_and_run_with_its_own_agent_and_what_was_typed_stays_text(
+def test_exported_chat_runs_with_its_agent_and_typed_text_stays_text(
     world: World,
 ) -> None:
     world.ok("chat", "-p", f"Say {OPENER}", "--json")
@@ -243,7 +243,7 @@ def test_a_document_is_known_by_its_content_and_drawn(trip: World) -> None:
     assert flow(trip, "graph", "trip.yaml", "--format", "mermaid").out.startswith("flowchart")
 
 
-def test_everything_that_is_wrong_is_told_with_its_line(trip: World) -> None:
+def test_all_errors_of_document_are_reported_with_lines(trip: World) -> None:
     file = trip.folder / "trip.yaml"
     text = file.read_text()
     broken = text.replace("{{ctx.style}}", "{{ctx.stile}}").replace('"Right"', '"{{x}}"')
@@ -298,7 +298,7 @@ def test_a_run_is_listed_shown_exported_and_deleted_as_any_flow(trip: World) -> 
     assert flow(trip, "delete", "f", "--yes", "--json").json == deleted
 
 
-def test_a_killed_run_is_resumed_and_one_that_is_stopped_goes_on_with_a_reply(
+def test_killed_run_is_resumed_and_stopped_run_continues_with_a_reply(
     trip: World,
 ) -> None:
     acted = trip.scenario(

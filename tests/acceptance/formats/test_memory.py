@@ -132,7 +132,7 @@ def test_a_file_eight_times_as_large_takes_no_more_memory(format: str, tmp_path:
 
 @pytest.mark.all_only
 @pytest.mark.timeout(300)
-def test_a_file_that_grew_by_a_line_is_not_in_memory_either(tmp_path: Path) -> None:
+def test_file_that_grew_by_a_line_is_not_loaded_into_memory(tmp_path: Path) -> None:
     file = written(tmp_path / "a.jsonl", pi_lines("s", 8_000, "lorem ipsum " * 500))
     peak_of(tmp_path, file)
     with file.open("ab") as grown:

@@ -38,7 +38,7 @@ def test_servers_are_listed_and_not_started(world: World) -> None:
     assert not (world.folder / "deeds").exists()
 
 
-def test_a_server_is_tried_its_tools_told_and_those_left_out_with_the_reason(
+def test_server_test_lists_tools_and_omitted_ones_with_reasons(
     world: World,
 ) -> None:
     told = world.ok("mcp", "test", "fake", "--json").json
@@ -70,7 +70,7 @@ def test_doctor_says_which_program_is_missing(world: World) -> None:
     assert "the program of gone is not on this machine" in checks[1]["detail"]
 
 
-def test_a_server_that_cannot_be_used_is_listed_and_stops_no_other(world: World) -> None:
+def test_invalid_server_is_listed_and_affects_no_other(world: World) -> None:
     file = world.folder / ".config" / "perdure" / "config.toml"
     lines = len(file.read_text().splitlines())
     with file.open("a") as opened:

@@ -74,7 +74,7 @@ async def test_a_models_calls_reach_the_server_and_its_answers_the_model(deeds: 
     assert not is_alive(pids(deeds)[0]), "the program ends with the runtime"
 
 
-async def test_what_is_left_out_is_written_into_the_session_with_its_reason(deeds: Path) -> None:
+async def test_omitted_tools_are_recorded_in_session_with_reason(deeds: Path) -> None:
     me = agent(local(deeds))
     async with Stage().runtime(me) as runtime:
         chat = await runtime.start(me)
@@ -90,7 +90,7 @@ async def test_what_is_left_out_is_written_into_the_session_with_its_reason(deed
 @pytest.mark.parametrize(
     ("policy", "attempts"), [("never", 1), ("ask", 1), pytest.param("retry", 3, marks=ALL_ONLY)]
 )
-async def test_a_server_killed_in_a_call_leaves_an_unknown_outcome_and_its_policy(
+async def test_server_killed_in_a_call_leaves_unknown_outcome_and_policy(
     deeds: Path, policy: UnknownPolicy, attempts: int
 ) -> None:
     stage = Stage(call("hang"), call("add", '{"a": 1, "b": 1}'), says("done"))
@@ -191,7 +191,7 @@ async def test_a_server_of_which_nothing_is_used_is_not_started(deeds: Path) -> 
     assert pids(deeds) == []
 
 
-async def test_sessions_share_a_server_and_a_resumed_one_has_its_tools_again(deeds: Path) -> None:
+async def test_sessions_share_a_server_and_resumed_one_has_its_tools(deeds: Path) -> None:
     stage = Stage(says("hello"), call("add", '{"a": 4, "b": 4}'), says("done"))
     me = agent("fake")
     known = [local(deeds)]
@@ -207,7 +207,7 @@ async def test_sessions_share_a_server_and_a_resumed_one_has_its_tools_again(dee
     assert added.text.endswith("\n8")
 
 
-async def test_a_name_nobody_knows_is_an_error_that_says_which_there_are(deeds: Path) -> None:
+async def test_unknown_server_name_is_an_error_with_the_known_names(deeds: Path) -> None:
     stage, me = Stage(), agent("git")
     async with Runtime(stage.store, [me], models=stage.models, mcp_servers=[local(deeds)]) as here:
         with pytest.raises(ConfigError, match="no MCP server 'git' here; there are: fake"):
@@ -223,7 +223,7 @@ async def test_a_name_nobody_knows_is_an_error_that_says_which_there_are(deeds: 
         (sys.executable, ("-c", "import time; time.sleep(600)"), 0.5, "not ready within 0.5 s"),
     ],
 )
-async def test_a_server_that_cannot_be_used_stops_the_start_and_says_why(
+async def test_unusable_server_fails_the_start_with_its_reason(
     command: str, args: tuple[str, ...], patience_s: float, told: str
 ) -> None:
     bad = McpServer(name="bad", command=command, args=args, connect_timeout_s=patience_s)
@@ -234,7 +234,7 @@ async def test_a_server_that_cannot_be_used_stops_the_start_and_says_why(
     assert [info.id for info in await stage.store.recent()] == []
 
 
-async def test_a_program_gets_a_small_environment_and_secrets_come_back_as_names(
+async def test_server_gets_small_environment_and_its_secrets_are_masked(
     deeds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERDURE_SECRET_GATE", "open-sesame-1234")
@@ -279,7 +279,7 @@ async def test_a_runtime_whose_block_fails_leaves_no_program_behind(deeds: Path)
     assert not any(is_alive(pid) for pid in pids(deeds))
 
 
-async def test_a_turn_that_is_aborted_in_a_call_leaves_the_server_usable(deeds: Path) -> None:
+async def test_turn_aborted_in_a_call_leaves_server_usable(deeds: Path) -> None:
     stage = Stage(call("hang"), call("add", '{"a": 1, "b": 2}'), says("done"))
     me = agent(local(deeds))
     async with stage.runtime(me) as runtime:

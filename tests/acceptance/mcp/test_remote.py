@@ -50,7 +50,7 @@ async def test_a_remote_servers_tools_are_an_agents_like_any_other(tmp_path: Pat
     assert texts[-2].endswith("7")
 
 
-async def test_a_server_killed_in_a_call_is_lost_and_used_again_when_it_is_back(
+async def test_server_killed_in_a_call_is_used_again_after_restart(
     tmp_path: Path,
 ) -> None:
     with reserved_port() as port:
@@ -77,7 +77,7 @@ async def killed_in_a_call(deeds: Path, port: int) -> None:
     await connection.close()
 
 
-async def test_nobody_there_is_told_without_an_address() -> None:
+async def test_unreachable_server_is_reported_without_an_address() -> None:
     with reserved_port() as port:
         connection = connected(at(f"http://127.0.0.1:{port}/mcp"))
         with pytest.raises(McpUnavailable, match="no connection could be made") as told:

@@ -27,7 +27,7 @@ async def counted(theatre: Theatre, chat: Chat, first: int, last: int) -> None:
         await chat.session.append(user(f"say {n} " * 100), assistant(f"{n} " * 200))
 
 
-async def test_20_a_trim_after_a_compaction_goes_further_and_the_summary_stays() -> None:
+async def test_20_trim_after_compaction_moves_on_and_keeps_summary() -> None:
     theatre = Theatre(main=[words(SUMMARY), words("thirteen")])
     chat = await theatre.chat(compaction=MANUAL, max_output_tokens=100)
     await counted(theatre, chat, 1, 3)
@@ -48,7 +48,7 @@ async def test_20_a_trim_after_a_compaction_goes_further_and_the_summary_stays()
     assert sum(text.startswith("say ") for text in said) == 12
 
 
-async def test_20_a_trim_by_number_goes_on_with_the_newest_exchanges_and_is_told() -> None:
+async def test_20_trim_by_number_keeps_newest_exchanges_and_is_reported() -> None:
     theatre = Theatre(main=[words("five"), words("six")])
     by_number = CompactionSettings(is_enabled=False, max_messages=4)
     chat = await theatre.chat(compaction=by_number)
@@ -64,7 +64,7 @@ async def test_20_a_trim_by_number_goes_on_with_the_newest_exchanges_and_is_told
     assert len(await chat.session.messages()) == 12
 
 
-async def test_20_a_boundary_right_behind_the_first_entry_hides_that_one_and_no_other() -> None:
+async def test_20_boundary_after_the_first_entry_hides_only_that_entry() -> None:
     theatre = Theatre(main=[words("four")])
     chat = await theatre.chat(compaction=MANUAL)
     one, two, three = await chat.session.append_many(

@@ -53,7 +53,7 @@ async def cut(by: str, policy: InterruptPolicy) -> tuple[Theatre, Chat]:
 
 @pytest.mark.parametrize("by", ["abort", "cancel", "provider", "abandon"])
 @pytest.mark.parametrize("policy", ["retry", "rollback", "ask", "continue"])
-async def test_cut_answer_is_a_side_entry_and_in_context_only_under_continue(
+async def test_cut_answer_is_a_side_entry_in_context_only_under_continue(
     by: str, policy: InterruptPolicy
 ) -> None:
     theatre, chat = await cut(by, policy)

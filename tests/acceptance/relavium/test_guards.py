@@ -35,7 +35,7 @@ def asks_with(name: str, **args: object) -> Act:
     return (ToolCallDelta(0, "c", name, json.dumps(args)), StreamEnd("tool_calls", USED))
 
 
-async def test_26_a_throwing_observer_and_one_that_left_harm_neither_turn_nor_siblings() -> None:
+async def test_26_raising_or_closed_observer_harms_no_turn_or_sibling() -> None:
     theatre = Theatre(main=[words("hello")])
     chat = await theatre.chat()
     seen: list[str] = []
@@ -53,7 +53,7 @@ async def test_26_a_throwing_observer_and_one_that_left_harm_neither_turn_nor_si
     assert seen == ["hello"]
 
 
-async def test_27_an_allowed_word_allows_no_more_and_nobody_is_asked_first(tmp_path: Path) -> None:
+async def test_27_allowed_word_allows_no_more_and_asks_nothing(tmp_path: Path) -> None:
     theatre = Theatre(main=[asks_with("run_command", command="git push"), words("well")])
     allowed = Permissions(allowed_commands=("git",), approval="ask")
     chat = await theatre.chat(tools=["run_command"], permissions=allowed)
@@ -78,7 +78,7 @@ async def test_27_an_allowed_word_allows_no_more_and_nobody_is_asked_first(tmp_p
         ("http_request", {"url": "https://a.test"}, {"credential": "k", "proxy": "http://b.test"}),
     ],
 )
-def test_28_what_only_a_configuration_may_say_is_dropped_when_a_model_says_it(
+def test_28_configuration_only_settings_are_dropped_from_model_arguments(
     tool: str, wanted: dict[str, Any], forged: dict[str, Any]
 ) -> None:
     spec = BUILTIN[tool]
@@ -86,7 +86,7 @@ def test_28_what_only_a_configuration_may_say_is_dropped_when_a_model_says_it(
     assert spec.arguments(effective_args(spec, {**wanted, **forged})) == wanted
 
 
-async def test_28_flags_of_git_are_no_arguments_and_nothing_runs_with_them() -> None:
+async def test_28_git_flags_in_arguments_are_rejected_and_nothing_runs() -> None:
     forged = asks_with("git_status", command="status", flags=["--exec-path=/tmp"], args=["-c", "x"])
     theatre = Theatre(main=[forged, words("well")])
     chat = await theatre.chat(tools=["git_status"])
@@ -95,7 +95,7 @@ async def test_28_flags_of_git_are_no_arguments_and_nothing_runs_with_them() -> 
     assert (finished.succeeded, finished.error_code) == (False, "invalid_arguments")
 
 
-async def test_29_a_guard_hook_that_raises_denies_the_call_which_is_not_tried_again() -> None:
+async def test_29_raising_guard_hook_denies_call_without_retry() -> None:
     ran: list[str] = []
 
     async def strike() -> str:
@@ -117,7 +117,7 @@ async def test_29_a_guard_hook_that_raises_denies_the_call_which_is_not_tried_ag
     assert (finished.outcome, finished.error_code) == ("refused", "tool_denied")
 
 
-async def test_32_a_secret_is_scrubbed_from_what_is_told_and_sent_as_it_is() -> None:
+async def test_32_secret_is_masked_in_events_and_sent_to_tool() -> None:
     given: list[str] = []
 
     async def post(header: str, body: str) -> str:
@@ -139,7 +139,7 @@ async def test_32_a_secret_is_scrubbed_from_what_is_told_and_sent_as_it_is() -> 
     assert SECRET not in json.dumps(told)
 
 
-async def test_33_a_row_with_bytes_in_it_is_refused_by_who_reads_it(tmp_path: Path) -> None:
+async def test_33_row_with_bytes_is_rejected_on_read(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
     async with perdure.open(f"sqlite:///{file}") as store:
         await (await store.create(id="s")).append(user("a picture of a cat"))
@@ -158,7 +158,7 @@ async def test_33_a_row_with_bytes_in_it_is_refused_by_who_reads_it(tmp_path: Pa
         assert not (await store.verify()).is_ok
 
 
-async def test_36_a_second_entry_with_a_number_is_refused_and_no_read_is_torn(
+async def test_36_duplicate_seq_is_rejected_and_no_read_is_torn(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "s.db"

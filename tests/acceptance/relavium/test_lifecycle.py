@@ -31,7 +31,7 @@ def ends_of(types: list[str]) -> list[str]:
     return [type_ for type_ in types if type_ in ENDS]
 
 
-async def test_01_two_turns_are_two_brackets_without_a_gap_and_cancelled_comes_last() -> None:
+async def test_01_two_turns_are_bracketed_without_gap_and_cancelled_is_last() -> None:
     theatre = Theatre(main=[asks("look"), words("a tree"), words("bye")])
     chat = await theatre.chat(tools=[look])
     await chat.send("what is there?")
@@ -45,9 +45,7 @@ async def test_01_two_turns_are_two_brackets_without_a_gap_and_cancelled_comes_l
     assert types[-1] == "session:cancelled"
 
 
-async def test_02_a_later_turn_is_sent_no_tool_and_no_reasoning_part_where_history_is_text() -> (
-    None
-):
+async def test_02_text_history_sends_no_tool_or_reasoning_part_later() -> None:
     theatre = Theatre(main=[asks("look"), words("a tree"), words("bye")])
     chat = await theatre.chat(tools=[look], history="text_only")
     await chat.send("what is there?")
@@ -58,7 +56,7 @@ async def test_02_a_later_turn_is_sent_no_tool_and_no_reasoning_part_where_histo
     assert texts == ["what is there?", "a tree", "thanks"]
 
 
-async def test_02_without_that_option_a_later_turn_is_sent_the_calls_and_their_results() -> None:
+async def test_02_later_turn_sends_calls_and_results_by_default() -> None:
     theatre = Theatre(main=[asks("look"), words("a tree"), words("bye")])
     chat = await theatre.chat(tools=[look])
     await chat.send("what is there?")
@@ -67,7 +65,7 @@ async def test_02_without_that_option_a_later_turn_is_sent_the_calls_and_their_r
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
 
 
-async def test_04_at_the_cap_of_turns_the_model_is_not_called_and_the_message_is_kept() -> None:
+async def test_04_turn_limit_skips_model_call_and_keeps_message() -> None:
     theatre = Theatre()
     limits = perdure.Limits(max_turns=1)
     chat = await theatre.chat(limits=limits)
@@ -83,11 +81,11 @@ async def test_04_at_the_cap_of_turns_the_model_is_not_called_and_the_message_is
     assert kept == ["one", "two", "three"]
 
 
-def test_04_where_nobody_sets_a_cap_it_is_the_specifications() -> None:
+def test_04_default_turn_limit_is_that_of_the_specification() -> None:
     assert Limits() == Limits(0, 0, 0) == Limits(50, 16, 3)
 
 
-async def test_06_cancelled_as_the_turn_starts_nothing_is_sent_and_there_is_one_end() -> None:
+async def test_06_cancel_at_turn_start_sends_nothing_and_ends_once() -> None:
     theatre = Theatre()
     chat = await theatre.chat()
     commit = theatre.memory.commit
@@ -114,7 +112,7 @@ async def held(theatre: Theatre, hold: Hold) -> tuple[Chat, perdure.Turn]:
     return chat, turn
 
 
-async def test_07_cancelled_in_mid_stream_no_turn_is_completed_and_the_next_one_is_valid() -> None:
+async def test_07_cancel_in_mid_stream_completes_no_turn_and_next_is_valid() -> None:
     hold = Hold()
     theatre = Theatre(main=[(TextDelta("so f"), hold), words("yes")])
     chat, turn = await held(theatre, hold)
@@ -127,7 +125,7 @@ async def test_07_cancelled_in_mid_stream_no_turn_is_completed_and_the_next_one_
     assert (await again.send("still there?")).text == "yes"
 
 
-async def test_08_aborted_in_mid_stream_there_is_one_end_without_error_and_the_next_works() -> None:
+async def test_08_abort_in_mid_stream_ends_once_and_next_turn_works() -> None:
     hold = Hold()
     theatre = Theatre(main=[(TextDelta("so f"), hold), words("yes")])
     chat, turn = await held(theatre, hold)
@@ -149,7 +147,7 @@ async def test_09_an_abort_after_the_answer_changes_nothing() -> None:
     assert ends_of(await theatre.types()) == ["session:turn_completed"]
 
 
-async def test_10_aborted_and_cancelled_at_once_only_the_cancel_is_told() -> None:
+async def test_10_concurrent_abort_and_cancel_report_only_cancel() -> None:
     hold = Hold()
     theatre = Theatre(main=[(TextDelta("so f"), hold)])
     chat, _ = await held(theatre, hold)
@@ -159,7 +157,7 @@ async def test_10_aborted_and_cancelled_at_once_only_the_cancel_is_told() -> Non
     assert ends_of(await theatre.types()) == ["session:cancelled"]
 
 
-async def test_11_a_fault_of_a_client_is_told_as_internal_to_all_and_shows_no_key() -> None:
+async def test_11_client_bug_is_reported_as_internal_without_key() -> None:
     theatre = Theatre(main=[(KeyError("sk-secret-key"),)])
     chat = await theatre.chat()
     with pytest.raises(TurnFailed) as failed:
@@ -171,7 +169,7 @@ async def test_11_a_fault_of_a_client_is_told_as_internal_to_all_and_shows_no_ke
     assert all(b"sk-secret" not in entry.body for entry in await theatre.entries())
 
 
-async def test_17_a_connection_that_breaks_while_it_is_aborted_is_no_outage() -> None:
+async def test_17_connection_broken_during_abort_is_not_an_outage() -> None:
     hold = Hold()
     theatre = Theatre(main=[(TextDelta("so f"), hold, ModelUnavailable("p:main", "broke"))])
     chat, turn = await held(theatre, hold)
@@ -183,7 +181,7 @@ async def test_17_a_connection_that_breaks_while_it_is_aborted_is_no_outage() ->
     await chat.cancel()
 
 
-async def test_19_a_turn_that_died_in_its_tool_loop_loses_neither_question_nor_result() -> None:
+async def test_19_turn_killed_in_tool_loop_loses_no_question_or_result() -> None:
     hold = Hold()
     theatre = Theatre(main=[asks("look"), (hold,), words("a tree")])
     chat = await theatre.chat(tools=[look])
@@ -198,7 +196,7 @@ async def test_19_a_turn_that_died_in_its_tool_loop_loses_neither_question_nor_r
     assert roles == ["user", "assistant", "tool", "assistant"]
 
 
-async def test_23_a_resumed_turn_without_a_call_keeps_what_was_spent_before() -> None:
+async def test_23_resumed_turn_without_a_call_keeps_earlier_spending() -> None:
     theatre = Theatre(main=[words("one")])
     chat = await theatre.chat(limits=perdure.Limits(max_turns=1))
     await chat.send("one")
@@ -238,7 +236,7 @@ async def test_29_a_call_that_is_approved_after_the_abort_never_runs() -> None:
     assert [part.is_error for m in results for part in m.parts if isinstance(part, ToolResultPart)]
 
 
-async def test_an_answer_without_a_word_does_not_end_as_if_all_were_well() -> None:
+async def test_empty_answer_fails_turn() -> None:
     theatre = Theatre(
         main=[
             (StreamEnd("stop", USED),),

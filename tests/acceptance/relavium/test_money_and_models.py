@@ -47,7 +47,7 @@ async def test_03_the_cumulative_cost_is_the_running_sum_of_the_increments() -> 
     assert {cost["model"] for cost in costs} == {"p:main"}
 
 
-async def test_05_turn_refused_for_its_budget_does_not_count_to_the_turn_cap() -> None:
+async def test_05_turn_rejected_for_budget_does_not_count_to_turn_limit() -> None:
     theatre = Theatre()
     once = perdure.Limits(max_turns=1)
     chat = await theatre.chat(options={"budget": perdure.Budget(1, "fail"), "limits": once})
@@ -63,7 +63,7 @@ async def test_05_turn_refused_for_its_budget_does_not_count_to_the_turn_cap() -
         await again.send("go")
 
 
-async def test_12_an_error_before_the_first_word_is_answered_by_the_fallback() -> None:
+async def test_12_error_before_first_token_calls_fallback() -> None:
     theatre = Theatre(main=[(DOWN,)], other=[words("from the other")])
     chat = await theatre.chat(fallbacks=["q:other"])
     reply = await chat.send("go")
@@ -74,7 +74,7 @@ async def test_12_an_error_before_the_first_word_is_answered_by_the_fallback() -
 @pytest.mark.parametrize(
     "begun", [TextDelta("so f"), ThinkingDelta("hm"), ToolCallDelta(0, "c", "look")]
 )
-async def test_12_after_one_word_or_the_start_of_a_call_the_error_is_told_and_no_fallback_called(
+async def test_12_error_after_first_token_is_reported_without_fallback(
     begun: Delta,
 ) -> None:
     theatre = Theatre(main=[(begun, DOWN)])
@@ -85,7 +85,7 @@ async def test_12_after_one_word_or_the_start_of_a_call_the_error_is_told_and_no
     assert theatre.players.called == ["main"]
 
 
-async def test_12_an_agent_may_restart_on_the_fallback_and_the_part_stays_visible() -> None:
+async def test_12_agent_may_restart_on_fallback_and_keep_partial_visible() -> None:
     theatre = Theatre(main=[(TextDelta("so f"), DOWN)], other=[words("so far, so good")])
     chat = await theatre.chat(fallbacks=["q:other"], restart_on_cut=True)
     assert (await chat.send("go")).text == "so far, so good"
@@ -94,7 +94,7 @@ async def test_12_an_agent_may_restart_on_the_fallback_and_the_part_stays_visibl
     assert [m.text for m in await chat.session.messages()] == ["go", "so far, so good"]
 
 
-async def test_13_words_that_sound_like_an_error_or_nothing_at_all_call_no_fallback() -> None:
+async def test_13_error_like_or_empty_text_calls_no_fallback() -> None:
     theatre = Theatre(main=[words("Error: overloaded, try again"), words("")])
     chat = await theatre.chat(fallbacks=["q:other"])
     assert (await chat.send("go")).text.startswith("Error:")
@@ -112,7 +112,7 @@ async def test_13_a_final_error_in_passing_words_stops_the_whole_chain() -> None
     assert theatre.players.called == ["main"]
 
 
-async def test_14_a_refused_key_is_renewed_once_and_that_is_two_attempts() -> None:
+async def test_14_rejected_key_is_renewed_once_in_two_attempts() -> None:
     refused = CredentialsRefused("p:main", "no such key", 401)
     theatre = Theatre(main=[(refused,), (refused,), words("never")])
     asked: list[str] = []
@@ -141,9 +141,7 @@ async def test_14_a_renewal_that_fails_is_none() -> None:
     assert theatre.players.called == ["main"]
 
 
-async def test_15_a_provider_that_limits_the_rate_is_passed_over_in_every_session_for_30_s() -> (
-    None
-):
+async def test_15_rate_limited_provider_is_skipped_everywhere_for_30_s() -> None:
     theatre = Theatre(main=[(SLOW,)], other=[words(str(n)) for n in range(9)])
     chat = await theatre.chat(fallbacks=["q:other"])
     await chat.send("one")
@@ -157,7 +155,7 @@ async def test_15_a_provider_that_limits_the_rate_is_passed_over_in_every_sessio
     assert theatre.players.called[-1] == "main"
 
 
-async def test_15_a_provider_that_asks_for_longer_gets_it_and_another_session_knows() -> None:
+async def test_15_longer_retry_after_is_respected_in_other_sessions() -> None:
     theatre = Theatre(main=[(RateLimited("p:main", "slow down", 120.0),)])
     agent = perdure.Agent("helper", model="p:main", fallbacks=["q:other"])
     runtime = theatre.runtime(agent)
@@ -167,7 +165,7 @@ async def test_15_a_provider_that_asks_for_longer_gets_it_and_another_session_kn
     assert theatre.players.called == ["main", "other", "other"]
 
 
-async def test_15_when_all_are_passed_over_the_turn_says_so_and_calls_nobody() -> None:
+async def test_15_turn_fails_without_call_if_all_providers_are_parked() -> None:
     theatre = Theatre(main=[(SLOW,)], other=[(RateLimited("q:other", "slow down"),)])
     chat = await theatre.chat(fallbacks=["q:other"])
     for expected in ("slow down", "no model of the chain can be called"):
@@ -187,7 +185,7 @@ async def test_16_what_crosses_to_another_provider_holds_no_reasoning_and_altern
     assert not [p for m in request.messages for p in m.parts if isinstance(p, ThinkingPart)]
 
 
-async def test_18_a_key_that_cannot_be_looked_up_is_told_without_what_went_wrong_inside() -> None:
+async def test_18_failed_key_lookup_is_reported_without_inner_error() -> None:
     def broken() -> Players:
         raise ConfigError(f"for anthropic: {PROVIDERS['anthropic'].remedy}")
 
@@ -211,7 +209,7 @@ async def test_22_resumed_with_little_left_the_first_turn_is_held_back() -> None
     assert len(theatre.players.requests) == 1
 
 
-async def test_24_costs_by_model_sum_to_the_total_over_failures_aborts_and_another_model() -> None:
+async def test_24_costs_by_model_sum_to_total_over_failures_and_switches() -> None:
     theatre = Theatre(
         main=[(DOWN,), words("one"), (TextDelta("cut"), DOWN)], other=[words("two")], third=[]
     )
@@ -231,7 +229,7 @@ async def test_24_costs_by_model_sum_to_the_total_over_failures_aborts_and_anoth
     assert sum((t.usage and t.usage.cost_microcents) or 0 for t in turns) == sum(rows.values())
 
 
-async def test_a_pause_for_approval_is_answered_elsewhere_and_the_turn_goes_on() -> None:
+async def test_turn_continues_after_approval_by_another_process() -> None:
     theatre = Theatre(main=[words("one"), words("two")])
     agent = perdure.Agent("helper", model="p:main", max_cost_microcents=1)
     first = await theatre.runtime(agent).start(agent, id="s")
@@ -262,7 +260,7 @@ async def test_a_pause_for_approval_is_answered_elsewhere_and_the_turn_goes_on()
     assert failed.value.failure == "budget_exceeded"
 
 
-async def test_who_is_only_warned_is_warned_once_a_turn_and_called() -> None:
+async def test_budget_warning_is_given_once_a_turn_before_the_call() -> None:
     theatre = Theatre(main=[asks("look"), words("a tree")])
     chat = await theatre.chat(tools=[look], max_cost_microcents=1, on_exceed="warn")
     assert (await chat.send("go")).text == "a tree"
@@ -282,7 +280,7 @@ async def test_a_model_without_a_price_exceeds_every_budget_and_says_so() -> Non
     assert reply.usage.cost_microcents == (100 * 100) + (10 * 200)
 
 
-async def test_without_a_budget_an_unpriced_call_is_counted_and_told_as_such() -> None:
+async def test_unpriced_call_without_budget_is_counted_and_reported() -> None:
     theatre = Theatre()
     theatre.players.price = None
     chat = await theatre.chat()
@@ -320,7 +318,7 @@ async def test_a_summary_that_may_cost_too_much_is_not_asked_for() -> None:
     assert theatre.players.requests == []
 
 
-async def test_a_summary_is_paid_for_also_when_it_is_of_no_use() -> None:
+async def test_unusable_summary_is_paid_for() -> None:
     theatre = Theatre(main=[words("short"), words("They counted words, and went on. " * 20)])
     chat = await theatre.chat()
     await chat.session.append(*[perdure.user("word " * 20_000), perdure.assistant("yes")] * 4)

@@ -46,7 +46,7 @@ async def without_base64(theatre: Theatre) -> None:
     assert await theatre.memory.blob(blob_hash(PNG)) == PNG
 
 
-async def test_base64_in_arguments_and_result_is_content_and_tool_gets_it_whole() -> None:
+async def test_base64_of_tool_call_is_content_and_tool_gets_it_whole() -> None:
     seen: list[str] = []
     theatre = Theatre(main=[asks("mirror", json=ARGUMENTS), words("done")])
     chat = await theatre.chat(tools=[mirror(seen)])
@@ -79,7 +79,7 @@ async def test_approved_call_gets_its_base64_in_another_process() -> None:
     await without_base64(theatre)
 
 
-async def test_base64_of_refused_failed_and_cut_calls_is_no_text_of_the_log() -> None:
+async def test_base64_of_refused_failed_and_cut_calls_is_not_in_log() -> None:
     async def fail(image: str) -> str:
         """Fail."""
         raise ValueError(f"bad image {image}")

@@ -118,7 +118,7 @@ async def test_tool_record_of_a_call_that_ended_is_complete(name: str, outcome: 
         assert record["duration_ms"] == 0
 
 
-async def test_tool_record_of_a_declined_call_has_the_time_it_was_asked_for() -> None:
+async def test_tool_record_of_declined_call_has_its_request_time() -> None:
     theatre, chat, turn = await begun("gated")
     async for event in turn:
         if event.type == "inbox:question":
@@ -167,7 +167,7 @@ async def test_tool_record_of_a_call_in_a_cut_answer_is_complete() -> None:
     complete(record, "look", "refused")
 
 
-async def test_tool_record_at_the_cap_of_rounds_is_complete_and_told() -> None:
+async def test_tool_record_at_the_round_limit_is_complete_and_reported() -> None:
     theatre, _, turn = await begun("unheard_of", limits=perdure.Limits(max_tool_rounds=1))
     theatre.players.acts["main"].insert(0, asks("unheard_of"))
     with pytest.raises(TurnFailed, match="max_tool_rounds"):

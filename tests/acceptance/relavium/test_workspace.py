@@ -117,7 +117,7 @@ async def test_fork_moves_in_every_store_and_its_fork_inherits(tmp_path: Path, s
         assert (await answering.resume(chat.id)).workspace.working_dir == str(shops.first)
 
 
-async def test_fork_of_an_import_works_in_its_folder_under_a_local_agent(tmp_path: Path) -> None:
+async def test_fork_of_import_works_in_its_folder_under_local_agent(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     agent = Agent("local", model="scripted:main", tools=("read_file",))
     async with perdure.open("memory:") as store:

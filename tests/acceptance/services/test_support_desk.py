@@ -17,7 +17,7 @@ NOTE = ServerAnswer(calls=(("c3", "write_file", '{"path": "note.md", "content": 
 
 
 @pytest.mark.all_only
-async def test_support_desk_answers_over_an_outage_a_kill_and_people_in_other_processes(
+async def test_support_desk_answers_despite_outage_kill_and_remote_people(
     desk: Desk,
 ) -> None:
     # The first provider finds the order and then fails: the second one answers the same turn.
