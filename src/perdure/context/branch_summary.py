@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure.context import prompts
-from perdure.context.emission import readable_body
 from perdure.context.files import FileLists, file_lists, with_file_lists
 from perdure.context.summary import summary_request
 from perdure.context.tokens import BYTES_PER_TOKEN, estimate_tokens
 from perdure.context.transcript import transcript
 from perdure.models.protocol import ModelRequest
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
 from perdure.session.messages import Message, user
@@ -70,7 +70,7 @@ def branch_files(entries: Sequence[Entry]) -> FileLists:
     messages: list[Message] = []
     earlier: list[FileLists] = []
     for entry in entries:
-        match readable_body(entry):
+        match readable(entry):
             case Message() as message:
                 messages.append(message)
             case BranchSummary() | Compaction() as body:
@@ -81,7 +81,7 @@ def branch_files(entries: Sequence[Entry]) -> FileLists:
 
 
 def _abandoned_text(entry: Entry) -> _Told | None:
-    match readable_body(entry):
+    match readable(entry):
         case Message() as message if message.role != "tool":
             told = _Told(message)
         case CustomMessage(in_context=True) as custom:

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from perdure.bounds.short_repr import short_repr
-from perdure.context.emission import ContextMessage, Emitted, emit, readable_body
+from perdure.context.emission import ContextMessage, Emitted, emit
 from perdure.context.tokens import (
     CUT_SHORT,
     SCALE_MAX,
@@ -23,6 +23,7 @@ from perdure.context.tokens import (
 )
 from perdure.context.tool_pairs import repair_pairs
 from perdure.context.validity import alternating
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId
@@ -138,13 +139,13 @@ def _left_out(window: ContextWindow, said: Emitted, trim: Trim) -> tuple[int, in
 
 def _model_of(window: ContextWindow) -> str | None:
     entry = window.state.model_change
-    body = readable_body(entry) if entry is not None else None
+    body = readable(entry) if entry is not None else None
     return body.model if isinstance(body, ModelChange) else None
 
 
 def _thinking_level_of(window: ContextWindow) -> str | None:
     entry = window.state.thinking_change
-    body = readable_body(entry) if entry is not None else None
+    body = readable(entry) if entry is not None else None
     return body.level if isinstance(body, ThinkingChange) else None
 
 

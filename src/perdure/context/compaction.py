@@ -18,13 +18,13 @@ from perdure.context.build import build_context
 from perdure.context.emission import (
     Shown,
     compaction_of,
-    readable_body,
     retained_messages,
     shown_entries,
 )
 from perdure.context.files import FileLists, file_lists
 from perdure.context.pins import with_pins
 from perdure.context.tokens import estimate_tokens
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow, window_of
 from perdure.session.ids import EntryId
@@ -208,7 +208,7 @@ def left_context(
 
     Returns None if the last entry of `path` is not a compaction.
     """
-    body = readable_body(path[-1]) if path else None
+    body = readable(path[-1]) if path else None
     if not isinstance(body, Compaction):
         return None
     before = shown_entries(window_of(path[:-1], undone))
@@ -323,7 +323,7 @@ def _files(
     if previous is not None:
         earlier.append(FileLists(previous.read_files, previous.modified_files))
     for each in leaving:
-        body = readable_body(each.entry) if each.entry.kind == BranchSummary.kind else None
+        body = readable(each.entry) if each.entry.kind == BranchSummary.kind else None
         if isinstance(body, BranchSummary):
             earlier.append(FileLists(body.read_files, body.modified_files))
     return file_lists(messages, earlier)

@@ -14,8 +14,7 @@ import msgspec
 
 from perdure.bounds.short_repr import short_repr
 from perdure.context import prompts
-from perdure.errors import CorruptLog, UnsupportedVersion
-from perdure.session.codec import Body, Unknown, body_of
+from perdure.session.codec import Unknown, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId
@@ -117,22 +116,13 @@ def retained_messages(window: ContextWindow) -> tuple[Message, ...] | None:
 def compaction_of(window: ContextWindow) -> Compaction | None:
     """Return the body of the newest compaction that was not undone, if it is readable."""
     entry = window.state.compaction
-    body = readable_body(entry) if entry is not None else None
+    body = readable(entry) if entry is not None else None
     return body if isinstance(body, Compaction) else None
-
-
-def readable_body(entry: Entry) -> Body | None:
-    """Return the body of `entry`; None if it is damaged or a newer perdure wrote it."""
-    try:
-        return body_of(entry)
-    except (CorruptLog, UnsupportedVersion):
-        return None
 
 
 def is_readable(entry: Entry) -> bool:
     """Return True if this version can read `entry`."""
-    body = readable_body(entry)
-    return body is not None and not isinstance(body, Unknown)
+    return not isinstance(readable(entry), Unknown)
 
 
 def _summary_of(window: ContextWindow) -> tuple[ContextMessage, ...]:
@@ -158,7 +148,7 @@ def _pinned_messages(window: ContextWindow) -> tuple[ContextMessage, ...]:
 
 def message_in(entry: Entry, *, is_fresh: bool) -> Message | None:
     """Return the message of `entry` in a context; with its reported usage only if `is_fresh`."""
-    match readable_body(entry):
+    match readable(entry):
         case Message() as message:
             return message if is_fresh else _without_usage(message)
         case CustomMessage(in_context=True) as custom:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from perdure.context.emission import readable_body
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId
@@ -23,7 +23,7 @@ def pins_of(notes: Iterable[Entry]) -> frozenset[EntryId]:
     for note in notes:
         if note.kind != Pin.kind or note.about is None or note.is_erased:
             continue
-        body = readable_body(note)
+        body = readable(note)
         if isinstance(body, Pin) and body.is_pinned:
             pinned.add(note.about)
         else:
@@ -51,7 +51,7 @@ def _with_partners(path: Sequence[Entry], pins: frozenset[EntryId]) -> frozenset
     asked: dict[str, EntryId] = {}
     groups: dict[EntryId, set[EntryId]] = {}
     for entry in path:
-        message = readable_body(entry)
+        message = readable(entry)
         if not isinstance(message, Message):
             continue
         if message.role == "assistant" and message.tool_calls:
@@ -71,11 +71,11 @@ def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> 
     """Return those of `pins` among `entries` with a result whose call comes before `entries`."""
     found: list[EntryId] = []
     for place, entry in enumerate(entries):
-        called = _results_in(readable_body(entry)) if entry.id in pins else frozenset[str]()
+        called = _results_in(readable(entry)) if entry.id in pins else frozenset[str]()
         before = place
         while called and before > 0:
             before -= 1
-            called -= _calls_of(readable_body(entries[before]))
+            called -= _calls_of(readable(entries[before]))
         if called:
             found.append(entry.id)
     return found
@@ -96,7 +96,7 @@ def has_partners(near: Sequence[Placed], pins: frozenset[EntryId], end: int) -> 
 
 
 def _is_decided(piece: Sequence[Placed], pins: frozenset[EntryId], end: int) -> bool:
-    said = [readable_body(each.entry) for each in piece]
+    said = [readable(each.entry) for each in piece]
     asking: set[int] = set()
     for place, each in enumerate(piece):
         if each.entry.id not in pins:

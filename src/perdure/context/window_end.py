@@ -22,10 +22,11 @@ from perdure.context.build import (
     text_only,
     trim_history,
 )
-from perdure.context.emission import ContextMessage, emit, readable_body, retained_messages
+from perdure.context.emission import ContextMessage, emit, retained_messages
 from perdure.context.pins import with_pins
 from perdure.context.tokens import context_tokens, estimate_tokens
 from perdure.context.tool_pairs import repair_pairs
+from perdure.session.codec import readable
 from perdure.session.fold import ContextWindow, Placed, end_of
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message, ToolResultPart
@@ -112,7 +113,7 @@ def _has_hidden_ties(joined: ContextWindow, known: frozenset[EntryId]) -> bool:
     if retained_messages(joined) is not None and (is_inside or len(joined.entries) > len(known)):
         return True
     before = (entry for entry in (*joined.pinned, *joined.entries) if entry.id not in known)
-    said = (readable_body(entry) for entry in before)
+    said = (readable(entry) for entry in before)
     return any(isinstance(each, Message) and each.stop_reason == "error" for each in said)
 
 
@@ -120,7 +121,7 @@ def _first_question(window: ContextWindow) -> int:
     """Return the position of the first user message that follows another role."""
     before: str | None = None
     for place, entry in enumerate(window.entries):
-        message = readable_body(entry)
+        message = readable(entry)
         if not isinstance(message, Message):
             continue
         if message.role == "user" and before not in (None, "user"):

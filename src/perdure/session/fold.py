@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from perdure.errors import CorruptLog, UnsupportedVersion
-from perdure.session.codec import body_of
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
@@ -123,10 +122,7 @@ def end_of(window: ContextWindow, limit: int) -> ContextWindow:
 
 def first_kept_by(compaction: Entry) -> EntryId | None:
     """Return the first entry that `compaction` keeps; None if it keeps nothing or is unreadable."""
-    try:
-        body = body_of(compaction)
-    except (CorruptLog, UnsupportedVersion):
-        return None
+    body = readable(compaction)
     return body.first_kept if isinstance(body, Compaction) else None
 
 
@@ -147,13 +143,10 @@ def labels_of(entries: Iterable[Entry]) -> dict[EntryId, str]:
     for entry in entries:
         if entry.kind != Label.kind or entry.about is None:
             continue
-        try:
-            body = body_of(entry)
-        except (CorruptLog, UnsupportedVersion):
-            continue
+        body = readable(entry)
         if isinstance(body, Label) and body.text:
             labels[entry.about] = body.text
-        else:
+        elif isinstance(body, Label):
             labels.pop(entry.about, None)
     return labels
 

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.bounds.short_repr import short_repr
 from perdure.errors import CorruptLog, UnsupportedVersion
-from perdure.session.codec import Body, body_of, role_of
+from perdure.session.codec import Body, readable, role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import TurnFinished, TurnStarted
@@ -258,11 +258,10 @@ def _after_note(info: SessionInfo, entry: Entry) -> SessionInfo:
 
 
 def _after_import(info: SessionInfo, entry: Entry) -> SessionInfo:
-    try:
-        body = body_of(entry)
-    except (CorruptLog, UnsupportedVersion):
+    body = readable(entry)
+    if not isinstance(body, ImportSource):
         return info
-    if isinstance(body, ImportSource) and body.has_more:
+    if body.has_more:
         return msgspec.structs.replace(info, status="importing")
     return msgspec.structs.replace(info, status="active") if info.status == "importing" else info
 
@@ -287,10 +286,7 @@ def erasure_in(entry: Entry) -> ContentErased | None:
     """Return what `entry` says was erased of its session; None if it is not an erasure."""
     if entry.kind != ContentErased.kind:
         return None
-    try:
-        body = body_of(entry)
-    except (CorruptLog, UnsupportedVersion):
-        return None
+    body = readable(entry)
     return body if isinstance(body, ContentErased) else None
 
 
@@ -334,10 +330,7 @@ def _beginning(entry: Entry) -> str | None:
 
 
 def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:
-    try:
-        body = body_of(entry)
-    except (CorruptLog, UnsupportedVersion):
-        return info
+    body = readable(entry)
     if not isinstance(body, SessionInfoChanged):
         return info
     title = info.title if body.title is msgspec.UNSET else trim_title(body.title)

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from perdure.errors import CorruptLog, UnsupportedVersion
-from perdure.session.codec import body_of
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.info import SessionInfo, erasure_in
@@ -256,7 +255,7 @@ class _Check:
             self._leaf = entry.id
             self._tree.add(entry.id)
         elif entry.kind == LeafMoved.kind:
-            self._leaf = _target_of(entry, self._leaf)
+            self._leaf = moved_leaf(entry, self._leaf)
         elif entry.kind == TurnStarted.kind:
             self._open_turn = entry.seq
         elif entry.kind == TurnFinished.kind:
@@ -271,12 +270,9 @@ class _Check:
         return reference in self._tree if is_own else self._sees(reference)
 
 
-def _target_of(entry: Entry, leaf: EntryId | None) -> EntryId | None:
-    """Return the target of `entry` that moves the leaf; an unreadable body was reported already."""
-    try:
-        body = body_of(entry)
-    except (CorruptLog, UnsupportedVersion):
-        return leaf
+def moved_leaf(entry: Entry, leaf: EntryId | None) -> EntryId | None:
+    """Return the leaf after `entry`, which moves it; `leaf` if its body cannot be read."""
+    body = readable(entry)
     return body.target if isinstance(body, LeafMoved) else leaf
 
 

@@ -11,8 +11,7 @@ from typing import cast
 import msgspec
 
 from perdure.context.build import History
-from perdure.context.emission import readable_body
-from perdure.session.codec import body_of, role_of
+from perdure.session.codec import body_of, readable, role_of
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import StreamId
@@ -98,7 +97,7 @@ def _newest(entries: Sequence[Entry], switched: str | None) -> str | None:
 
 def _said_by(entry: Entry) -> str | None:
     """Return the model that `entry` switches to, or that answered."""
-    body = readable_body(entry)
+    body = readable(entry)
     return body.model if isinstance(body, ModelChange | Message) else None
 
 

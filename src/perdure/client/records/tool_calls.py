@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from perdure.client.records.sessions import newest_sessions, own_entries
-from perdure.errors import CorruptLog, UnsupportedVersion
-from perdure.session.codec import body_of
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.ledger import ToolFinished, ToolStarted
@@ -35,10 +34,7 @@ class ToolCallFold:
         for entry in entries:
             if entry.kind not in _KINDS:
                 continue
-            try:
-                body = body_of(entry)
-            except (CorruptLog, UnsupportedVersion):
-                continue
+            body = readable(entry)
             if isinstance(body, Message):
                 self._add_message(entry, body)
             elif isinstance(body, ToolStarted):

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
 from perdure.client.records.sessions import newest_sessions, own_entries
-from perdure.errors import CorruptLog, UnsupportedVersion
-from perdure.session.codec import body_of
+from perdure.session.codec import Unknown, readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
@@ -73,17 +72,14 @@ class SessionTally:
             self.head = entry.seq
             if entry.kind not in _KINDS:
                 continue
-            try:
-                body = body_of(entry)
-            except (CorruptLog, UnsupportedVersion):
-                continue
+            body = readable(entry)
             if isinstance(body, Message):
                 self._add_message(entry, body)
             elif isinstance(body, ModelCalled):
                 self.called[entry.id] = body
             elif isinstance(body, ModelFinished):
                 self._finish(entry, body)
-            else:
+            elif not isinstance(body, Unknown):
                 self._count(entry, _Count(turns=1))
 
     def _add_message(self, entry: Entry, message: Message) -> None:

@@ -16,11 +16,11 @@ from perdure.context.emission import (
     ContextMessage,
     emit,
     message_in,
-    readable_body,
     stays_fresh,
 )
 from perdure.context.incremental.stable_prefix import Settled, sizes_of
 from perdure.context.tool_pairs import Paired, is_sendable, pair_after
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId
@@ -94,7 +94,7 @@ def _pinned_calls(window: ContextWindow) -> frozenset[str]:
     """Return the ids of calls whose newest occurrence in the window is pinned."""
     found: frozenset[str] = frozenset()
     for entry in (*window.pinned, *window.entries):
-        message = readable_body(entry)
+        message = readable(entry)
         if isinstance(message, Message):
             calls = _calls_in(message)
             found = found | calls if entry.id in window.pins else found - calls

@@ -15,8 +15,7 @@ from typing import cast
 
 import msgspec
 
-from perdure.errors import CorruptLog, UnsupportedVersion
-from perdure.session.codec import Body, body_of
+from perdure.session.codec import Body, readable
 from perdure.session.entries import Entry
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import MESSAGE, BranchSummary, Compaction, CustomMessage
@@ -60,10 +59,7 @@ def searchable_of(entry: Entry) -> Searchable | None:
     """Return the searchable part of `entry`; None if there is none."""
     if entry.kind not in _KINDS:
         return None
-    try:
-        found = _of_body(body_of(entry))
-    except (CorruptLog, UnsupportedVersion):
-        return None
+    found = _of_body(readable(entry))
     return found if found is not None and found.text else None
 
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.session.clock import RandomSource
-from perdure.session.codec import body_of, new_side
+from perdure.session.codec import new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.info import StreamHeader
@@ -22,7 +21,7 @@ from perdure.session.notes import ContentErased, LeafMoved
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.maintenance.segments import SealedCommit, StreamSegment, origins_first
 from perdure.stores.protocol import EMPTY, Problem
-from perdure.stores.verification import StoredCommit, StoredEntry
+from perdure.stores.verification import StoredCommit, StoredEntry, moved_leaf
 
 LOST = b"This entry could not be read any more when the store was repaired."
 CERTIFICATE = "repair"
@@ -211,7 +210,7 @@ class _Stream:
             self.tree.add(entry.id)
             self._leaf = entry.id
         elif entry.kind == LeafMoved.kind:
-            target = _target_of(entry, self._leaf)
+            target = moved_leaf(entry, self._leaf)
             if target is not None and not self._is_tree(target):
                 row = self._without_body(row, "the leaf it names is gone")
             else:
@@ -292,21 +291,13 @@ def _made_up(
     return StoredCommit(first, last - first + 1, max(times, default=0), 0, b"")
 
 
-def _target_of(entry: Entry, leaf: EntryId | None) -> EntryId | None:
-    try:
-        body = body_of(entry)
-    except (CorruptLog, UnsupportedVersion):
-        return leaf
-    return body.target if isinstance(body, LeafMoved) else leaf
-
-
 def parents_in(rows: Iterable[StoredEntry]) -> Iterator[EntryId]:
     """Yield every entry that one of `rows` names as its parent, or as the new leaf."""
     for row in rows:
         if row.entry.parent_id is not None:
             yield row.entry.parent_id
         if row.entry.kind == LeafMoved.kind:
-            target = _target_of(row.entry, None)
+            target = moved_leaf(row.entry, None)
             if target is not None:
                 yield target
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from perdure.errors import CopyConflict, CorruptLog, UnsupportedVersion
-from perdure.session.codec import body_of
+from perdure.errors import CopyConflict, CorruptLog
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.info import StreamHeader, erasure_in, info_after
@@ -21,7 +20,7 @@ from perdure.session.notes import LeafMoved
 from perdure.stores.append_rules import Admission
 from perdure.stores.chain import body_digest, commit_hash, header_line
 from perdure.stores.protocol import StreamState
-from perdure.stores.verification import StoredEntry
+from perdure.stores.verification import StoredEntry, moved_leaf
 
 SOME_COMMITS = 200
 """Commits that one call reads or writes."""
@@ -169,9 +168,5 @@ def _position_after(
     if entry.kind == TurnFinished.kind or is_whole_erasure(entry):
         return leaf, None
     if entry.kind == LeafMoved.kind:
-        try:
-            body = body_of(entry)
-        except (CorruptLog, UnsupportedVersion):
-            return leaf, open_turn
-        return (body.target if isinstance(body, LeafMoved) else leaf), open_turn
+        return moved_leaf(entry, leaf), open_turn
     return leaf, open_turn

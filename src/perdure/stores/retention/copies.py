@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from perdure.errors import CorruptLog, UnsupportedVersion
-from perdure.session.codec import body_of
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.notes import ImportSource, SessionExported
@@ -22,10 +21,7 @@ def outside(notes: Iterable[Entry]) -> Iterator[Copy]:
     """Yield the files outside of the store that `notes` of an erased session name."""
     found: dict[tuple[str, str], Copy] = {}
     for note in notes:
-        try:
-            body = body_of(note)
-        except (CorruptLog, UnsupportedVersion):
-            continue
+        body = readable(note)
         if isinstance(body, SessionExported):
             copy = Copy("export", f"{body.path} ({body.format})", note.at, note.stream)
         elif isinstance(body, ImportSource):
