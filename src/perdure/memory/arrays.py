@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Sequence
+from heapq import nsmallest
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from perdure.memory.question import Question
 from perdure.memory.ranking import (
     CONTEXT,
-    MAIN,
     NEAREST,
     OWN,
     SESSION,
@@ -31,6 +31,12 @@ Floats = NDArray[np.floating]
 
 _HOUR_MS = 3_600_000
 
+_ASKS = bytes(cues & Cue.ASKS > 0 for cues in range(256))
+"""For ``bytes.translate``: 1 for the cues of a text that ends with a question."""
+
+_ROUNDING = 1e-9
+"""The scores of the best texts are added up once more, in the order in which ``sums`` adds."""
+
 
 class ArraySums:
     """``ranking.Sums`` as arrays over all texts."""
@@ -46,7 +52,8 @@ class ArraySums:
         self._texts = int(sizes[self._allowed].sum())
         words = int(lengths[self._allowed].sum())
         spans = float(_view(corpus.session_spans, np.float64)[self._allowed].sum())
-        self._lengths = _view(corpus.spans, np.float64) / (spans / max(self._texts, 1) or 1.0)
+        self._spans = _view(corpus.spans, np.float64)
+        self._mean = spans / max(self._texts, 1) or 1.0
         self._session_lengths = lengths / (words / max(self._sessions, 1) or 1.0)
         self._context = np.zeros(len(self._owner))
         self._own = np.zeros(len(self._owner))
@@ -64,7 +71,8 @@ class ArraySums:
         self._own[texts] += rarity * _saturated(OWN, frequencies, 1.0)
         smooth = self._smoothed(texts, frequencies)
         where = np.flatnonzero(smooth)
-        self._context[where] += rarity * _saturated(CONTEXT, smooth[where], self._lengths[where])
+        lengths = self._spans[where] / self._mean
+        self._context[where] += rarity * _saturated(CONTEXT, smooth[where], lengths)
         totals = np.bincount(owner, frequencies, len(self._of_session))
         where = np.flatnonzero(totals)
         saturated = _saturated(SESSION, totals[where], self._session_lengths[where])
@@ -74,25 +82,46 @@ class ArraySums:
         said = np.zeros(len(self._owner), dtype=np.bool_)
         for texts in spoken:
             said[texts] = True
-        numbers = np.flatnonzero(self._allowed[self._owner])
-        reasons = self._reasons(numbers, said)
-        score = np.sum(list(reasons.values()), axis=0)
+        closeness = self._closeness()
+        score, main = self._scores(said, closeness)
         best = np.flatnonzero(score > 0)
-        if not any(reasons[name][best].any() for name in MAIN & reasons.keys()):
+        if not main[best].any():
             return []
         if len(best) > limit > 0:
             least = np.partition(score[best], len(best) - limit)[len(best) - limit]
-            best = best[score[best] >= least]
-        positions = _view(self._corpus.positions)[numbers[best]]
-        order = best[np.lexsort((-positions, -score[best]))][:limit]
-        return [
-            Ranked(
-                int(numbers[each]),
-                float(score[each]),
-                {name: float(values[each]) for name, values in reasons.items() if values[each]},
-            )
-            for each in order
-        ]
+            best = best[score[best] >= least - _ROUNDING]
+        positions = self._corpus.positions
+        found = [self._ranked(int(text), said, closeness) for text in best]
+        return nsmallest(limit, found, key=lambda each: (-each.score, -positions[each.text]))
+
+    def _scores(self, said: NDArray[np.bool_], closeness: Floats | None) -> tuple[Floats, Floats]:
+        """Return the score of each text, 0 where it is not allowed, and its part by ``MAIN``."""
+        weights = self._weights
+        main = weights.context * self._context
+        if said.any():
+            main += weights.speaker * said
+        if closeness is not None:
+            main += weights.date * closeness
+        score = (weights.session * self._of_session)[self._owner]
+        score += weights.own * self._own
+        score += self._cues()
+        score += main
+        if not self._allowed.all():
+            score[~self._allowed[self._owner]] = 0.0
+        return score, main
+
+    def _cues(self) -> Floats:
+        """Return what the cues of every text, and of the text before it, add to its score."""
+        weights, corpus = self._weights, self._corpus
+        kinds = np.arange(256)
+        time = weights.time if self._question.asks_when else 0.0
+        own = weights.asks * (kinds & int(Cue.ASKS) > 0) + time * (kinds & int(Cue.TIME) > 0)
+        own += weights.has_question * (kinds & int(Cue.HAS_QUESTION) > 0)
+        found = own.take(np.frombuffer(corpus.cues, dtype=np.uint8))
+        asking = np.frombuffer(corpus.cues.translate(_ASKS), dtype=np.bool_)
+        answering = _view(corpus.after[0])[asking]
+        found[answering[answering >= 0]] += weights.answers
+        return found
 
     def _smoothed(self, texts: Numbers, frequencies: Numbers) -> Floats:
         size = len(self._owner)
@@ -105,32 +134,29 @@ class ArraySums:
                     smooth[_view(column)[texts]] += weight * frequencies
         return smooth[:size]
 
-    def _reasons(self, texts: Numbers, said: NDArray[np.bool_]) -> dict[str, Floats]:
+    def _ranked(self, text: int, said: NDArray[np.bool_], closeness: Floats | None) -> Ranked:
         weights, corpus = self._weights, self._corpus
-        all_cues = np.frombuffer(corpus.cues, dtype=np.uint8)
-        cues, before = all_cues[texts], _view(corpus.before[0])[texts]
-        answers = (before >= 0) & (all_cues[before] & int(Cue.ASKS) > 0)
-        asks, has_question = cues & int(Cue.ASKS) > 0, cues & int(Cue.HAS_QUESTION) > 0
-        found: dict[str, Floats] = {
-            "words": weights.own * self._own[texts],
-            "neighbours": weights.context * self._context[texts],
-            "session": weights.session * self._of_session[self._owner[texts]],
-            "answer": weights.answers * answers,
-            "question": weights.asks * asks + weights.has_question * has_question,
+        cues, before = corpus.cues[text], corpus.before[0][text]
+        reasons = {
+            "words": weights.own * self._own[text],
+            "neighbours": weights.context * self._context[text],
+            "session": weights.session * self._of_session[corpus.sessions[text]],
+            "speaker": weights.speaker * said[text],
+            "date": 0.0 if closeness is None else weights.date * closeness[text],
+            "time": weights.time * (self._question.asks_when and cues & Cue.TIME > 0),
+            "answer": weights.answers * (before >= 0 and corpus.cues[before] & Cue.ASKS > 0),
+            "question": weights.asks * (cues & Cue.ASKS > 0)
+            + weights.has_question * (cues & Cue.HAS_QUESTION > 0),
         }
-        if said.any():
-            found["speaker"] = weights.speaker * said[texts]
-        if self._question.period is not None:
-            found["date"] = weights.date * self._closeness(texts)
-        if self._question.asks_when:
-            found["time"] = weights.time * (cues & int(Cue.TIME) > 0)
-        return found
+        reasons = {name: float(value) for name, value in reasons.items() if value}
+        return Ranked(text, sum(reasons.values()), reasons)
 
-    def _closeness(self, texts: Numbers) -> Floats:
+    def _closeness(self) -> Floats | None:
+        """Return the closeness of every text to the period of the question."""
         period = self._question.period
         if period is None:
-            return np.zeros(len(texts))
-        hours, where = np.unique(_view(self._corpus.ats)[texts] // _HOUR_MS, return_inverse=True)
+            return None
+        hours, where = np.unique(_view(self._corpus.ats) // _HOUR_MS, return_inverse=True)
         closeness = np.array([period.closeness(int(hour) * _HOUR_MS) for hour in hours])
         return np.where(closeness >= NEAREST, closeness, 0.0)[where]
 

@@ -64,10 +64,10 @@ def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
     assert entry is not None, "titles are not recalled"
     said = terms(found.what.text)
     spoken = frozenset(said)
-    own = [word for word in question.words if any(map(word.has, spoken))]
+    own = [word for word in question.words if any(map(word.contains, spoken))]
     passage = Passage(0, found.what.text)
     if len(said) > PASSAGE_WORDS:
-        weights = {term: float(any(word.has(term) for word in own)) for term in spoken}
+        weights = {term: float(any(word.contains(term) for word in own)) for term in spoken}
         passage = passage_of(found.what.text, weights.__getitem__)
     return MemoryHit(
         session_id=found.stream,

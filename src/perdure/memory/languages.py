@@ -113,10 +113,15 @@ class Language(NamedTuple):
     def same(self, word: str) -> Callable[[str], bool]:
         """Return whether another word counts as the same as `word`."""
         stem = self.stem(word)
-        if _stemmer_of(self.name, word):
-            return lambda said: self.stem(said) == stem
-        longest = len(word) + _ENDING
-        return lambda said: said.startswith(stem) and len(said) <= longest
+        is_stemmed, longest = bool(_stemmer_of(self.name, word)), len(word) + _ENDING
+
+        @cache
+        def is_same(said: str) -> bool:
+            if is_stemmed:
+                return self.stem(said) == stem
+            return said.startswith(stem) and len(said) <= longest
+
+        return is_same
 
 
 _UNKNOWN = Language("")

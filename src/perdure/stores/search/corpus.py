@@ -18,7 +18,7 @@ from perdure.session.search.parts.builder import Text
 from perdure.session.search.parts.lookup import Head, Spoken
 from perdure.session.search.parts.occurrences import frequencies, places
 from perdure.session.search.parts.pages import FILTER, SESSION, Kept, is_word, role_key
-from perdure.session.search.parts.postings import bits, numbers
+from perdure.session.search.parts.postings import listed
 from perdure.stores.search.index_keys import AUTHOR, CUES, SUBJECT, cues_in
 
 BEFORE, AFTER = (0.7, 0.35, 0.2, 0.1), (0.5, 0.25, 0.1)
@@ -46,6 +46,10 @@ class WordClass(NamedTuple):
     prefix: str
     has: Callable[[str], bool]
     asked: str
+
+    def contains(self, word: str) -> bool:
+        """Return whether `word` is in the class."""
+        return word.startswith(self.prefix) and self.has(word)
 
 
 class Counts(NamedTuple):
@@ -111,7 +115,7 @@ class Corpus:
             found += counted.frequencies
         loose = Counter[int]()
         for said, held in self._words.get(word.prefix[:2], {}).items():
-            if said.startswith(word.prefix) and word.has(said):
+            if word.contains(said):
                 loose.update(held)
         texts.extend(loose.keys())
         found.extend(loose.values())
@@ -142,7 +146,7 @@ class Corpus:
         keys: list[list[str]] = [[] for _ in range(head.size)]
         where = dict[int, int]()
         for kept in filters:
-            for number in numbers(bits(kept.posting, head.size)):
+            for number in listed(kept.posting, head.size):
                 keys[number].append(kept.key)
             if kept.key.startswith(SESSION):
                 where.update(places(kept, head.size))
@@ -168,14 +172,16 @@ class Corpus:
 
     def add_counts(self, head: Head, word: WordClass, kept: Iterable[Kept]) -> None:
         """Add the counts of `word` in a part: `kept` has all keys with its prefix."""
-        numbered, found = self._parts[head], dict[int, int]()
+        numbered = self._parts[head]
+        counts, words = Counts(array("l"), array("l")), 0
         for each in kept:
             if is_word(each.key) and word.has(each.key):
-                for number, count in frequencies(each, head.size).items():
-                    text = numbered[number]
-                    found[text] = found.get(text, 0) + count
-        found.pop(_NOWHERE, None)
-        counts = Counts(array("l", found.keys()), array("l", found.values()))
+                texts, found = frequencies(each, head.size)
+                counts.texts.extend(map(numbered.__getitem__, texts))
+                counts.frequencies.extend(found)
+                words += 1
+        if words > 1 or _NOWHERE in counts.texts:
+            counts = _once(counts)
         self._counted[head, word.key] = counts
         self._counted_size += len(counts.texts) + 1
 
@@ -274,6 +280,15 @@ class Corpus:
         while self._counted_size > _MOST_COUNTED and self._counted:
             _, dropped = self._counted.popitem(last=False)
             self._counted_size -= len(dropped.texts) + 1
+
+
+def _once(counts: Counts) -> Counts:
+    """Return `counts` with each text once, without those that are not recalled."""
+    found = dict[int, int]()
+    for text, frequency in zip(*counts, strict=True):
+        found[text] = found.get(text, 0) + frequency
+    found.pop(_NOWHERE, None)
+    return Counts(array("l", found.keys()), array("l", found.values()))
 
 
 FILTERS = FILTER

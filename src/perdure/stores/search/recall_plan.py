@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from perdure.errors import SearchIndexDamaged
@@ -73,8 +73,7 @@ async def recalled(
         heads = await index.heads(_ALWAYS) if mark.entry or mark.stream else []
         await _follow_parts(index, corpus, heads)
         await _follow_loose(index, corpus, cache.mark.entry, mark)
-        for word in words:
-            await _count(index, corpus, heads, word)
+        await _count(index, corpus, heads, words)
     except DAMAGE as error:
         cache.follow(Mark(-1))
         raise SearchIndexDamaged(log.address) from error
@@ -124,17 +123,27 @@ async def _follow_loose(index: IndexReader, corpus: Corpus, after: int, mark: Ma
 
 
 async def _count(
-    index: IndexReader, corpus: Corpus, heads: Sequence[Head], word: WordClass
+    index: IndexReader, corpus: Corpus, heads: Sequence[Head], words: Sequence[WordClass]
 ) -> None:
-    uncounted = corpus.uncounted(heads, word)
-    if not uncounted:
-        return
-    pages: dict[int, list[Looked]] = {head.part: [] for head in uncounted}
-    for page in await index.pages_from(list(pages), [word.prefix]):
-        pages[page.part].append(page)
-    for head in uncounted:
-        kept = [each for page in pages[head.part] for each in beginning(page.body, word.prefix)]
-        corpus.add_counts(head, word, kept)
+    wanted = {word: uncounted for word in words if (uncounted := corpus.uncounted(heads, word))}
+    pages: dict[tuple[int, str], list[Looked]] = {}
+    for parts, asked in _alike(wanted):
+        for page in await index.pages_from(parts, asked):
+            pages.setdefault((page.part, page.key), []).append(page)
+    for word, uncounted in wanted.items():
+        for head in uncounted:
+            read = pages.get((head.part, word.prefix), ())
+            kept = [each for page in read for each in beginning(page.body, word.prefix)]
+            corpus.add_counts(head, word, kept)
+
+
+def _alike(wanted: dict[WordClass, list[Head]]) -> Iterator[tuple[list[int], list[str]]]:
+    """Yield the parts to read with the prefixes to read in each of them."""
+    prefixes: dict[tuple[int, ...], set[str]] = {}
+    for word, heads in wanted.items():
+        prefixes.setdefault(tuple([head.part for head in heads]), set()).add(word.prefix)
+    for parts, asked in prefixes.items():
+        yield list(parts), sorted(asked)
 
 
 def _add(corpus: Corpus, texts: Sequence[Found]) -> None:

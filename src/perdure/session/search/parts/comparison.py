@@ -74,4 +74,4 @@ def _occurrences(kept: Kept | None, size: int) -> set[tuple[int, int]]:
         return {divmod(each, PLACES) for each in found}
     if kept.key.startswith(SESSION):
         return set(places(kept, size).items())
-    return set(frequencies(kept, size).items())
+    return set(zip(*frequencies(kept, size), strict=True))

@@ -8,11 +8,11 @@ session it is the distance of each text from the previous one, which takes a byt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from perdure.session.search.parts.pages import Kept
-from perdure.session.search.parts.postings import bits, numbers
+from perdure.session.search.parts.postings import listed
 
 _MORE = 3
 """Mask of a step's two low bits: the frequency minus two, or 3 if it follows."""
@@ -42,20 +42,20 @@ def pack_places(places: Iterable[int]) -> bytes:
     return bytes(found)
 
 
-def frequencies(word: Kept, size: int) -> dict[int, int]:
-    """Return the frequency of `word` in each text of its posting, in a part of `size` texts.
+def frequencies(word: Kept, size: int) -> tuple[Sequence[int], list[int]]:
+    """Return the texts of `word` in a part of `size` texts, and its frequency in each.
 
     Raises: IndexError, ValueError if it is damaged.
     """
-    texts = numbers(bits(word.posting, size))
-    found = dict.fromkeys(texts, 1)
+    texts = listed(word.posting, size)
+    found = [1] * len(texts)
     place = 0
     read = _numbers_in(word.values)
     for step in read:
         place += step >> 2
         above = step & _MORE
-        found[texts[place]] = 2 + above + (next(read, 0) if above == _MORE else 0)
-    return found
+        found[place] = 2 + above + (next(read, 0) if above == _MORE else 0)
+    return texts, found
 
 
 def places(session: Kept, size: int) -> dict[int, int]:
@@ -63,7 +63,7 @@ def places(session: Kept, size: int) -> dict[int, int]:
 
     Raises: ValueError if it is damaged.
     """
-    texts = numbers(bits(session.posting, size))
+    texts = listed(session.posting, size)
     steps = (-(step + 1 >> 1) if step & 1 else step >> 1 for step in _numbers_in(session.values))
     return dict(zip(texts, accumulate(steps), strict=True))
 

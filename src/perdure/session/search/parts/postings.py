@@ -40,6 +40,13 @@ def bits(posting: bytes, size: int) -> int:
     return int.from_bytes(_as_bits(_iterate(posting), most), "little")
 
 
+def listed(posting: bytes, size: int) -> Sequence[int]:
+    """Return the numbers in a packed posting; of a damaged one, any numbers."""
+    if len(posting) == (size + 7) // 8:
+        return numbers(int.from_bytes(posting, "little"))
+    return _iterate(posting)
+
+
 def either(postings: Iterable[bytes], size: int) -> int:
     """Return the union of `postings`."""
     most = (size + 7) // 8
@@ -53,7 +60,7 @@ def either(postings: Iterable[bytes], size: int) -> int:
     return found | int.from_bytes(listed, "little")
 
 
-def _iterate(posting: bytes) -> Iterable[int]:
+def _iterate(posting: bytes) -> Sequence[int]:
     if len(posting) % 2:
         steps = zip(posting, accumulate(posting))  # noqa: B905 - they are as many
         return [number for step, number in steps if step != _ON]

@@ -36,7 +36,7 @@ def test_packed_frequencies_and_places_round_trip(
     for kept in (each for page in part.pages for each in everything(page.body)):
         if is_word(kept.key):
             found = frequencies(kept, len(texts))
-            counted |= {(kept.key, number): count for number, count in found.items()}
+            counted |= {(kept.key, number): count for number, count in zip(*found, strict=True)}
         elif kept.key.startswith(SESSION):
             found = places(kept, len(texts))
             placed |= {number: (kept.key, place) for number, place in found.items()}
