@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from perdure.client.clock import Outside
 from perdure.client.memory.handle import Memory
 from perdure.engine.turns.config import MemoryConfig
-from perdure.errors import PerdureError, SessionError, StoreError, WrongArgument
+from perdure.errors import PerdureError, SessionError, StoreError, Unsupported, WrongArgument
 from perdure.memory.hits import MemoryHit
 from perdure.memory.question import question_of
 from perdure.session.entries import Entry
@@ -19,6 +21,8 @@ from perdure.session.memory.kinds import ContextRecalled, RecalledText
 from perdure.session.search.searchable import searchable_of
 from perdure.session.search.words import terms
 from perdure.stores.session_store import SessionStore
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -48,22 +52,28 @@ class SessionMemory:
 
         A turn does not fail with its memory: an error is in the result.
         """
-        question, subject = message[:_QUESTION], None
-        texts, facts, problem = list[RecalledText](), list[EntryId](), None
-        try:
-            subject = (await self._backend.state(self._session)).header.subject
-            if self._config.semantic_top_k:
-                facts = await self._facts(question, subject)
-            if self._config.episodic_top_k:
-                texts = await self._texts(question, subject)
-        except WrongArgument:
-            pass  # the message holds no word
-        except (StoreError, SessionError) as error:
-            _log.warning("nothing was recalled for a turn: %s", error)
-            problem = str(error)
+        question, problems = message[:_QUESTION], list[str]()
+        facts = await self._tried(self._facts, question, problems)
+        texts = await self._tried(self._texts, question, problems)
+        problem = "; ".join(problems) or None
         if not (texts or facts or problem):
             return None
         return ContextRecalled(self._outside.random(8).hex(), tuple(texts), tuple(facts), problem)
+
+    async def _tried(
+        self, recall: Callable[[str], Awaitable[list[T]]], question: str, problems: list[str]
+    ) -> list[T]:
+        try:
+            return await recall(question)
+        except (WrongArgument, Unsupported):
+            return []  # the message holds no word, or the store has no such memory
+        except (StoreError, SessionError) as error:
+            _log.warning("not all was recalled for a turn: %s", error)
+            problems.append(str(error))
+            return []
+
+    async def _subject(self) -> str | None:
+        return (await self._backend.state(self._session)).header.subject
 
     async def texts(self, recalled: ContextRecalled) -> list[str]:
         """Return the recalled texts, facts first, without those that no longer exist."""
@@ -77,20 +87,24 @@ class SessionMemory:
                 found += _said_texts(entry, text)
         return found
 
-    async def _texts(self, question: str, subject: str | None) -> list[RecalledText]:
+    async def _texts(self, question: str) -> list[RecalledText]:
+        if not self._config.episodic_top_k:
+            return []
         hits = await self._memory.recall(
             question,
             limit=self._config.episodic_top_k,
-            subject=subject,
+            subject=await self._subject(),
             without=[self._session],
         )
         return [_reference(hit) for hit in hits if _is_about(hit)]
 
-    async def _facts(self, question: str, subject: str | None) -> list[EntryId]:
+    async def _facts(self, question: str) -> list[EntryId]:
         """Return the facts with the most words of the question, the newest of equals first."""
+        if not self._config.semantic_top_k:
+            return []
         now = self._outside.clock.now_ms()
         asked = question_of(question, now).words
-        facts = await self._memory.facts(subject=subject)
+        facts = await self._memory.facts(subject=await self._subject())
 
         def rank(fact: Fact) -> tuple[int, int]:
             said = frozenset(terms(fact.text))
