@@ -55,7 +55,7 @@ def test_no_provider_http_client_or_command_line_is_loaded(program: str) -> None
     assert loaded.isdisjoint(FOREIGN)
 
 
-def test_the_import_alone_loads_no_part_of_perdure() -> None:
+def test_import_alone_loads_no_part_of_perdure() -> None:
     report = "import perdure, sys; print(*(m for m in sys.modules if m.startswith('perdure.')))"
     done = subprocess.run([sys.executable, "-c", report], capture_output=True, check=True)
     assert done.stdout.split() == []

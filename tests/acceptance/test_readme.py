@@ -20,7 +20,7 @@ def test_every_command_prints_what_the_readme_says() -> None:
         assert agrees(exchange.output, real), f"line {exchange.line}, {exchange.command}:\n{shown}"
 
 
-def test_the_readme_opens_with_the_two_commands() -> None:
+def test_readme_opens_with_the_two_commands() -> None:
     commands = [exchange.command for exchange in exchanges(TEXT)]
     assert commands[:2] == ["make demo", "make test"]
     assert "failed" not in "\n".join(list(exchanges(TEXT))[1].output)

@@ -81,7 +81,7 @@ async def test_every_line_is_accounted_for_in_the_log(
 
 
 @pytest.mark.parametrize("folder", ["pi", "claude-code"])
-async def test_the_context_at_every_point_is_valid_for_every_provider(
+async def test_context_at_every_point_is_valid_for_every_provider(
     recordings: Path, store: SessionStore, folder: Folder
 ) -> None:
     for path in files(recordings, folder):
@@ -122,7 +122,7 @@ async def test_importing_again_adds_nothing(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_an_unchanged_pi_session_is_exported_with_identical_bytes(
+async def test_unchanged_pi_session_is_exported_with_identical_bytes(
     recordings: Path, store: SessionStore
 ) -> None:
     for path in files(recordings, "pi"):
@@ -131,7 +131,7 @@ async def test_an_unchanged_pi_session_is_exported_with_identical_bytes(
 
 
 @pytest.mark.parametrize("folder", ["pi", "claude-code"])
-async def test_a_session_moves_to_another_store_and_back_without_a_difference(
+async def test_session_moves_to_another_store_and_back_without_a_difference(
     recordings: Path, store: SessionStore, folder: Folder
 ) -> None:
     other = MemoryStore(clock=ManualClock(), random=SeededRandom(2))
@@ -160,7 +160,7 @@ async def test_pi_session_is_continued_and_exported_back(
         assert [entry.message for entry in theirs] == [entry.message for entry in ours]
 
 
-async def test_a_recording_that_is_still_being_written_is_followed(
+async def test_recording_that_is_still_being_written_is_followed(
     recordings: Path, store: SessionStore
 ) -> None:
     for path in [*files(recordings, "pi"), *files(recordings, "claude-code")]:

@@ -66,7 +66,7 @@ async def test_each_append_becomes_a_child_of_the_leaf_settings_too(session: Ses
     assert [entry.parent_id for entry in entries] == [None, "s/0", "s/1", "s/2"]
 
 
-async def test_a_branch_grows_beside_the_old_child(session: Session) -> None:
+async def test_branch_grows_beside_the_old_child(session: Session) -> None:
     a, b = await session.append(user("a"), assistant("b"))
     await session.branch(a)
     c = await session.append(user("c"))
@@ -93,7 +93,7 @@ async def test_unknown_entries_are_refused_and_nothing_changes(session: Session)
     assert (await session.info()).entries == 1
 
 
-async def test_a_second_root_begins_before_the_first(session: Session) -> None:
+async def test_second_root_begins_before_the_first(session: Session) -> None:
     await session.append(user("first"))
     await session.branch(None)
     assert await context_texts(session) == []
@@ -110,7 +110,7 @@ async def test_with_no_leaf_the_context_is_empty_and_without_settings(session: S
     assert (context.messages, context.model, context.thinking_level) == ((), None, None)
 
 
-async def test_a_summary_of_the_left_branch_opens_the_new_one(session: Session) -> None:
+async def test_summary_of_the_left_branch_opens_the_new_one(session: Session) -> None:
     a, _ = await session.append(user("a"), assistant("tried"))
     await session.branch_with_summary(a, "tried and failed")
     told = " ".join(await context_texts(session))
@@ -118,7 +118,7 @@ async def test_a_summary_of_the_left_branch_opens_the_new_one(session: Session) 
     assert len(await session.path()) == 2
 
 
-async def test_the_newest_compaction_counts_on_its_branch_only(session: Session) -> None:
+async def test_newest_compaction_counts_on_its_branch_only(session: Session) -> None:
     a, b = await session.append(user("question one"), assistant("answer one"))
     first = await session.append(Compaction("summary one", first_kept=b.id))
     await session.append(Compaction("summary two", first_kept=b.id))
@@ -178,9 +178,7 @@ async def test_labels_come_and_go_and_never_reach_the_context(
     assert await ids(again) == [a.id, b.id]
 
 
-async def test_a_name_can_be_given_on_any_branch_and_cleared(
-    place: Place, session: Session
-) -> None:
+async def test_name_can_be_given_on_any_branch_and_cleared(place: Place, session: Session) -> None:
     a, _ = await session.append(user("the first question"), assistant("b"))
     await session.rename("  Named  ")
     await session.branch(a)
@@ -202,7 +200,7 @@ async def test_other_program_continues_from_a_moved_leaf(place: Place, session: 
 # ---------------------------------------------------------------- forks
 
 
-async def test_a_fork_keeps_the_labels_of_its_path_and_no_others(session: Session) -> None:
+async def test_fork_keeps_the_labels_of_its_path_and_no_others(session: Session) -> None:
     a, b, c = await session.append(user("a"), assistant("b"), user("c"))
     for entry, text in ((a, "start"), (b, "middle"), (c, "end")):
         await session.label(entry, text)
@@ -224,7 +222,7 @@ async def test_label_inside_a_forked_path_loses_no_history(place: Place, session
     assert len(await again.tree()) == 1
 
 
-async def test_a_fork_shares_entries_and_no_new_ids(place: Place, session: Session) -> None:
+async def test_fork_shares_entries_and_no_new_ids(place: Place, session: Session) -> None:
     a, _ = await session.append(user("a"), assistant("b"))
     copy = await session.fork(at=a)
     mine = await session.append(user("mine"))
@@ -238,7 +236,7 @@ async def test_a_fork_shares_entries_and_no_new_ids(place: Place, session: Sessi
     assert (await reopened(place, copy)).leaf == theirs.id
 
 
-async def test_a_fork_of_a_fork_sees_the_whole_path(place: Place, session: Session) -> None:
+async def test_fork_of_a_fork_sees_the_whole_path(place: Place, session: Session) -> None:
     await session.append(user("a"), assistant("b"))
     child = await session.fork()
     await child.append(user("c"), assistant("d"))
@@ -270,14 +268,14 @@ async def test_forking_to_another_folder_takes_the_session_there(
 # ---------------------------------------------------------------- drafts, lists
 
 
-async def test_a_session_without_an_answer_is_not_stored(place: Place, store: Store) -> None:
+async def test_session_without_an_answer_is_not_stored(place: Place, store: Store) -> None:
     draft = await store.create(lazy=True, title="T")
     await draft.append(user("a"))
     await draft.append(user("b"))
     assert await (await place.open()).recent(scope="all") == []
 
 
-async def test_the_first_answer_stores_everything_once(place: Place, store: Store) -> None:
+async def test_first_answer_stores_everything_once(place: Place, store: Store) -> None:
     draft = await store.create(lazy=True, title="T")
     await draft.append(user("a"), user("b"))
     await draft.append(assistant("c"))
@@ -288,7 +286,7 @@ async def test_the_first_answer_stores_everything_once(place: Place, store: Stor
     assert (await (await place.open()).verify()).is_ok
 
 
-async def test_the_newest_session_of_the_folder_or_of_all_is_continued(
+async def test_newest_session_of_the_folder_or_of_all_is_continued(
     place: Place, store: Store
 ) -> None:
     for folder in ("/one", "/two", "/one"):
@@ -303,7 +301,7 @@ async def test_the_newest_session_of_the_folder_or_of_all_is_continued(
     assert (await other.continue_recent(cwd="/three")).is_draft
 
 
-async def test_the_row_of_a_session_says_what_is_in_it(place: Place, session: Session) -> None:
+async def test_row_of_a_session_says_what_is_in_it(place: Place, session: Session) -> None:
     place.clock.advance(60)
     await session.append(user("What is it?"), assistant("This."), ModelChange("p:m"))
     told_at = place.clock.now_ms()

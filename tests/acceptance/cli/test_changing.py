@@ -10,7 +10,7 @@ def head_of(world: World) -> int:
     return head
 
 
-def test_a_branch_moves_the_leaf_for_good(sample: World) -> None:
+def test_branch_moves_the_leaf_for_good(sample: World) -> None:
     head = head_of(sample)
     moved = sample.ok("sessions", "branch", SAMPLE_ID, "9", "--json").json
     assert moved == {"session": SAMPLE_ID, "leaf": f"{SAMPLE_ID}/9", "moved": True}
@@ -25,7 +25,7 @@ def test_a_branch_moves_the_leaf_for_good(sample: World) -> None:
     )
 
 
-def test_a_branch_can_begin_before_the_first_entry(sample: World) -> None:
+def test_branch_can_begin_before_the_first_entry(sample: World) -> None:
     assert sample.ok("sessions", "branch", SAMPLE_ID, "root", "--json").json["leaf"] is None
     assert sample.ok("sessions", "context", SAMPLE_ID, "--json").json["messages"] == []
     text = sample.ok("sessions", "branch", SAMPLE_ID, "root").out
@@ -41,7 +41,7 @@ def test_entries_are_named_by_number_id_or_foreign_id(sample: World) -> None:
         assert moved["leaf"] == f"{SAMPLE_ID}/3", name
 
 
-def test_an_entry_that_is_not_there_is_not_found(sample: World) -> None:
+def test_entry_that_is_not_there_is_not_found(sample: World) -> None:
     ended = sample.run("sessions", "branch", SAMPLE_ID, "4711", "--json")
     assert ended.code == 3
     assert (ended.error["code"], ended.error["entry"]) == ("entry_not_found", "4711")
@@ -52,7 +52,7 @@ def test_branch_to_a_note_is_rejected(sample: World) -> None:
     assert (ended.code, ended.error["code"]) == (2, "invalid_entry")
 
 
-def test_a_fork_shares_everything_and_copies_nothing(sample: World) -> None:
+def test_fork_shares_everything_and_copies_nothing(sample: World) -> None:
     made = sample.ok("sessions", "fork", SAMPLE_ID, "--title", "Mine", "--json").json
     assert made["parent"] == SAMPLE_ID
     rows = {row["id"]: row for row in sample.ok("sessions", "list", "--json").json}
@@ -69,7 +69,7 @@ def test_a_fork_shares_everything_and_copies_nothing(sample: World) -> None:
     assert drawn.endswith(f"entries of {SAMPLE_ID} are shared; their ids are {SAMPLE_ID}/NUMBER\n")
 
 
-def test_a_fork_at_an_entry_shares_the_path_to_it(sample: World) -> None:
+def test_fork_at_an_entry_shares_the_path_to_it(sample: World) -> None:
     made = sample.ok("sessions", "fork", SAMPLE_ID, "--at", "16", "--json").json
     data = sample.ok("sessions", "show", made["session"], "--json").json
     assert data["branch"][-1]["text"].startswith("The quick way repairs March")
@@ -77,7 +77,7 @@ def test_a_fork_at_an_entry_shares_the_path_to_it(sample: World) -> None:
     assert data["labels"] == {f"{SAMPLE_ID}/9": "two ways out"}
 
 
-def test_a_label_is_given_and_taken_away(sample: World) -> None:
+def test_label_is_given_and_taken_away(sample: World) -> None:
     given = sample.ok("sessions", "label", SAMPLE_ID, "18", "the turn 🧭", "--json").json
     assert given == {
         "session": SAMPLE_ID,
@@ -89,14 +89,14 @@ def test_a_label_is_given_and_taken_away(sample: World) -> None:
     assert "🧭" not in sample.ok("sessions", "tree", SAMPLE_ID).out
 
 
-def test_a_title_is_given_and_taken_away(sample: World) -> None:
+def test_title_is_given_and_taken_away(sample: World) -> None:
     assert sample.ok("sessions", "rename", SAMPLE_ID, "Ebb", "--json").json["title"] == "Ebb"
     assert sample.ok("sessions", "list", "--json").json[0]["title"] == "Ebb"
     assert sample.ok("sessions", "rename", SAMPLE_ID, "", "--json").json["title"] is None
     assert sample.ok("sessions", "list", "--json").json[0]["title"].startswith("The tide table for")
 
 
-def test_a_compaction_is_taken_back(sample: World) -> None:
+def test_compaction_is_taken_back(sample: World) -> None:
     before = sample.ok("sessions", "context", SAMPLE_ID, "--json").json
     undone = sample.ok("sessions", "uncompact", SAMPLE_ID, "--json").json
     assert undone["undone"] == f"{SAMPLE_ID}/34"
@@ -106,7 +106,7 @@ def test_a_compaction_is_taken_back(sample: World) -> None:
     assert sample.run("sessions", "uncompact", SAMPLE_ID, "--json").error["code"] == "invalid_entry"
 
 
-def test_a_session_is_compacted_by_the_offline_model(world: World) -> None:
+def test_session_is_compacted_by_the_offline_model(world: World) -> None:
     lines = [f"line {number} " + "of much text " * 2_000 for number in range(8)]
     world.ok("chat", stdin="\n".join(lines))
     (session,) = (row["id"] for row in world.ok("sessions", "list", "--json").json)
@@ -126,13 +126,13 @@ def test_where_nothing_can_be_compacted_the_session_stays_as_it_is(sample: World
     assert sample.ok("sessions", "show", SAMPLE_ID, "--json").json["head"] == before["head"]
 
 
-def test_a_model_that_is_not_here_cannot_compact(sample: World) -> None:
+def test_model_that_is_not_here_cannot_compact(sample: World) -> None:
     ended = sample.run("sessions", "compact", SAMPLE_ID, "--json")
     assert (ended.code, ended.error["code"]) == (2, "model_not_here")
     assert "-m scripted:echo works offline" in ended.error["message"]
 
 
-def test_a_session_is_ended_and_opened_again_by_its_next_turn(sample: World) -> None:
+def test_session_is_ended_and_opened_again_by_its_next_turn(sample: World) -> None:
     ended = sample.ok("sessions", "end", SAMPLE_ID, "--reason", "done", "--json").json
     assert ended == {"session": SAMPLE_ID, "status": "ended", "changed": True}
     assert sample.ok("sessions", "list", "--json").json[0]["status"] == "ended"
@@ -141,7 +141,7 @@ def test_a_session_is_ended_and_opened_again_by_its_next_turn(sample: World) -> 
     assert sample.ok("sessions", "list", "--json").json[0]["status"] == "active"
 
 
-def test_a_pinned_entry_is_sent_again_until_it_is_unpinned(sample: World) -> None:
+def test_pinned_entry_is_sent_again_until_it_is_unpinned(sample: World) -> None:
     def is_sent() -> bool:
         context = sample.ok("sessions", "context", SAMPLE_ID, "--json").json
         return any("Only that day, only" in str(each["parts"]) for each in context["messages"])
@@ -155,7 +155,7 @@ def test_a_pinned_entry_is_sent_again_until_it_is_unpinned(sample: World) -> Non
     assert sample.run("sessions", "pin", SAMPLE_ID, "root").code == 2
 
 
-def test_a_compaction_tells_what_left_and_what_is_pinned(world: World) -> None:
+def test_compaction_tells_what_left_and_what_is_pinned(world: World) -> None:
     lines = [f"line {number} " + "of much text " * 2_000 for number in range(8)]
     world.ok("chat", stdin="\n".join(lines))
     (session,) = (row["id"] for row in world.ok("sessions", "list", "--json").json)
@@ -168,7 +168,7 @@ def test_a_compaction_tells_what_left_and_what_is_pinned(world: World) -> None:
     assert sum(made["left"]["roles"].values()) == len(made["left"]["entries"]) > 2
 
 
-def test_a_branch_is_left_with_a_summary(world: World) -> None:
+def test_branch_is_left_with_a_summary(world: World) -> None:
     world.ok("chat", stdin="the first question\nthe second question\n")
     (session,) = (row["id"] for row in world.ok("sessions", "list", "--json").json)
     first = world.ok("sessions", "tree", session, "--json").json["roots"][0]["id"]

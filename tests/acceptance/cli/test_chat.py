@@ -97,7 +97,7 @@ def test_imported_session_continues_with_an_available_model(sample: World) -> No
     assert sum(row["kind"] == "model_change" for row in branch) == 3
 
 
-def test_the_tools_read_in_the_working_directory_and_nowhere_else(world: World) -> None:
+def test_tools_read_in_the_working_directory_and_nowhere_else(world: World) -> None:
     (world.folder / "sub").mkdir()
     (world.folder / "sub" / "a.txt").write_text("content of a", encoding="utf-8")
     (world.folder / "secret.txt").write_text("not for you", encoding="utf-8")
@@ -138,7 +138,7 @@ def test_lines_of_a_pipe_are_turns_one_after_the_other(world: World) -> None:
     assert f"perdure chat --session {only_session(world)}  continues it" in ended.out
 
 
-def test_the_conversation_can_be_moved_named_and_compacted_while_talking(world: World) -> None:
+def test_conversation_can_be_moved_named_and_compacted_while_talking(world: World) -> None:
     text = "first\n/label 2 begin here\n/branch root\nsecond\n/branch 99\n/compact\n/help\n"
     ended = world.ok("chat", stdin=text)
     session = only_session(world)
@@ -157,7 +157,7 @@ def test_commands_before_anything_was_said_make_no_session(world: World) -> None
     assert world.ok("sessions", "list", "--json").json == []
 
 
-def test_a_scenario_is_acted(world: World) -> None:
+def test_scenario_is_acted(world: World) -> None:
     scenario = world.scenario("sequence:\n  - text: Ahoy\n  - text: Land\n", "trip")
     assert world.ok("chat", "-p", "hi", "--scenario", scenario).out == "Ahoy\n"
     ended = world.run("chat", "--continue", "-p", "and now?", "--scenario", scenario)
@@ -165,7 +165,7 @@ def test_a_scenario_is_acted(world: World) -> None:
     assert world.run("chat", "-p", "x", "--scenario", "none.yaml").code == 2
 
 
-def test_a_turn_that_fails_says_why(world: World) -> None:
+def test_turn_that_fails_says_why(world: World) -> None:
     scenario = world.scenario(
         "rules:\n  - error: {code: model_refused, reason: not today}\n", "refuses"
     )
@@ -210,7 +210,7 @@ def test_killed_turn_is_resumed_first_without_repeating_its_tool(
     assert world.ok("sessions", "show", session, "--json").json["open_turn"] is False
 
 
-def test_a_killed_turn_is_resumed_before_the_next_prompt(
+def test_killed_turn_is_resumed_before_the_next_prompt(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:
     world, session, process = hanging
@@ -235,7 +235,7 @@ def test_two_processes_do_not_run_turns_in_one_session(
     process.communicate()
 
 
-def test_a_session_that_is_not_there_is_not_found(world: World) -> None:
+def test_session_that_is_not_there_is_not_found(world: World) -> None:
     assert world.run("chat", "--session", "nowhere", "-p", "hi").code == 3
     assert world.run("chat", "--session", "a", "--continue").code == 2
     assert world.run("chat", "--cwd", "nowhere", "-p", "hi").code == 3
@@ -300,7 +300,7 @@ asyncio.run(main())
     return "asks"
 
 
-def test_an_unknown_outcome_is_asked_in_the_inbox_and_answered_there(world: World) -> None:
+def test_unknown_outcome_is_asked_in_the_inbox_and_answered_there(world: World) -> None:
     session = killed_in_a_tool(world)
     scenario = world.scenario(UNSURE)
     ended = world.run("chat", "--session", session, "--scenario", scenario, "-p", "go", "--json")
@@ -356,7 +356,7 @@ def test_question_without_a_terminal_stays_open(world: World) -> None:
     assert world.run("inbox", "answer", "nowhere", "done").code == 3
 
 
-def test_an_interrupted_turn_can_be_given_up(
+def test_interrupted_turn_can_be_given_up(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:
     world, session, process = hanging

@@ -84,7 +84,7 @@ def test_two_branches_are_held_against_each_other(imported: World) -> None:
     assert "+ entry 21 has 5 entries of its own" in text
 
 
-def test_a_branch_is_held_against_the_one_the_session_is_on(imported: World) -> None:
+def test_branch_is_held_against_the_one_the_session_is_on(imported: World) -> None:
     here = imported.ok("sessions", "show", "0196", "--json").json["leaf"]
     found = imported.ok("sessions", "diff", "0196", "root", "--json").json
     assert [side["leaf"] for side in found["branches"]] == [None, here]
@@ -92,7 +92,7 @@ def test_a_branch_is_held_against_the_one_the_session_is_on(imported: World) -> 
     assert [side["entries"] for side in same["branches"]] == [[], []]
 
 
-def test_an_entry_that_is_not_there_cannot_be_compared(imported: World) -> None:
+def test_entry_that_is_not_there_cannot_be_compared(imported: World) -> None:
     assert imported.run("sessions", "diff", "0196", "16", "999").code == 3
 
 
@@ -130,7 +130,7 @@ def test_nothing_to_undo_is_reported(sample: World) -> None:
     assert ended.err.startswith("perdure: there is no compaction to undo in session")
 
 
-def test_a_store_in_memory_has_no_file_to_tell_about(world: World) -> None:
+def test_store_in_memory_has_no_file_to_tell_about(world: World) -> None:
     out = world.ok("store", "info", "--store", "memory:").out
     assert "none: all of it ends with this process" in out
     assert "0 bytes for 0 bytes" not in out
@@ -140,7 +140,7 @@ def test_a_store_in_memory_has_no_file_to_tell_about(world: World) -> None:
 # ---------------------------------------------------------------- projects
 
 
-def test_a_project_has_its_sessions_for_itself(sample: World) -> None:
+def test_project_has_its_sessions_for_itself(sample: World) -> None:
     extra = {"PERDURE_STORE": f"sqlite:///{sample.file}", "HOME": str(sample.folder)}
     project = World(sample.folder / "tides", extra)
     (project.folder / "sub").mkdir(parents=True)
@@ -160,7 +160,7 @@ def test_a_project_has_its_sessions_for_itself(sample: World) -> None:
     assert chosen.ok("sessions", "list", "--json").json == other
 
 
-def test_a_folder_that_can_be_no_project_is_refused(world: World) -> None:
+def test_folder_that_can_be_no_project_is_refused(world: World) -> None:
     assert world.run("init").code == 2  # the home folder of this world
     assert world.run("init", "nowhere").code == 3
     (world.folder / "x").mkdir()
@@ -224,7 +224,7 @@ def several(sample: World) -> World:
     return sample
 
 
-def test_a_session_is_picked_with_the_keyboard(several: World) -> None:
+def test_session_is_picked_with_the_keyboard(several: World) -> None:
     wanted = next(
         each["id"]
         for each in several.ok("sessions", "list", "--json").json

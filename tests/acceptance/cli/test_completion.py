@@ -80,7 +80,7 @@ def test_completing_makes_no_store_and_says_nothing_when_it_fails(world: World) 
     assert not world.file.exists()
 
 
-def test_the_shell_is_that_of_the_user_unless_it_is_named(world: World) -> None:
+def test_shell_is_that_of_the_user_unless_it_is_named(world: World) -> None:
     zsh = World(world.folder, {"SHELL": "/usr/bin/zsh"})
     assert zsh.ok("completion").out == world.ok("completion", "zsh").out
     assert World(world.folder, {"SHELL": "/bin/sh"}).run("completion").code == 2

@@ -29,7 +29,7 @@ def demo(stage: World, *words: str) -> dict[str, Any]:
     return summary
 
 
-def test_the_sample_is_played_and_every_claim_holds(stage: World) -> None:
+def test_sample_is_played_and_every_claim_holds(stage: World) -> None:
     ended = stage.ok("demo")
     assert f"{PI_CLAIMS} of {PI_CLAIMS} claims hold, in " in ended.out
     assert "NOT SO" not in ended.out
@@ -90,14 +90,14 @@ def test_every_recording_is_played(stage: World, recordings: Path) -> None:
         assert len(summary["claims"]) == expected, file
 
 
-def test_a_file_that_is_not_there_or_no_session_is_refused(stage: World) -> None:
+def test_file_that_is_not_there_or_no_session_is_refused(stage: World) -> None:
     assert stage.run("demo", "nowhere.jsonl").code == 3
     (stage.folder / "poem.txt").write_text("Roses are red\n", encoding="utf-8")
     ended = stage.run("demo", "poem.txt", "--json")
     assert (ended.code, ended.error["code"]) == (2, "format_error")
 
 
-def test_a_session_of_a_single_message_can_be_played(stage: World) -> None:
+def test_session_of_a_single_message_can_be_played(stage: World) -> None:
     file = stage.folder / "tiny.jsonl"
     file.write_text(
         '{"type":"session","version":3,"id":"tiny","timestamp":"2026-01-01T00:00:00.000Z"}\n'
@@ -108,7 +108,7 @@ def test_a_session_of_a_single_message_can_be_played(stage: World) -> None:
     assert len(demo(stage, str(file))["claims"]) == PI_CLAIMS
 
 
-def test_a_session_in_which_nothing_was_said_can_be_played(stage: World) -> None:
+def test_session_in_which_nothing_was_said_can_be_played(stage: World) -> None:
     file = stage.folder / "header.jsonl"
     file.write_text(
         '{"type":"session","version":3,"id":"tiny","timestamp":"2026-01-01T00:00:00.000Z"}\n',
@@ -117,7 +117,7 @@ def test_a_session_in_which_nothing_was_said_can_be_played(stage: World) -> None
     assert len(demo(stage, str(file))["claims"]) == PI_CLAIMS
 
 
-def test_a_folder_cannot_be_played(stage: World) -> None:
+def test_folder_cannot_be_played(stage: World) -> None:
     ended = stage.run("demo", ".")
     assert ended.code == 2
     assert "is a folder; name the file of a recorded session" in ended.err
@@ -136,7 +136,7 @@ def test_it_is_played_in_a_database_of_a_server(stage: World, postgres: Postgres
     postgres.give_back(address)
 
 
-def test_a_password_in_the_address_is_not_shown(stage: World, postgres: PostgresServer) -> None:
+def test_password_in_the_address_is_not_shown(stage: World, postgres: PostgresServer) -> None:
     if not postgres.is_ours:
         pytest.skip("a server that somebody named may want another password")
     address = postgres.take().replace("@", ":swordfish@", 1)

@@ -36,13 +36,13 @@ def test_redacted_value_is_nowhere_in_the_output(sample: World, format: str) -> 
     assert "replaced: aws-key 1" in only.err
 
 
-def test_a_sort_that_there_is_not_is_wrong_usage(sample: World) -> None:
+def test_sort_that_there_is_not_is_wrong_usage(sample: World) -> None:
     ended = sample.run("export", SAMPLE_ID, "--redact", "faces")
     assert ended.code == 2
     assert "'faces' is none of secrets, paths" in ended.err
 
 
-def test_a_leaf_gives_its_branch_and_all_branches_give_the_rest(sample: World) -> None:
+def test_leaf_gives_its_branch_and_all_branches_give_the_rest(sample: World) -> None:
     branch = sample.ok("export", SAMPLE_ID, "--format", "markdown", "--leaf", "12")
     assert "Quick one first please" in branch.out
     assert "thorough" not in branch.out
@@ -60,7 +60,7 @@ def test_a_leaf_gives_its_branch_and_all_branches_give_the_rest(sample: World) -
     assert sample.run("export", SAMPLE_ID, "--leaf", "9999").code == 3
 
 
-def test_a_redacted_copy_comes_in_beside_the_session_itself(sample: World) -> None:
+def test_redacted_copy_comes_in_beside_the_session_itself(sample: World) -> None:
     sample.ok("export", SAMPLE_ID, "--redact", "paths", "-o", "clean.jsonl")
     (report,) = sample.ok("import", "clean.jsonl", "--json").lines
     assert report["session"] == f"{SAMPLE_ID}.2"
@@ -71,7 +71,7 @@ def test_a_redacted_copy_comes_in_beside_the_session_itself(sample: World) -> No
 
 
 @pytest.mark.parametrize("words", [("--force",), ()])
-def test_a_folder_is_not_replaced_by_a_file(sample: World, words: tuple[str, ...]) -> None:
+def test_folder_is_not_replaced_by_a_file(sample: World, words: tuple[str, ...]) -> None:
     (sample.folder / "kept").mkdir()
     before = sorted(sample.folder.iterdir())
     ended = sample.run("export", SAMPLE_ID, "-o", "kept", *words)
@@ -80,7 +80,7 @@ def test_a_folder_is_not_replaced_by_a_file(sample: World, words: tuple[str, ...
 
 
 @pytest.mark.parametrize("words", [("--force",), ()])
-def test_a_failure_names_the_file_as_it_was_named(sample: World, words: tuple[str, ...]) -> None:
+def test_failure_names_the_file_as_it_was_named(sample: World, words: tuple[str, ...]) -> None:
     ended = sample.run("export", SAMPLE_ID, "-o", "nowhere/out", *words)
     assert (ended.code, ended.err) == (1, "perdure: nowhere/out: No such file or directory\n")
 
@@ -107,7 +107,7 @@ def test_failed_export_leaves_no_temporary_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]
 
 
-def test_the_store_is_not_replaced_by_what_was_in_it(sample: World) -> None:
+def test_store_is_not_replaced_by_what_was_in_it(sample: World) -> None:
     whole = sample.file.read_bytes()
     (sample.folder / "link").symlink_to(sample.file)
     for name in (sample.file.name, "link", f"{sample.file.name}-wal"):

@@ -58,7 +58,7 @@ def test_wrong_words_are_answered_with_what_is_possible(world: World, words: tup
     assert set(as_json.error) >= {"code", "message"}
 
 
-def test_a_group_without_a_command_shows_its_help(world: World) -> None:
+def test_group_without_a_command_shows_its_help(world: World) -> None:
     for words in ((), ("sessions",), ("store",)):
         ended = world.run(*words)
         assert ended.code == 2
@@ -84,7 +84,7 @@ def test_errors_carry_their_facts_as_json(sample: World) -> None:
     }
 
 
-def test_a_file_that_is_no_store_is_left_untouched(world: World) -> None:
+def test_file_that_is_no_store_is_left_untouched(world: World) -> None:
     world.file.write_bytes(b"precious notes, no store\n" * 100)
     before = world.file.read_bytes()
     for words in (("sessions", "list"), ("import", str(SAMPLE)), ("chat", "-p", "hi")):
@@ -109,14 +109,14 @@ def test_damage_is_found_located_and_reported(sample: World) -> None:
 
 
 @pytest.mark.skipif(IS_ROOT, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_is_named(world: World) -> None:
+def test_folder_that_cannot_be_written_is_named(world: World) -> None:
     closed = world.folder / "closed"
     closed.mkdir(mode=0o500)
     ended = world.run("import", str(SAMPLE), "--store", f"sqlite:///{closed}/x.db", "--json")
     assert (ended.code, ended.error["code"]) == (1, "store_read_only")
 
 
-def test_a_fault_of_perdures_own_asks_to_be_reported(world: World) -> None:
+def test_fault_of_perdures_own_asks_to_be_reported(world: World) -> None:
     code = (
         "import perdure.apps.cli.program as p, sys\n"
         "def broken(words): raise ZeroDivisionError('planted; password=hunter22xyz')\n"
@@ -141,7 +141,7 @@ def test_a_fault_of_perdures_own_asks_to_be_reported(world: World) -> None:
     assert "hunter22" not in plain.stderr + traced
 
 
-def test_a_reader_that_goes_away_is_no_failure(sample: World) -> None:
+def test_reader_that_goes_away_is_no_failure(sample: World) -> None:
     for words in (("sessions", "context", SAMPLE_ID), ("export", SAMPLE_ID), ("sessions", "list")):
         with sample.start(*words) as process:
             assert process.stdout is not None
@@ -185,7 +185,7 @@ def test_ctrl_c_at_the_prompt_twice_leaves(world: World) -> None:
 
 
 @sampled("locale", ["C", "en_US.ISO-8859-1", "POSIX"], kind=type)
-def test_a_poor_locale_does_not_break_anything(sample: World, locale: str) -> None:
+def test_poor_locale_does_not_break_anything(sample: World, locale: str) -> None:
     poor = World(sample.folder, {"LC_ALL": locale, "LANG": locale})
     poor.ok("sessions", "tree", SAMPLE_ID)
     poor.ok("sessions", "label", SAMPLE_ID, "3", "Größe 🧭")
@@ -194,19 +194,19 @@ def test_a_poor_locale_does_not_break_anything(sample: World, locale: str) -> No
     assert poor.ok("chat", "-p", "漢字").code == 0
 
 
-def test_an_output_without_unicode_is_drawn_in_ascii(sample: World) -> None:
+def test_output_without_unicode_is_drawn_in_ascii(sample: World) -> None:
     ascii_only = World(sample.folder, {"PYTHONIOENCODING": "ascii:strict", "PYTHONUTF8": "0"})
     drawn = ascii_only.ok("sessions", "tree", SAMPLE_ID).out
     assert drawn.isascii()
     assert "|-* user" in drawn
 
 
-def test_a_pipe_is_never_coloured(sample: World) -> None:
+def test_pipe_is_never_coloured(sample: World) -> None:
     coloured = World(sample.folder, {"TERM": "xterm-256color"})
     assert "\x1b" not in coloured.ok("sessions", "tree", SAMPLE_ID).out
 
 
-def test_a_terminal_is_coloured_unless_no_color_is_set(sample: World) -> None:
+def test_terminal_is_coloured_unless_no_color_is_set(sample: World) -> None:
     for extra, is_coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         environment = {**sample.environment, "TERM": "xterm-256color", **extra}
         shown = in_terminal(["sessions", "tree", SAMPLE_ID], environment, sample.folder)
@@ -261,7 +261,7 @@ def test_typed_text_need_not_be_utf8(sample: World, words: tuple[str, ...]) -> N
         ("sessions show nope --json 2>&-", 3),
     ],
 )
-def test_a_stream_may_be_closed(sample: World, command: str, code: int) -> None:
+def test_stream_may_be_closed(sample: World, command: str, code: int) -> None:
     done = _in_shell(sample, f"perdure {command}")
     assert (done.returncode, done.stderr) == (code, "")
     is_shown = code == 0 and ">&-" not in command.replace("2>&-", "")
@@ -322,12 +322,12 @@ def test_words_for_the_log_must_be_utf8(sample: World, command: str) -> None:
     assert len(sample.ok("sessions", "list", "--json").json) == 1
 
 
-def test_a_number_of_any_length_names_no_entry(sample: World) -> None:
+def test_number_of_any_length_names_no_entry(sample: World) -> None:
     ended = sample.run("sessions", "branch", SAMPLE_ID, "9" * 5000, "--json")
     assert (ended.code, ended.error["code"]) == (3, "entry_not_found")
 
 
-def test_a_folder_that_is_gone_is_named_as_what_is_wrong(world: World) -> None:
+def test_folder_that_is_gone_is_named_as_what_is_wrong(world: World) -> None:
     gone = world.folder / "gone"
     gone.mkdir()
     words = ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$1" sessions list', str(gone), PERDURE]

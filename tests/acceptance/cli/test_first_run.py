@@ -59,7 +59,7 @@ def is_plain(file: Path) -> bool:
 
 
 @pytest.mark.parametrize(("answer", "is_encrypted"), [("\n", True), ("y\n", True), ("n\n", False)])
-def test_a_person_is_asked_once(world: World, answer: str, is_encrypted: bool) -> None:
+def test_person_is_asked_once(world: World, answer: str, is_encrypted: bool) -> None:
     newcomer = Newcomer(with_keyring(world))
 
     told = newcomer.at_terminal("import", str(SAMPLE), answer=answer)
@@ -100,7 +100,7 @@ def test_no_question_without_a_keyring(world: World) -> None:
     assert is_plain(newcomer.file)
 
 
-def test_a_program_is_never_asked(world: World) -> None:
+def test_program_is_never_asked(world: World) -> None:
     newcomer = Newcomer(with_keyring(world))
     command = [PERDURE, "import", str(SAMPLE)]
     run = subprocess.run(
@@ -110,7 +110,7 @@ def test_a_program_is_never_asked(world: World) -> None:
     assert is_plain(newcomer.file)
 
 
-def test_a_store_that_is_named_is_not_asked_about(world: World) -> None:
+def test_store_that_is_named_is_not_asked_about(world: World) -> None:
     newcomer = Newcomer(with_keyring(world))
     named = f"sqlite:///{world.folder / 'named.db'}"
     assert "Encrypt" not in newcomer.at_terminal("import", str(SAMPLE), "--store", named)

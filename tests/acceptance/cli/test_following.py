@@ -60,7 +60,7 @@ def folder(world: World) -> Path:
     return folder
 
 
-def test_a_history_is_followed_until_ctrl_c(world: World, folder: Path) -> None:
+def test_history_is_followed_until_ctrl_c(world: World, folder: Path) -> None:
     content = SAMPLE.read_bytes()
     half = content.index(b"\n", len(content) // 2) + 1
     history = folder / "a.jsonl"
@@ -117,7 +117,7 @@ def test_growing_file_is_searchable_after_any_end_of_the_command(
     assert world.ok("export", "live", "--format", "pi").out.encode() == live.read_bytes()
 
 
-def test_a_person_reads_a_line_a_change(world: World, folder: Path) -> None:
+def test_person_reads_a_line_a_change(world: World, folder: Path) -> None:
     (folder / "a.jsonl").write_bytes(SAMPLE.read_bytes())
     (folder / "b.jsonl").write_bytes(b"no session\n")
     with watching(world, str(folder)) as process:

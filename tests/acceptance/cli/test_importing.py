@@ -58,7 +58,7 @@ def test_bar_is_on_terminal_and_lines_are_in_output(world: World, folder: Path) 
     assert "005a.jsonl" in shown
 
 
-def test_a_projects_folder_of_claude_code_is_imported_with_its_agents(world: World) -> None:
+def test_projects_folder_of_claude_code_is_imported_with_its_agents(world: World) -> None:
     project = world.folder / ".claude" / "projects" / "-home-ana-orchard"
     session = "5a1d0c9e-0000-4000-8000-00000000c005"
     agents = project / session / "subagents"

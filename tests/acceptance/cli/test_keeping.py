@@ -8,7 +8,7 @@ import stat
 from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
 
 
-def test_an_erased_session_is_gone_and_the_store_verifies(sample: World) -> None:
+def test_erased_session_is_gone_and_the_store_verifies(sample: World) -> None:
     file = sample.folder / "erased.json"
 
     told = sample.ok(
@@ -78,7 +78,7 @@ def test_erased_file_with_forks_is_imported_with_again_only(sample: World) -> No
     assert sample.ok("store", "verify").out.startswith("ok")
 
 
-def test_a_policy_is_set_rehearsed_and_carried_out(sample: World) -> None:
+def test_policy_is_set_rehearsed_and_carried_out(sample: World) -> None:
     assert "no limits: every session is kept" in sample.ok("store", "retention", "show").out
     policy = sample.ok("store", "retention", "set", "--max-sessions", "0", "--json").json
     assert policy["max_sessions"] == 0
@@ -94,7 +94,7 @@ def test_a_policy_is_set_rehearsed_and_carried_out(sample: World) -> None:
     assert sample.run("store", "retention", "set", "--max-idle", "soon").code == 2
 
 
-def test_a_quota_refuses_what_goes_over_it(sample: World) -> None:
+def test_quota_refuses_what_goes_over_it(sample: World) -> None:
     sample.ok("store", "quota", "set", "--max-sessions", "1")
 
     refused = sample.run("sessions", "fork", SAMPLE_ID)

@@ -34,7 +34,7 @@ def nodes(tree: Any) -> Iterator[dict[str, Any]]:
         stack += node["children"]
 
 
-def test_a_list_has_a_row_for_each_session(imported: World) -> None:
+def test_list_has_a_row_for_each_session(imported: World) -> None:
     (row,) = imported.ok("sessions", "list", "--json").json
     assert set(row) == LIST_KEYS
     assert (row["id"], row["title"]) == (SAMPLE_ID, "The tide table that lost an hour")
@@ -48,7 +48,7 @@ def test_a_list_has_a_row_for_each_session(imported: World) -> None:
     assert "The tide table that lost an hour" in text
 
 
-def test_a_list_can_be_limited_and_searched(imported: World) -> None:
+def test_list_can_be_limited_and_searched(imported: World) -> None:
     assert len(imported.ok("sessions", "list", "--query", "TIDE", "--json").json) == 1
     assert imported.ok("sessions", "list", "--query", "nothing", "--json").json == []
     assert len(imported.ok("sessions", "list", "--limit", "0", "--json").json) == 1
@@ -56,7 +56,7 @@ def test_a_list_can_be_limited_and_searched(imported: World) -> None:
     assert len(imported.ok("sessions", "list", "--cwd", "/home/mira/tidepool", "--json").json) == 1
 
 
-def test_a_session_is_shown_with_its_facts_and_its_branch(imported: World) -> None:
+def test_session_is_shown_with_its_facts_and_its_branch(imported: World) -> None:
     data = imported.ok("sessions", "show", SAMPLE_ID, "--json").json
     assert set(data) > LIST_KEYS
     assert data["usage"]["total_tokens"] > 0
@@ -68,7 +68,7 @@ def test_a_session_is_shown_with_its_facts_and_its_branch(imported: World) -> No
     assert "forked" not in text
 
 
-def test_the_tree_has_every_branch_label_and_compaction(imported: World) -> None:
+def test_tree_has_every_branch_label_and_compaction(imported: World) -> None:
     tree = imported.ok("sessions", "tree", SAMPLE_ID, "--json").json
     assert set(tree) == {"leaf", "roots"}
     found = list(nodes(tree))
@@ -90,7 +90,7 @@ def test_the_tree_has_every_branch_label_and_compaction(imported: World) -> None
     assert [len(node["children"]) for node in found if node.get("label") == "two ways out"] == [2]
 
 
-def test_the_tree_is_drawn(imported: World) -> None:
+def test_tree_is_drawn(imported: World) -> None:
     text = imported.ok("sessions", "tree", SAMPLE_ID).out
     assert "├─● user       Quick one first please" in text
     assert "[two ways out]" in text
@@ -103,7 +103,7 @@ def test_the_tree_is_drawn(imported: World) -> None:
     assert "5 more: 3 assistant, 2 tool" in flat
 
 
-def test_the_context_is_what_a_model_would_be_sent(imported: World) -> None:
+def test_context_is_what_a_model_would_be_sent(imported: World) -> None:
     context = imported.ok("sessions", "context", SAMPLE_ID, "--json").json
     assert set(context) == {"model", "thinking_level", "tokens", "messages", "dropped"}
     assert (context["model"], context["thinking_level"]) == ("anthropic:claude-haiku-4-5", "off")
@@ -120,7 +120,7 @@ def test_the_context_is_what_a_model_would_be_sent(imported: World) -> None:
     assert "🐌" in text
 
 
-def test_a_budget_leaves_out_the_oldest_and_says_so(imported: World) -> None:
+def test_budget_leaves_out_the_oldest_and_says_so(imported: World) -> None:
     whole = imported.ok("sessions", "context", SAMPLE_ID, "--json").json
     small = imported.ok("sessions", "context", SAMPLE_ID, "--budget", "1200", "--json").json
     assert small["dropped"] > 0
@@ -132,7 +132,7 @@ def test_a_budget_leaves_out_the_oldest_and_says_so(imported: World) -> None:
     )
 
 
-def test_a_store_tells_about_itself(imported: World) -> None:
+def test_store_tells_about_itself(imported: World) -> None:
     info = imported.ok("store", "info", "--json").json
     assert {"address", "streams", "entries", "size_bytes", "is_encrypted", "durability"} <= set(
         info
@@ -141,7 +141,7 @@ def test_a_store_tells_about_itself(imported: World) -> None:
     assert "plain: anyone who can read" in imported.ok("store", "info").out
 
 
-def test_a_sound_store_verifies(imported: World) -> None:
+def test_sound_store_verifies(imported: World) -> None:
     found = imported.ok("store", "verify", "--json").json
     assert set(found) == {"ok", "streams", "entries", "erased", "cut_off", "problems"}
     assert (found["ok"], found["problems"]) == (True, [])
@@ -182,7 +182,7 @@ def test_looking_where_there_is_no_store_makes_none(world: World) -> None:
     assert list(world.folder.iterdir()) == []
 
 
-def test_the_default_store_is_in_the_users_data_folder(world: World) -> None:
+def test_default_store_is_in_the_users_data_folder(world: World) -> None:
     home = World(world.folder, {"PERDURE_STORE": "", "XDG_DATA_HOME": str(world.folder / "data")})
     assert home.ok("sessions", "list", "--json").json == []
     home.ok("chat", "-p", "hello")
@@ -207,7 +207,7 @@ def test_ids_may_be_shortened_as_long_as_they_are_unique(sample: World) -> None:
     assert len(ended.error["candidates"]) == 3
 
 
-def test_a_tree_of_ten_thousand_entries_is_drawn_and_written(world: World) -> None:
+def test_tree_of_ten_thousand_entries_is_drawn_and_written(world: World) -> None:
     lines: list[dict[str, Any]] = [
         {"type": "session", "version": 3, "id": "long", "timestamp": "2026-01-01T00:00:00Z"}
     ]

@@ -32,7 +32,7 @@ def test_every_provider_is_listed_with_what_it_lacks(tmp_path: Path) -> None:
     assert SECRET not in listed.out + listed.err
 
 
-def test_the_list_is_also_json(world: World) -> None:
+def test_list_is_also_json(world: World) -> None:
     found = {state["name"]: state for state in world.ok("models", "--json").json}
     assert found["scripted"]["status"] == "configured"
     assert found["openai"] == {
@@ -58,7 +58,7 @@ async def test_answer_of_model_is_reported_with_time_and_tokens(tmp_path: Path) 
     assert 0 <= data["first_ms"] <= data["total_ms"]
 
 
-async def test_a_model_that_refuses_is_an_error_without_the_key(tmp_path: Path) -> None:
+async def test_model_that_refuses_is_an_error_without_the_key(tmp_path: Path) -> None:
     async with openai_server() as server:
         server.will(failing(401, f"the key {SECRET} is wrong"))
         told = await tried(tmp_path, server.url)
@@ -69,7 +69,7 @@ async def test_a_model_that_refuses_is_an_error_without_the_key(tmp_path: Path) 
     assert SECRET not in f"{told} {error}"
 
 
-def test_a_provider_that_is_not_set_up_says_what_to_do(world: World) -> None:
+def test_provider_that_is_not_set_up_says_what_to_do(world: World) -> None:
     ended = world.run("models", "test", "openai:m")
     assert ended.code == 2
     assert "set OPENAI_API_KEY" in ended.err
@@ -81,5 +81,5 @@ def test_options_before_the_command_are_a_mistake(world: World) -> None:
     assert "after the command" in ended.err
 
 
-def test_the_offline_model_can_be_tried_too(world: World) -> None:
+def test_offline_model_can_be_tried_too(world: World) -> None:
     assert "ok  scripted:echo said" in world.ok("models", "test", "scripted:echo").out

@@ -11,7 +11,7 @@ def address(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def test_a_store_is_backed_up_and_restored(sample: World) -> None:
+def test_store_is_backed_up_and_restored(sample: World) -> None:
     folder, again = sample.folder / "backup", sample.folder / "again.db"
     entries = sample.ok("store", "info", "--json").json["entries"]
     assert sample.ok("store", "backup", str(folder), "--json").json["entries"] == entries
@@ -28,7 +28,7 @@ def test_a_store_is_backed_up_and_restored(sample: World) -> None:
     assert sample.run("store", "restore", str(folder), "--until", "soon").code == 2
 
 
-def test_a_store_is_copied_to_another_kind_and_back(sample: World) -> None:
+def test_store_is_copied_to_another_kind_and_back(sample: World) -> None:
     there, back = f"jsonl:///{sample.folder / 'files'}", address(sample.folder / "back.db")
     first = sample.ok("store", "copy", there, "--json").json
     second = sample.ok("store", "copy", back, "--store", there, "--session", SAMPLE_ID, "--json")
@@ -39,7 +39,7 @@ def test_a_store_is_copied_to_another_kind_and_back(sample: World) -> None:
     assert sample.run("store", "copy", address(sample.file)).code == 2
 
 
-def test_a_damaged_store_is_repaired_and_kept_aside(sample: World) -> None:
+def test_damaged_store_is_repaired_and_kept_aside(sample: World) -> None:
     content = bytearray(sample.file.read_bytes())
     content[content.index(b'"type":"text","text":"') + 24] ^= 4  # in a body
     sample.file.write_bytes(content)
@@ -53,7 +53,7 @@ def test_a_damaged_store_is_repaired_and_kept_aside(sample: World) -> None:
     assert "left alone" in sample.ok("store", "repair").out
 
 
-def test_a_store_may_be_named_by_where_one_is(sample: World) -> None:
+def test_store_may_be_named_by_where_one_is(sample: World) -> None:
     near = ("--store", f"sqlite:///{sample.file.name}")
     assert "left alone" in sample.ok("store", "repair", *near).out
     assert "nothing to do" in sample.ok("store", "migrate", "--dry-run", *near).out

@@ -13,7 +13,7 @@ KEYS = {
 }
 
 
-def test_a_search_gives_the_promised_json(imported: World) -> None:
+def test_search_gives_the_promised_json(imported: World) -> None:
     hits = imported.ok("sessions", "search", "tide table", "--json").json
 
     assert hits
@@ -36,7 +36,7 @@ def test_hits_are_shown_with_what_fits_in_brackets(imported: World) -> None:
     assert all(len(line) <= 100 for line in out.splitlines())
 
 
-def test_a_search_that_finds_nothing_has_done_its_work(imported: World, world: World) -> None:
+def test_search_that_finds_nothing_has_done_its_work(imported: World, world: World) -> None:
     for where in (imported, world):  # a store, and none
         ended = where.ok("sessions", "search", "zzyzx")
         assert (ended.out, ended.err) == ("", "Nothing found.\n")
@@ -60,7 +60,7 @@ def test_filters_narrow_a_search(imported: World) -> None:
     assert found("--tool", "no_such_tool") == 0
 
 
-def test_a_query_or_filter_that_makes_no_sense_says_so(imported: World) -> None:
+def test_query_or_filter_that_makes_no_sense_says_so(imported: World) -> None:
     ended = imported.run("sessions", "search", "NOT tide", "--json")
     assert (ended.code, ended.error["code"]) == (2, "invalid_query")
     assert ended.error["query"] == "NOT tide"
@@ -101,7 +101,7 @@ def test_two_processes_may_index_at_once(sample: World) -> None:
     assert sample.ok("store", "verify", "--json").json["ok"]
 
 
-def test_the_ends_of_time_are_times(sample: World) -> None:
+def test_ends_of_time_are_times(sample: World) -> None:
     everything = sample.ok("sessions", "search", "tide", "--since", "0001-01-01", "--json").json
     assert (
         everything

@@ -67,7 +67,7 @@ def test_excessive_project_settings_fail_every_command(project: World) -> None:
     assert ended.error["faults"][0].startswith("line 3: a project cannot set store.address")
 
 
-def test_a_configured_store_is_used_where_none_is_named(project: World) -> None:
+def test_configured_store_is_used_where_none_is_named(project: World) -> None:
     own(project, "config.toml", f'[store]\naddress = "sqlite:///{project.folder}/own.db"\n')
     here = World(project.folder, {**project.extra, "PERDURE_STORE": ""})
     here.ok("chat", "-p", "hello")
@@ -105,7 +105,7 @@ def test_one_talks_with_an_agent_by_id_or_file(project: World) -> None:
     assert ended.code == 2
 
 
-def test_a_double_id_names_both_files(project: World) -> None:
+def test_double_id_names_both_files(project: World) -> None:
     own(project, "agents/helper.agent.yaml", AGENT.format(id="helper"))
     ended = project.run("chat", "--agent", "helper", "-p", "x")
     assert ended.code == 2
@@ -127,7 +127,7 @@ def test_project_agent_is_reported_with_its_missing_permissions(project: World) 
     assert (project.folder / "x").read_text() == "y"
 
 
-def test_an_agent_that_invokes_another_is_linked_to_it(project: World) -> None:
+def test_agent_that_invokes_another_is_linked_to_it(project: World) -> None:
     own(project, "agents/lead.agent.yaml", AGENT.format(id="lead") + "tools: [invoke_agent]\n")
     call = json.dumps({"agent": "helper", "input": "look"})
     ended = project.ok("chat", "--agent", "lead", "-p", f"/tool invoke_agent {call}")

@@ -12,7 +12,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "flows" / "single-owner" / "w
 MARK = b"\xef\xbb\xbf"
 
 
-def test_a_model_may_be_a_file_with_a_scenario(world: World) -> None:
+def test_model_may_be_a_file_with_a_scenario(world: World) -> None:
     (world.folder / "trip.yaml").write_text("sequence: [{text: Ahoy}, {text: Land}]\n")
     assert world.ok("chat", "-m", "scripted:trip.yaml", "-p", "hi").out == "Ahoy\n"
     assert world.ok("chat", "--continue", "-p", "and now?").out == "Land\n"
@@ -36,7 +36,7 @@ def test_invalid_value_gets_a_message_without_library_terms(world: World) -> Non
         assert "Value error" not in ended.err
 
 
-def test_a_model_without_a_provider_is_refused_when_it_is_named(world: World) -> None:
+def test_model_without_a_provider_is_refused_when_it_is_named(world: World) -> None:
     flow = ("flow", "run", str(EXAMPLE))
     for named in (
         ("chat", "-m", "gpt-5"),
@@ -69,7 +69,7 @@ def test_doctor_works_without_a_home(world: World) -> None:
     assert {"perdure", "python", "sqlite", "models"} <= checks.keys()
 
 
-def test_an_empty_path_is_no_folder_to_back_up_into(sample: World) -> None:
+def test_empty_path_is_no_folder_to_back_up_into(sample: World) -> None:
     before = sorted(sample.folder.iterdir())
     for command in ("backup", "restore"):
         ended = sample.run("store", command, "")
@@ -87,7 +87,7 @@ def test_file_instead_of_folder_is_reported(world: World) -> None:
     assert file.read_text() == "mine"
 
 
-def test_a_byte_order_mark_is_nothing_to_complain_about(world: World) -> None:
+def test_byte_order_mark_is_nothing_to_complain_about(world: World) -> None:
     (world.folder / "marked.jsonl").write_bytes(MARK + SAMPLE.read_bytes())
     report = world.ok("import", "marked.jsonl", "--json").json
     assert (report["session"], report["skipped"], report["warnings"]) == (SAMPLE_ID, 0, [])
@@ -115,7 +115,7 @@ def test_limits_are_printed_as_typed(sample: World) -> None:
     assert "of 2GB" in sample.ok("store", "quota", "set", "--max-bytes", "2GB").out
 
 
-def test_a_beginning_means_the_session_that_lives(sample: World) -> None:
+def test_beginning_means_the_session_that_lives(sample: World) -> None:
     sample.ok("sessions", "erase", SAMPLE_ID, "--yes")
     sample.ok("import", str(SAMPLE), "--again")
     (row,) = sample.ok("sessions", "list", "--json").json

@@ -54,7 +54,7 @@ def test_change_waits_for_approval_and_always_lasts_until_revoked(
     assert world.run("chat", "--session", session, "-p", write("a.txt", "one")).code == 1
 
 
-def test_a_mode_may_approve_edits_or_refuse_all(world: World) -> None:
+def test_mode_may_approve_edits_or_refuse_all(world: World) -> None:
     says(world, write("a.txt", "one"), "--approve", "accept-edits")
     assert (world.folder / "a.txt").read_text() == "one"
     refused = says(world, write("b.txt", "x"), "--approve", "plan")
@@ -63,7 +63,7 @@ def test_a_mode_may_approve_edits_or_refuse_all(world: World) -> None:
     assert not (world.folder / "b.txt").exists()
 
 
-def test_a_command_runs_if_it_is_allowed(world: World) -> None:
+def test_command_runs_if_it_is_allowed(world: World) -> None:
     call = '/tool run_command {"command": "echo hello"}'
     done = says(world, call, "--approve", "auto", "--allow-command", "echo *")
     assert "hello" in done.out
@@ -104,7 +104,7 @@ def test_command_that_needs_a_shell_is_no_rule(world: World) -> None:
     assert says(world, "x", "--allow-command", "ls | wc").code == 2
 
 
-def test_a_grant_that_was_not_given_cannot_be_revoked(world: World) -> None:
+def test_grant_that_was_not_given_cannot_be_revoked(world: World) -> None:
     says(world, "hello")
     assert world.run("grants", "revoke", session_of(world), "write_file x").code == 2
     assert world.run("grants", "revoke", session_of(world)).code == 2

@@ -58,7 +58,7 @@ def plain(sample: World) -> World:
     return replace(sample, extra=NO_KEYRING)
 
 
-def test_a_store_made_with_a_key_is_encrypted(world: World) -> None:
+def test_store_made_with_a_key_is_encrypted(world: World) -> None:
     keyed = with_key(world)
     keyed.ok("import", str(SAMPLE))
 
@@ -98,7 +98,7 @@ def test_plain_store_with_a_key_is_rejected_and_encrypted_by_rekey(plain: World)
     assert plain.run("sessions", "list").code == 2
 
 
-def test_a_new_key_goes_into_a_file_of_its_own(plain: World) -> None:
+def test_new_key_goes_into_a_file_of_its_own(plain: World) -> None:
     file = plain.folder / "key"
     ended = plain.ok("store", "rekey", "--generate", "--new-key-file", str(file))
 
@@ -113,7 +113,7 @@ def test_a_new_key_goes_into_a_file_of_its_own(plain: World) -> None:
     assert (again.code, file.read_text().strip()) == (4, key)
 
 
-def test_an_encrypted_store_takes_another_key_and_none(plain: World) -> None:
+def test_encrypted_store_takes_another_key_and_none(plain: World) -> None:
     first, second = plain.folder / "first", plain.folder / "second"
     plain.ok("store", "rekey", "--generate", "--new-key-file", str(first))
     second.write_text(KEY)
@@ -132,7 +132,7 @@ def test_an_encrypted_store_takes_another_key_and_none(plain: World) -> None:
     assert is_readable(plain)
 
 
-def test_a_keyring_that_works_keeps_the_key(plain: World) -> None:
+def test_keyring_that_works_keeps_the_key(plain: World) -> None:
     world = with_keyring(plain)
 
     ended = world.ok("store", "rekey", "--generate")
@@ -187,7 +187,7 @@ def test_doctor_finds_what_a_rekey_that_was_cut_off_left(plain: World) -> None:
     assert checks["rekey"]["status"] == "warn"
 
 
-def test_a_store_that_is_not_there_cannot_be_changed(world: World) -> None:
+def test_store_that_is_not_there_cannot_be_changed(world: World) -> None:
     for words in (["rekey", "--plain"], ["vacuum"], ["migrate"]):
         assert world.run("store", *words).code == 3
     assert world.run("store", "rekey", "--plain", "--store", "memory:").code == 1

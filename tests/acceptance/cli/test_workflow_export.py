@@ -12,7 +12,7 @@ from tests.acceptance.cli.conftest import SAMPLE_ID, World
 WORDS = ("export", SAMPLE_ID, "--format", "workflow")
 
 
-def test_a_workflow_is_one_branch_and_reads_as_itself(sample: World) -> None:
+def test_workflow_is_one_branch_and_reads_as_itself(sample: World) -> None:
     ended = sample.ok(*WORDS)
     workflow = parse(ended.out)
     assert serialize(workflow) == ended.out
@@ -40,7 +40,7 @@ def test_workflow_file_in_a_folder_is_named_after_session_and_recorded(
     assert file.read_bytes() == first
 
 
-def test_the_other_dialect_has_its_own_name_and_key(sample: World) -> None:
+def test_other_dialect_has_its_own_name_and_key(sample: World) -> None:
     told = sample.ok(*WORDS, "--dialect", "relavium", "-o", ".", "--json").out
     assert json.loads(told)["output"] == f"{SAMPLE_ID}.relavium.yaml"
     text = (sample.folder / f"{SAMPLE_ID}.relavium.yaml").read_text("utf-8")
@@ -61,6 +61,6 @@ def test_secrets_and_paths_are_replaced_in_a_workflow_too(sample: World) -> None
     parse(ended.out)
 
 
-def test_a_pipe_gets_the_workflow_and_the_session_stays_active(sample: World) -> None:
+def test_pipe_gets_the_workflow_and_the_session_stays_active(sample: World) -> None:
     assert sample.ok(*WORDS).out.startswith('schema_version: "1.0"\n')
     assert json.loads(sample.ok("sessions", "list", "--json").out)[0]["status"] == "active"

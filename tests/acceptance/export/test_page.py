@@ -23,7 +23,7 @@ async def sample(page: Page, tmp_path: Path) -> Page:
     return page
 
 
-def test_the_page_shows_the_branch_and_loads_nothing_from_anywhere(sample: Page) -> None:
+def test_page_shows_the_branch_and_loads_nothing_from_anywhere(sample: Page) -> None:
     assert sample.value("document.title") == "The tide table that lost an hour"
     assert sample.value("document.querySelector('h1').textContent") == sample.value(
         "document.title"
@@ -36,7 +36,7 @@ def test_the_page_shows_the_branch_and_loads_nothing_from_anywhere(sample: Page)
     assert sample.complaints() == []
 
 
-def test_a_tool_call_unfolds_to_its_arguments_and_result(sample: Page) -> None:
+def test_tool_call_unfolds_to_its_arguments_and_result(sample: Page) -> None:
     fold = "document.querySelectorAll('#e3 .fold.tool')[0]"
     assert sample.value(f"{fold}.open") is False
     sample.value(f"{fold}.querySelector('summary').click()")
@@ -45,13 +45,13 @@ def test_a_tool_call_unfolds_to_its_arguments_and_result(sample: Page) -> None:
     assert "The tide table of one day." in sample.value(f"{fold}.textContent")
 
 
-def test_a_failed_call_says_so(sample: Page) -> None:
+def test_failed_call_says_so(sample: Page) -> None:
     assert "failed" in sample.value(
         "[...document.querySelectorAll('.state.bad')].map(e => e.textContent)"
     )
 
 
-def test_a_compaction_says_what_it_hides_and_leads_there(sample: Page) -> None:
+def test_compaction_says_what_it_hides_and_leads_there(sample: Page) -> None:
     note = "document.querySelector('.block.compaction .hides')"
     assert "in place of 20 entries above, 10,572 tokens before it" in sample.value(
         f"{note}.textContent"
@@ -77,7 +77,7 @@ def test_other_branches_are_a_click_away_and_back(sample: Page) -> None:
     sample.until(f"{CONVERSATION}.includes('OK, thorough it is')")
 
 
-def test_the_tree_has_every_branch_and_goes_where_one_clicks(sample: Page) -> None:
+def test_tree_has_every_branch_and_goes_where_one_clicks(sample: Page) -> None:
     assert sample.value("document.getElementById('count').textContent") == "43 entries, 2 branches"
     talk = sample.value("document.querySelectorAll('.row').length")
     sample.value("document.getElementById('every').click()")
@@ -90,7 +90,7 @@ def test_the_tree_has_every_branch_and_goes_where_one_clicks(sample: Page) -> No
     assert sample.value("document.querySelectorAll('.row.shown').length") == 1
 
 
-def test_a_search_finds_words_of_every_branch_even_inside_tools(sample: Page) -> None:
+def test_search_finds_words_of_every_branch_even_inside_tools(sample: Page) -> None:
     sample.press("/")
     sample.write("october earns")
     sample.until("document.getElementById('count').textContent === 'Nothing found'")
@@ -133,7 +133,7 @@ def test_keys_go_from_message_to_message(sample: Page) -> None:
     sample.until("document.getElementById('keys').open")
 
 
-async def test_a_link_to_an_entry_opens_there_on_its_own_branch(page: Page, tmp_path: Path) -> None:
+async def test_link_to_an_entry_opens_there_on_its_own_branch(page: Page, tmp_path: Path) -> None:
     file = await page_of(SAMPLE, tmp_path)
     page.show(file, "#e10")
     page.until(f"{CURRENT} !== undefined")
@@ -181,7 +181,7 @@ async def test_words_stand_out_in_both_themes(page: Page, tmp_path: Path, *, is_
         assert contrast >= 4.5, (selector, contrast)
 
 
-def test_the_theme_follows_the_system_until_one_chooses(sample: Page) -> None:
+def test_theme_follows_the_system_until_one_chooses(sample: Page) -> None:
     back = "getComputedStyle(document.body).backgroundColor"
     light = sample.value(back)
     sample.sized(1280, 900, is_dark=True)
@@ -207,7 +207,7 @@ async def test_phone_shows_tree_in_a_drawer_and_fits_its_width(page: Page, tmp_p
     page.until(f"!({shown})")
 
 
-async def test_a_redacted_page_says_what_was_replaced(page: Page, tmp_path: Path) -> None:
+async def test_redacted_page_says_what_was_replaced(page: Page, tmp_path: Path) -> None:
     page.show(await page_of(SAMPLE, tmp_path, ExportSelection(redact=("secrets", "paths"))))
     about = page.value("document.getElementById('about').innerText")
     assert "[cwd-1]" in about
@@ -215,7 +215,7 @@ async def test_a_redacted_page_says_what_was_replaced(page: Page, tmp_path: Path
     assert "mira" not in page.value("document.documentElement.innerHTML")
 
 
-async def test_a_real_recording_opens(page: Page, tmp_path: Path, recordings: Path) -> None:
+async def test_real_recording_opens(page: Page, tmp_path: Path, recordings: Path) -> None:
     page.show(await page_of(recordings / "pi" / "large-session.jsonl", tmp_path))
     page.press("G")
     page.until("scrollY > 10000")

@@ -68,7 +68,7 @@ def test_missing_reading_is_an_error_with_file_and_line(project: World) -> None:
     assert "a-docs/index.yaml, line 3" in fault
 
 
-def test_a_graph_is_drawn_in_every_format(project: World) -> None:
+def test_graph_is_drawn_in_every_format(project: World) -> None:
     assert "─▶ build" in flow(project, "graph", "workflow.yaml").out
     assert flow(project, "graph", "workflow.yaml", "--format", "mermaid").out.startswith(
         "flowchart"
@@ -224,7 +224,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_a_folder_of_another_version_is_refused_and_named(project: World) -> None:
+def test_folder_of_another_version_is_refused_and_named(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "export", "f", "-o", "state/p/f")
     file = project.folder / "state" / "p" / "f" / "flow.json"
@@ -274,7 +274,7 @@ def test_staged_handoff_is_declined_then_approved(project: World) -> None:
     assert "build handed done.md to review, approved by" in feed
 
 
-def test_a_turn_is_stopped_and_watched_from_other_processes(project: World) -> None:
+def test_turn_is_stopped_and_watched_from_other_processes(project: World) -> None:
     hanging = project.scenario("name: s\nrules:\n  - steps: [{text: Wait.}, hang]\n")
     running = project.start("flow", "run", *FIRST[:1], "--scenario", hanging, "--id", "f")
     watching: subprocess.Popen[bytes] | None = None
@@ -305,7 +305,7 @@ def until(is_so: Callable[[], bool]) -> None:
         assert time.monotonic() < end
 
 
-def test_a_watch_without_a_terminal_is_lines_for_people_or_programs(project: World) -> None:
+def test_watch_without_a_terminal_is_lines_for_people_or_programs(project: World) -> None:
     lines = flow(project, "run", *ALLOWED, "--watch", "--json", code=1).out.splitlines()
     read = [json.loads(line) for line in lines]
     nodes = [each["nodes"] for each in read if "nodes" in each]

@@ -41,7 +41,7 @@ def test_every_example_is_in_order(world: World, name: str) -> None:
     assert "owner-intake" in Project(world, name).flow("validate", "workflow.yaml").out
 
 
-def test_a_single_owner_works_and_closes(world: World) -> None:
+def test_single_owner_works_and_closes(world: World) -> None:
     project = Project(world, "single-owner")
     began = project.flow("run", *BEGINNING, "--id", "f", "--json", code=1).json
     assert [each["topic"] for each in began["waiting"]] == ["improvement-choice"]
@@ -52,7 +52,7 @@ def test_a_single_owner_works_and_closes(world: World) -> None:
     assert project.record() == {"packing.md", "workflow.yaml", "record.yaml", ".flow"}
 
 
-def test_a_review_is_rejected_once_and_all_roles_look_back(world: World) -> None:
+def test_review_is_rejected_once_and_all_roles_look_back(world: World) -> None:
     project = Project(world, "review")
     told = project.flow("run", *BEGINNING, "--id", "f", "--watch", code=1).out
     assert "review backward" in told

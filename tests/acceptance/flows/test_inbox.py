@@ -61,7 +61,7 @@ def test_answer_to_a_node_that_does_not_wait_is_rejected(project: World) -> None
         assert answered(project, question, "none", "--json", code=code).error["code"] == error
 
 
-def test_a_person_is_asked_what_each_role_works_with(project: World) -> None:
+def test_person_is_asked_what_each_role_works_with(project: World) -> None:
     skill = project.folder / "a-docs" / "skills" / "careful"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: careful\ndescription: Look twice.\n---\nDo.\n")
@@ -87,7 +87,7 @@ def test_a_person_is_asked_what_each_role_works_with(project: World) -> None:
     assert ended["status"] == "awaiting_improvement_choice"
 
 
-def test_a_model_chooses_where_it_is_said_to(project: World) -> None:
+def test_model_chooses_where_it_is_said_to(project: World) -> None:
     skill = project.folder / "a-docs" / "skills" / "careful"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: careful\ndescription: Look twice.\n---\nDo.\n")
@@ -119,7 +119,7 @@ def test_of_processes_that_answer_at_once_one_wins(project: World) -> None:
     assert chosen == modes[codes.index(0)]
 
 
-def test_an_unknown_skill_is_a_fault_of_the_workflow(project: World) -> None:
+def test_unknown_skill_is_a_fault_of_the_workflow(project: World) -> None:
     role = project.folder / "a-docs" / "roles" / "developer"
     (role / "skills.yaml").write_text("skills: [magic]\n")
     (fault,) = flow(project, "validate", "workflow.yaml", "--json", code=2).json["faults"]

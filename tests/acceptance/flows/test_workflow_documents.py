@@ -82,7 +82,7 @@ def trip(world: World) -> World:
 
 
 @pytest.mark.parametrize("dialect", ["perdure", "relavium"])
-def test_a_recorded_session_is_held_again_as_it_was(world: World, dialect: str) -> None:
+def test_recorded_session_is_held_again_as_it_was(world: World, dialect: str) -> None:
     world.ok("import", str(SAMPLE))
     world.ok("export", SAMPLE_ID, "--format", "workflow", "--dialect", dialect, "-o", "w.yaml")
     refused = flow(world, "validate", "w.yaml", code=2).out
@@ -236,7 +236,7 @@ def test_validate_warns_of_a_node_that_needs_an_input(trip: World) -> None:
     flow(trip, "run", "trip.yaml", "--input", "message=x")
 
 
-def test_a_document_is_known_by_its_content_and_drawn(trip: World) -> None:
+def test_document_is_known_by_its_content_and_drawn(trip: World) -> None:
     drawn = flow(trip, "validate", "trip.yaml").out
     assert "plan    helper" in drawn
     assert "left    helper_2" in drawn
@@ -275,7 +275,7 @@ def test_all_errors_of_document_are_reported_with_lines(trip: World) -> None:
     assert flow(trip, "list", "--json").json == []
 
 
-def test_a_run_is_listed_shown_exported_and_deleted_as_any_flow(trip: World) -> None:
+def test_run_is_listed_shown_exported_and_deleted_as_any_flow(trip: World) -> None:
     ran = flow(trip, "run", "trip.yaml", "--input", "topic=tides", "--id", "f", "--watch")
     assert "plan active" in ran.out
     assert said_to(trip, "f", "helper") == ["Plan tides, 3 days"]
@@ -328,7 +328,7 @@ def test_killed_run_is_resumed_and_stopped_run_continues_with_a_reply(
     }
 
 
-def test_a_workflow_of_roles_takes_no_inputs(world: World) -> None:
+def test_workflow_of_roles_takes_no_inputs(world: World) -> None:
     flow(world, "init")
     assert "--input" in flow(world, "run", "workflow.yaml", "--input", "a=b", code=2).err
 

@@ -142,7 +142,7 @@ async def test_written(feature: str, format: ExportFormat) -> None:
         assert read_cell(feature, format) == cell
 
 
-async def test_an_export_that_loses_nothing_says_nothing() -> None:
+async def test_export_that_loses_nothing_says_nothing() -> None:
     for format in WRITTEN:
         for case in await cases(format):
             described = fields_of((case.session.header.metadata or {}).get(IMPORT)) or {}
@@ -157,6 +157,6 @@ async def test_signatures_of_providers_are_in_the_original_only(format: str) -> 
     assert not any(SIGNATURES[format] in entry.body for entry in session.entries)
 
 
-def test_the_document_has_the_table_of_these_tests() -> None:
+def test_document_has_the_table_of_these_tests() -> None:
     document = DOCUMENT.read_text("utf-8")
     assert document == with_table(document)

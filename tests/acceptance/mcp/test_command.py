@@ -54,7 +54,7 @@ def test_server_test_lists_tools_and_omitted_ones_with_reasons(
     assert not any(map(is_alive, pids(world.folder / "deeds")))
 
 
-def test_a_server_that_cannot_be_used_says_why(world: World) -> None:
+def test_server_that_cannot_be_used_says_why(world: World) -> None:
     ended = world.run("mcp", "test", "gone", "--json")
     assert (ended.code, ended.error["code"]) == (1, "mcp_unavailable")
     ended = world.run("mcp", "test", "other")
@@ -99,7 +99,7 @@ def test_invalid_server_is_listed_and_affects_no_other(world: World) -> None:
     assert ended.error["faults"] == [fault]
 
 
-def test_the_agent_of_every_chat_has_the_servers_it_is_given(world: World) -> None:
+def test_agent_of_every_chat_has_the_servers_it_is_given(world: World) -> None:
     said = world.ok("chat", "-p", '/tool mcp_fake_add {"a": 2, "b": 3}').out
     assert "5" in said
     assert "mcp_fake_add" in said

@@ -54,7 +54,7 @@ async def bodies(chat: Chat, kind: type) -> list[Any]:
     return [b async for e in chat.session.entries() if isinstance(b := body_of(e), kind)]
 
 
-async def test_a_models_calls_reach_the_server_and_its_answers_the_model(deeds: Path) -> None:
+async def test_models_calls_reach_the_server_and_its_answers_the_model(deeds: Path) -> None:
     stage = Stage(call("add", '{"a": 2, "b": 3}'), call("show"), call("fail"), says("done"))
     me = agent(local(deeds))
     async with stage.runtime(me) as runtime:
@@ -146,7 +146,7 @@ async def test_arguments_that_do_not_fit_never_reach_the_server(deeds: Path) -> 
     assert not has_sent(deeds)
 
 
-async def test_a_call_is_approved_first_for_exactly_what_it_says(deeds: Path) -> None:
+async def test_call_is_approved_first_for_exactly_what_it_says(deeds: Path) -> None:
     stage = Stage(call("send", '{"to": "ann"}'), says("done"))
     me = agent(local(deeds), approval="ask")
     async with stage.runtime(me) as runtime:
@@ -184,7 +184,7 @@ async def test_tools_are_narrowed_by_the_server_the_agent_and_the_session(deeds:
             await runtime.start(me, tools=["mcp_fake_hang"])
 
 
-async def test_a_server_of_which_nothing_is_used_is_not_started(deeds: Path) -> None:
+async def test_server_of_which_nothing_is_used_is_not_started(deeds: Path) -> None:
     me = agent(local(deeds), tools=["read_file"])
     async with Stage().runtime(me) as runtime:
         await runtime.start(me, tools=["read_file"])
@@ -251,7 +251,7 @@ async def test_server_gets_small_environment_and_its_secrets_are_masked(
     assert "PERDURE_SECRET" not in told.text
 
 
-async def test_a_long_answer_is_cut_for_the_model_and_kept_whole(deeds: Path) -> None:
+async def test_long_answer_is_cut_for_the_model_and_kept_whole(deeds: Path) -> None:
     stage = Stage(call("long"), says("done"))
     me = agent(local(deeds))
     async with stage.runtime(me) as runtime:
@@ -264,7 +264,7 @@ async def test_a_long_answer_is_cut_for_the_model_and_kept_whole(deeds: Path) ->
     assert len(whole) > 200_000
 
 
-async def test_a_runtime_whose_block_fails_leaves_no_program_behind(deeds: Path) -> None:
+async def test_runtime_whose_block_fails_leaves_no_program_behind(deeds: Path) -> None:
     stage, me = Stage(call("hang")), agent(local(deeds))
 
     async def failing() -> None:
@@ -293,7 +293,7 @@ async def test_turn_aborted_in_a_call_leaves_server_usable(deeds: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=ALL_ONLY)])
-async def test_a_server_ends_with_the_process_that_started_it(deeds: Path, number: int) -> None:
+async def test_server_ends_with_the_process_that_started_it(deeds: Path, number: int) -> None:
     root = HOLDER.parents[3]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(HOLDER), str(deeds)),

@@ -268,7 +268,7 @@ async def test_budget_warning_is_given_once_a_turn_before_the_call() -> None:
     assert types.count("cost:budget_warning") == 1
 
 
-async def test_a_model_without_a_price_exceeds_every_budget_and_says_so() -> None:
+async def test_model_without_a_price_exceeds_every_budget_and_says_so() -> None:
     theatre = Theatre()
     theatre.players.price = None
     chat = await theatre.chat(max_cost_microcents=perdure.dollars(100), on_exceed="fail")
@@ -307,7 +307,7 @@ async def test_every_attempt_is_checked_with_the_price_of_its_own_model() -> Non
     assert [called.model for called in await theatre.bodies(ModelCalled)] == ["p:main"]
 
 
-async def test_a_summary_that_may_cost_too_much_is_not_asked_for() -> None:
+async def test_summary_that_may_cost_too_much_is_not_asked_for() -> None:
     theatre = Theatre()
     budget = perdure.Budget(1, "fail")
     chat = await theatre.chat(options={"budget": budget})

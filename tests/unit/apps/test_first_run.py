@@ -54,7 +54,7 @@ def test_no_keeps_nothing(kept: MemoryKeyring) -> None:
 
 
 @pytest.mark.usefixtures("kept")
-def test_a_key_that_was_kept_for_the_store_is_not_replaced() -> None:
+def test_key_that_was_kept_for_the_store_is_not_replaced() -> None:
     before = StoreKey(b"\x01" * 32)
     keep_key(ADDRESS, before)
     assert offered_key(ADDRESS, lambda: True) == before

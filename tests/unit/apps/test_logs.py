@@ -45,7 +45,7 @@ def test_nothing_is_written_unless_asked_for(asked: str) -> None:
     assert written(asked) == ""
 
 
-def test_a_line_says_whose_work_it_is_about() -> None:
+def test_line_says_whose_work_it_is_about() -> None:
     first = written("info").splitlines()[0]
     assert "info perdure.test: two lines with [redacted]" in first
     assert first.endswith("flow=f role=writer session=s turn=2")

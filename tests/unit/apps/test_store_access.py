@@ -18,7 +18,7 @@ from perdure.apps.store_access import (
 from perdure.errors import ConfigError, StoreCorrupt
 
 
-def test_the_named_store_counts_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_store_counts_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_STORE", "memory:")
     assert store_address("sqlite:///x.db") == "sqlite:///x.db"
     assert store_address(None) == "memory:"
@@ -30,7 +30,7 @@ def test_without_either_it_is_a_file_of_the_users(monkeypatch: pytest.MonkeyPatc
     assert store_address(None).endswith("/perdure/perdure.db")
 
 
-def test_the_file_of_an_address_is_found(tmp_path: Path) -> None:
+def test_file_of_an_address_is_found(tmp_path: Path) -> None:
     assert database_file("sqlite:///relative.db") == Path("relative.db")
     assert database_file("sqlite:////absolute.db") == Path("/absolute.db")
     assert database_file("sqlite:///why?.db") == Path("why?.db")
@@ -61,7 +61,7 @@ async def test_looking_at_a_folder_that_is_not_there_makes_none(tmp_path: Path) 
 @pytest.mark.parametrize(
     "address", ["sqlite:///", "sqlite:////", "sqlite:///.", "sqlite:///x?mode=ro", "x.db", "mysql:"]
 )
-def test_an_address_that_is_none_is_refused_before_anything_is_done(address: str) -> None:
+def test_address_that_is_none_is_refused_before_anything_is_done(address: str) -> None:
     with pytest.raises(ConfigError):
         store_address(address)
 

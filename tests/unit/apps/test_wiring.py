@@ -12,7 +12,7 @@ from perdure.tools.decorator import tool
 from perdure.tools.permissions import Permissions
 
 
-def test_a_tool_that_does_more_than_read_is_approved_first() -> None:
+def test_tool_that_does_more_than_read_is_approved_first() -> None:
     everything = Permissions(
         allowed_commands=("ls",), allowed_domains=("a.com",), search_endpoint="https://a.com"
     )
@@ -32,7 +32,7 @@ def test_default_chat_agent_is_offline() -> None:
     assert chat_agent("openai:x").model == "openai:x"
 
 
-def test_an_agent_can_be_given_more_tools() -> None:
+def test_agent_can_be_given_more_tools() -> None:
     @tool(effect="write")
     def note(text: str) -> str:
         """Note it."""
@@ -41,7 +41,7 @@ def test_an_agent_can_be_given_more_tools() -> None:
     assert chat_agent(tools=[note]).registry.names[-1] == "note"
 
 
-async def test_a_scenario_replaces_all_other_models(tmp_path: Path) -> None:
+async def test_scenario_replaces_all_other_models(tmp_path: Path) -> None:
     file = tmp_path / "trip.yaml"
     file.write_text("sequence:\n  - text: Hello\n", encoding="utf-8")
     router = models(scenario_in(file))

@@ -63,7 +63,7 @@ async def test_every_number_of_the_handles_is_looked_at(
 
 
 @pytest.mark.parametrize("value", [-2, ABSURD])
-async def test_the_place_to_watch_from_is_looked_at(store: Store, value: int) -> None:
+async def test_place_to_watch_from_is_looked_at(store: Store, value: int) -> None:
     session = await store.create()
 
     with pytest.raises(ValueError, match=r"^after is a whole number from -1 to"):

@@ -10,11 +10,11 @@ from perdure.client.clock import Outside, SystemClock, absolute, system_random
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
 
-def test_the_time_of_day_is_in_milliseconds_of_this_century() -> None:
+def test_time_of_day_is_in_milliseconds_of_this_century() -> None:
     assert 1_700_000_000_000 < SystemClock().now_ms() < 4_000_000_000_000
 
 
-def test_the_steady_time_never_goes_back() -> None:
+def test_steady_time_never_goes_back() -> None:
     clock = SystemClock()
     times = [clock.steady_s() for _ in range(100)]
     assert times == sorted(times)
@@ -40,7 +40,7 @@ def test_generated_ids_sort_by_time_and_differ() -> None:
     assert clock.now_ms() > START_MS
 
 
-def test_a_chosen_id_is_checked() -> None:
+def test_chosen_id_is_checked() -> None:
     outside = Outside(ManualClock(), SeededRandom())
     assert outside.stream_id("my-session") == "my-session"
     with pytest.raises(ValueError, match="cannot be a session id"):

@@ -10,7 +10,7 @@ from perdure.events.wire import wire
 from perdure.testing import ScriptedModel
 
 
-async def test_a_session_erases_itself_and_is_not_opened_again() -> None:
+async def test_session_erases_itself_and_is_not_opened_again() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(title="Trip")
         await session.append(user("secret"))

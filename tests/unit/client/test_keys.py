@@ -27,7 +27,7 @@ ADDRESS = "sqlite:///x.db"
 FIRST, SECOND, THIRD = (StoreKey(bytes([number]) * 32) for number in range(3))
 
 
-def test_the_argument_comes_before_the_environment_and_that_before_its_file(tmp_path: Path) -> None:
+def test_argument_comes_before_the_environment_and_that_before_its_file(tmp_path: Path) -> None:
     file = tmp_path / "key"
     write_key_file(file, THIRD)
     in_file = {"PERDURE_KEY_FILE": str(file)}
@@ -41,7 +41,7 @@ def test_the_argument_comes_before_the_environment_and_that_before_its_file(tmp_
 
 
 @pytest.mark.parametrize("value", ["", "secret", "0" * 63])
-def test_a_variable_that_holds_no_key_is_no_plain_store(value: str) -> None:
+def test_variable_that_holds_no_key_is_no_plain_store(value: str) -> None:
     with pytest.raises(KeyMissing, match="PERDURE_KEY holds no key") as refused:
         configured_key(None, {"PERDURE_KEY": value}, ADDRESS)
     assert "secret" not in str(refused.value)
@@ -62,7 +62,7 @@ def test_missing_or_damaged_key_file_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files have no modes there")
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
-def test_a_key_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+def test_key_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
     file = tmp_path / "key"
     write_key_file(file, FIRST)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -72,7 +72,7 @@ def test_a_key_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -
         key_in_file(file, ADDRESS)
 
 
-def test_a_key_file_is_never_written_over(tmp_path: Path) -> None:
+def test_key_file_is_never_written_over(tmp_path: Path) -> None:
     write_key_file(tmp_path / "key", FIRST)
     with pytest.raises(FileExistsError):
         write_key_file(tmp_path / "key", SECOND)

@@ -28,7 +28,7 @@ from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.memory_keyring import memory_keyring
 
 
-async def test_a_store_in_memory_lives_as_long_as_its_block() -> None:
+async def test_store_in_memory_lives_as_long_as_its_block() -> None:
     async with open_store("memory:") as store:
         session = await store.create()
         await session.append(user("hi"))
@@ -45,7 +45,7 @@ async def test_a_store_in_memory_lives_as_long_as_its_block() -> None:
         (None, "open takes str as namespace, not None"),
     ],
 )
-async def test_a_namespace_is_a_name(namespace: Any, told: str) -> None:
+async def test_namespace_is_a_name(namespace: Any, told: str) -> None:
     with pytest.raises((ConfigError, WrongArgument), match=told):
         async with open_store("memory:", namespace=namespace):
             raise AssertionError("it was opened")
@@ -57,7 +57,7 @@ async def test_time_and_randomness_can_be_given() -> None:
         assert (await session.append(user("hi"))).at == START_MS
 
 
-async def test_a_file_is_made_and_found_again(tmp_path: Path) -> None:
+async def test_file_is_made_and_found_again(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'new' / 'a.db'}"
     async with open_store(address, namespace="n", durability="normal") as store:
         await store.create(id="s")
@@ -76,7 +76,7 @@ async def test_other_addresses_are_refused_with_what_there_is(address: str) -> N
             raise AssertionError("it was opened")
 
 
-async def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("perdure.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
@@ -85,7 +85,7 @@ async def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.Monke
             raise AssertionError("it was opened")
 
 
-def test_an_open_without_unfinished_erasures_loads_no_erasure(tmp_path: Path) -> None:
+def test_open_without_unfinished_erasures_loads_no_erasure(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys, perdure\n"
         "async def main():\n"
@@ -183,7 +183,7 @@ async def sessions_in(address: str, key: str | None = None) -> int:
         return len(await store.recent())
 
 
-async def test_a_store_made_with_a_key_opens_with_it_only(encrypted: str) -> None:
+async def test_store_made_with_a_key_opens_with_it_only(encrypted: str) -> None:
     assert await sessions_in(encrypted, KEY) == 1
     with pytest.raises(KeyMissing):
         await sessions_in(encrypted)
@@ -194,9 +194,7 @@ async def test_a_store_made_with_a_key_opens_with_it_only(encrypted: str) -> Non
     assert OTHER not in str(refused.value.facts())
 
 
-async def test_the_environment_names_the_key(
-    encrypted: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_environment_names_the_key(encrypted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_KEY", KEY)
     assert await sessions_in(encrypted) == 1
     monkeypatch.setenv("PERDURE_KEY", OTHER)
@@ -204,7 +202,7 @@ async def test_the_environment_names_the_key(
         await sessions_in(encrypted)
 
 
-async def test_a_plain_store_is_refused_with_a_key(tmp_path: Path) -> None:
+async def test_plain_store_is_refused_with_a_key(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'p.db'}"
     await sessions_in(address)
     before = (tmp_path / "p.db").read_bytes()
@@ -213,7 +211,7 @@ async def test_a_plain_store_is_refused_with_a_key(tmp_path: Path) -> None:
     assert (tmp_path / "p.db").read_bytes() == before
 
 
-async def test_the_keyring_is_asked_for_a_store_that_is_encrypted(encrypted: str) -> None:
+async def test_keyring_is_asked_for_a_store_that_is_encrypted(encrypted: str) -> None:
     with memory_keyring():
         keep_key(encrypted, StoreKey.of(KEY))
         assert await sessions_in(encrypted) == 1
@@ -227,7 +225,7 @@ async def test_the_keyring_is_asked_for_a_store_that_is_encrypted(encrypted: str
             await sessions_in(encrypted)
 
 
-async def test_a_key_where_nothing_can_be_encrypted_is_refused() -> None:
+async def test_key_where_nothing_can_be_encrypted_is_refused() -> None:
     with pytest.raises(Unsupported, match="encryption"):
         await sessions_in("memory:", KEY)
 
@@ -238,7 +236,7 @@ async def test_invalid_key_is_rejected_before_creating_anything(tmp_path: Path) 
     assert names_in(tmp_path) == []
 
 
-def test_the_blocking_store_takes_a_key_too(tmp_path: Path) -> None:
+def test_blocking_store_takes_a_key_too(tmp_path: Path) -> None:
     with open_blocking(f"sqlite:///{tmp_path / 'b.db'}", key=KEY) as store:
         info = store.info()
     assert (info.is_encrypted, info.cipher) == (True, "AEGIS-256")

@@ -15,13 +15,13 @@ SCRIPT = "from perdure.client.processes import this_process; print(this_process(
 
 
 @linux
-def test_a_living_process_is_not_gone() -> None:
+def test_living_process_is_not_gone() -> None:
     assert f"pid {os.getpid()} on " in this_process()
     assert not is_gone(this_process())
 
 
 @linux
-def test_a_process_that_ended_is_gone() -> None:
+def test_process_that_ended_is_gone() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True)
     name = done.stdout.decode().strip()
     assert name.endswith(")")

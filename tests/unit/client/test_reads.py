@@ -23,7 +23,7 @@ async def session(store: Store) -> Session:
     return await store.create(id="s")
 
 
-async def test_an_empty_session_has_nothing_to_show(session: Session) -> None:
+async def test_empty_session_has_nothing_to_show(session: Session) -> None:
     assert await session.path() == []
     assert await session.tree() == ()
     assert await session.messages() == []
@@ -31,20 +31,20 @@ async def test_an_empty_session_has_nothing_to_show(session: Session) -> None:
     assert (await session.context()).messages == ()
 
 
-async def test_the_path_to_any_entry_can_be_asked_for(session: Session) -> None:
+async def test_path_to_any_entry_can_be_asked_for(session: Session) -> None:
     a, b, _ = await session.append(user("a"), assistant("b"), user("c"))
     assert await session.path(b) == [a, b]
     assert await session.path("s/0") == [a]
 
 
-async def test_the_newest_messages_come_oldest_first(session: Session) -> None:
+async def test_newest_messages_come_oldest_first(session: Session) -> None:
     await session.append(*(user(str(n)) for n in range(5)), assistant("end"))
     assert [m.text for m in await session.messages(last=2)] == ["4", "end"]
     assert len(await session.messages()) == 6
     assert await session.messages(last=0) == []
 
 
-async def test_the_log_is_read_to_its_head_page_by_page(
+async def test_log_is_read_to_its_head_page_by_page(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reads, "_PAGE", 2)
@@ -54,7 +54,7 @@ async def test_the_log_is_read_to_its_head_page_by_page(
     assert [entry.seq async for entry in session.entries(after=4)] == [5, 6]
 
 
-async def test_the_tree_shows_branches_with_their_labels(session: Session) -> None:
+async def test_tree_shows_branches_with_their_labels(session: Session) -> None:
     root = await session.append(user("root"))
     first = await session.append(user("one"))
     second = await session.append(user("two"), parent=root)
@@ -67,7 +67,7 @@ async def test_the_tree_shows_branches_with_their_labels(session: Session) -> No
     ]
 
 
-async def test_the_context_begins_at_the_compaction(session: Session) -> None:
+async def test_context_begins_at_the_compaction(session: Session) -> None:
     await session.append(user("long ago"), assistant("gone"))
     kept = await session.append(user("recent"))
     await session.append(Compaction("what was", first_kept=kept.id))
@@ -77,7 +77,7 @@ async def test_the_context_begins_at_the_compaction(session: Session) -> None:
     assert "long ago" not in told
 
 
-async def test_a_budget_narrows_the_context_only(session: Session) -> None:
+async def test_budget_narrows_the_context_only(session: Session) -> None:
     for n in range(20):
         await session.append(user(f"question {n} " + "x" * 400), assistant("y" * 400))
     whole = await session.context()
@@ -87,7 +87,7 @@ async def test_a_budget_narrows_the_context_only(session: Session) -> None:
     assert len(await session.path()) == 40
 
 
-async def test_a_context_answers_every_call(session: Session) -> None:
+async def test_context_answers_every_call(session: Session) -> None:
     await session.append(user("go"), assistant(tool_call("c", "find")))
     await session.append(user("never mind"))
     roles = [each.message.role for each in (await session.context()).messages]

@@ -86,19 +86,19 @@ async def test_items_after_the_first_follow_each_other(session: Session) -> None
 
 
 @pytest.mark.parametrize("reference", ["s/9", "0", "nobody/0", "x"])
-async def test_an_unknown_parent_is_refused(session: Session, reference: str) -> None:
+async def test_unknown_parent_is_refused(session: Session, reference: str) -> None:
     with pytest.raises(EntryNotFound):
         await session.append(user("a"), parent=reference)
 
 
-async def test_a_note_is_no_parent(session: Session) -> None:
+async def test_note_is_no_parent(session: Session) -> None:
     entry = await session.append(user("a"))
     label = await session.label(entry, "x")
     with pytest.raises(InvalidEntry, match="is a note"):
         await session.append(user("b"), parent=label)
 
 
-async def test_an_expected_head_lets_only_the_first_writer_through(
+async def test_expected_head_lets_only_the_first_writer_through(
     store: Store, session: Session
 ) -> None:
     other = await store.open("s")
@@ -109,7 +109,7 @@ async def test_an_expected_head_lets_only_the_first_writer_through(
     assert len(await session.path()) == 1
 
 
-async def test_an_expected_leaf_minds_the_branch_and_not_the_notes(session: Session) -> None:
+async def test_expected_leaf_minds_the_branch_and_not_the_notes(session: Session) -> None:
     first = await session.append(user("a"))
     await session.label(first, "start")
     await session.append_many([user("b")], expected_leaf=first)
@@ -119,7 +119,7 @@ async def test_an_expected_leaf_minds_the_branch_and_not_the_notes(session: Sess
     await session.append_many([user("new root")], expected_leaf=None)
 
 
-async def test_an_idempotency_key_appends_once(session: Session) -> None:
+async def test_idempotency_key_appends_once(session: Session) -> None:
     first = await session.append_many([user("a"), user("b")], idempotency_key="k")
     await session.append(user("c"))
     assert await session.append_many([user("a"), user("b")], idempotency_key="k") == first
@@ -128,7 +128,7 @@ async def test_an_idempotency_key_appends_once(session: Session) -> None:
         await session.append_many([user("other")], idempotency_key="k")
 
 
-async def test_a_handle_learns_what_others_wrote_before_it(store: Store, session: Session) -> None:
+async def test_handle_learns_what_others_wrote_before_it(store: Store, session: Session) -> None:
     other = await store.open("s")
     await other.append(user("first"))
     await other.rename("Renamed")
@@ -165,7 +165,7 @@ async def test_branch_starts_from_stored_leaf_not_from_handle(
     assert [entry.id for entry in await session.path()] == [first.id]
 
 
-async def test_a_branch_cannot_be_moved_under_a_turn(session: Session, memory: MemoryStore) -> None:
+async def test_branch_cannot_be_moved_under_a_turn(session: Session, memory: MemoryStore) -> None:
     entry = await session.append(user("a"))
     await session.append(user("b"))
     await open_turn(memory)
@@ -174,9 +174,7 @@ async def test_a_branch_cannot_be_moved_under_a_turn(session: Session, memory: M
 
 
 @pytest.mark.parametrize("reference", ["s/9", "0", "nobody"])
-async def test_an_unknown_entry_is_no_place_to_go_or_to_name(
-    session: Session, reference: str
-) -> None:
+async def test_unknown_entry_is_no_place_to_go_or_to_name(session: Session, reference: str) -> None:
     await session.append(user("a"))
     with pytest.raises(EntryNotFound):
         await session.branch(reference)
@@ -188,7 +186,7 @@ async def test_an_unknown_entry_is_no_place_to_go_or_to_name(
 
 
 @pytest.mark.parametrize("is_root", [True, False])
-async def test_a_summary_begins_the_new_branch(session: Session, is_root: bool) -> None:
+async def test_summary_begins_the_new_branch(session: Session, is_root: bool) -> None:
     first = await session.append(user("a"))
     await session.append(user("b"))
     start = None if is_root else first.id
@@ -198,7 +196,7 @@ async def test_a_summary_begins_the_new_branch(session: Session, is_root: bool) 
     assert session.leaf == entry.id
 
 
-async def test_a_note_cannot_be_labelled_or_gone_to(session: Session) -> None:
+async def test_note_cannot_be_labelled_or_gone_to(session: Session) -> None:
     label = await session.label(await session.append(user("a")), "x")
     with pytest.raises(InvalidEntry):
         await session.label(label, "label of a label")
@@ -207,7 +205,7 @@ async def test_a_note_cannot_be_labelled_or_gone_to(session: Session) -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, "", "  "])
-async def test_a_label_and_a_title_can_be_taken_away(session: Session, nothing: str | None) -> None:
+async def test_label_and_a_title_can_be_taken_away(session: Session, nothing: str | None) -> None:
     entry = await session.append(user("a"))
     await session.label(entry, " start ")
     assert await session.labels() == {entry.id: "start"}
@@ -229,7 +227,7 @@ async def test_title_of_two_lines_keeps_them_and_is_listed_on_one(session: Sessi
 # ---------------------------------------------------------------- forks
 
 
-async def test_a_fork_of_the_tree_shares_every_branch(session: Session) -> None:
+async def test_fork_of_the_tree_shares_every_branch(session: Session) -> None:
     first = await session.append(user("a"))
     await session.append(user("b"))
     await session.branch(first)
@@ -241,7 +239,7 @@ async def test_a_fork_of_the_tree_shares_every_branch(session: Session) -> None:
     assert len(await session.path()) == 2
 
 
-async def test_a_fork_at_an_entry_shares_its_path_only(session: Session) -> None:
+async def test_fork_at_an_entry_shares_its_path_only(session: Session) -> None:
     first = await session.append(user("a"))
     await session.append(user("b"))
     copy = await session.fork(at=first, title="Other way", cwd="/tmp")
@@ -253,7 +251,7 @@ async def test_a_fork_at_an_entry_shares_its_path_only(session: Session) -> None
         await copy.branch("s/1")
 
 
-async def test_a_fork_inherits_what_it_is_not_given(session: Session, clock: ManualClock) -> None:
+async def test_fork_inherits_what_it_is_not_given(session: Session, clock: ManualClock) -> None:
     await session.append(user("a"))
     clock.advance(5)
     info = await (await session.fork()).info()
@@ -271,12 +269,12 @@ async def test_labels_are_inherited_as_they_were(session: Session) -> None:
     assert await session.labels() == {entry.id: "after"}
 
 
-async def test_a_forks_id_must_be_free(session: Session) -> None:
+async def test_forks_id_must_be_free(session: Session) -> None:
     with pytest.raises(SessionExists):
         await session.fork(id="s")
 
 
-async def test_a_draft_is_stored_before_it_is_forked(store: Store) -> None:
+async def test_draft_is_stored_before_it_is_forked(store: Store) -> None:
     draft = await store.create(id="d", lazy=True)
     entry = await draft.append(user("a"))
     copy = await draft.fork(at=entry)
@@ -289,7 +287,7 @@ async def test_a_draft_is_stored_before_it_is_forked(store: Store) -> None:
 # ---------------------------------------------------------------- compactions, ends, questions
 
 
-async def test_a_compaction_can_be_taken_back_once(session: Session) -> None:
+async def test_compaction_can_be_taken_back_once(session: Session) -> None:
     _, kept = await session.append(user("a"), user("b"))
     compaction = await session.append(Compaction("summary", first_kept=kept.id))
     assert len((await session.context()).messages[0].merged) == 1
@@ -306,7 +304,7 @@ async def test_without_a_compaction_there_is_nothing_to_take_back(session: Sessi
         await session.uncompact(entry)
 
 
-async def test_a_session_ends_and_opens_again(session: Session) -> None:
+async def test_session_ends_and_opens_again(session: Session) -> None:
     assert await session.reopen() is None
     assert await session.end("done") is not None
     assert (await session.info()).status == "ended"
@@ -315,15 +313,13 @@ async def test_a_session_ends_and_opens_again(session: Session) -> None:
     assert (await session.info()).status == "active"
 
 
-async def test_a_session_does_not_end_under_a_turn(session: Session, memory: MemoryStore) -> None:
+async def test_session_does_not_end_under_a_turn(session: Session, memory: MemoryStore) -> None:
     await open_turn(memory)
     with pytest.raises(TurnOpen):
         await session.end()
 
 
-async def test_a_question_is_open_until_it_is_answered(
-    session: Session, memory: MemoryStore
-) -> None:
+async def test_question_is_open_until_it_is_answered(session: Session, memory: MemoryStore) -> None:
     asked = await session.append(user("a"))
     question = Question("interrupted", "go on?", ("yes", "no"))
     entry = await note(memory, new_side(question, asked.id))
@@ -335,7 +331,7 @@ async def test_a_question_is_open_until_it_is_answered(
     assert await session.questions() == []
 
 
-async def test_the_first_answer_counts(store: Store, session: Session, memory: MemoryStore) -> None:
+async def test_first_answer_counts(store: Store, session: Session, memory: MemoryStore) -> None:
     question = await note(memory, new_side(Question("interrupted", "go on?", ("yes", "no"))))
     first = await session.answer(question, "yes", by="me")
     assert await session.answer(question, "yes", by="me") == first
@@ -375,7 +371,7 @@ async def test_only_what_was_offered_is_an_answer(session: Session, memory: Memo
         await session.answer(message, "yes", by="me")
 
 
-async def test_a_fork_does_not_inherit_questions(session: Session, memory: MemoryStore) -> None:
+async def test_fork_does_not_inherit_questions(session: Session, memory: MemoryStore) -> None:
     question = await note(memory, new_side(Question("interrupted", "go on?", ("yes",))))
     copy = await session.fork()
     assert await copy.questions() == []
@@ -386,7 +382,7 @@ async def test_a_fork_does_not_inherit_questions(session: Session, memory: Memor
 # ---------------------------------------------------------------- drafts
 
 
-async def test_a_draft_is_used_like_any_session(store: Store) -> None:
+async def test_draft_is_used_like_any_session(store: Store) -> None:
     draft = await store.create(id="d", lazy=True, title="Draft")
     first = await draft.append(user("a"))
     await draft.label(first, "start")
@@ -409,7 +405,7 @@ async def test_a_draft_is_used_like_any_session(store: Store) -> None:
     assert await draft.messages() == before[2]
 
 
-async def test_a_draft_is_stored_on_request(store: Store) -> None:
+async def test_draft_is_stored_on_request(store: Store) -> None:
     draft = await store.create(lazy=True)
     await draft.append(user("a"))
     await draft.flush()
@@ -444,7 +440,7 @@ async def test_find_resolves_a_seq_of_this_session_or_of_its_origin(store: Store
             await fork.find(nowhere)
 
 
-async def test_an_idempotency_key_is_bound_to_the_parent_too(store: Store) -> None:
+async def test_idempotency_key_is_bound_to_the_parent_too(store: Store) -> None:
     session = await store.create()
     first = await session.append(user("one"))
     again = [user("two")]

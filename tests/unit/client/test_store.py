@@ -13,7 +13,7 @@ from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import START_MS, ManualClock
 
 
-async def test_a_session_is_stored_at_once_with_what_it_was_given(
+async def test_session_is_stored_at_once_with_what_it_was_given(
     store: Store, memory: MemoryStore, tmp_path: Path
 ) -> None:
     session = await store.create(id="s", title="Trip", cwd=tmp_path, metadata={"a": [1]})
@@ -26,7 +26,7 @@ async def test_a_session_is_stored_at_once_with_what_it_was_given(
     assert not session.is_draft
 
 
-async def test_a_folder_is_kept_absolute(
+async def test_folder_is_kept_absolute(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -35,19 +35,19 @@ async def test_a_folder_is_kept_absolute(
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-async def test_a_chosen_id_that_exists_is_refused_at_once(store: Store, lazy: bool) -> None:
+async def test_chosen_id_that_exists_is_refused_at_once(store: Store, lazy: bool) -> None:
     await store.create(id="s")
     with pytest.raises(SessionExists):
         await store.create(id="s", lazy=lazy)
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-async def test_an_id_that_is_none_is_a_mistake_of_the_caller(store: Store, lazy: bool) -> None:
+async def test_id_that_is_none_is_a_mistake_of_the_caller(store: Store, lazy: bool) -> None:
     with pytest.raises(ValueError, match="cannot be a session id"):
         await store.create(id="a/b", lazy=lazy)
 
 
-async def test_an_abandoned_draft_leaves_nothing(store: Store) -> None:
+async def test_abandoned_draft_leaves_nothing(store: Store) -> None:
     draft = await store.create(lazy=True, title="never")
     await draft.append(user("hello?"))
     assert draft.is_draft
@@ -98,7 +98,7 @@ async def test_sessions_of_roles_and_subagents_are_listed_only_on_request(store:
     assert {info.id for info in await store.recent(scope="all")} == {"mine", "theirs"}
 
 
-async def test_the_newest_session_of_a_folder_or_of_all_is_continued(
+async def test_newest_session_of_a_folder_or_of_all_is_continued(
     store: Store, clock: ManualClock
 ) -> None:
     await store.create(id="here", cwd="/here")
@@ -118,14 +118,14 @@ async def test_where_there_is_none_to_continue_a_draft_begins(store: Store) -> N
     assert (await store.continue_recent(cwd="/here")).id == session.id
 
 
-async def test_a_store_is_checked_and_described(store: Store) -> None:
+async def test_store_is_checked_and_described(store: Store) -> None:
     session = await store.create()
     await session.append(user("a"))
     assert (await store.verify()).is_ok
     assert (await store.info()).entries == 1
 
 
-async def test_a_closed_store_says_so(store: Store) -> None:
+async def test_closed_store_says_so(store: Store) -> None:
     async with store:
         session = await store.create()
     await store.close()

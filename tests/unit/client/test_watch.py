@@ -139,7 +139,7 @@ async def test_watchers_that_are_woken_together_read_once(clock: ManualClock) ->
         assert memory.reads <= 2
 
 
-async def test_a_watcher_that_gives_up_takes_no_page_from_the_others(session: Session) -> None:
+async def test_watcher_that_gives_up_takes_no_page_from_the_others(session: Session) -> None:
     watches = [session.watch(after=-1) for _ in range(3)]
     waiting = [asyncio.ensure_future(take(watch, 1)) for watch in watches]
     await asyncio.sleep(0)
@@ -186,7 +186,7 @@ async def test_seq_beyond_the_log_is_rejected(store: Store, session: Session) ->
         await asyncio.wait_for(anext(draft.watch(after=0)), DEADLINE_S)
 
 
-async def test_a_place_that_another_handle_has_reached_is_waited_at(
+async def test_place_that_another_handle_has_reached_is_waited_at(
     store: Store, session: Session
 ) -> None:
     entry = await (await store.open("s")).append(user("not seen"))
@@ -199,7 +199,7 @@ async def test_a_place_that_another_handle_has_reached_is_waited_at(
     assert seqs(await following) == [1]
 
 
-async def test_a_long_log_is_read_page_by_page(
+async def test_long_log_is_read_page_by_page(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watches, "_PAGE", 3)
@@ -223,7 +223,7 @@ async def test_cursor_moves_after_all_events_of_an_entry(
     assert cursors == [-1, -1, 0]
 
 
-async def test_a_watch_ends_with_its_store(store: Store, session: Session) -> None:
+async def test_watch_ends_with_its_store(store: Store, session: Session) -> None:
     watch = session.watch()
     following = asyncio.ensure_future(anext(watch))
     await asyncio.sleep(0)
@@ -232,7 +232,7 @@ async def test_a_watch_ends_with_its_store(store: Store, session: Session) -> No
         await asyncio.wait_for(following, DEADLINE_S)
 
 
-async def test_a_watch_can_be_stopped(session: Session) -> None:
+async def test_watch_can_be_stopped(session: Session) -> None:
     watch = session.watch()
     await session.append(user("a"))
     await take(watch, 1)
@@ -259,7 +259,7 @@ async def test_nothing_is_missed_or_repeated_while_others_append(
     await writers
 
 
-async def test_a_draft_is_watched_into_its_store(store: Store) -> None:
+async def test_draft_is_watched_into_its_store(store: Store) -> None:
     draft = await store.create(id="d", lazy=True)
     await draft.append(user("a"))
     watch = draft.watch(after=-1)
@@ -274,7 +274,7 @@ async def test_a_draft_is_watched_into_its_store(store: Store) -> None:
 # ---------------------------------------------------------------- the whole namespace
 
 
-async def test_a_store_tells_the_events_of_all_sessions_in_commit_order(store: Store) -> None:
+async def test_store_tells_the_events_of_all_sessions_in_commit_order(store: Store) -> None:
     one, two = await store.create(id="one"), await store.create(id="two")
     watch = store.watch(after=0)
     await one.append(user("1"))
@@ -292,7 +292,7 @@ async def test_a_store_tells_the_events_of_all_sessions_in_commit_order(store: S
     assert (event.stream, seqs([event])) == ("two", [1])
 
 
-async def test_a_store_is_watched_from_now_on_by_default(store: Store, session: Session) -> None:
+async def test_store_is_watched_from_now_on_by_default(store: Store, session: Session) -> None:
     await session.append(user("before"))
     watch = store.watch()
     following = asyncio.ensure_future(take(watch, 1))
@@ -409,9 +409,7 @@ async def test_live_events_of_other_sessions_are_not_yielded(
     assert await nothing_follows(watch)
 
 
-async def test_a_store_tells_live_events_too(
-    store: Store, session: Session, engine: Engine
-) -> None:
+async def test_store_tells_live_events_too(store: Store, session: Session, engine: Engine) -> None:
     watch = store.watch(after=0)
     await engine.begins()
     await engine.calls()

@@ -60,7 +60,7 @@ def test_one_branch_may_be_the_beginning_of_the_other() -> None:
     assert "- entry 1 ends there." in lines(branch(0, 1), branch(0, 1, 2))
 
 
-def test_the_same_branch_has_no_difference() -> None:
+def test_same_branch_has_no_difference() -> None:
     (line,) = lines(branch(0, 1), branch(0, 1))
     assert line == "entry 1 and entry 1 end the same branch of 2 entries."
 
@@ -75,7 +75,7 @@ def test_before_the_first_entry_there_is_nothing() -> None:
     assert "- before its first entry ends there." in lines([], branch(0))
 
 
-def test_the_middle_of_a_long_side_is_counted() -> None:
+def test_middle_of_a_long_side_is_counted() -> None:
     told = lines(branch(0), branch(0, *range(5, 25)), limit=4)
     assert "+ ┆ 16 more; --all shows them" in told
     assert [line for line in told if "said" in line and line[0] == "+"] == [

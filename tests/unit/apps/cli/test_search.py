@@ -9,7 +9,7 @@ from perdure.apps.cli.search import ROLES, search
 from perdure.apps.cli.store_options import CommonOptions
 
 
-async def test_a_role_that_is_none_is_refused_before_anything_is_opened() -> None:
+async def test_role_that_is_none_is_refused_before_anything_is_opened() -> None:
     with pytest.raises(UsageMistake, match="unknown role 'nobody': use one of system, "):
         await search("word", role=["nobody"], common=CommonOptions("nonsense:"))
 

@@ -35,7 +35,7 @@ def test_another_branch_is_named() -> None:
     assert heading.endswith("another branch")
 
 
-def test_a_long_snippet_is_wrapped_at_spaces() -> None:
+def test_long_snippet_is_wrapped_at_spaces() -> None:
     lines = list(hit_lines([hit("word " * 30 + "酒店 end", (150, 152))], 40, PLAIN))
 
     assert all(cell_len(line) <= 40 for line in lines)
@@ -49,7 +49,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     assert line.endswith("[b]")
 
 
-def test_the_title_of_a_new_session_has_no_entry() -> None:
+def test_title_of_a_new_session_has_no_entry() -> None:
     title = Hit(StreamId("s"), None, None, "title", 0, "Trip", ((0, 4),), 1.0, True)
 
     assert next(iter(hit_lines([title], 80, PLAIN))).startswith("s  title")

@@ -27,6 +27,6 @@ def test_scaffold_changes_no_existing_file(tmp_path: Path) -> None:
     assert {(tmp_path / path).read_text() for _, path in FILES} == {"mine"}
 
 
-def test_a_flow_that_begins_a_project_is_the_owners_alone() -> None:
+def test_flow_that_begins_a_project_is_the_owners_alone() -> None:
     for mode in ("greenfield", "takeover"):
         assert structure_faults(initialization(mode)) == []

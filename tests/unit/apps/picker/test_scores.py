@@ -44,7 +44,7 @@ def order(query: str, titles: tuple[str, ...] = TITLES) -> list[str]:
         ("größe", ("große",), ()),
     ],
 )
-def test_a_query_is_words_and_phrases(
+def test_query_is_words_and_phrases(
     query: str, words: tuple[str, ...], phrases: tuple[str, ...]
 ) -> None:
     wanted = wanted_of(query)
@@ -52,11 +52,11 @@ def test_a_query_is_words_and_phrases(
     assert wanted.phrases == phrases
 
 
-def test_an_empty_query_fits_everything_in_the_order_given() -> None:
+def test_empty_query_fits_everything_in_the_order_given() -> None:
     assert order("") == list(TITLES)
 
 
-def test_the_letters_of_a_word_may_stand_apart() -> None:
+def test_letters_of_a_word_may_stand_apart() -> None:
     assert "Fix the tide table" in order("fxtbl")
     assert order("rlchk") == ["release-checklist"]
 
@@ -66,18 +66,18 @@ def test_every_word_must_fit_in_any_order() -> None:
     assert order("table zebra") == []
 
 
-def test_a_phrase_fits_only_letter_for_letter() -> None:
+def test_phrase_fits_only_letter_for_letter() -> None:
     assert order('"tide table"') == ["Fix the tide table"]
     assert order('"table tide"') == []
     assert order('"tidetable"') == []
 
 
-def test_a_whole_word_is_better_than_its_letters_apart() -> None:
+def test_whole_word_is_better_than_its_letters_apart() -> None:
     assert order("tide")[0] == "Fix the tide table"
     assert set(order("tide")[1:]) == {"Tidy up the attic", "a time indeed enormous"}
 
 
-def test_the_beginning_of_a_word_is_better_than_its_middle() -> None:
+def test_beginning_of_a_word_is_better_than_its_middle() -> None:
     assert order("cont", ("discontent", "table of contents")) == ["table of contents", "discontent"]
 
 
@@ -86,7 +86,7 @@ def test_letter_case_and_accents_do_not_count() -> None:
     assert order('"der strasse"') == ["Größe der Straße"]
 
 
-def test_a_more_important_text_counts_more() -> None:
+def test_more_important_text_counts_more() -> None:
     texts = (("other", "tide"), ("tide", "other"))
     assert [match.index for match in rank(texts, wanted_of("tide"))] == [1, 0]
 
@@ -104,7 +104,7 @@ WORDS = st.text(alphabet="abcdé -", min_size=1, max_size=8)
 
 @settings(max_examples=60)
 @given(text=st.text(max_size=40), word=st.text(min_size=1, max_size=6))
-def test_a_word_fits_where_its_letters_stand_in_order(text: str, word: str) -> None:
+def test_word_fits_where_its_letters_stand_in_order(text: str, word: str) -> None:
     text, word = fold(text), fold(word)
     rest = iter(text)
     stands = all(letter in rest for letter in word)

@@ -43,7 +43,7 @@ def names(state: State) -> list[str]:
     return [choice.info.name for choice in state.fitting]
 
 
-def test_the_sessions_of_the_folder_are_offered_first(state: State) -> None:
+def test_sessions_of_the_folder_are_offered_first(state: State) -> None:
     assert names(state) == [each.name for each in HERE]
     assert names(press(state, "\t")) == [each.name for each in HERE + ELSEWHERE]
     assert names(press(state, "\t\t")) == names(state)
@@ -61,7 +61,7 @@ def test_typing_narrows_and_erasing_widens_matches(state: State) -> None:
     assert press(press(state, "session 24"), "\x17").query == "session"
 
 
-def test_the_best_is_marked_again_after_each_change(state: State) -> None:
+def test_best_is_marked_again_after_each_change(state: State) -> None:
     assert press(press(state, "\x1b[B\x1b[B"), "1").marked == 0
 
 
@@ -80,7 +80,7 @@ def test_the_best_is_marked_again_after_each_change(state: State) -> None:
         ("\x1b[Z\x1b[200~\x1b[201~\x07", 0),
     ],
 )
-def test_the_mark_moves_and_stays_in_the_list(state: State, typed: str, marked: int) -> None:
+def test_mark_moves_and_stays_in_the_list(state: State, typed: str, marked: int) -> None:
     assert press(state, typed).marked == marked
 
 

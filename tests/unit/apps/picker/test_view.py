@@ -42,7 +42,7 @@ def test_every_size_is_filled_and_kept() -> None:
                     assert "\x1b" not in "".join(lines)
 
 
-def test_the_marked_one_is_marked_without_colour_and_always_seen() -> None:
+def test_marked_one_is_marked_without_colour_and_always_seen() -> None:
     far = state()
     far = type(far)(
         far.choices, far.folder, is_everywhere=far.is_everywhere, fitting=far.fitting, marked=29
@@ -60,5 +60,5 @@ def test_it_is_said_when_nothing_fits() -> None:
     assert len(lines) == 12
 
 
-def test_the_end_of_what_is_typed_is_seen() -> None:
+def test_end_of_what_is_typed_is_seen() -> None:
     assert "the end" in next(view_lines(state(3, "x" * 200 + "the end"), 60, 12, PLAIN))

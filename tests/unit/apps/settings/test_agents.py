@@ -38,7 +38,7 @@ def here(tmp_path: Path) -> Here:
     return Here(tmp_path)
 
 
-def test_a_projects_agent_gets_no_more_than_the_person_allows(here: Here) -> None:
+def test_projects_agent_gets_no_more_than_the_person_allows(here: Here) -> None:
     here.write(here.project, "a", WIDE)
     chosen = chosen_agent("a", here.found, Permissions())
     assert chosen.agent.permissions == Permissions()
@@ -49,7 +49,7 @@ def test_a_projects_agent_gets_no_more_than_the_person_allows(here: Here) -> Non
     assert chosen_agent("a", here.found, allowed).agent.permissions == allowed
 
 
-def test_a_persons_own_agent_may_do_what_its_file_says(here: Here) -> None:
+def test_persons_own_agent_may_do_what_its_file_says(here: Here) -> None:
     here.write(here.user, "a", WIDE + SERVER)
     chosen = chosen_agent("a", here.found, Permissions())
     assert chosen.agent.permissions.approval == "auto"

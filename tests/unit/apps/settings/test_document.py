@@ -25,7 +25,7 @@ def test_every_setting_has_a_built_in_value_and_no_other_has() -> None:
     assert OF_PROJECTS.keys() - AT_MOST.keys() == {"store.namespace"}
 
 
-def test_a_price_in_dollars_is_exact_in_micro_cents() -> None:
+def test_price_in_dollars_is_exact_in_micro_cents() -> None:
     assert FiledPrice(3.0, 4.5, 0.3).price == Price(dollars(3), dollars("4.5"), dollars("0.3"))
 
 

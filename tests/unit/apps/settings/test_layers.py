@@ -68,7 +68,7 @@ def test_nearest_layer_wins_and_others_are_listed(files: Files) -> None:
         ("max_cost_microcents", "5", "0", 5),
     ],
 )
-def test_a_project_can_only_lower_what_a_person_allows(
+def test_project_can_only_lower_what_a_person_allows(
     files: Files, key: str, mine: str, theirs: str, counts: Any
 ) -> None:
     found = files.read(f"[chat]\n{key} = {mine}\n", f"[chat]\n{key} = {theirs}\n")
@@ -78,7 +78,7 @@ def test_a_project_can_only_lower_what_a_person_allows(
         assert explained.overrides[0].note == "a project cannot widen what you allow"
 
 
-def test_a_project_sets_nothing_else(files: Files) -> None:
+def test_project_sets_nothing_else(files: Files) -> None:
     values = {
         "chat.model": '"openai:x"',
         "chat.agent": '"x"',
@@ -139,7 +139,7 @@ def test_all_errors_of_settings_file_are_reported(files: Files) -> None:
     assert len(files.faults(user="[chat]\nturn_cap = 0\nx = 1\n[y]\n")) == 3
 
 
-def test_a_byte_order_mark_is_nothing_to_complain_about(files: Files) -> None:
+def test_byte_order_mark_is_nothing_to_complain_about(files: Files) -> None:
     found = files.read(user="\ufeff[chat]\nmodel = 'a:b'\n")
     assert found.explain("chat.model").said == Said("a:b", "user", f"{files.user}:2")
 
@@ -150,6 +150,6 @@ def test_binary_settings_file_is_rejected(files: Files) -> None:
         Configuration(files.user.parent, files.environment)
 
 
-def test_an_unknown_key_lists_those_there_are(files: Files) -> None:
+def test_unknown_key_lists_those_there_are(files: Files) -> None:
     with pytest.raises(ConfigError, match=r"unknown setting 'chat\.x'; there are: chat\.model"):
         files.read().explain("chat.x")

@@ -70,5 +70,5 @@ def test_no_text_in_a_value_moves_a_line(values: list[str], is_long: bool) -> No
 
 
 @pytest.mark.parametrize("text", ["", "# only\n", "\n\n"])
-def test_a_file_without_keys_has_no_lines(text: str) -> None:
+def test_file_without_keys_has_no_lines(text: str) -> None:
     assert lines_of(text) == {}

@@ -13,14 +13,14 @@ def test_in_no_project_there_is_no_file_of_one(tmp_path: Path) -> None:
     assert project_file(tmp_path) is None
 
 
-def test_the_file_of_a_project_is_that_of_the_nearest_folder(tmp_path: Path) -> None:
+def test_file_of_a_project_is_that_of_the_nearest_folder(tmp_path: Path) -> None:
     below = tmp_path / "a"
     below.mkdir()
     assert project_file(project(tmp_path, "") / "a") == tmp_path / ".perdure" / "config.toml"
     assert project_file(project(below, "")) == below / ".perdure" / "config.toml"
 
 
-def test_a_persons_files_are_in_their_configuration_folder(tmp_path: Path) -> None:
+def test_persons_files_are_in_their_configuration_folder(tmp_path: Path) -> None:
     assert person_file({"HOME": "/h"}) == Path("/h/.config/perdure/config.toml")
     assert person_file({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}) == Path("/c/perdure/config.toml")
     assert person_file({"HOME": "/h", "XDG_CONFIG_HOME": "no"}).is_relative_to("/h")

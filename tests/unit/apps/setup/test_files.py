@@ -19,7 +19,7 @@ def test_set_up_project_is_never_replaced(tmp_path: Path) -> None:
     assert setting("store.namespace", tmp_path, {"HOME": str(tmp_path / "home")}) == "tides"
 
 
-def test_the_example_is_an_agent_that_changes_nothing(tmp_path: Path) -> None:
+def test_example_is_an_agent_that_changes_nothing(tmp_path: Path) -> None:
     set_up(tmp_path, "tides")
     agent = agent_in(tmp_path / ".perdure" / "agents" / EXAMPLE)
     assert agent.permissions.approval == "plan"
@@ -35,6 +35,6 @@ def test_the_example_is_an_agent_that_changes_nothing(tmp_path: Path) -> None:
         (".x", "x"),
     ],
 )
-def test_a_namespace_is_named_after_the_folder(name: str, namespace: str) -> None:
+def test_namespace_is_named_after_the_folder(name: str, namespace: str) -> None:
     assert namespace_for(Path("/w") / name) == namespace
     assert len(namespace_for(Path("/w") / (name * 100))) <= 60

@@ -38,7 +38,7 @@ def test_streamed_text_is_not_repeated_by_its_entry(capsys: pytest.CaptureFixtur
     assert told(capsys, token("Hel"), token("lo", 2), message("Hello")) == "Hello\n"
 
 
-def test_an_answer_that_was_not_streamed_is_shown_from_its_entry(
+def test_answer_that_was_not_streamed_is_shown_from_its_entry(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert told(capsys, message("Hello"), message("again")) == "Hello\nagain\n"
@@ -48,7 +48,7 @@ def test_user_message_is_not_echoed(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, message("hi", role="user")) == ""
 
 
-def test_a_snapshot_fills_in_what_was_missed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_snapshot_fills_in_what_was_missed(capsys: pytest.CaptureFixture[str]) -> None:
     snapshot = Snapshot(S, 3, 2, assistant("Hello"), 0)
     assert told(capsys, token("Hel"), snapshot, token(" you", 3)) == "Hello you"
 
@@ -66,7 +66,7 @@ def test_each_tool_call_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, token("Look:"), call, done) == "Look:\n→ read_file a.py ok, 12 ms\n"
 
 
-def test_a_failed_tool_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_tool_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     call = durable("agent:tool_call", toolId="f", toolInput={"a": 1, "b": [2]})
     failed = durable(
         "agent:tool_result", toolId="f", outcome="error", success=False, outputSummary="no\nfile"
@@ -74,7 +74,7 @@ def test_a_failed_tool_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, call, failed) == '→ f {"a": 1, "b": [2]} error\n  no file\n'
 
 
-def test_an_outcome_without_its_call_names_the_tool(capsys: pytest.CaptureFixture[str]) -> None:
+def test_outcome_without_its_call_names_the_tool(capsys: pytest.CaptureFixture[str]) -> None:
     lost = durable("agent:tool_result", toolId="f", outcome="unknown", success=False)
     assert told(capsys, lost) == "→ f unknown\n"
 
@@ -111,7 +111,7 @@ def test_as_json_every_event_is_a_line_in_wire_form(capfd: pytest.CaptureFixture
     assert (entry["type"], entry["sequenceNumber"], entry["sessionId"]) == ("agent:message", 4, "s")
 
 
-def test_the_quiet_one_only_speaks_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_one_only_speaks_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     teller = QuietTeller()
     teller.tell(token("x"))
     teller.remark("y")

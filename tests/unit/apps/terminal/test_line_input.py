@@ -27,7 +27,7 @@ async def test_lines_of_a_pipe_arrive_whole_in_whatever_pieces_they_come() -> No
     os.close(reading)
 
 
-async def test_a_file_can_be_read_as_if_it_were_typed(tmp_path: Path) -> None:
+async def test_file_can_be_read_as_if_it_were_typed(tmp_path: Path) -> None:
     file = tmp_path / "typed"
     file.write_bytes(b"one\n\ntwo\xff\n")
     descriptor = os.open(file, os.O_RDONLY)

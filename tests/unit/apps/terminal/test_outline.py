@@ -37,7 +37,7 @@ def seqs(lines: list[Line]) -> list[int | str]:
     return [line.entry.seq if isinstance(line, Row) else f"+{line.count}" for line in lines]
 
 
-def test_the_branch_with_the_leaf_is_the_straight_one() -> None:
+def test_branch_with_the_leaf_is_the_straight_one() -> None:
     log = TreeLog()
     log.extend(user("0"), user("1"), user("2"))
     log.append(user("3"), parent="s/0")
@@ -66,7 +66,7 @@ def test_every_root_is_shown() -> None:
     assert [(row.entry.seq, row.depth) for row in rows] == [(0, 1), (2, 1), (1, 0)]
 
 
-def test_a_tree_that_fits_is_shown_whole() -> None:
+def test_tree_that_fits_is_shown_whole() -> None:
     log = turns(2)
     assert seqs(lines_of(tree(log), log.leaf, limit=16)) == list(range(16))
 

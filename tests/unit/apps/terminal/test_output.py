@@ -75,7 +75,7 @@ def test_error_masks_secret(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.count("[redacted]") == 4
 
 
-def test_an_error_is_one_sentence_or_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_is_one_sentence_or_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
     error = HeadConflict("s1", 3, 5)
     show_error(error, as_json=False)
     show_error(error, as_json=True)
@@ -92,7 +92,7 @@ def test_an_error_is_one_sentence_or_its_facts(capsys: pytest.CaptureFixture[str
     }
 
 
-def test_a_fact_cannot_stand_in_for_the_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fact_cannot_stand_in_for_the_code(capsys: pytest.CaptureFixture[str]) -> None:
     show_failure("x", "y", {"code": "lie", "extra": object}, as_json=False)
     show_failure("x", "y", {"code": "lie"}, as_json=True)
     assert json.loads(capsys.readouterr().err.splitlines()[1])["error"]["code"] == "x"
@@ -107,7 +107,7 @@ def test_numbers_are_for_people() -> None:
     assert count_of(0, "label") == "0 labels"
 
 
-def test_the_width_follows_columns_but_not_below_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_width_follows_columns_but_not_below_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "132")
     assert width() == 132
     monkeypatch.setenv("COLUMNS", "5")

@@ -48,12 +48,12 @@ def what(body: Message) -> str:
     return preview_of(entry_of(body), WIDTH).what
 
 
-def test_a_message_shows_what_was_said() -> None:
+def test_message_shows_what_was_said() -> None:
     assert what(user("Hello,\n\n  world")) == "Hello, world"
     assert preview_of(entry_of(user("x")), WIDTH).who == "user"
 
 
-def test_an_answer_shows_its_text_and_its_calls() -> None:
+def test_answer_shows_its_text_and_its_calls() -> None:
     one = tool_call("c", "read_file", {"path": "a.py"})
     two = tool_call("d", "list_directory", {})
     assert what(assistant("Let me see.", one)) == "Let me see. → read_file a.py"
@@ -61,14 +61,14 @@ def test_an_answer_shows_its_text_and_its_calls() -> None:
     assert what(assistant("word " * 40, one)).endswith("… → read_file a.py")
 
 
-def test_an_answer_that_says_nothing_shows_why() -> None:
+def test_answer_that_says_nothing_shows_why() -> None:
     assert what(assistant(thinking("hm"))) == "(thinking: hm)"
     assert what(assistant(stop_reason="aborted")) == "(aborted)"
     failed = Message("assistant", (), stop_reason="error", error="no key")
     assert what(failed) == "(error: no key)"
 
 
-def test_a_result_shows_its_tool_and_whether_it_failed() -> None:
+def test_result_shows_its_tool_and_whether_it_failed() -> None:
     assert what(tool_result("c", "three\nlines", name="read")) == "read: three lines"
     assert what(tool_result("c", "oh", is_error=True)) == "failed: oh"
     assert what(tool_result("c", " ")) == "(no output)"
@@ -81,7 +81,7 @@ def test_other_parts_are_named() -> None:
     assert shown == "[image/png, 1,234 bytes] (a part this perdure does not know)"
 
 
-def test_a_call_shows_its_first_text_argument_or_all_arguments() -> None:
+def test_call_shows_its_first_text_argument_or_all_arguments() -> None:
     assert call_line(tool_call("c", "bash", {"n": 1, "command": "ls"})) == "bash ls"
     assert call_line(tool_call("c", "wait", {"seconds": 3})) == 'wait {"seconds": 3}'
     assert call_line(tool_call("c", "now")) == "now"
@@ -126,7 +126,7 @@ def test_every_tree_kind_has_its_line(
         (Answer("retry", "me"), "retry"),
     ],
 )
-def test_the_ledger_can_be_read(body: SideBody, shown: str) -> None:
+def test_ledger_can_be_read(body: SideBody, shown: str) -> None:
     new = new_side(body)
     entry = Entry(TreeLog().stream, 0, "side", None, None, 0, new.kind, new.v, new.body)
     assert preview_of(entry, WIDTH).what == shown
@@ -162,7 +162,7 @@ def test_no_body_makes_a_preview_fail_or_leave_its_line(kind: str, body: bytes, 
 
 
 @given(st.text(max_size=80))
-def test_a_tool_result_with_any_text_stays_on_its_line(text: str) -> None:
+def test_tool_result_with_any_text_stays_on_its_line(text: str) -> None:
     message = Message("tool", (ToolResultPart("c", text),))
     assert message_line(message, WIDTH) is not None
     if not any("\ud800" <= c <= "\udfff" for c in text):

@@ -10,7 +10,7 @@ from perdure.apps.terminal.style import Style
 from perdure.session.messages import Usage, assistant, user
 
 
-async def test_a_report_tells_counts_usage_labels_and_the_branch() -> None:
+async def test_report_tells_counts_usage_labels_and_the_branch() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(id="s", title="Trip", cwd="/tmp")
         first = await session.append(user("Where to?"))
@@ -37,7 +37,7 @@ async def test_a_report_tells_counts_usage_labels_and_the_branch() -> None:
     assert lines[-2:] == ["0 ● user       Where to?  [start]", "2 ● assistant  Oslo  ◀ here"]
 
 
-async def test_an_empty_session_can_be_reported() -> None:
+async def test_empty_session_can_be_reported() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")
         report = await report_of(session, store.backend)

@@ -29,13 +29,13 @@ class Terminal(io.TextIOWrapper):
         ({}, False),
     ],
 )
-def test_a_terminal_is_coloured_unless_it_cannot_or_shall_not_be(
+def test_terminal_is_coloured_unless_it_cannot_or_shall_not_be(
     environment: dict[str, str], is_coloured: bool
 ) -> None:
     assert style_for(Terminal(), environment).is_coloured is is_coloured
 
 
-def test_a_file_or_pipe_is_never_coloured() -> None:
+def test_file_or_pipe_is_never_coloured() -> None:
     assert not style_for(io.StringIO(), {"TERM": "xterm"}).is_coloured
 
 

@@ -25,7 +25,7 @@ def test_flexible_column_is_cut_in_a_long_line() -> None:
     assert lines[1].endswith("…")
 
 
-def test_a_column_keeps_some_cells_however_narrow_it_gets() -> None:
+def test_column_keeps_some_cells_however_narrow_it_gets() -> None:
     rows = [("x" * 30, "1", "a long title")]
     assert list(table(COLUMNS, rows, 20, Style()))[1].endswith("a long…")
 

@@ -34,14 +34,14 @@ def test_letters_of_every_language_tabs_and_lines_stay() -> None:
 
 
 @given(st.text(max_size=200), st.integers(min_value=1, max_value=60))
-def test_a_line_is_one_line_and_fits(text: str, width: int) -> None:
+def test_line_is_one_line_and_fits(text: str, width: int) -> None:
     line = one_line(text, width)
     assert "\n" not in line
     assert cell_len(line) <= width
     assert line == safe(line)
 
 
-def test_a_line_that_was_cut_says_so() -> None:
+def test_line_that_was_cut_says_so() -> None:
     assert one_line("one two three", 8) == "one two…"
     assert one_line("one  \n two", 20) == "one two"
     assert one_line("x" + " " * 5_000 + "y", 10).endswith("…")

@@ -39,7 +39,7 @@ def picture(log: TreeLog, width: int = 64, style: Style = PLAIN, **options: int)
     return list(draw(lines, StreamId("s"), width, style))
 
 
-def test_a_tree_looks_like_this() -> None:
+def test_tree_looks_like_this() -> None:
     assert picture(sample()) == [
         "0 ● user       Why is the table an hour off?",
         "1 ● assistant  Let me look. → read table.py",

@@ -40,11 +40,11 @@ AGENT = Agent(
 )
 
 
-def test_a_snapshot_gives_the_same_agent_back() -> None:
+def test_snapshot_gives_the_same_agent_back() -> None:
     assert agent_of(AGENT.snapshot(), AGENT.registry) == AGENT
 
 
-def test_a_snapshot_is_plain_json() -> None:
+def test_snapshot_is_plain_json() -> None:
     assert b'"schema_hash"' in encode(AGENT.snapshot())
 
 
@@ -52,7 +52,7 @@ def test_fields_of_later_versions_are_left_out() -> None:
     assert agent_of({**AGENT.snapshot(), "mood": "good"}, AGENT.registry) == AGENT
 
 
-def test_a_snapshot_that_cannot_be_read_says_so() -> None:
+def test_snapshot_that_cannot_be_read_says_so() -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         agent_of({"id": "a", "limits": 7}, ToolRegistry())
 
@@ -82,7 +82,7 @@ def test_no_instructions_are_no_prompt() -> None:
     assert Agent("a", model="scripted:echo").system_prompt(Workspace()) is None
 
 
-def test_the_chain_is_its_own_model_and_then_its_fallbacks() -> None:
+def test_chain_is_its_own_model_and_then_its_fallbacks() -> None:
     assert AGENT.chain == (
         Fallback("scripted:echo"),
         Fallback("q:other"),
@@ -149,13 +149,13 @@ def test_two_servers_of_one_name_are_refused() -> None:
         Agent("x", model="scripted:echo", mcp_servers=[McpServer(name="a", command="true"), "a"])
 
 
-def test_a_snapshot_of_a_model_without_a_provider_says_so() -> None:
+def test_snapshot_of_a_model_without_a_provider_says_so() -> None:
     snapshot = {**Agent("a", model="scripted:echo").snapshot(), "model": "gpt-5"}
     with pytest.raises(ConfigError, match="cannot be used any more: 'gpt-5' names no provider"):
         agent_of(snapshot, ToolRegistry(()))
 
 
-def test_a_negative_budget_is_refused() -> None:
+def test_negative_budget_is_refused() -> None:
     with pytest.raises(ValueError, match="max_cost_microcents"):
         Agent("a", model="scripted:echo", max_cost_microcents=-1)
 

@@ -25,7 +25,7 @@ from perdure.tools.spec import ToolCall, ToolOutput
 from tests.fakes.chats import Stage, calls, says, until
 
 
-async def test_a_reply_is_awaited() -> None:
+async def test_reply_is_awaited() -> None:
     chat = await Stage(says("Hello there.")).chat()
     reply = await chat.send("hi")
     assert reply.text == "Hello there."
@@ -34,7 +34,7 @@ async def test_a_reply_is_awaited() -> None:
     assert [m.role for m in await chat.session.messages()] == ["user", "assistant"]
 
 
-async def test_a_turn_is_iterated_from_its_beginning_any_number_of_times() -> None:
+async def test_turn_is_iterated_from_its_beginning_any_number_of_times() -> None:
     chat = await Stage(says("a" * 60), says("b")).chat()
     turn = chat.send("hi")
     first = [event async for event in turn]
@@ -87,7 +87,7 @@ async def test_steering_reaches_the_running_turn_and_is_answered_by_it() -> None
     assert said == ["go", "the other way"]
 
 
-async def test_a_follow_up_is_answered_in_the_same_turn() -> None:
+async def test_follow_up_is_answered_in_the_same_turn() -> None:
     started = asyncio.Event()
 
     async def note() -> str:
@@ -106,7 +106,7 @@ async def test_a_follow_up_is_answered_in_the_same_turn() -> None:
     assert (await stage.kinds()).count("turn_started") == 1
 
 
-async def test_a_follow_up_needs_a_turn_to_follow() -> None:
+async def test_follow_up_needs_a_turn_to_follow() -> None:
     chat = await Stage().chat()
     with pytest.raises(InvalidTransition, match="follow_up is not possible while the turn is idle"):
         await chat.follow_up("too early")
@@ -176,7 +176,7 @@ async def test_abort_without_a_turn_does_nothing() -> None:
     assert await stage.kinds() == ["session_started"]
 
 
-async def test_a_cancelled_handle_is_closed_and_its_session_is_not() -> None:
+async def test_cancelled_handle_is_closed_and_its_session_is_not() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
     await chat.send("hi")
@@ -187,7 +187,7 @@ async def test_a_cancelled_handle_is_closed_and_its_session_is_not() -> None:
     assert (await again.send("still there?")).text == "two"
 
 
-async def test_an_ended_session_is_opened_again_by_its_next_turn() -> None:
+async def test_ended_session_is_opened_again_by_its_next_turn() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.end("enough")
@@ -197,7 +197,7 @@ async def test_an_ended_session_is_opened_again_by_its_next_turn() -> None:
     assert (await again.session.info()).status == "active"
 
 
-async def test_an_agent_may_end_its_session() -> None:
+async def test_agent_may_end_its_session() -> None:
     async def bye(call: ToolCall) -> ToolOutput:
         return ToolOutput("bye", ends_session=True)
 
@@ -206,7 +206,7 @@ async def test_an_agent_may_end_its_session() -> None:
     assert (await chat.session.info()).status == "ended"
 
 
-async def test_a_passing_failure_is_tried_again_after_a_wait() -> None:
+async def test_passing_failure_is_tried_again_after_a_wait() -> None:
     stage = Stage(says(Fail("model_unavailable", times=1), "an answer"))
     chat = await stage.chat()
     turn = chat.send("go")
@@ -289,7 +289,7 @@ async def test_model_and_thinking_level_change_from_the_next_turn() -> None:
     assert any("thinking level high" in getattr(part, "text", "") for part in reply.message.parts)
 
 
-async def test_a_lease_is_given_back_after_each_turn() -> None:
+async def test_lease_is_given_back_after_each_turn() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.send("hi")
@@ -307,7 +307,7 @@ async def test_only_what_a_person_says_can_be_sent(said: Message) -> None:
     assert chat.turn is None
 
 
-async def test_the_status_says_what_can_be_done() -> None:
+async def test_status_says_what_can_be_done() -> None:
     stage = Stage(says(Hang()))
     chat = await stage.chat()
     assert chat.status == "idle"

@@ -26,7 +26,7 @@ async def talked() -> tuple[Stage, Chat]:
     return stage, chat
 
 
-async def test_a_branch_is_left_with_a_summary_of_it() -> None:
+async def test_branch_is_left_with_a_summary_of_it() -> None:
     _, chat = await talked()
     path = await chat.session.path()
     moved = await chat.branch(path[1])
@@ -94,14 +94,14 @@ async def test_entry_appended_during_the_summary_is_not_left_behind() -> None:
     assert (await chat.session.messages())[-1].text == "said meanwhile"
 
 
-async def test_a_branch_can_be_left_for_the_place_before_the_root() -> None:
+async def test_branch_can_be_left_for_the_place_before_the_root() -> None:
     _, chat = await talked()
     moved = await chat.branch(None, focus="names")
     assert moved is not None
     assert moved.parent_id is None
 
 
-async def test_a_running_chat_does_not_move() -> None:
+async def test_running_chat_does_not_move() -> None:
     stage = Stage(says(Hang()))
     chat = await stage.chat()
     turn = chat.send("go")
@@ -111,7 +111,7 @@ async def test_a_running_chat_does_not_move() -> None:
     await chat.suspend()
 
 
-async def test_a_session_of_a_role_is_compacted_by_node() -> None:
+async def test_session_of_a_role_is_compacted_by_node() -> None:
     stage = Stage(says("one"), says("two"))
     settings = CompactionSettings(is_enabled=False, strategy="node")
     chat = await stage.chat(compaction=settings)

@@ -31,7 +31,7 @@ def test_it_can_be_taken_out_or_refused() -> None:
         message_of(TOKEN, "refuse")
 
 
-def test_a_message_without_one_is_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+def test_message_without_one_is_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
     assert message_of("hello", "refuse") == user("hello")
     assert credentials_in("hello") == ()
     assert not caplog.records
@@ -41,7 +41,7 @@ def test_credential_kinds_are_listed() -> None:
     assert credentials_in(f"{TOKEN} and {TOKEN}") == ("github-token",)
 
 
-async def test_an_agent_says_what_is_done_about_it() -> None:
+async def test_agent_says_what_is_done_about_it() -> None:
     stage = Stage(says("fine"))
     chat = await stage.chat(on_pasted="redact")
     await chat.send(f"use {TOKEN}")

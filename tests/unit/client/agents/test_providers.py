@@ -44,20 +44,20 @@ def models(environment: dict[str, str] | None = None) -> ModelRouter:
     return default_models(environment or {}, ManualClock(), keyring=nothing)
 
 
-def test_the_scripted_model_is_always_there() -> None:
+def test_scripted_model_is_always_there() -> None:
     router = models()
     assert router.providers == tuple(sorted({"scripted", *PROVIDERS}))
     assert type(router.client_for("scripted:echo")).__name__ == "FiledScripts"
 
 
 @pytest.mark.parametrize("provider", KEYS)
-async def test_a_provider_without_a_key_says_what_to_set(provider: str) -> None:
+async def test_provider_without_a_key_says_what_to_set(provider: str) -> None:
     with pytest.raises(ConfigError, match=KEYS[provider]):
         models().client_for(f"{provider}:a/b")
 
 
 @pytest.mark.parametrize("provider", KEYS)
-async def test_a_key_in_the_environment_is_enough(provider: str) -> None:
+async def test_key_in_the_environment_is_enough(provider: str) -> None:
     router = models({KEYS[provider]: SECRET})
     client = router.client_for(f"{provider}:a/b")
     assert type(client).__name__ == CLIENTS[provider]
@@ -65,14 +65,14 @@ async def test_a_key_in_the_environment_is_enough(provider: str) -> None:
     await router.aclose()
 
 
-async def test_a_key_in_the_keyring_is_enough() -> None:
+async def test_key_in_the_keyring_is_enough() -> None:
     router = default_models({}, ManualClock(), keyring={"anthropic": SECRET}.get)
     assert type(router.client_for("anthropic:x")).__name__ == "AnthropicMessages"
     await router.aclose()
 
 
 @pytest.mark.parametrize("provider", KEYS)
-async def test_a_server_of_ones_own_needs_no_key(provider: str) -> None:
+async def test_server_of_ones_own_needs_no_key(provider: str) -> None:
     variable = PROVIDERS[provider].url_variables[0]
     router = models({variable: "http://127.0.0.1:1/v1"})
     assert type(router.client_for(f"{provider}:a/b")).__name__ == CLIENTS[provider]
@@ -87,7 +87,7 @@ async def test_local_servers_are_there_without_a_word(provider: str) -> None:
 
 
 @pytest.mark.parametrize("provider", MODULES)
-def test_a_missing_package_is_named_with_its_extra(
+def test_missing_package_is_named_with_its_extra(
     provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, f"perdure.models.providers.{MODULES[provider]}", None)
@@ -109,7 +109,7 @@ def test_states_say_what_is_there_and_what_is_missing() -> None:
     assert SECRET not in repr(found)
 
 
-def test_a_missing_package_comes_before_a_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_comes_before_a_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType] - any name
     offline, *states = provider_states({}, keyring=nothing)
     assert offline.status == "configured"

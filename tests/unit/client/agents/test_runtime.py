@@ -33,7 +33,7 @@ async def look(where: str) -> str:
     return f"nothing in {where}"
 
 
-async def test_a_started_session_keeps_a_snapshot_of_its_agent() -> None:
+async def test_started_session_keeps_a_snapshot_of_its_agent() -> None:
     stage = Stage(says("hi"))
     agent = Agent("a", model=MODEL, instructions="Be {{ctx.how}}.", tools=[look])
     place = Workspace(working_dir="/tmp", variables={"how": "kind, {{ctx.how}}"})
@@ -85,7 +85,7 @@ async def test_agents_are_named_by_id_and_known_ids_are_listed() -> None:
         stage.runtime(Agent("a", model="scripted:echo"), Agent("a", model="scripted:echo"))
 
 
-async def test_a_session_may_narrow_its_agent_and_never_widen_it() -> None:
+async def test_session_may_narrow_its_agent_and_never_widen_it() -> None:
     stage = Stage(says("hi"))
     agent = Agent("a", model=MODEL, tools=[look])
     assert (await stage.runtime().start(agent, tools=[])).agent.registry.names == ()
@@ -93,14 +93,14 @@ async def test_a_session_may_narrow_its_agent_and_never_widen_it() -> None:
         await stage.runtime().start(agent, tools=["look", "leap"])
 
 
-async def test_a_taken_id_is_refused() -> None:
+async def test_taken_id_is_refused() -> None:
     stage = Stage()
     await stage.chat(id="mine")
     with pytest.raises(SessionExists):
         await stage.chat(id="mine")
 
 
-async def test_a_resumed_session_has_its_agent_and_its_tools_back() -> None:
+async def test_resumed_session_has_its_agent_and_its_tools_back() -> None:
     stage = Stage(says("one"), says(calls("look", json='{"where": "the drawer"}')), says("two"))
     agent = Agent("a", model=MODEL, instructions="Look.", tools=[look])
     chat = await stage.runtime(agent).start("a", id="s")
@@ -112,7 +112,7 @@ async def test_a_resumed_session_has_its_agent_and_its_tools_back() -> None:
     assert "nothing in the drawer" in [m.text for m in await again.session.messages()]
 
 
-async def test_a_tool_that_changed_is_not_bound_again() -> None:
+async def test_tool_that_changed_is_not_bound_again() -> None:
     @tool(name="look", effect="read")
     async def look_twice(here: str, there: str) -> str:
         """Look in two places."""
@@ -124,7 +124,7 @@ async def test_a_tool_that_changed_is_not_bound_again() -> None:
     assert again.agent.registry.names == ()
 
 
-async def test_an_import_needs_an_agent_which_is_recorded_once() -> None:
+async def test_import_needs_an_agent_which_is_recorded_once() -> None:
     stage = Stage(says("unused"), says("I go on."))
     session = await stage.store.create(id="imported", origin="import")
     await session.append(user("before"), assistant("then"))
@@ -151,12 +151,12 @@ async def test_fork_continues_under_the_same_agent() -> None:
     assert len(await chat.session.messages()) == 2
 
 
-async def test_an_unknown_session_is_not_found() -> None:
+async def test_unknown_session_is_not_found() -> None:
     with pytest.raises(SessionNotFound):
         await Stage().runtime().resume("nobody")
 
 
-async def test_an_interrupted_turn_runs_on_when_its_session_is_resumed() -> None:
+async def test_interrupted_turn_runs_on_when_its_session_is_resumed() -> None:
     stage = Stage(says(calls("count")), says("counted"))
     keys: list[str] = []
     entered, leave = asyncio.Event(), asyncio.Event()
@@ -182,7 +182,7 @@ async def test_an_interrupted_turn_runs_on_when_its_session_is_resumed() -> None
     assert len({key.split()[0] for key in keys}) == 1
 
 
-async def test_a_session_whose_turn_runs_elsewhere_cannot_be_taken_over() -> None:
+async def test_session_whose_turn_runs_elsewhere_cannot_be_taken_over() -> None:
     stage = Stage(says(Hang()))
     chat = await stage.chat()
     chat.send("go")
@@ -217,7 +217,7 @@ async def test_leaving_block_waits_for_turns_and_failing_block_suspends() -> Non
     assert await has_open_turn(stage)
 
 
-async def test_a_provider_is_loaded_off_the_loop_and_before_the_lease() -> None:
+async def test_provider_is_loaded_off_the_loop_and_before_the_lease() -> None:
     """Loading a provider's library takes seconds, in which another process may use the session."""
     stage = Stage(says("one"), says("two"))
     is_loaded = threading.Event()
@@ -243,7 +243,7 @@ async def has_open_turn(stage: Stage) -> bool:
     return (await stage.memory.state(StreamId("s"))).open_turn is not None
 
 
-async def test_the_default_models_come_from_the_environment(tmp_path: Path) -> None:
+async def test_default_models_come_from_the_environment(tmp_path: Path) -> None:
     stage = Stage()
     runtime = Runtime(stage.store, [Agent("a", model="scripted:echo")])
     chat = await runtime.start("a", workspace=Workspace(working_dir=str(tmp_path)))
@@ -283,7 +283,7 @@ async def test_resumed_session_has_current_limits_and_its_first_agent() -> None:
     assert resumed.agent.instructions == "Be brief."
 
 
-async def test_a_workspace_is_found_out_about_and_kept(tmp_path: Path) -> None:
+async def test_workspace_is_found_out_about_and_kept(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     stage = Stage(says("one"))

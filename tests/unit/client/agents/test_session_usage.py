@@ -34,7 +34,7 @@ async def test_spending_and_parked_providers_come_from_newest_turn() -> None:
     assert standing.parked == {"p": theatre.clock.now_ms() + 30_000}
 
 
-async def test_a_fork_has_spent_nothing_of_its_own() -> None:
+async def test_fork_has_spent_nothing_of_its_own() -> None:
     theatre = Theatre()
     chat = await theatre.chat()
     await chat.send("one")

@@ -33,7 +33,7 @@ async def test_start_error_of_turn_is_raised_to_every_awaiter() -> None:
     assert not turn.is_running
 
 
-async def test_a_fault_in_mid_turn_ends_the_iteration() -> None:
+async def test_fault_in_mid_turn_ends_the_iteration() -> None:
     stage = Stage(says(calls("break_the_store")))
 
     async def break_the_store() -> str:
@@ -46,7 +46,7 @@ async def test_a_fault_in_mid_turn_ends_the_iteration() -> None:
         [event async for event in turn]
 
 
-async def test_a_stopped_turn_is_over_for_this_process_only() -> None:
+async def test_stopped_turn_is_over_for_this_process_only() -> None:
     entered = asyncio.Event()
 
     async def wait() -> str:

@@ -64,14 +64,14 @@ async def test_request_hook_changes_request_but_not_model() -> None:
     assert (await chat.session.messages())[0].text == "hello"
 
 
-async def test_an_answer_is_supplied_without_a_call() -> None:
+async def test_answer_is_supplied_without_a_call() -> None:
     stage = Stage()
     chat = await stage.chat([change])
     stage.store.hooks.on("before_model_call", lambda point: assistant("from the hook"))
     assert (await chat.send("hello")).text == "from the hook"
 
 
-async def test_a_call_that_is_blocked_ends_the_turn_and_says_why() -> None:
+async def test_call_that_is_blocked_ends_the_turn_and_says_why() -> None:
     stage = Stage(says("hi"), says("hi"))
     chat = await stage.chat()
     remove = stage.store.hooks.on("before_model_call", lambda point: Block("not on Sundays"))
@@ -112,7 +112,7 @@ async def test_blocked_tool_never_runs_and_model_gets_the_reason(answer: object)
     assert finished.outcome == "refused"
 
 
-async def test_a_result_is_supplied_or_changed() -> None:
+async def test_result_is_supplied_or_changed() -> None:
     RAN.clear()
     stage = Stage(says(calls("change")), says("ok"), says(calls("change")), says("ok"))
     chat = await stage.chat([change])
@@ -159,7 +159,7 @@ async def compacting() -> tuple[Stage, Chat]:
     return stage, chat
 
 
-async def test_a_summary_is_supplied_and_marked() -> None:
+async def test_summary_is_supplied_and_marked() -> None:
     stage, chat = await compacting()
     told: list[Compaction] = []
 
@@ -178,7 +178,7 @@ async def test_a_summary_is_supplied_and_marked() -> None:
     assert told == [compaction]
 
 
-async def test_a_compaction_that_is_blocked_appends_nothing() -> None:
+async def test_compaction_that_is_blocked_appends_nothing() -> None:
     stage, chat = await compacting()
     stage.store.hooks.on("session_before_compact", lambda point: Block("later"))
     assert await chat.compact() is None
@@ -244,7 +244,7 @@ async def test_navigation_hook_blocks_summarises_or_observes() -> None:
     assert seen == [first.id, "branch_summary", "leaf", "branch_summary"]
 
 
-async def test_a_runtime_tells_what_it_opens_and_closes() -> None:
+async def test_runtime_tells_what_it_opens_and_closes() -> None:
     stage = Stage(says("hi"))
     told: list[tuple[str, object]] = []
     names: tuple[HookName, ...] = ("session_start", "session_shutdown")

@@ -12,7 +12,7 @@ from tests.fakes.players import Theatre, words
 AT = 1_700_000_000_000
 
 
-def test_the_id_of_a_child_follows_from_its_call_alone() -> None:
+def test_id_of_a_child_follows_from_its_call_alone() -> None:
     parent = StreamId("s")
     first = child_id(parent, AT, "s/4:0")
     assert first == child_id(parent, AT, "s/4:0") == stream_id(first)
@@ -21,7 +21,7 @@ def test_the_id_of_a_child_follows_from_its_call_alone() -> None:
     assert len(others) == 2
 
 
-async def test_an_ordinary_session_is_nobodys_child_and_has_none() -> None:
+async def test_ordinary_session_is_nobodys_child_and_has_none() -> None:
     theatre = Theatre(main=[words("a"), words("b")])
     chat = await theatre.chat()
     stream = StreamId("s")
@@ -39,5 +39,5 @@ async def test_an_ordinary_session_is_nobodys_child_and_has_none() -> None:
     assert started.invoked_by is None
 
 
-async def test_a_session_that_is_not_there_spent_nothing() -> None:
+async def test_session_that_is_not_there_spent_nothing() -> None:
     assert await delegated_to(Theatre().memory, StreamId("nowhere")) is None

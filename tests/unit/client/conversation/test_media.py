@@ -22,7 +22,7 @@ def handle_in(message: Message | None) -> str:
     return part.handle
 
 
-async def test_an_appended_picture_is_kept_beside_the_log(store: Store) -> None:
+async def test_appended_picture_is_kept_beside_the_log(store: Store) -> None:
     session = await store.create(id="s")
     entry = await session.append(user("Look", media(PNG)))
     handle = handle_in(entry.message)
@@ -30,7 +30,7 @@ async def test_an_appended_picture_is_kept_beside_the_log(store: Store) -> None:
     assert b"PNG" not in entry.body
 
 
-async def test_a_draft_keeps_its_pictures_until_it_is_stored(store: Store) -> None:
+async def test_draft_keeps_its_pictures_until_it_is_stored(store: Store) -> None:
     session = await store.create(id="s", lazy=True)
     entry = await session.append(user("Look", media(PNG)))
     await session.append(assistant("A cat."))
@@ -39,7 +39,7 @@ async def test_a_draft_keeps_its_pictures_until_it_is_stored(store: Store) -> No
     assert await store.backend.blob(handle.removeprefix("media://")) == PNG
 
 
-async def test_a_picture_that_is_sent_reaches_the_model() -> None:
+async def test_picture_that_is_sent_reaches_the_model() -> None:
     stage = Stage(says("A cat."), says("Another."))
     chat = await stage.chat()
     seen: list[ModelRequest] = []
@@ -56,7 +56,7 @@ async def test_a_picture_that_is_sent_reaches_the_model() -> None:
     assert sorted(seen[1].media.values()) == [PNG, PNG + b"1"]
 
 
-async def test_a_message_of_a_picture_alone_is_enough() -> None:
+async def test_message_of_a_picture_alone_is_enough() -> None:
     stage = Stage(says("A cat."))
     chat = await stage.chat()
     said = user(media(PNG))

@@ -48,7 +48,7 @@ async def test_it_goes_when_its_session_is_let_go(store: Store, clock: ManualClo
     assert not folder.exists()
 
 
-async def test_the_tools_of_a_session_are_given_it() -> None:
+async def test_tools_of_a_session_are_given_it() -> None:
     stage = Stage()
     chat = await stage.chat()
     given = chat._running.environment.scratch_dir  # pyright: ignore[reportPrivateUsage] - what its tools are called with

@@ -15,7 +15,7 @@ from perdure.client.conversation.workspace import (
 from perdure.errors import SecretPasted, WrongArgument
 
 
-def test_the_branch_is_read_from_the_repository_around_the_folder(tmp_path: Path) -> None:
+def test_branch_is_read_from_the_repository_around_the_folder(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/feature/x\n")
     inside = tmp_path / "a" / "b"
@@ -46,7 +46,7 @@ def test_detected_directory_is_absolute() -> None:
     assert Path(detect_workspace(None).working_dir).is_absolute()
 
 
-def test_a_credential_in_a_variable_is_refused_and_not_quoted() -> None:
+def test_credential_in_a_variable_is_refused_and_not_quoted() -> None:
     secret = "sk-ant-api03-" + "a1B2" * 20
     with pytest.raises(SecretPasted) as refused:
         detect_workspace(Workspace(variables={"KEY": secret}))
@@ -67,7 +67,7 @@ def test_names_have_variables_and_empty_text_for_unknown_values() -> None:
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 1), (3, 2)])
-def test_a_selection_begins_before_it_ends(first: int, last: int) -> None:
+def test_selection_begins_before_it_ends(first: int, last: int) -> None:
     with pytest.raises(ValueError, match="no selection"):
         Selection("a.py", first, last)
     assert Selection("a.py", 2, 2).end_line == 2

@@ -21,7 +21,7 @@ def equipment(*agents: Agent) -> Equipment:
     return Equipment(ModelRouter({"scripted": SCRIPTED}), {agent.id: agent for agent in agents})
 
 
-def test_a_model_is_named_with_a_provider_that_the_program_knows() -> None:
+def test_model_is_named_with_a_provider_that_the_program_knows() -> None:
     known = equipment()
     known.check_models(("scripted:flow", "scripted:other"), "offered_models")
     with pytest.raises(WrongArgument, match="'flow' names no provider and model") as refused:
@@ -55,7 +55,7 @@ def test_tools_of_an_unknown_agent_are_not_checked() -> None:
     equipment(with_server).check_tools("reviewer", ("anything",))
 
 
-def test_a_role_is_its_own_agent_before_its_base_role_s() -> None:
+def test_role_is_its_own_agent_before_its_base_role_s() -> None:
     second = Agent("owner_2", model="scripted:flow")
     agents = {"owner": OWNER, "owner_2": second}
     assert agent_for(agents, "owner_2") is second

@@ -51,7 +51,7 @@ async def begun(stage: FlowStage) -> Flow:
     return flow
 
 
-async def test_a_flow_is_worked_to_its_end_from_the_inbox_alone(tmp_path: Path) -> None:
+async def test_flow_is_worked_to_its_end_from_the_inbox_alone(tmp_path: Path) -> None:
     stage = stage_in(tmp_path)
     flow = await begun(stage)
     for topic, answer, status in (
@@ -96,7 +96,7 @@ async def test_one_of_two_answers_wins_and_other_gets_error(tmp_path: Path) -> N
     assert first in told
 
 
-async def test_the_commands_of_flows_are_another_door_to_the_same_act(tmp_path: Path) -> None:
+async def test_commands_of_flows_are_another_door_to_the_same_act(tmp_path: Path) -> None:
     stage = stage_in(tmp_path)
     flow = await begun(stage)
     (asked,) = await stage.store.questions()

@@ -23,7 +23,7 @@ def test_names_that_there_are_not_are_refused_as_by_any_module() -> None:
 
 
 @pytest.mark.full_only
-def test_a_flow_is_run_answered_and_followed_without_async(tmp_path: Path) -> None:
+def test_flow_is_run_answered_and_followed_without_async(tmp_path: Path) -> None:
     alone = Graph("alone", (FlowNode("owner-intake", "owner"),))
     asking = "Which one?\n```handoff\ntype: prompt-human\n```"
     scenario = Scenario(

@@ -34,7 +34,7 @@ def loop_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "perdure-blocking"]
 
 
-def test_a_call_gives_what_its_coroutine_gives() -> None:
+def test_call_gives_what_its_coroutine_gives() -> None:
     portal = Portal()
     assert portal.call(double(21)) == 42
     portal.close()
@@ -50,7 +50,7 @@ def test_error_of_a_coroutine_is_raised() -> None:
     portal.close()
 
 
-def test_a_function_is_called_inside_the_loop() -> None:
+def test_function_is_called_inside_the_loop() -> None:
     portal = Portal()
     assert portal.run(asyncio.get_running_loop).is_running()
     portal.close()
@@ -68,14 +68,14 @@ def test_many_threads_may_call_at_once() -> None:
     portal.close()
 
 
-def test_an_iterator_is_stepped_through() -> None:
+def test_iterator_is_stepped_through() -> None:
     portal = Portal()
     assert list(portal.iterate(count(5))) == [0, 1, 2, 3, 4]
     portal.close()
 
 
 @pytest.mark.full_only
-def test_an_iterator_that_is_left_is_closed() -> None:
+def test_iterator_that_is_left_is_closed() -> None:
     portal = Portal()
     ended: list[str] = []
     for number in portal.iterate(count(5, ended)):
@@ -86,7 +86,7 @@ def test_an_iterator_that_is_left_is_closed() -> None:
     portal.close()
 
 
-def test_an_iterator_may_outlive_its_portal() -> None:
+def test_iterator_may_outlive_its_portal() -> None:
     portal = Portal()
     numbers = portal.iterate(count(5))
     assert next(numbers) == 0
@@ -167,7 +167,7 @@ def test_calls_race_with_the_end_and_none_hangs() -> None:
         assert len(results) == 8
 
 
-def test_a_closed_portal_says_so() -> None:
+def test_closed_portal_says_so() -> None:
     portal = Portal()
     portal.close()
     with pytest.raises(StoreUnavailable):
@@ -190,7 +190,7 @@ def test_unreferenced_portal_ends_by_itself() -> None:
     assert not loop_threads()
 
 
-def test_the_loop_itself_cannot_wait_for_the_loop() -> None:
+def test_loop_itself_cannot_wait_for_the_loop() -> None:
     portal = Portal()
 
     def call_again() -> int:
@@ -201,7 +201,7 @@ def test_the_loop_itself_cannot_wait_for_the_loop() -> None:
     portal.close()
 
 
-def test_a_portal_that_ends_inside_its_loop_ends_all_the_same() -> None:
+def test_portal_that_ends_inside_its_loop_ends_all_the_same() -> None:
     closed = threading.Event()
 
     async def close() -> None:

@@ -109,5 +109,5 @@ def test_every_command_is_offered_with_what_it_is() -> None:
         ("a \\", ["a"], ""),
     ],
 )
-def test_a_line_is_split_as_a_shell_does_it(line: str, words: list[str], typed: str) -> None:
+def test_line_is_split_as_a_shell_does_it(line: str, words: list[str], typed: str) -> None:
     assert split(line) == (words, typed)

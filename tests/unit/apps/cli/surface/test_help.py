@@ -39,7 +39,7 @@ def test_help_of_all_commands_has_the_summary_of_each() -> None:
 
 
 @every_command
-def test_a_command_begins_with_one_line_that_says_what_it_does(line: str) -> None:
+def test_command_begins_with_one_line_that_says_what_it_does(line: str) -> None:
     summary = COMMANDS[line].summary
     assert summary.endswith("."), f"{line}: its docstring begins with a sentence: {summary!r}"
     assert len(summary) <= SUMMARY_CELLS, f"{line}: its first line is too long: {summary!r}"
@@ -47,7 +47,7 @@ def test_a_command_begins_with_one_line_that_says_what_it_does(line: str) -> Non
 
 
 @every_command
-def test_a_command_has_an_example(line: str) -> None:
+def test_command_has_an_example(line: str) -> None:
     command = COMMANDS[line]
     assert command.examples, f"{line}: its docstring needs a section `Examples:`"
     for example in command.examples:
@@ -60,7 +60,7 @@ def is_of(example: Example, command: Command) -> bool:
 
 
 @every_command
-def test_an_example_uses_only_options_that_there_are(line: str) -> None:
+def test_example_uses_only_options_that_there_are(line: str) -> None:
     for example in COMMANDS[line].examples:
         for typed in re.findall(r"perdure [^|>)]*", example.line):
             words = re.sub(r"\"[^\"]*\"|'[^']*'", "QUOTED", typed).split()[1:]
@@ -73,7 +73,7 @@ def test_an_example_uses_only_options_that_there_are(line: str) -> None:
 
 
 @every_command
-def test_an_example_is_taken_by_the_parser(line: str) -> None:
+def test_example_is_taken_by_the_parser(line: str) -> None:
     for example in COMMANDS[line].examples:
         for words in typed_in(example.line):
             try:
@@ -130,7 +130,7 @@ def test_help_says_nothing_twice() -> None:
 
 
 @every_command
-def test_a_number_says_how_great_it_may_be(line: str) -> None:
+def test_number_says_how_great_it_may_be(line: str) -> None:
     for each in COMMANDS[line].parameters:
         if each.default is not None and re.fullmatch(r"[\d,]+", each.default):
             assert is_bounded(each), f"{line} {each.spellings[0]}: give it min= and max="
@@ -141,7 +141,7 @@ def is_bounded(parameter: Parameter) -> bool:
 
 
 @every_command
-def test_the_exit_codes_are_those_there_are(line: str) -> None:
+def test_exit_codes_are_those_there_are(line: str) -> None:
     for code, meaning in COMMANDS[line].exits:
         assert code in EXIT_CODES, f"{line}: {code}"
         assert meaning, f"{line}: {code} means something"
@@ -149,7 +149,7 @@ def test_the_exit_codes_are_those_there_are(line: str) -> None:
 
 @every_command
 @pytest.mark.parametrize("width", [60, 100])
-def test_a_page_fits_the_terminal(line: str, width: int) -> None:
+def test_page_fits_the_terminal(line: str, width: int) -> None:
     assert COMMANDS[line].examples, f"{line}: its docstring needs a section `Examples:`"
     lines = list(page_lines(COMMANDS[line], width, Style()))
     examples = lines.index("Examples:")

@@ -20,7 +20,7 @@ COMMAND = Command(
 )
 
 
-def test_a_page_has_everything_in_its_place() -> None:
+def test_page_has_everything_in_its_place() -> None:
     assert list(page_lines(COMMAND, 72, Style())) == [
         "Usage: perdure run [OPTIONS] WHAT [MORE...]",
         "",
@@ -57,11 +57,11 @@ def test_long_name_gets_its_own_line() -> None:
     assert lines[place + 1].strip() == "Which."
 
 
-def test_a_group_shows_its_commands() -> None:
+def test_group_shows_its_commands() -> None:
     group = Command(("g",), "G.", commands=(Command(("g", "a"), "Do a."),))
     assert synopsis(group) == "perdure g COMMAND [OPTIONS]"
     assert "  a  Do a." in list(page_lines(group, 80, Style()))
 
 
-def test_the_first_page_says_what_all_exit_codes_mean() -> None:
+def test_first_page_says_what_all_exit_codes_mean() -> None:
     assert "  130  interrupted" in list(page_lines(Command((), "P."), 80, Style()))

@@ -56,14 +56,14 @@ def test_commands_stand_in_the_order_asked_for() -> None:
     ]
 
 
-def test_a_command_is_found_by_the_words_that_lead_to_it() -> None:
+def test_command_is_found_by_the_words_that_lead_to_it() -> None:
     shape = program()
     assert shape.at(["group", "run", "x"]).words == ("group", "run")
     assert shape.at(["group", "--help"]).words == ("group",)
     assert shape.at(["nonsense"]) == shape
 
 
-def test_a_docstring_is_a_summary_a_description_and_sections() -> None:
+def test_docstring_is_a_summary_a_description_and_sections() -> None:
     run = program().at(["group", "run"])
     assert run.summary == "Run it."
     assert run.description == ("More about it.", "And a last word.")

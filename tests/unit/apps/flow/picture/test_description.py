@@ -66,7 +66,7 @@ def test_question_is_shown_with_its_command() -> None:
     ]
 
 
-def test_the_handoff_block_is_not_for_people() -> None:
+def test_handoff_block_is_not_for_people() -> None:
     text = "Done.\n\n```handoff\ntype: prompt-human\n```"
     said = FeedItem("owner_2", "assistant", "owner", text)
     began = FeedItem("owner_1", "activation", "Activated", "Node plan started")

@@ -16,7 +16,7 @@ def stands(log: FlowLog) -> dict[str, NodeStanding]:
     return {node.id: standing(log.state, node) for node in log.state.graph.nodes}
 
 
-def test_a_node_is_pending_then_active_then_completed() -> None:
+def test_node_is_pending_then_active_then_completed() -> None:
     log = FlowLog(LINE)
     assert set(stands(log).values()) == {"pending"}
     log.claim("owner-intake")
@@ -51,7 +51,7 @@ def test_waiting_node_shows_what_it_waits_for() -> None:
     assert stands(waits)["build"] == "backward"
 
 
-def test_a_node_whose_role_asks_for_consent_waits_for_a_person() -> None:
+def test_node_whose_role_asks_for_consent_waits_for_a_person() -> None:
     log = FlowLog(LINE).work("owner-intake", "build").claim("build", "owner-intake=>build")
     assert overlaid(log.state, ()) is log.state
     seen = overlaid(log.state, ASKED)
@@ -59,7 +59,7 @@ def test_a_node_whose_role_asks_for_consent_waits_for_a_person() -> None:
     assert seen.run.awaiting_human_nodes["build"].reason == "consent"
 
 
-def test_a_flow_is_blocked_when_all_that_run_wait_for_consent() -> None:
+def test_flow_is_blocked_when_all_that_run_wait_for_consent() -> None:
     log = FlowLog(LINE).work("owner-intake", "build")
     assert not is_blocked(log.state, ASKED)
     log.claim("build", "owner-intake=>build")

@@ -88,12 +88,12 @@ def test_mermaid_and_dot_quote_what_would_end_a_label() -> None:
     assert '  "a\\"b" -> "c";' in dot
 
 
-def test_the_state_colours_mermaid_and_dot() -> None:
+def test_state_colours_mermaid_and_dot() -> None:
     state = FlowLog(LINE).claim("owner-intake").state
     assert '  n0["owner-intake<br/>owner"]:::active' in render(LINE, "mermaid", PLAIN, 80, state)
     assert any('fillcolor="#ffe08a"' in line for line in render(LINE, "dot", PLAIN, 80, state))
 
 
-def test_a_circle_is_drawn_too() -> None:
+def test_circle_is_drawn_too() -> None:
     circle = graph("a>b", "b>a")
     assert len(list(lines(circle, PLAIN, 80))) == 4

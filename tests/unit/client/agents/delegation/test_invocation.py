@@ -86,7 +86,7 @@ async def test_child_spending_counts_in_parent_total() -> None:
     assert last.spent.cost_microcents == 3 * PER_CALL
 
 
-async def test_a_child_gets_what_its_parent_has_left_and_no_more() -> None:
+async def test_child_gets_what_its_parent_has_left_and_no_more() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(max_cost_microcents=20_000, on_exceed="fail")
     await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=90_000)))
@@ -96,7 +96,7 @@ async def test_a_child_gets_what_its_parent_has_left_and_no_more() -> None:
     assert started.agent["on_exceed"] == "fail"
 
 
-async def test_a_childs_own_lower_limit_stays() -> None:
+async def test_childs_own_lower_limit_stays() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(max_cost_microcents=20_000, on_exceed="fail")
     await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=9_000)))
@@ -105,7 +105,7 @@ async def test_a_childs_own_lower_limit_stays() -> None:
     assert started.agent["max_cost_microcents"] == 9_000
 
 
-async def test_a_child_that_would_spend_too_much_gives_no_answer() -> None:
+async def test_child_that_would_spend_too_much_gives_no_answer() -> None:
     theatre = Theatre(main=[invokes(), words("then not")])
     parent = lead(max_cost_microcents=20_000, on_exceed="fail")
     await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=10, on_exceed="fail")))
@@ -131,7 +131,7 @@ async def test_child_has_no_more_tools_or_permissions_than_parent() -> None:
     assert msgspec.convert(snapshot["permissions"], Permissions).scope == "sandboxed"
 
 
-async def test_a_session_that_was_narrowed_narrows_its_children() -> None:
+async def test_session_that_was_narrowed_narrows_its_children() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     runtime = theatre.runtime(
         lead(tools=("invoke_agent", "read_file", "git_status")),
@@ -144,13 +144,13 @@ async def test_a_session_that_was_narrowed_narrows_its_children() -> None:
     assert [tool["name"] for tool in snapshot["tools"]] == ["git_status"]
 
 
-async def test_an_unknown_agent_is_answered_with_those_there_are() -> None:
+async def test_unknown_agent_is_answered_with_those_there_are() -> None:
     theatre = Theatre(main=[invokes("nobody"), words("ok")])
     await run(theatre, theatre.runtime(lead(), scout()))
     assert "there is no agent 'nobody'; there are: lead, scout" in result(theatre)
 
 
-async def test_a_session_invokes_no_more_agents_than_it_may() -> None:
+async def test_session_invokes_no_more_agents_than_it_may() -> None:
     theatre = Theatre(main=[invokes(), invokes(), words("ok")], scout=[words("a"), words("b")])
     await run(theatre, theatre.runtime(lead(max_agents=1), scout()))
     assert "has invoked its 1 agents" in result(theatre)
@@ -243,7 +243,7 @@ async def test_answered_question_of_a_child_continues_it() -> None:
     assert result(theatre) == "not written"
 
 
-async def test_a_child_keeps_its_carved_budget_when_a_person_resumes_it() -> None:
+async def test_child_keeps_its_carved_budget_when_a_person_resumes_it() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(max_cost_microcents=9_000, on_exceed="fail")
     runtime = theatre.runtime(parent, scout())

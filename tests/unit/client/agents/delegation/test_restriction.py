@@ -29,7 +29,7 @@ permissions = st.builds(
 
 @given(permissions, permissions)
 @settings(max_examples=40, deadline=None)
-def test_a_child_is_never_wider_than_itself_or_its_parent(
+def test_child_is_never_wider_than_itself_or_its_parent(
     child: Permissions, parent: Permissions
 ) -> None:
     both = within(child, parent)
@@ -65,7 +65,7 @@ def test_credentials_are_those_both_have() -> None:
     st.sampled_from(get_args(OnExceed)),
 )
 @settings(max_examples=40, deadline=None)
-def test_a_child_never_gets_more_than_its_parent_has_left(
+def test_child_never_gets_more_than_its_parent_has_left(
     own: int, limit: int, spent: int, on_exceed: OnExceed
 ) -> None:
     budget = child_budget(Budget(own), Budget(limit, on_exceed), limit, Spending(spent))

@@ -23,7 +23,7 @@ def test_agents_are_found_in_the_project_then_in_the_persons_folder(tmp_path: Pa
     assert agents_found({"project": tmp_path / "nowhere"}) == ()
 
 
-def test_an_unknown_id_lists_those_there_are(tmp_path: Path) -> None:
+def test_unknown_id_lists_those_there_are(tmp_path: Path) -> None:
     written(tmp_path / "p", "b")
     written(tmp_path / "p", "a")
     found = agents_found({"project": tmp_path / "p"})

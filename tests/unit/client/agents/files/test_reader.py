@@ -22,7 +22,7 @@ def faults_of(text: str) -> tuple[str, ...]:
     return caught.value.faults
 
 
-def test_the_keys_of_the_seeds_format_become_the_agents_settings() -> None:
+def test_keys_of_the_seeds_format_become_the_agents_settings() -> None:
     agent = agent_of_text(
         "id: helper\nname: The helper\ndescription: It helps.\nmodel: gemini-x\nprovider: gemini\n"
         "system_prompt: You help.\ntemperature: 0.5\nmax_tokens: 900\nreasoning_effort: max\n"
@@ -157,7 +157,7 @@ def test_agent_file_must_be_a_mapping(text: str) -> None:
     assert faults_of(text)
 
 
-def test_a_credential_anywhere_is_refused_without_being_repeated() -> None:
+def test_credential_anywhere_is_refused_without_being_repeated() -> None:
     key = "sk-ant-" + "api03-" + "a" * 90
     for text in (
         HEAD + f"description: {key}\n",
@@ -169,7 +169,7 @@ def test_a_credential_anywhere_is_refused_without_being_repeated() -> None:
         assert key not in "".join(faults)
 
 
-def test_a_reference_to_a_secret_is_none() -> None:
+def test_reference_to_a_secret_is_none() -> None:
     text = HEAD + (
         "permissions:\n  allowed_domains: [api.example.org]\n"
         '  credentials: {api.example.org: "Bearer {{secrets.API}}"}\n'
@@ -179,7 +179,7 @@ def test_a_reference_to_a_secret_is_none() -> None:
     }
 
 
-def test_a_file_is_read_or_said_why_not(tmp_path: Path) -> None:
+def test_file_is_read_or_said_why_not(tmp_path: Path) -> None:
     file = tmp_path / "helper.agent.yaml"
     with pytest.raises(ConfigError, match="cannot be read"):
         agent_in(file)

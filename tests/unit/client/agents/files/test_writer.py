@@ -61,7 +61,7 @@ agents = st.builds(
 
 @given(agents)
 @settings(max_examples=25, deadline=None)
-def test_a_written_agent_reads_as_the_same_agent_and_bytes(agent: Agent) -> None:
+def test_written_agent_reads_as_the_same_agent_and_bytes(agent: Agent) -> None:
     try:
         text = agent_text(agent)
     except ConfigError:  # an id of random letters is now and then formed like a key
@@ -78,7 +78,7 @@ def test_agent_text_with_a_credential_is_rejected() -> None:
     assert agent.id not in str(refused.value)
 
 
-def test_a_tool_of_the_program_cannot_be_written() -> None:
+def test_tool_of_the_program_cannot_be_written() -> None:
     def own(x: int) -> str:
         """Do it."""
         return str(x)
