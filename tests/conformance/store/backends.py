@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.jsonl.store import DialectName
 from perdure.stores.key import KEY_BYTES, StoreKey
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.session_store import SessionStore
@@ -16,7 +19,6 @@ from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.postgres import PostgresServer
 
 ENCRYPTED = "sqlite-encrypted"
-BACKENDS = ("memory", "sqlite", ENCRYPTED, "postgres", *CODECS)
 
 
 class Data(Protocol):
@@ -112,6 +114,39 @@ class PostgresData:
         self._server.give_back(self._address)
 
 
+class Setting(NamedTuple):
+    """What a store is made with: an unused path, the clock, random bytes, and a server."""
+
+    path: Path
+    clock: ManualClock
+    random: SeededRandom
+    server: PostgresServer | None
+
+    def postgres(self) -> PostgresData:
+        """Return a database of the server."""
+        assert self.server is not None
+        return PostgresData(self.server, self.clock, self.random)
+
+    def sqlite(self, key: StoreKey | None = None) -> SqliteData:
+        """Return a database file."""
+        return SqliteData(self.path.with_suffix(".db"), self.clock, self.random, key)
+
+
+def jsonl_data(dialect: DialectName, setting: Setting) -> JsonlData:
+    """Return a folder of session files."""
+    return JsonlData(setting.path, dialect, setting.clock, setting.random)
+
+
+BACKENDS: Mapping[str, Callable[[Setting], Data]] = {
+    "memory": lambda setting: MemoryData(setting.clock, setting.random),
+    "sqlite": Setting.sqlite,
+    ENCRYPTED: lambda setting: setting.sqlite(StoreKey(setting.random(KEY_BYTES))),
+    "postgres": Setting.postgres,
+    **{name: partial(jsonl_data, dialect) for name, dialect in CODECS.items()},
+}
+"""Name -> how a store of that kind is made."""
+
+
 class Backend:
     """Creates stores of one kind, all on one clock. Only the kind ``postgres`` needs a `server`."""
 
@@ -128,12 +163,5 @@ class Backend:
         """Return the data of an empty store."""
         self._made += 1
         random = SeededRandom(self._made)
-        if self.name == "memory":
-            return MemoryData(self.clock, random)
-        if self.name in CODECS:
-            folder = self._folder / str(self._made)
-            return JsonlData(folder, CODECS[self.name], self.clock, random)
-        if self._server is not None:
-            return PostgresData(self._server, self.clock, random)
-        key = StoreKey(random(KEY_BYTES)) if self.name == ENCRYPTED else None
-        return SqliteData(self._folder / f"{self._made}.db", self.clock, random, key)
+        setting = Setting(self._folder / str(self._made), self.clock, random, self._server)
+        return BACKENDS[self.name](setting)
