@@ -76,8 +76,8 @@ _TIME = re.compile(
 class Techniques(NamedTuple):
     """Which parts count. `context` and the rest are weights of the sum; 0 leaves a part out.
 
-    `speakers`: of a text by one of several named speakers. `passages`: words of the passages that a
-    long entry is cut into, which are ranked like entries of their own.
+    `passages`: words of the passages that a long entry is cut into, which are ranked like entries
+    of their own.
     """
 
     stems: bool = True
@@ -87,7 +87,6 @@ class Techniques(NamedTuple):
     own: float = 0.10
     session: float = 0.45
     speaker: float = 1.0
-    speakers: float = 0.0
     date: float = 6.0
     time: float = 1.9
     answers: float = 0.2
@@ -108,9 +107,7 @@ WITHOUT: dict[str, Techniques] = {
     "question marks": STANDARD._replace(answers=0, asks=0, has_question=0),
 }
 WITH: dict[str, Techniques] = {
-    "several speakers": STANDARD._replace(speakers=1.5),
     "passages of 60 words": STANDARD._replace(passages=60),
-    "both": STANDARD._replace(speakers=1.5, passages=60),
 }
 """What the product has not, tried in the reference."""
 
@@ -208,7 +205,7 @@ class Reference:
                 score += part.context * idf * 2.2 * near[term] / (near[term] + 1.2 * length)
                 score += part.own * idf * 1.9 * unit.counts[term] / (unit.counts[term] + 0.9)
             if unit.author in speakers:
-                score += part.speaker if len(speakers) == 1 else part.speakers
+                score += part.speaker
             if asks_when and _TIME.search(unit.text):
                 score += part.time
             if number and units[number - 1].text.rstrip().endswith("?"):

@@ -80,7 +80,7 @@ def _near(session: list[SaidText], index: int) -> list[tuple[float, str]]:
 def _circumstances(asked: Question, session: list[SaidText], said: SaidText) -> float:
     score, question_words = 0.0, set(terms(asked.text))
     named = {each.author for each in session if question_words & set(terms(each.author or ""))}
-    if len(named) == 1 and said.author in named:
+    if said.author in named:
         score += 1.0
     if asked.period is not None and (closeness := asked.period.closeness(said.at)) >= 0.05:
         score += 6 * closeness

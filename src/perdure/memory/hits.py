@@ -18,7 +18,7 @@ class Why(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a text was recalled.
 
     `terms` are the words of the question that it contains, `neighbours` those that only the texts
-    around it in its session contain. `speaker`: the only person that the question names said it.
+    around it in its session contain. `speaker`: a person that the question names said it.
     `date`: how near its time is to the time that the question names, from 0 to 1. `time`: the
     question asks when, and it names a time. `vector`: the similarity of its meaning, if an embedder
     was used.

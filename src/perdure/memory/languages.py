@@ -30,25 +30,27 @@ _FUNCTION_WORDS = {
         with would wouldn you your yours yourself yourselves""",
     "german": """
         aber alle allem allen aller alles als also am an ander andere anderem anderen anderer auch
-        auf aus bei beim bin bis bist da damit dann das dass dein deine deinem deinen deiner dem
-        den denn der des dessen dich die dies diese diesem diesen dieser dieses dir doch dort du
-        durch ein eine einem einen einer eines er es etwas euch euer eure fur gegen habe haben hat
-        hatte hatten hier hin hinter ich ihm ihn ihnen ihr ihre ihrem ihren ihrer im in ins ist ja
-        jede jedem jeden jeder jedes jene jetzt kann kein keine keinem keinen keiner konnen konnte
-        mal man manche mehr mein meine meinem meinen meiner mich mir mit muss nach nicht nichts
-        noch nun nur ob oder ohne sehr sein seine seinem seinen seiner selbst sich sie sind so
-        solche soll sollte sondern sonst uber um und uns unser unsere unter viel vom von vor wann
-        war waren warst warum was weg weil weiter welche welchem welchen welcher welches wem wen
-        wenn wer werde werden wessen wie wieder wieso will wir wird wirst wo wohin wollen wollte
-        wurde wurden zu zum zur zwar zwischen""",
+        auf aus bei beim bin bis bist da dafur dagegen daher dahin damit dann daran darauf daraus
+        darin daruber darum das dass davon davor dazu dein deine deinem deinen deiner dem den denn
+        der des dessen dich die dies diese diesem diesen dieser dieses dir doch dort du durch ein
+        eine einem einen einer eines er es etwas euch euer eure fur gegen habe haben hat hatte
+        hatten hier hin hinter ich ihm ihn ihnen ihr ihre ihrem ihren ihrer im in ins ist ja jede
+        jedem jeden jeder jedes jene jetzt kann kein keine keinem keinen keiner konnen konnte mal
+        man manche mehr mein meine meinem meinen meiner mich mir mit muss nach nicht nichts noch
+        nun nur ob oder ohne schon sehr sein seine seinem seinen seiner seit selbst sich sie sind
+        so solche soll sollte sondern sonst uber um und uns unser unsere unter viel vom von vor
+        wahrend wann war waren warst warum was weder weg wegen weil weiter welch welche welchem
+        welchen welcher welches wem wen wenn wer werde werden wessen wie wieder wieso will wir wird
+        wirst wo wodurch wofur wogegen woher wohin wollen wollte womit woran worauf woraus worin
+        woruber worum wovon wovor wozu wurde wurden zu zum zur zwar zwischen""",
     "french": """
-        a ai aux avait avec avez avoir avons c ce cela celle celles celui ces cet cette ceux chez
-        comme comment d dans de depuis des dont du elle elles en encore entre est estce et etaient
-        etait ete etre eu eux fait faire fut il ils j je l la laquelle le lequel les leur leurs
-        lui m ma mais me meme mes moi mon n ne ni nos notre nous on ont ou par parce pas pendant
-        peu peut plus pour pourquoi qu quand que quel quelle quelles quels qui quoi s sa sans se
-        ses si sien soi son sont sous sur t ta te tes toi ton tous tout toute toutes tres tu un
-        une vers vos votre vous y""",
+        a ai auquel aux auxquels avait avec avez avoir avons c ce cela celle celles celui ces cet
+        cette ceux chez combien comme comment d dans de depuis des dit donc dont du duquel elle
+        elles en encore entre est estce et etaient etait ete etre eu eux faire fait fut il ils j je
+        l la laquelle le lequel les lesquelles lesquels leur leurs lui m ma mais me meme mes moi
+        mon n ne ni nos notre nous on ont ou par parce pas pendant peu peut plus pour pourquoi qu
+        quand que quel quelle quelles quels qui quoi s sa sans se ses si sien soi son sont sous sur
+        t ta te tes toi ton tous tout toute toutes tres tu un une vers vos votre vous y""",
     "spanish": """
         a al algo algun alguna antes aquel asi aun bajo cada como con contra cosa cual cuales
         cuando cuanto cuantos de del desde despues dijo donde dos durante e el ella ellas ellos en

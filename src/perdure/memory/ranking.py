@@ -1,9 +1,9 @@
 """Rank the texts of a corpus for a question.
 
 A text counts with its neighbours in the session (their words, weighed by distance), by itself, and
-with its session as a whole. To that comes what a person would look at: whether the only speaker
-that the question names said it, whether the session is of the time that it names, whether a time is
-named where it asks "when", whether the text before asked something. The constants are measured
+with its session as a whole. To that comes what a person would look at: whether a speaker that the
+question names said it, whether the session is of the time that it names, whether a time is named
+where it asks "when", whether the text before asked something. The constants are measured
 (docs/decisions/0059-recall.md) and flat around their optimum.
 
 The sums over all texts are in ``arrays`` (numpy) and ``sums`` (without numpy).
@@ -78,7 +78,7 @@ class Sums(Protocol):
         ...
 
     def best(self, spoken: Sequence[Sequence[int]], limit: int) -> list[Ranked]:
-        """Return the best texts, best first; `spoken` are texts of the only named speakers."""
+        """Return the best texts, best first; `spoken` are texts of the named speakers."""
         ...
 
 
@@ -123,12 +123,11 @@ def idf(size: int, having: int) -> float:
 def _speakers(
     corpus: Corpus, question: Question
 ) -> tuple[list[Sequence[int]], dict[str, set[int]]]:
-    """Return what the only named speaker of each session said, and where words are names."""
-    said: dict[int, list[Sequence[int]]] = {}
+    """Return what the named speakers of each session said, and where words are names."""
+    spoken: list[Sequence[int]] = []
     named: dict[str, set[int]] = {}
     for author, word in question.names.items():
         for session, texts in corpus.authors.get(author, {}).items():
             named.setdefault(word, set()).add(session)
-            if texts not in said.setdefault(session, []):  # a second word of the same name
-                said[session].append(texts)
-    return [texts[0] for texts in said.values() if len(texts) == 1], named
+            spoken.append(texts)
+    return spoken, named

@@ -27,6 +27,7 @@ def test_every_word_of_a_class_has_its_prefix() -> None:
 
 def test_function_words_do_not_count_beside_others() -> None:
     assert [word.asked for word in asked("What did the two of them do there?").words] == ["two"]
+    assert [word.asked for word in asked("Worüber hat er mit ihr geredet?").words] == ["geredet"]
 
 
 def test_question_of_function_words_alone_asks_for_them() -> None:

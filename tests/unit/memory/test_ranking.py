@@ -25,12 +25,13 @@ def said(name: str, author: str | None, text: str) -> SaidText:
     return SaidText(name, author, text, START_MS)
 
 
-def test_speaker_counts_if_the_question_names_one_alone() -> None:
+def test_every_speaker_that_the_question_names_counts() -> None:
     texts = [said("a", "Ana Maria", "the moon"), said("b", "Bob", "the moon")]
+    texts.append(said("c", "Eve", "the moon"))
     for question, speakers in (
         ("What did Ana say of the moon?", {"a"}),
         ("What did Ana Maria say of the moon?", {"a"}),
-        ("What did Ana tell Bob of the moon?", set[str]()),
+        ("What did Ana tell Bob of the moon?", {"a", "b"}),
         ("What about the moon?", set[str]()),
     ):
         found = ranked(texts, question)
