@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, cast
 
 from msgspec import Meta
 
@@ -24,17 +24,22 @@ from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.keys import configured_key, keyring_keys
 from perdure.client.store import Store
 from perdure.client.trust import TrustFolder
-from perdure.engine.episodes import record_open_ends
-from perdure.errors import ConfigError, KeyMissing, KeyWrong, StoreTooOld, Unsupported
+from perdure.errors import ConfigError, KeyMissing, KeyWrong, PerdureError, StoreTooOld, Unsupported
 from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import Clock, RandomSource
 from perdure.stores.access.collector import collector_paused
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
 from perdure.stores.key import StoreKey
 from perdure.stores.marks import KEY_BYTES, Marks
 from perdure.stores.protocol import Durability
 from perdure.stores.session_store import SessionStore
+
+if TYPE_CHECKING:
+    from perdure.engine import episodes
+else:
+    episodes = Later("perdure.engine.episodes")
 
 _BACKENDS: Mapping[str, tuple[str, str]] = {
     "jsonl": ("perdure.stores.jsonl.address", "open_jsonl"),
@@ -248,8 +253,18 @@ async def connect_store(
     if scheme != "memory" or not is_trusted:
         backend.marks = _marks(is_trusted=is_trusted)
     if scheme != "jsonl" and not is_copied:  # session files have no index of open ends
-        await record_open_ends(backend, outside.clock)
+        await _record_open_ends(backend, outside)
     return Store(backend, outside)
+
+
+async def _record_open_ends(backend: SessionStore, outside: Outside) -> None:
+    """Record missing episodes; most stores miss none, and need not load what records them."""
+    try:
+        is_any = bool(await backend.open_ends())
+    except PerdureError:
+        is_any = True  # the second reading says what is wrong
+    if is_any:
+        await episodes.record_open_ends(backend, outside.clock)
 
 
 async def _open_copied(opener: Callable[..., Awaitable[SessionStore]], **key: Any) -> SessionStore:

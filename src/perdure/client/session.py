@@ -20,7 +20,6 @@ from perdure.client.erase import erase_entries, erase_session
 from perdure.client.reads import EntryRef, OpenQuestion, open_questions
 from perdure.client.session_fields import require_header, require_text
 from perdure.client.titles import title_of
-from perdure.engine.episodes import with_episode
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import (
     HeadConflict,
@@ -58,11 +57,13 @@ if TYPE_CHECKING:
     from perdure.client import transfers
     from perdure.client.conversation import abandonment, authority, role_sessions, workspace
     from perdure.client.inbox import answer as answering
+    from perdure.engine import episodes
     from perdure.engine.hooks import points
 else:
     abandonment = Later("perdure.client.conversation.abandonment")
     answering = Later("perdure.client.inbox.answer")
     authority = Later("perdure.client.conversation.authority")
+    episodes = Later("perdure.engine.episodes")
     points = Later("perdure.engine.hooks.points")
     transfers = Later("perdure.client.transfers")
     role_sessions = Later("perdure.client.conversation.role_sessions")
@@ -425,7 +426,7 @@ class Session(Appender):
         at = self._outside.clock.now_ms()
         end = new_side(SessionEnded(reason=reason), at=at)
         log, head = self._backing.log, state.head
-        entries = await with_episode(
+        entries = await episodes.with_episode(
             log, self.id, head, (end,), at, info=state.info, summary=summary
         )
         expected = None if self.is_draft else head  # an expectation would store the draft

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
@@ -31,8 +31,10 @@ from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
-from perdure.stores.search.corpus import WordClass
-from perdure.stores.search.recall_plan import Ranking, Recalled
+
+if TYPE_CHECKING:
+    from perdure.stores.search.corpus import WordClass
+    from perdure.stores.search.recall_plan import Ranking, Recalled
 
 
 class SearchService(Protocol):
