@@ -88,6 +88,7 @@ class Corpus:
         self._sessions: dict[str, int] = {}
         self._subjects: dict[str, int] = {}
         self._order: list[list[tuple[int, int]]] = []
+        self._unmeasured: dict[int, tuple[int, int]] = {}
         self._texts: dict[int, int] = {}
         self._parts: dict[Head, array[int]] = {}
         self._counted: OrderedDict[tuple[Head, str], Counts] = OrderedDict()
@@ -155,11 +156,13 @@ class Corpus:
             text = Text(said.position, said.at, (), keys[said.number], where[said.number])
             numbered[said.number] = self._number(text, said.length)
             self._forget_words(numbered[said.number])
+        self._measure_near()
         self._parts[head] = numbered
 
     def add_text(self, text: Text) -> None:
         """Add a text that is in no part."""
         number = self._number(text, len(text.words))
+        self._measure_near()
         if number == _NOWHERE or number in self._loose:
             return
         words = self._loose[number] = Counter(text.words)
@@ -242,8 +245,8 @@ class Corpus:
         reach = max(len(BEFORE), len(AFTER))
         for later in range(index, min(index + reach + 1, len(order))):
             self._link(order, later)
-        for near in range(max(index - len(AFTER), 0), min(index + len(BEFORE) + 1, len(order))):
-            self._measure(owner, order, near)
+        first, last = self._unmeasured.get(owner, (index, index))
+        self._unmeasured[owner] = min(first, index), max(last + 1, index)
 
     def _link(self, order: Sequence[tuple[int, int]], index: int) -> None:
         """Link the text at `index` with the texts before it."""
@@ -254,13 +257,21 @@ class Corpus:
             if index >= distance:
                 column[order[index - distance][1]] = number
 
+    def _measure_near(self) -> None:
+        """Compute the spans of the texts that are new or near to a new one."""
+        for owner, (first, last) in self._unmeasured.items():
+            order = self._order[owner]
+            behind = min(last + len(BEFORE) + 1, len(order))
+            for index in range(max(first - len(AFTER), 0), behind):
+                self._measure(owner, order, index)
+        self._unmeasured.clear()
+
     def _measure(self, owner: int, order: Sequence[tuple[int, int]], index: int) -> None:
         """Compute the span of the text at `index`."""
         number = order[index][1]
         span = float(self.lengths[number])
-        for weight, (_, other) in zip(
-            BEFORE, reversed(order[:index][-len(BEFORE) :]), strict=False
-        ):
+        earlier = order[max(index - len(BEFORE), 0) : index]
+        for weight, (_, other) in zip(BEFORE, reversed(earlier), strict=False):
             span += weight * self.lengths[other]
         for weight, (_, other) in zip(
             AFTER, order[index + 1 : index + 1 + len(AFTER)], strict=False
