@@ -63,8 +63,9 @@ def reference_scores(sessions: list[list[SaidText]], question: str, now: int) ->
             main = 0.28 * context[said.name] + 0.10 * own[said.name]
             main += 0.45 * of_session[number] + _circumstances(asked, session, said)
             score = main + _cues(asked, session, index)
-            is_any |= score > 0 and main != 0.45 * of_session[number]
-            if score > 0:
+            is_found = score > 0 or context[said.name] > 0
+            is_any |= is_found and main != 0.45 * of_session[number]
+            if is_found:
                 scores[said.name] = score
     return scores if is_any else {}
 

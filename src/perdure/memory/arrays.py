@@ -84,7 +84,7 @@ class ArraySums:
             said[texts] = True
         closeness = self._closeness()
         score, main = self._scores(said, closeness)
-        best = np.flatnonzero(score > 0)
+        best = np.flatnonzero((score > 0) | (self._context > 0))
         if not main[best].any():
             return []
         if len(best) > limit > 0:

@@ -73,7 +73,8 @@ class PlainSums:
         return found if any(MAIN.intersection(each.reasons) for each in found) else []
 
     def _best(self, texts: Iterable[int], said: Collection[int], limit: int) -> list[Ranked]:
-        found = (each for text in texts if (each := self._scored(text, said)).score > 0)
+        scored = (self._scored(text, said) for text in texts)
+        found = (each for each in scored if each.score > 0 or each.text in self._context)
         positions = self._corpus.positions
         return nlargest(limit, found, key=lambda each: (each.score, positions[each.text]))
 
