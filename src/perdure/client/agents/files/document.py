@@ -144,7 +144,10 @@ class AgentFile(
     tools: Annotated[tuple[Text, ...], Meta(description="Built-in tools by name.")] = ()
     memory: Annotated[
         Literal["none", "summary"] | FiledMemory,
-        Meta(description="What becomes of the old parts of a long conversation."),
+        Meta(
+            description="What becomes of the old parts of a long conversation.",
+            extra_json_schema={"dependentRequired": {"window_size": ["type"]}},
+        ),
     ] = "summary"
     retry: FiledRetry | None = None
     fallback_chain: tuple[FiledFallback, ...] = ()
