@@ -9,7 +9,6 @@ import asyncio
 import importlib
 import tempfile
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -104,13 +103,6 @@ async def waiting(stage: Stage) -> bool:
     return (await turn).text == "again" and perdure.Waiting is perdure.errors.Waiting
 
 
-async def said_before(stage: Stage) -> bool:
-    when = datetime(2024, 1, 2, tzinfo=UTC)
-    await stage.chat.send("Yesterday", at=when)
-    (said, _) = await stage.chat.session.messages(last=2)
-    return said.said_at == when.timestamp() * 1000
-
-
 async def lifecycle(stage: Stage) -> bool:
     await stage.chat.abort()
     await stage.chat.cancel()
@@ -139,7 +131,6 @@ SURFACE: dict[str, Callable[[Stage], Awaitable[bool]]] = {
     "info.open_turn": open_turn,
     "runtime.resume_all(), suspend()": recovery,
     "chat.send(while_waiting='raise'), errors.Waiting": waiting,
-    "chat.send(at=…)": said_before,
     "chat.abort, cancel; runtime.resume": lifecycle,
     "JSON of returned values": json_forms,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
@@ -19,11 +18,10 @@ from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld, SecretPasted
 from perdure.session.argument_checks import takes_all_declared
-from perdure.session.clock import ms_of
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import Entry
 from perdure.session.kinds import MESSAGE
-from perdure.session.messages import InFlightMessage, Message
+from perdure.session.messages import InFlightMessage
 from perdure.session.notes import Queued, SessionCancelled
 from perdure.stores.protocol import Commit, Write
 from perdure.tools.builtin.delegation import INVOKE_AGENT
@@ -43,12 +41,10 @@ class Chat(IdleSession):
         active_file: str | None = None,
         selection: Selection | None = None,
         variables: Mapping[str, str] | None = None,
-        at: datetime | int | None = None,
         while_waiting: WhileWaiting = "wait",
     ) -> Turn:
         """Send a message and start the turn that answers it.
 
-        `at` is the time when it was said, as `said_at` of a message.
         The turn runs in the session's folder, also if another handle has moved it.
         `active_file`, `selection` and `variables` change the session's workspace from this message
         on, and the values of ``{{ctx.name}}`` in the instructions and tool descriptions.
@@ -66,7 +62,7 @@ class Chat(IdleSession):
         self._require_idle("send")
         durable, contents = prepare_input(said)
         policy = self.agent.on_pasted
-        message = _dated(message_of(durable, policy), at)
+        message = message_of(durable, policy)
         shown = Shown(active_file, selection, variables or {})
         self._place.show(shown)
 
@@ -202,10 +198,3 @@ class Chat(IdleSession):
         if INVOKE_AGENT in self.agent.registry.names:
             environment = self._running.environment
             await abandon_invoked(environment.store, environment.clock, self.id)
-
-
-def _dated(message: Message, at: datetime | int | None) -> Message:
-    """Return `message` with the time `at`, if it is given."""
-    if at is None:
-        return message
-    return msgspec.structs.replace(message, said_at=ms_of(at) if isinstance(at, datetime) else at)

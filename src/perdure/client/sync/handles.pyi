@@ -1009,12 +1009,10 @@ class Chat(Handle[AsyncChat]):
         active_file: str | None = None,
         selection: Selection | None = None,
         variables: Mapping[str, str] | None = None,
-        at: datetime | int | None = None,
         while_waiting: WhileWaiting = "wait",
     ) -> Turn:
         """Send a message and start the turn that answers it.
 
-        `at` is the time when it was said, as `said_at` of a message.
         The turn runs in the session's folder, also if another handle has moved it.
         `active_file`, `selection` and `variables` change the session's workspace from this message
         on, and the values of ``{{ctx.name}}`` in the instructions and tool descriptions.
