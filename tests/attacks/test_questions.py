@@ -194,7 +194,7 @@ async def test_closed_question_that_a_file_lists_as_open_is_not_shown(tmp_path: 
                 assert await (await store.open(id_)).questions() == []
                 with pytest.raises(AlreadyAnswered):
                     await store.answer(f"{id_}/0", "allow", by="me")
-            problems = [str(problem) for problem in (await store.verify()).problems]
+            problems = [each.problem for each in (await store.verify()).problems]
             assert any("does not belong in the list" in problem for problem in problems)
 
 
