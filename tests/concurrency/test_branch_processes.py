@@ -75,7 +75,8 @@ async def problems_of(store: Store, address: str, roles: Sequence[str]) -> tuple
     wrong = [f"{id}: {seen[id]} times" for id in everything if seen[id] != 1]
     figures = f"{len(everything)} entries, {len(popped)} popped, {len(wrong)} lost or popped twice"
     sys.stdout.write(f"\n{address.partition(':')[0]}: {figures}\n")
-    assert len(popped) == EACH * sum(role != "push" for role in roles)
+    if "blind" not in roles:  # blind pops may lose so many entries that none is left to pop
+        assert len(popped) == EACH * sum(role != "push" for role in roles)
     return len(everything), wrong
 
 

@@ -399,9 +399,9 @@ class Store:
     ) -> list[ExportedFile]:
         """Export every session into `folder`, one file each, named after its id.
 
-        Sessions of every origin are included, flows are not; `query` selects by name or id. With
-        `format` "perdure", `import_files` of the folder restores them. A failed session does not
-        stop the others: see `ExportedFile.error`. `redact` and `replace` as in `Session.export`.
+        Sessions of every origin are included, flows and facts are not; `query` selects by name or
+        id. With `format` "perdure", `import_files` of the folder restores them. A failed session
+        does not stop the others: see `ExportedFile.error`. `redact` and `replace` as in `Session.export`.
         Raises: FormatError when the folder cannot be created.
         """
         selection = transfers.ExportSelection(redact=tuple(redact))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.errors import FactNotFound, SessionNotFound
+from perdure.errors import EntryNotFound, FactNotFound, SessionNotFound
 from perdure.memory.hits import MemoryHit
 from perdure.secrets.mask import mask_secrets
 from perdure.session.entries import Entry
@@ -109,10 +109,7 @@ class History:
 
     async def read_entry(self, entry: str, offset: int = 0) -> str:
         """Read the whole text of one entry; `offset` is the character to begin at."""
-        found = await self._store.entry(entry)
-        if not await self._is_shown(found.stream):
-            raise SessionNotFound(found.stream)
-        text = _text_of(found)
+        text = _text_of(await self.shown_entry(entry))
         part = mask_secrets(text)[max(offset, 0) :]
         if len(part) <= MOST_CHARACTERS:
             return part or "The entry has no text from there on."
@@ -127,6 +124,13 @@ class History:
             subject=subject, scope=scope, limit=_within(limit, MOST_LISTED)
         )
         return _answer(map(_fact, facts), "No facts are remembered.")
+
+    async def shown_entry(self, entry: str) -> Entry:
+        """Return an entry in scope. Raises: EntryNotFound, also for one out of scope."""
+        found = await self._store.entry(entry)
+        if not await self._is_shown(found.stream):
+            raise EntryNotFound(entry, None)
+        return found
 
     async def text_of(self, session: str) -> str:
         """Return the current branch of a session as text: the content of its resource."""
@@ -157,10 +161,18 @@ class Notebook:
     def __init__(self, store: Store, scope: Scope) -> None:
         self._store = store
         self._subject = scope.subject
+        self._history = History(store, scope)
 
-    async def remember(self, text: str) -> str:
-        """Remember a fact for later sessions: one sentence that can be understood by itself."""
-        fact = await self._store.memory.remember(text, subject=self._subject, said_by="tool")
+    async def remember(self, text: str, entry: str = "") -> str:
+        """Remember a fact for later sessions: one sentence that can be understood by itself.
+
+        `entry` is the id of the entry that says so, if there is one: when that entry is erased, the
+        fact goes too.
+        """
+        source = await self._history.shown_entry(entry) if entry else None
+        fact = await self._store.memory.remember(
+            text, subject=self._subject, source=source, said_by="tool"
+        )
         return f"Remembered as {fact.id}."
 
     async def correct(self, fact: str, text: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 import perdure
 from perdure import SessionNotFound, assistant, user
 from perdure.apps.mcp_server.history import MOST_CHARACTERS, History, Notebook, Scope
-from perdure.errors import FactNotFound
+from perdure.errors import EntryNotFound, FactNotFound
 
 
 async def test_scope_decides_what_every_tool_shows() -> None:
@@ -35,8 +35,11 @@ async def test_scope_decides_what_every_tool_shows() -> None:
             for name in {"ana", "bob", "None"} - shown:
                 with pytest.raises(SessionNotFound):
                     await history.read_session(f"of-{name}")
-                with pytest.raises(SessionNotFound):
+                with pytest.raises(EntryNotFound) as hidden:
                     await history.read_entry(f"of-{name}/0")
+                with pytest.raises(EntryNotFound) as missing:
+                    await history.read_entry(f"of-{name}/9")
+                assert str(hidden.value).replace("/0", "/9") == str(missing.value)
 
 
 async def test_notebook_changes_no_fact_of_another_subject() -> None:
@@ -61,3 +64,18 @@ async def test_long_entry_is_read_in_pieces() -> None:
             read += piece[:MOST_CHARACTERS]
             offset += MOST_CHARACTERS
     assert read == text
+
+
+async def test_remembered_fact_goes_with_its_source_and_takes_none_out_of_scope() -> None:
+    async with perdure.open("memory:") as store:
+        for subject in ("ana", "bob"):
+            session = await store.create(id=f"of-{subject}", subject=subject)
+            await session.append(user("I like the moon"))
+        notebook = Notebook(store, Scope("ana", is_all=False))
+        with pytest.raises(EntryNotFound):
+            await notebook.remember("Bob likes the moon", "of-bob/0")
+        await notebook.remember("Ana likes the moon", "of-ana/0")
+        (fact,) = await store.memory.facts(subject="ana")
+        assert fact.sources == ("of-ana/0",)
+        await store.erase("of-ana")
+        assert await store.memory.facts(subject="ana") == []
