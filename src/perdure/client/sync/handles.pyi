@@ -642,7 +642,8 @@ class Store(Handle[AsyncStore]):
 
         Sessions of every origin are included, flows and facts are not; `query` selects by name or
         id. With `format` "perdure", `import_files` of the folder restores them. A failed session
-        does not stop the others: see `ExportedFile.error`. `redact` and `replace` as in `Session.export`.
+        does not stop the others: see `ExportedFile.error`. `redact` and `replace` as in
+        `Session.export`.
         Raises: FormatError when the folder cannot be created.
         """
 
