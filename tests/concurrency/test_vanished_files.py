@@ -5,6 +5,7 @@ Nothing is acknowledged that goes into a file without a name.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from perdure import user
 from perdure.client.open import open as open_store
 from perdure.errors import StoreCorrupt, StoreError, StoreUnavailable
+from perdure.stores.sqlite.database import READERS
 
 FILE = "s.db"
 
@@ -72,6 +74,21 @@ async def test_sqlite_store_without_its_file_acknowledges_nothing(
             with pytest.raises(StoreUnavailable) as refused:
                 await call
             assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("change", ["file removed", "file replaced by a copy", "folder removed"])
+async def test_reader_that_starts_after_the_file_vanished_reports_it(
+    tmp_path: Path, change: str
+) -> None:
+    end, act, told = CHANGES[change]
+    file = tmp_path / "folder" / FILE
+    async with open_store(f"sqlite:///{file}") as store:
+        session = await store.create()
+        act(file.with_name(FILE + end))
+        reads = (session.messages() for _ in range(READERS + 1))  # each on a thread of its own
+        for error in await asyncio.gather(*reads, return_exceptions=True):
+            assert isinstance(error, StoreUnavailable)
+            assert told in str(error)
 
 
 async def test_restored_sqlite_file_is_used_again(tmp_path: Path) -> None:

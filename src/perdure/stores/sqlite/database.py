@@ -219,6 +219,7 @@ class _Readers:
         self._path = path
         self._connect = connect
         self._doubt = doubt
+        self._guard = FileGuard(path)
         self._local = threading.local()
         self._opened: list[Connection] = []
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-reader")
@@ -231,15 +232,25 @@ class _Readers:
     def _with_reader(self, work: Callable[[_Reader], T]) -> T:
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
-            db = self._connect()
-            db.pragma("query_only", "ON")
-            self._opened.append(db)
-            reader = self._local.reader = _Reader(db, self._doubt, self._path)
+            reader = self._local.reader = self._start_reader()
         try:
             return work(reader)
         finally:
             if reader.tables.db.txn_state() != apsw.SQLITE_TXN_NONE:
                 self._give_up(reader.tables.db)
+
+    def _start_reader(self) -> _Reader:
+        """Open another connection, to the same file as the others.
+
+        Raises: as `FileGuard.check`.
+        """
+        self._guard.check()
+        db = self._connect()
+        db.pragma("query_only", "ON")
+        self._opened.append(db)
+        reader = _Reader(db, self._doubt, self._path)
+        self._guard = reader.guard  # the log files exist since the first connection
+        return reader
 
     def _give_up(self, db: Connection) -> None:
         """Close a connection with an unfinished read: it would never see later commits."""
