@@ -209,7 +209,7 @@ async def use_store(path: Path, do: Calls) -> None:
                 "is_due",
                 store.retention.is_due(Retention(max_idle_s=1, max_age_s=1, max_sessions=1)),
             ),
-            ("questions", store.open_questions_of_all()),
+            ("questions", store.open_of_all("question")),
             ("idle", store.idle_sessions(MOST)),
             ("open turns", store.open_turns()),
             ("info", store.info()),

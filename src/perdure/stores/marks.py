@@ -28,6 +28,7 @@ from perdure.session.ledger import (
     TurnFinished,
     TurnStarted,
 )
+from perdure.session.memory.kinds import FactsDue
 from perdure.session.notes import (
     AgentBound,
     Answer,
@@ -69,13 +70,14 @@ _ALONE = frozenset(
         WorkspaceChanged.kind,
         Answer.kind,
         GrantRevoked.kind,
+        FactsDue.kind,
         *(body.kind for body in FLOW_BODIES),
     )
 )
 """Kinds that are written without a turn's lease; each entry gets its own mark."""
 
 AUTHORITY_KINDS = TURN_KINDS | _ALONE
-"""Kinds that are marked: a session's bindings, its turns, and decisions of flows."""
+"""Kinds that are marked: a session's bindings, its turns, decisions of flows, and due work."""
 
 
 class _Body(Protocol):

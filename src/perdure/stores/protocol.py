@@ -407,14 +407,10 @@ class NamespaceReader(Protocol):
         """Return sessions of any origin with an open turn, in any order, without a scan."""
         ...
 
-    async def open_questions_of_all(self) -> list[Entry]:
-        """Return `open_questions` of all streams, in any order. The cost depends on the result."""
-        ...
+    async def open_of_all(self, kind: str) -> list[Entry]:
+        """Return the entries of `kind`, one of `OPENING`, of all streams that no entry closes.
 
-    async def open_ends(self) -> list[Entry]:
-        """Return each ``session_ended`` of all streams that no episode is about, in any order.
-
-        Only those in a session's own log. The cost depends on the result.
+        Only those in a stream's own log, in any order. The cost depends on the result.
         """
         ...
 

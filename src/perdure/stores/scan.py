@@ -21,6 +21,7 @@ from perdure.session.search.searchable import Searchable, searchable_of, searcha
 from perdure.session.search.snippets import snippet_of
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import terms
+from perdure.stores.validation import TIMES
 
 
 class Found(NamedTuple):
@@ -55,7 +56,8 @@ def found_entry(position: int, entry: Entry, subject: str | None) -> Found | Non
     what = searchable_of(entry)
     if what is None:
         return None
-    at = entry.at if what.said_at is None else what.said_at
+    said_at = what.said_at
+    at = entry.at if said_at is None or said_at not in TIMES else said_at
     return Found(position, entry.stream, at, entry, what, subject)
 
 

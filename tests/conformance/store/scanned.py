@@ -136,7 +136,7 @@ class Namespace:
             idle = [i.id for i in infos if i.status == "active" and i.updated_at <= upto]
             assert await self.store.idle_sessions(upto) == idle
         asked = [each for stream in self.there for each in await self.open_questions(stream)]
-        found_open = await self.store.open_questions_of_all()
+        found_open = await self.store.open_of_all("question")
         assert sorted(found_open, key=lambda each: each.id) == sorted(asked, key=lambda e: e.id)
         for stream in self.there:
             assert await self.store.open_questions(stream) == await self.open_questions(stream)

@@ -78,7 +78,7 @@ async def test_answer_of_a_fork_closes_no_question_of_its_origin(store: SessionS
     await fork(store, StreamId("s"), "f")
     await append(store, StreamId("f"), new_side(Answer("allow", "me"), EntryId(asked.id)))
 
-    assert await store.open_questions_of_all() == [asked]
+    assert await store.open_of_all("question") == [asked]
     assert (await store.maintenance.verify()).problems == ()
 
 

@@ -144,7 +144,7 @@ LISTS: dict[str, Operation] = {
     "an id prefix that none has": lambda store: store.sessions(id_prefix="zz"),
     "idle": lambda store: store.idle_sessions(START_MS - 1),
     "open turns": lambda store: store.open_turns(),
-    "questions": lambda store: store.open_questions_of_all(),
+    "questions": lambda store: store.open_of_all("question"),
     "questions of a session": lambda store: store.open_questions(StreamId("s1")),
     "due by age": lambda store: store.retention.is_due(Retention(max_age_s=10**6)),
     "due by idleness": lambda store: store.retention.is_due(Retention(max_idle_s=10**6)),
@@ -193,7 +193,7 @@ async def test_questions_of_store_read_open_questions_only(open_store: Open, pla
         await append(filling, S, *answered)
     await append(filling, S, new_side(ASKED))
     plans.is_on = True
-    assert [entry.seq for entry in await filling.open_questions_of_all()] == [8 * FEW]
+    assert [entry.seq for entry in await filling.open_of_all("question")] == [8 * FEW]
     assert [entry.seq for entry in await filling.open_questions(S)] == [8 * FEW]
     plans.is_on = False
     assert await plans.widest() <= (FEW, "")

@@ -12,7 +12,7 @@ from perdure.session.search.parts import sizes
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
-from perdure.stores.postgres.search import service, tables
+from perdure.stores.postgres.search import search_index, tables
 from perdure.stores.postgres.search.tables import forget
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.retention.erase import EraseRequest
@@ -238,7 +238,7 @@ async def test_search_uses_indexes_under_row_level_security(
     db.execute("SET enable_bitmapscan = off")
     ns, keys, ends = "default", ["number7"], ["number8"]
     for sql, values, condition in (
-        (service.BEHIND, (ns, list(KINDS), 9, ns, 9, ns, ns, VERSION), "(n > "),
+        (search_index.BEHIND, (ns, list(KINDS), 9, ns, 9, ns, ns, VERSION), "(n > "),
         (tables.EXACT, ([1], keys, ns), "(first <= "),
         (tables.BEGUN, ([1], keys, ends, ns, ns), "(first >= "),
         (tables.SPOKEN, ([1], [7], ns, 0, 2**60), "(number = "),

@@ -14,7 +14,7 @@ from perdure.stores.sqlite.maintenance.stats import sizes_and_growth
 from perdure.stores.sqlite.orphans import stray_problems
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.search.log import SqliteLog, progress
-from perdure.stores.sqlite.search.service import index_problems
+from perdure.stores.sqlite.search.search_index import index_problems
 from perdure.stores.verification import Steps
 from tests.fakes.streams import create, say
 from tests.integration.sqlite.conftest import Opener

@@ -24,7 +24,7 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.search import indexer
 from perdure.stores.search.sqlite_tables import stored_mark, text_count
 from perdure.stores.sqlite.rows import Tables
-from perdure.stores.sqlite.search import service
+from perdure.stores.sqlite.search import search_index
 from perdure.stores.sqlite.search.log import progress
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
@@ -84,12 +84,12 @@ async def test_index_grows_in_atomic_steps(
         upto = progress(tables, 1)
         is_over = False
         while not is_over:
-            step = indexer.with_part(service.next_step(tables, 1, upto))
+            step = indexer.with_part(search_index.next_step(tables, 1, upto))
             db.execute("BEGIN IMMEDIATE")
-            is_over = service.put_in(tables, 1, step)
+            is_over = search_index.put_in(tables, 1, step)
             db.execute("COMMIT")
             marks.append(stored_mark(tables, 1)[1:])
-            found = service.hits(tables, "default", everything, sought_in("word"))
+            found = search_index.hits(tables, "default", everything, sought_in("word"))
             assert len(found) == expected
             assert len({(hit.stream, hit.entry) for hit in found}) == expected
     assert marks == sorted(marks)
@@ -103,10 +103,10 @@ async def test_index_step_read_before_erasure_is_not_stored(open_store: Opener, 
     await filled(store)
     with raw_database(path) as db:
         tables = Tables(db)
-        step = service.next_step(tables, 1, progress(tables, 1))
-        service.forget(tables, 1, positions(tables, (7, 7)))
+        step = search_index.next_step(tables, 1, progress(tables, 1))
+        search_index.forget(tables, 1, positions(tables, (7, 7)))
 
-        assert service.put_in(tables, 1, step) is False
+        assert search_index.put_in(tables, 1, step) is False
 
         assert text_count(tables, 1) == 0
 
@@ -317,8 +317,8 @@ def forget(path: Path, seqs: tuple[int, int]) -> None:
         db.execute("PRAGMA secure_delete = ON")
         db.execute("BEGIN IMMEDIATE")
         tables = Tables(db)
-        service.forget(tables, 1, positions(tables, seqs))
-        service.forget(tables, 1, [-1])
+        search_index.forget(tables, 1, positions(tables, seqs))
+        search_index.forget(tables, 1, [-1])
         db.execute("COMMIT")
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 

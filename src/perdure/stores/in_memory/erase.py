@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from perdure.session.clock import RandomSource
-from perdure.session.codec import ENTRY_NOTES, encode
+from perdure.session.codec import encode
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import redact
@@ -18,15 +18,7 @@ from perdure.stores.in_memory.append import append
 from perdure.stores.in_memory.streams import Heap, HeldStream, held_in, notes_in, tree_in
 from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.retention import copies
-from perdure.stores.retention.cascade import (
-    Reach,
-    StreamErasure,
-    VisibleEntries,
-    reach_of,
-    streams_to_read,
-    takings,
-)
-from perdure.stores.retention.entries import CONTENT_NOTES, entry_erasures, reach_of_entries
+from perdure.stores.retention.cascade import StreamErasure, VisibleEntries
 from perdure.stores.retention.erase import (
     Certificate,
     Counts,
@@ -35,6 +27,7 @@ from perdure.stores.retention.erase import (
     Relation,
     how_related,
 )
+from perdure.stores.retention.erasure_plan import erasures, planned, reach_among, roots_among
 from perdure.stores.retention.facts import fact_erasures
 from perdure.stores.verification import StoredEntry
 
@@ -51,15 +44,14 @@ def erase(
     random: RandomSource,
 ) -> Certificate:
     """Implement ``RetentionService.erase``; appends to `earlier`, the certificates so far."""
-    relations, roots = _relations(heap), _roots(heap, request)
+    roots = _roots(heap, request)
     if request.is_of_session:
         request.require_head(heap.streams[roots[0]].state)
-    if request.scope == "entries":
-        reach = reach_of_entries(roots[0], relations)
-        found = _entry_erasures(heap, request, reach)
-    else:
-        reach = reach_of(roots, relations, request.fork_policy)
-        found = _takings(heap, reach, relations)
+    relations = _relations(heap)
+    reach = reach_among(request, roots, relations)
+    states = {stream: heap.streams[stream].state for stream in reach.targets}
+    steps = erasures(request, reach, relations, states)
+    found = planned(steps, lambda stream, notes: _visible_entries(heap, stream, notes))
     takes = [each for each in found if _is_worth_it(heap, each)]
     if not takes and request.is_of_session and (done := request.answered_by(earlier)):
         return done
@@ -67,19 +59,15 @@ def erase(
     takes += fact_erasures(takes, facts)
     outside = [copy for each in takes for copy in copies.outside(_notes(heap, each))]
     bodies: list[bytes] = []
-    sessions = _erase_streams(heap, takes, request, random, bodies)
-    certificate = Certificate(
-        id=request.id,
-        backend=BACKEND,
-        namespace=namespace,
-        scope=request.scope,
-        by=request.by,
-        at=request.at,
-        finished_at=request.at,
-        is_complete=True,
-        sessions=sessions[0],
-        removed=_with_contents(sessions[1], without_contents(heap, bodies)),
+    sessions, counts = _erase_streams(heap, takes, request, random, bodies)
+    contents = without_contents(heap, bodies)
+    certificate = request.certificate(
+        BACKEND,
+        namespace,
+        sessions=sessions,
+        removed=counts.plus(contents=len(contents), content_bytes=sum(contents)),
         copies=(*copies.fork_copies(reach.forks, reach.copies), *outside),
+        is_complete=True,
     )
     earlier.append(copies.without_file_names(certificate))
     return certificate
@@ -88,10 +76,8 @@ def erase(
 def _roots(heap: Heap, request: EraseRequest) -> list[StreamId]:
     if request.is_of_session:
         return [held_in(heap, StreamId(request.name or "")).state.header.id]
-    headers = [held.state.header for held in heap.streams.values()]
-    if request.scope == "subject":
-        headers = [header for header in headers if header.subject == request.name]
-    return [header.id for header in headers]
+    states = (held.state for held in heap.streams.values())
+    return roots_among(request, ((each.header, each.info.status == "erased") for each in states))
 
 
 def _relations(heap: Heap) -> list[Relation]:
@@ -107,27 +93,9 @@ def _relations(heap: Heap) -> list[Relation]:
     return found
 
 
-def _takings(heap: Heap, reach: Reach, relations: list[Relation]) -> list[StreamErasure]:
-    heads = {id_: heap.streams[id_].state.head for id_ in reach.targets}
-    seen = {id_: _visible_entries(heap, id_) for id_ in streams_to_read(reach, relations)}
-    found = takings(reach, heads, relations, seen)
-    if found is None:
-        seen = {id_: _visible_entries(heap, id_) for id_ in (*reach.targets, *reach.forks)}
-        found = takings(reach, heads, relations, seen)
-    return found or []
-
-
-def _entry_erasures(heap: Heap, request: EraseRequest, reach: Reach) -> list[StreamErasure]:
-    (stream,) = reach.targets
-    seen = {id_: _visible_entries(heap, id_) for id_ in reach.forks}
+def _visible_entries(heap: Heap, stream: StreamId, notes: Sequence[str]) -> VisibleEntries:
     held = heap.streams[stream]
-    seen[stream] = VisibleEntries(tree_in(heap, held), notes_in(heap, held, CONTENT_NOTES))
-    return entry_erasures(request, held.state, reach, seen)
-
-
-def _visible_entries(heap: Heap, stream: StreamId) -> VisibleEntries:
-    held = heap.streams[stream]
-    return VisibleEntries(tree_in(heap, held), notes_in(heap, held, ENTRY_NOTES))
+    return VisibleEntries(tree_in(heap, held), notes_in(heap, held, notes))
 
 
 def _is_worth_it(heap: Heap, taking: StreamErasure) -> bool:
@@ -227,10 +195,6 @@ def _close(held: HeldStream) -> None:
     held.owner, held.until = "", 0
     state = held.state
     held.state = msgspec.structs.replace(state, header=redact(state.header), epoch=state.epoch + 1)
-
-
-def _with_contents(counts: Counts, sizes: list[int]) -> Counts:
-    return counts.plus(contents=len(sizes), content_bytes=sum(sizes))
 
 
 def without_contents(heap: Heap, bodies: list[bytes]) -> list[int]:

@@ -47,8 +47,10 @@ def text_at(heap: Heap, position: int) -> Found | None:
 
 def is_there(heap: Heap, found: Found) -> bool:
     """Return whether `found` was not erased since it was read."""
-    is_erased = found.entry is not None and heap.log[found.position - 1] is None
-    return found.stream in heap.streams and not is_erased
+    if found.stream not in heap.streams:
+        return False
+    entry = None if found.entry is None else heap.log[found.position - 1]
+    return found.entry is None or (entry is not None and not entry.is_erased)
 
 
 def is_shown(heap: Heap, found: Found) -> bool:

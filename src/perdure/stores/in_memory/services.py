@@ -46,7 +46,7 @@ from perdure.stores.retention.quotas import Quota, Usage
 from perdure.stores.scan import fitting, hits_among
 from perdure.stores.search import recall_plan
 from perdure.stores.search.corpus import Corpus, WordClass
-from perdure.stores.search.recall_plan import Ranking, Recalled
+from perdure.stores.search.recall_plan import Ranked, Ranking, Recalled
 from perdure.stores.verification import (
     Steps,
     blob_problems,
@@ -111,6 +111,7 @@ class MemorySearch:
         self.lock, self.process = handle.lock, handle.process
         self._handle = handle
         self._corpus, self._erased = Corpus(), 0
+        self._ranking = threading.Lock()
 
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         heap, sought = self._handle.heap, sought_in(query.text)
@@ -123,13 +124,17 @@ class MemorySearch:
 
     async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
         heap = self._handle.heap
-        erased = heap.log.count(None)
+        erased = sum(entry is None or entry.is_erased for entry in heap.log)
         if erased != self._erased:
             self._corpus, self._erased = Corpus(), erased
-        ranked = await asyncio.to_thread(
-            recall_plan.scanned, self._corpus, texts_in(heap), words, ranking
-        )
-        found = [(text_at(heap, self._corpus.positions[each.text]), each) for each in ranked]
+        corpus, texts = self._corpus, texts_in(heap)
+
+        def ranked() -> Sequence[Ranked]:
+            with self._ranking:  # another recall may be using the corpus
+                return recall_plan.scanned(corpus, texts, words, ranking)
+
+        best = await asyncio.to_thread(ranked)
+        found = [(text_at(heap, corpus.positions[each.text]), each) for each in best]
         return [Recalled(text, each) for text, each in found if text is not None]
 
     async def reindex(self, on_progress: OnProgress | None = None) -> int:

@@ -35,7 +35,7 @@ from perdure.session.info import (
     is_found,
     is_sought,
 )
-from perdure.session.notes import Question, SessionEnded
+from perdure.session.notes import Question
 from perdure.stores.access.call_lock import one_at_a_time
 from perdure.stores.access.lease_term import holder_at
 from perdure.stores.append_rules import is_current, with_lease
@@ -276,13 +276,9 @@ class MemoryStore:
             if held.state.header.kind == "session" and held.state.open_turn is not None
         ]
 
-    async def open_questions_of_all(self) -> list[Entry]:
+    async def open_of_all(self, kind: str) -> list[Entry]:
         streams = self._handle.heap.streams.values()
-        return [entry for held in streams for entry in open_in(held, Question.kind)]
-
-    async def open_ends(self) -> list[Entry]:
-        streams = self._handle.heap.streams.values()
-        return [entry for held in streams for entry in open_in(held, SessionEnded.kind)]
+        return [entry for held in streams for entry in open_in(held, kind)]
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         found: list[Entry] = []

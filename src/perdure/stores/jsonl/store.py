@@ -39,7 +39,7 @@ from perdure.session.info import (
     is_sought,
 )
 from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
-from perdure.session.notes import Question, SessionEnded
+from perdure.session.notes import Question
 from perdure.stores.access.lease_term import holder_at, is_running, lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
@@ -320,11 +320,8 @@ class JsonlStore:
 
         return await self._handle.run(work)
 
-    async def open_questions_of_all(self) -> list[Entry]:
-        return unclosed(await self.notes_of_all(OPEN_KINDS), Question.kind)
-
-    async def open_ends(self) -> list[Entry]:
-        return unclosed(await self.notes_of_all(OPEN_KINDS), SessionEnded.kind)
+    async def open_of_all(self, kind: str) -> list[Entry]:
+        return unclosed(await self.notes_of_all(OPEN_KINDS), kind)
 
     async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
         return await self._handle.run(lambda: reads.notes_of_all(self._logs(), kinds))

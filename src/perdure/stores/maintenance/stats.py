@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 
 import msgspec
 
+from perdure.session.clock import moment_of
 from perdure.session.ids import StreamId
 
 LARGEST = 10
@@ -105,10 +105,7 @@ def figures_of(
 
 def day_of(at: int) -> str:
     """Return the UTC day of a time in Unix milliseconds."""
-    try:
-        return datetime.fromtimestamp(at / 1000, UTC).date().isoformat()
-    except (OverflowError, ValueError, OSError):
-        return "unknown"
+    return moment_of(at).date().isoformat()
 
 
 class Growth:

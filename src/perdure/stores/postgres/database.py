@@ -424,7 +424,9 @@ class _ContentsDumper(_ArrayDumper):
     oid, element_oid = 1001, 17
 
 
-class _SaltsDumper(_ContentsDumper):
+class _SaltsDumper(_ArrayDumper):
+    oid, element_oid = 1001, 17
+
     def dump(self, obj: Salts) -> bytes:
         if None not in obj:
             return super().dump(obj)

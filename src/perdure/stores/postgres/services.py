@@ -25,7 +25,7 @@ from perdure.stores.postgres.retention import content_gc, quotas
 from perdure.stores.postgres.retention import erase as erasure
 from perdure.stores.postgres.retention import policy as retention_policy
 from perdure.stores.postgres.rows import is_text
-from perdure.stores.postgres.search import service as search_service
+from perdure.stores.postgres.search import search_index
 from perdure.stores.protocol import (
     OnProgress,
     Verification,
@@ -87,17 +87,17 @@ class PostgresSearch:
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
         async with self._recalling:
-            return await search_service.recalled(self.handle.db, self._cache, words, ranking)
+            return await search_index.recalled(self.handle.db, self._cache, words, ranking)
 
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         sought = sought_in(query.text)
         # If the database is read-only or full, the search reads unindexed entries itself.
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
-        return await search_service.hits(self.handle.db, query, sought)
+        return await search_index.hits(self.handle.db, query, sought)
 
-    index = asking(search_service.index)
-    reindex = asking(search_service.reindex)
+    index = asking(search_index.index)
+    reindex = asking(search_index.reindex)
 
 
 class PostgresRetention:

@@ -13,10 +13,9 @@ from typing import Any
 
 from perdure.errors import ConfigError, Unsupported
 from perdure.session.clock import Clock, RandomSource
-from perdure.session.entries import Entry, Positioned
+from perdure.session.entries import Positioned
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import OpenTurn
-from perdure.session.notes import Question, SessionEnded
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.append_rules import check_commit, wants_leases
 from perdure.stores.chain import SALT_BYTES, fingerprint
@@ -144,12 +143,7 @@ class PostgresStore:
     async def open_turns(self) -> list[OpenTurn]:
         return await leases.open_turns(self.handle.db, self.handle.now())
 
-    async def open_questions_of_all(self) -> list[Entry]:
-        return await reads.open_of_all(self.handle.db, Question.kind)
-
-    async def open_ends(self) -> list[Entry]:
-        return await reads.open_of_all(self.handle.db, SessionEnded.kind)
-
+    open_of_all = asking(reads.open_of_all)
     notes_of_all = asking(reads.notes_of_all)
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:

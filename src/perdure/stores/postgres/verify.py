@@ -40,7 +40,7 @@ from perdure.stores.postgres.rows import (
     place_of,
     stream_of,
 )
-from perdure.stores.postgres.search.service import INDEXED_TEXTS, index_problems
+from perdure.stores.postgres.search.search_index import INDEXED_TEXTS, index_problems
 from perdure.stores.postgres.usage import NamespaceTotals, asking_counted, asking_kept
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.verification import (

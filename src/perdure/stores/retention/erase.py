@@ -70,6 +70,31 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
             assert self.expected_head is not None
             raise HeadConflict(state.header.id, self.expected_head, state.head)
 
+    def certificate(
+        self,
+        backend: str,
+        namespace: str,
+        *,
+        sessions: Sequence[ErasedSession] = (),
+        removed: Counts | None = None,
+        copies: Sequence[Copy] = (),
+        is_complete: bool = False,
+    ) -> Certificate:
+        """Return the certificate of this request, so far or `is_complete`."""
+        return Certificate(
+            id=self.id,
+            backend=backend,
+            namespace=namespace,
+            scope=self.scope,
+            by=self.by,
+            at=self.at,
+            finished_at=self.at if is_complete else None,
+            is_complete=is_complete,
+            sessions=tuple(sessions),
+            removed=removed or Counts(),
+            copies=tuple(copies),
+        )
+
     def answered_by(self, earlier: Sequence[Certificate]) -> Certificate | None:
         """Return the newest of `earlier` that erased the session or, of entries, all of them."""
         for certificate in reversed(earlier):

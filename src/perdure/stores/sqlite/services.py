@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from perdure.stores.sqlite.retention import erase as erasure
     from perdure.stores.sqlite.retention import erase_records, quotas
     from perdure.stores.sqlite.retention import policy as retention_policy
-    from perdure.stores.sqlite.search import service as search_service
+    from perdure.stores.sqlite.search import search_index
 else:
     recall_plan = Later("perdure.stores.search.recall_plan")
     wording = Later("perdure.session.search.query")
@@ -53,7 +53,7 @@ else:
     erase_records = Later("perdure.stores.sqlite.retention.erase_records")
     retention_policy = Later("perdure.stores.sqlite.retention.policy")
     erasure = Later("perdure.stores.sqlite.retention.erase")
-    search_service = Later("perdure.stores.sqlite.search.service")
+    search_index = Later("perdure.stores.sqlite.search.search_index")
     content_gc = Later("perdure.stores.sqlite.maintenance.content_gc")
     stats = Later("perdure.stores.sqlite.maintenance.stats")
     segments = Later("perdure.stores.sqlite.maintenance.segments")
@@ -150,20 +150,20 @@ class SqliteSearch:
         # If the file is read-only or full, the search reads unindexed entries itself.
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
-        return await self._handle.read(search_service.hits, query, sought)
+        return await self._handle.read(search_index.hits, query, sought)
 
     async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
         if self._cache is None:
             self._cache = recall_plan.RecallCache()
-        return await self._handle.read(search_service.recalled, self._cache, words, ranking)
+        return await self._handle.read(search_index.recalled, self._cache, words, ranking)
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
-        await search_service.index(self._handle.database(), self._handle.namespace, on_progress)
+        await search_index.index(self._handle.database(), self._handle.namespace, on_progress)
 
     async def reindex(self, on_progress: OnProgress | None = None) -> int:
-        return await search_service.reindex(
+        return await search_index.reindex(
             self._handle.database(), self._handle.namespace, on_progress
         )
 

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 
 from perdure.errors import PerdureError
 from perdure.session.clock import Clock, RandomSource
-from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import OpenTurn
-from perdure.session.notes import Question, SessionEnded
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
@@ -191,12 +189,7 @@ class SqliteStore:
     async def open_turns(self) -> list[OpenTurn]:
         return await self.handle.read(open_turns, self.handle.clock.now_ms())
 
-    async def open_questions_of_all(self) -> list[Entry]:
-        return await self.handle.read(reads.open_of_all, Question.kind)
-
-    async def open_ends(self) -> list[Entry]:
-        return await self.handle.read(reads.open_of_all, SessionEnded.kind)
-
+    open_of_all = reading(reads.open_of_all)
     notes_of_all = reading(reads.notes_of_all)
     feed = reading(reads.feed)
     position = reading(reads.position)

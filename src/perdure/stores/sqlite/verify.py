@@ -26,7 +26,7 @@ from perdure.stores.sqlite.log.names import name_problems
 from perdure.stores.sqlite.orphans import stray_problems
 from perdure.stores.sqlite.payload.contents import PackedContent, content_in
 from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
-from perdure.stores.sqlite.search.service import index_problems, indexed_texts
+from perdure.stores.sqlite.search.search_index import index_problems, indexed_texts
 from perdure.stores.verification import (
     STEP_BYTES,
     Steps,

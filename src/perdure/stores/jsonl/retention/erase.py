@@ -37,6 +37,7 @@ from perdure.stores.retention.erase import (
     Relation,
     how_related,
 )
+from perdure.stores.retention.erasure_plan import roots_among
 
 BACKEND = "jsonl"
 KIND = "erasures"
@@ -201,13 +202,9 @@ class Eraser:
         partials = [id_ for id_ in reach.targets if self._folder.side("partials", id_).exists()]
         keys = tuple(key for log in logs for key in log.keys)
         contents = self._own_contents(files)
-        certificate = Certificate(
-            id=request.id,
-            backend=BACKEND,
-            namespace=self._namespace,
-            scope=request.scope,
-            by=request.by,
-            at=request.at,
+        certificate = request.certificate(
+            BACKEND,
+            self._namespace,
             sessions=tuple(map(_line, logs)),
             removed=Counts(
                 foreign_ids=sum(len(log.aliases) for log in logs),
@@ -331,11 +328,7 @@ def _roots(
     if request.scope == "session":
         named = StreamId(request.name or "")
         return [named] if named in standings else None
-    return [
-        id_
-        for id_, (_, standing) in standings.items()
-        if request.scope == "namespace" or standing.header.subject == request.name
-    ]
+    return roots_among(request, ((each.header, False) for _, each in standings.values()))
 
 
 def _line(log: Log) -> ErasedSession:

@@ -8,14 +8,13 @@ other streams continue.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import LiteralString
 
 import msgspec
 
 from perdure.errors import SessionNotFound
 from perdure.session.clock import RandomSource
-from perdure.session.codec import ENTRY_NOTES, encode
+from perdure.session.codec import encode
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo, StreamHeader, redact
 from perdure.session.memory.kinds import FACT_KINDS
@@ -34,15 +33,7 @@ from perdure.stores.postgres.usage import resetting
 from perdure.stores.protocol import Commit
 from perdure.stores.retention import copies
 from perdure.stores.retention.backups import Backup
-from perdure.stores.retention.cascade import (
-    Reach,
-    StreamErasure,
-    VisibleEntries,
-    reach_of,
-    streams_to_read,
-    takings,
-)
-from perdure.stores.retention.entries import CONTENT_NOTES, entry_erasures, reach_of_entries
+from perdure.stores.retention.cascade import Reach, StreamErasure, VisibleEntries
 from perdure.stores.retention.erase import (
     Certificate,
     Copy,
@@ -51,6 +42,13 @@ from perdure.stores.retention.erase import (
     EraseRequest,
     Relation,
     how_related,
+)
+from perdure.stores.retention.erasure_plan import (
+    Erasures,
+    Plan,
+    erasures,
+    reach_among,
+    roots_among,
 )
 from perdure.stores.retention.facts import fact_erasures
 
@@ -163,6 +161,8 @@ _BACKUPS: LiteralString = """
 SELECT path, at FROM perdure.backup WHERE namespace = %s ORDER BY at, path
 """
 
+_Plan = Plan[Stream]
+
 _header = msgspec.json.Decoder(StreamHeader)
 _certificate = msgspec.json.Decoder(Certificate)
 
@@ -192,16 +192,6 @@ async def erase(
         return await _Erasure(db, connected, request, appender).run(namespace, random)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What is erased of one stream, its previous state, and the number and size of the bodies."""
-
-    stream: Stream
-    taking: StreamErasure
-    entries: int
-    bytes: int
-
-
 class _Erasure:
     """One erasure, in the transaction of one connection."""
 
@@ -218,10 +208,7 @@ class _Erasure:
         """Erase; return the certificate, or that of an earlier erasure if nothing is left to do."""
         await self._ask(LIFT, Statement(_LOCK_MARK, (self._ns,)))
         reach, relations = await self._reach()
-        if self._request.scope == "entries":
-            plans = await self._entry_plans(reach)
-        else:
-            plans = await self._plans(reach, relations)
+        plans = await self._plans(reach, relations)
         if not plans and self._request.is_of_session:
             done = self._request.answered_by(await certificates(self._db))
             if done is not None:
@@ -235,14 +222,9 @@ class _Erasure:
         count, size = await remove_unreferenced_of(self._connected, self._ns, names)
         counts = counts.plus(contents=count, content_bytes=size)
         await self._uncount(plans, counts.content_bytes)
-        certificate = Certificate(
-            id=self._request.id,
-            backend=BACKEND,
-            namespace=namespace,
-            scope=self._request.scope,
-            by=self._request.by,
-            at=self._request.at,
-            finished_at=self._request.at,
+        certificate = self._request.certificate(
+            BACKEND,
+            namespace,
             is_complete=True,
             sessions=sessions,
             removed=counts,
@@ -269,10 +251,7 @@ class _Erasure:
         locked: set[StreamId] = set()
         while True:
             relations, roots = await self._relations(), await self._roots()
-            if self._request.scope == "entries":
-                reach = reach_of_entries(roots[0], relations)
-            else:
-                reach = reach_of(roots, relations, self._request.fork_policy)
+            reach = reach_among(self._request, roots, relations)
             reached = {*reach.targets, *reach.forks}
             if reached <= locked:
                 return reach, relations
@@ -288,12 +267,8 @@ class _Erasure:
             self._request.require_head(stream_of(rows[0]).state)
             return [StreamId(name or "")]
         (rows,) = await self._ask(Statement(_HEADERS, (self._ns,)))
-        headers = [(_header.decode(header), is_erased) for header, is_erased in rows]
-        return [
-            header.id
-            for header, is_erased in headers
-            if self._request.scope == "namespace" or (header.subject == name and not is_erased)
-        ]
+        headers = ((_header.decode(header), is_erased) for header, is_erased in rows)
+        return roots_among(self._request, headers)
 
     async def _relations(self) -> list[Relation]:
         (rows,) = await self._ask(Statement(_RELATIONS, (self._ns,)))
@@ -308,28 +283,21 @@ class _Erasure:
     async def _plans(self, reach: Reach, relations: list[Relation]) -> list[_Plan]:
         """Return the plan of each stream; omits streams that lose nothing."""
         streams = await self._streams(reach.targets)
-        heads = {id_: streams[id_].state.head for id_ in reach.targets}
-        seen = {id_: await self._visible_entries(id_) for id_ in streams_to_read(reach, relations)}
-        found = takings(reach, heads, relations, seen)
-        if found is None:
-            seen = {id_: await self._visible_entries(id_) for id_ in (*reach.targets, *reach.forks)}
-            found = takings(reach, heads, relations, seen) or []
+        states = {id_: stream.state for id_, stream in streams.items()}
+        found = await self._planned(erasures(self._request, reach, relations, states))
         streams |= await self._streams({taking.stream for taking in found} - streams.keys())
         plans = [await self._plan(streams[taking.stream], taking) for taking in found]
-        return [plan for plan in plans if plan.entries or not _was_erased(plan)]
+        return [plan for plan in plans if plan.is_needed]
 
-    async def _entry_plans(self, reach: Reach) -> list[_Plan]:
-        """Return the plans of a session, and of forks that share erased entries."""
-        streams = await self._streams((*reach.targets, *reach.forks))
-        seen = {id_: await self._visible_entries(id_) for id_ in reach.forks}
-        (target,) = reach.targets
-        notes = await branches.notes(self._db, target, CONTENT_NOTES)
-        seen[target] = VisibleEntries(await branches.tree(self._db, target), notes)
-        found = entry_erasures(self._request, streams[target].state, reach, seen)
-        plans = [await self._plan(streams[each.stream], each) for each in found]
-        return [
-            plan for plan in plans if plan.entries or plan.taking.changes_list(plan.stream.state)
-        ]
+    async def _planned(self, steps: Erasures) -> list[StreamErasure]:
+        try:
+            stream, kinds = next(steps)
+            while True:
+                tree = await branches.tree(self._db, stream)
+                notes = await branches.notes(self._db, stream, kinds)
+                stream, kinds = steps.send(VisibleEntries(tree, notes))
+        except StopIteration as end:
+            return end.value
 
     async def _fact_plans(self, plans: Sequence[_Plan]) -> list[_Plan]:
         """Return the plans of the streams of facts that come from what `plans` erase.
@@ -354,14 +322,10 @@ class _Erasure:
         (rows,) = await self._ask(ask_streams(self._ns, sorted(ids)))
         return {stream.state.header.id: stream for stream in map(stream_of, rows)}
 
-    async def _visible_entries(self, stream: StreamId) -> VisibleEntries:
-        tree = await branches.tree(self._db, stream)
-        return VisibleEntries(tree, await branches.notes(self._db, stream, ENTRY_NOTES))
-
     async def _plan(self, stream: Stream, taking: StreamErasure) -> _Plan:
         sizes = [Statement(_SIZE, (*self._place(taking, each), _KEPT)) for each in taking.erased]
         rows = [row[0] for row in await self._ask(*sizes)] if sizes else []
-        return _Plan(stream, taking, sum(row[0] for row in rows), sum(row[1] for row in rows))
+        return Plan(stream, taking, sum(row[0] for row in rows), sum(row[1] for row in rows))
 
     def _place(self, taking: StreamErasure, seqs: tuple[int, int]) -> tuple[object, ...]:
         return (self._ns, taking.stream, *seqs)
@@ -387,12 +351,7 @@ class _Erasure:
         request = Request(commit, b"", salts, ())
         shares = await self._appender.append_locked(self._connected, request)
         return tuple(
-            plan.taking.erased_session(
-                plan.stream.state,
-                share.after.state.hash,
-                entries=plan.entries,
-                body_bytes=plan.bytes,
-            )
+            plan.erased_session(share.after.state.hash)
             for plan, share in zip(plans, shares, strict=True)
         )
 
@@ -435,10 +394,6 @@ class _Erasure:
             size=-sum(plan.bytes for plan in plans) - content_bytes,
         )
         await self._ask(less, resetting(self._ns))
-
-
-def _was_erased(plan: _Plan) -> bool:
-    return not plan.taking.is_whole or plan.stream.state.info.status == "erased"
 
 
 # ---------------------------------------------------------------- also for a removal

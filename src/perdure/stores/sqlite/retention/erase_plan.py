@@ -8,7 +8,6 @@ remove, and ``erase_steps`` removes it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -21,15 +20,7 @@ from perdure.session.memory.kinds import FACT_KINDS
 from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.retention import copies
-from perdure.stores.retention.cascade import (
-    Reach,
-    StreamErasure,
-    VisibleEntries,
-    reach_of,
-    streams_to_read,
-    takings,
-)
-from perdure.stores.retention.entries import CONTENT_NOTES, entry_erasures, reach_of_entries
+from perdure.stores.retention.cascade import Reach, StreamErasure, VisibleEntries
 from perdure.stores.retention.erase import (
     Certificate,
     Counts,
@@ -39,6 +30,7 @@ from perdure.stores.retention.erase import (
     Relation,
     how_related,
 )
+from perdure.stores.retention.erasure_plan import Plan, erasures, planned, reach_among, roots_among
 from perdure.stores.retention.facts import fact_erasures
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.append import append, namespace_number
@@ -46,10 +38,10 @@ from perdure.stores.sqlite.payload.requests import Request, shares_of
 from perdure.stores.sqlite.reads import notes_of_all
 from perdure.stores.sqlite.retention.erase_records import certificates_of, keep_new
 from perdure.stores.sqlite.rows import Stream, Tables
-from perdure.stores.sqlite.search.service import forget
+from perdure.stores.sqlite.search.search_index import forget
 
 _ALL = """
-SELECT s.id, s.status, b.header FROM stream AS s JOIN birth AS b ON b.stream = s.no
+SELECT s.status, b.header FROM stream AS s JOIN birth AS b ON b.stream = s.no
 WHERE s.namespace = ? ORDER BY s.no
 """
 
@@ -62,16 +54,6 @@ WHERE s.namespace = ? AND s.parent IS NOT NULL
 _CLOSE = "UPDATE stream SET epoch = epoch + 1, owner = NULL, until = 0 WHERE no = ?"
 
 _header = msgspec.json.Decoder(StreamHeader)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is erased of one stream, its previous state, and the number and size of the bodies."""
-
-    stream: Stream
-    taking: StreamErasure
-    entries: int
-    bytes: int
 
 
 def begin(
@@ -87,12 +69,8 @@ def begin(
     relations = _relations(tables, number)
     if request.is_of_session:
         request.require_head(tables.stream(namespace, roots[0]).state)
-    if request.scope == "entries":
-        reach = reach_of_entries(roots[0], relations)
-        plans = _entry_plans(tables, namespace, request, reach)
-    else:
-        reach = reach_of(roots, relations, request.fork_policy)
-        plans = _plans(tables, namespace, reach, relations)
+    reach = reach_among(request, roots, relations)
+    plans = _plans(tables, namespace, request, reach, relations)
     if not plans and request.is_of_session:
         done = request.answered_by(certificates_of(tables, namespace))
         if done is not None:
@@ -105,13 +83,9 @@ def begin(
         for copy in copies.outside(_own_notes(tables, plan.stream, copies.TELLING))
     ]
     sessions = mark_streams(tables, namespace, plans, request, random)
-    certificate = Certificate(
-        id=request.id,
-        backend=backend,
-        namespace=namespace,
-        scope=request.scope,
-        by=request.by,
-        at=request.at,
+    certificate = request.certificate(
+        backend,
+        namespace,
         sessions=sessions,
         removed=forgotten(tables, number, plans),
         copies=(*copies.fork_copies(reach.forks, reach.copies), *outside),
@@ -133,12 +107,8 @@ def _roots(tables: Tables, number: int, namespace: str, request: EraseRequest) -
         stream = StreamId(request.name or "")
         tables.stream(namespace, stream)
         return [stream]
-    return [
-        StreamId(id_)
-        for id_, status, header in tables.rows(_ALL, number)
-        if request.scope == "namespace"
-        or (status != "erased" and _header.decode(header).subject == request.name)
-    ]
+    rows = tables.rows(_ALL, number)
+    return roots_among(request, ((_header.decode(row[1]), row[0] == "erased") for row in rows))
 
 
 def _relations(tables: Tables, number: int) -> list[Relation]:
@@ -156,62 +126,44 @@ def _relations(tables: Tables, number: int) -> list[Relation]:
 
 
 def _plans(
-    tables: Tables, namespace: str, reach: Reach, relations: Sequence[Relation]
-) -> list[Plan]:
+    tables: Tables,
+    namespace: str,
+    request: EraseRequest,
+    reach: Reach,
+    relations: Sequence[Relation],
+) -> list[Plan[Stream]]:
     """Return the plan of each stream; omits streams that lose nothing."""
     streams = {id_: tables.stream(namespace, id_) for id_ in reach.targets}
-    heads = {id_: streams[id_].state.head for id_ in reach.targets}
 
     def stream_of(id_: StreamId) -> Stream:
         return streams.get(id_) or streams.setdefault(id_, tables.stream(namespace, id_))
 
-    seen = {
-        id_: _visible_entries(tables, stream_of(id_)) for id_ in streams_to_read(reach, relations)
-    }
-    found = takings(reach, heads, relations, seen)
-    if found is None:
-        seen = {
-            id_: _visible_entries(tables, stream_of(id_)) for id_ in (*reach.targets, *reach.forks)
-        }
-        found = takings(reach, heads, relations, seen) or []
+    states = {id_: stream.state for id_, stream in streams.items()}
+    steps = erasures(request, reach, relations, states)
+    found = planned(steps, lambda id_, notes: _visible_entries(tables, stream_of(id_), notes))
     plans = [plan_of(tables, stream_of(each.stream), each) for each in found]
-    return [plan for plan in plans if plan.entries or not _was_erased(plan)]
+    return [plan for plan in plans if plan.is_needed]
 
 
-def _entry_plans(tables: Tables, namespace: str, request: EraseRequest, reach: Reach) -> list[Plan]:
-    """Return the plans of a session, and of forks that share erased entries."""
-    streams = {id_: tables.stream(namespace, id_) for id_ in (*reach.targets, *reach.forks)}
-    seen = {id_: _visible_entries(tables, streams[id_]) for id_ in reach.forks}
-    (target,) = reach.targets
-    stream, head = streams[target], streams[target].state.head
-    notes = branches.notes(tables, stream.no, head, CONTENT_NOTES)
-    seen[target] = VisibleEntries(branches.tree(tables, stream.no, head), notes)
-    found = entry_erasures(request, stream.state, reach, seen)
-    plans = [plan_of(tables, streams[each.stream], each) for each in found]
-    return [plan for plan in plans if plan.entries or plan.taking.changes_list(plan.stream.state)]
-
-
-def _fact_plans(tables: Tables, namespace: str, plans: Sequence[Plan]) -> list[Plan]:
+def _fact_plans(
+    tables: Tables, namespace: str, plans: Sequence[Plan[Stream]]
+) -> list[Plan[Stream]]:
     """Return the plans of the streams of facts that come from what `plans` erase."""
     notes = notes_of_all(tables, namespace, FACT_KINDS)
     found = fact_erasures([plan.taking for plan in plans], notes)
     return [plan_of(tables, tables.stream(namespace, each.stream), each) for each in found]
 
 
-def _was_erased(plan: Plan) -> bool:
-    return not plan.taking.is_whole or plan.stream.state.info.status == "erased"
-
-
-def plan_of(tables: Tables, stream: Stream, taking: StreamErasure) -> Plan:
+def plan_of(tables: Tables, stream: Stream, taking: StreamErasure) -> Plan[Stream]:
     """Complete `taking` with its number and size of bodies."""
     sizes = [_size(tables, stream.no, each) for each in taking.erased]
     return Plan(stream, taking, sum(size[0] for size in sizes), sum(size[1] for size in sizes))
 
 
-def _visible_entries(tables: Tables, stream: Stream) -> VisibleEntries:
+def _visible_entries(tables: Tables, stream: Stream, notes: Sequence[str]) -> VisibleEntries:
     head = stream.state.head
     tree = branches.tree(tables, stream.no, head)
-    return VisibleEntries(tree, branches.notes(tables, stream.no, head, CONTENT_NOTES))
+    return VisibleEntries(tree, branches.notes(tables, stream.no, head, notes))
 
 
 def kept_kinds(tables: Tables) -> str:
@@ -242,7 +194,7 @@ def _own_notes(tables: Tables, stream: Stream, kinds: Sequence[str]) -> list[Ent
 def mark_streams(
     tables: Tables,
     namespace: str,
-    plans: Sequence[Plan],
+    plans: Sequence[Plan[Stream]],
     request: EraseRequest,
     random: RandomSource,
 ) -> tuple[ErasedSession, ...]:
@@ -258,14 +210,11 @@ def mark_streams(
     tables.run("UPDATE quota SET is_lifted = 0")
     tables.forget_standing()
     return tuple(
-        plan.taking.erased_session(
-            plan.stream.state, hash_after, entries=plan.entries, body_bytes=plan.bytes
-        )
-        for plan, hash_after in zip(plans, after, strict=True)
+        plan.erased_session(hash_after) for plan, hash_after in zip(plans, after, strict=True)
     )
 
 
-def _close_stream(tables: Tables, namespace: str, plan: Plan) -> bytes:
+def _close_stream(tables: Tables, namespace: str, plan: Plan[Stream]) -> bytes:
     """Fence the lease owner of the stream, and redact its header; return its new hash."""
     number = plan.stream.no
     if plan.taking.is_whole:
@@ -277,7 +226,7 @@ def _close_stream(tables: Tables, namespace: str, plan: Plan) -> bytes:
     return tables.stream(namespace, plan.taking.stream).state.hash
 
 
-def forgotten(tables: Tables, namespace: int, plans: Iterable[Plan]) -> Counts:
+def forgotten(tables: Tables, namespace: int, plans: Iterable[Plan[Stream]]) -> Counts:
     """Delete partial answers, and the keys of commits to the streams."""
     numbers = [plan.stream.no for plan in plans if plan.taking.is_whole]
     partials = 0

@@ -18,7 +18,7 @@ from perdure.stores.sqlite.maintenance.content_gc import NAME, Blob, Unreference
 from perdure.stores.sqlite.retention.erase_plan import kept_kinds
 from perdure.stores.sqlite.retention.erase_records import Open, certificate_of, keep
 from perdure.stores.sqlite.rows import Tables
-from perdure.stores.sqlite.search.service import forget
+from perdure.stores.sqlite.search.search_index import forget
 
 BATCH_ENTRIES = 256
 BATCH_BYTES = 2**20

@@ -10,7 +10,7 @@ from perdure.session.info import LISTED_STATUSES, ORIGINS
 from perdure.session.notes import Question
 from perdure.stores.access.lease_term import is_running
 from perdure.stores.retention.cascade import StreamErasure
-from perdure.stores.retention.erase import Certificate, EraseRequest
+from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.retention.policy import (
     Hold,
     Holding,
@@ -167,15 +167,7 @@ def begin_removal(
     )
     sessions = mark_streams(tables, namespace, [plan], request, random)
     forgotten(tables, number, [plan])
-    certificate = Certificate(
-        id=request.id,
-        backend="sqlite",
-        namespace=namespace,
-        scope="session",
-        by=request.by,
-        at=request.at,
-        sessions=sessions,
-    )
+    certificate = request.certificate("sqlite", namespace, sessions=sessions)
     keep_new(tables, number, certificate, [(stream.no, erased)], is_removal=True)
     return True
 

@@ -1,1 +1,1 @@
-"""The search service over one database: its log, its rows, its threads or connections."""
+"""The search index over one database: its log, its rows, its threads or connections."""

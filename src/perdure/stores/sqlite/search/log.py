@@ -1,4 +1,4 @@
-"""The log of a namespace of an SQLite file, as the search service reads it.
+"""The log of a namespace of an SQLite file, as the search index reads it.
 
 The position of a text is that of its entry; the position of a stream's initial title is the
 negative number of the stream.

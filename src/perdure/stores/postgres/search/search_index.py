@@ -1,4 +1,4 @@
-"""The search service of a PostgreSQL database: each of its plans runs over one connection.
+"""The search index of a PostgreSQL database: each of its plans runs over one connection.
 
 An index step locks its mark, which no writer needs, from reading to the commit. So other indexing
 processes and erasures of the namespace wait. A search reads one snapshot.

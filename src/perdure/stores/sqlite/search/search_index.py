@@ -1,4 +1,4 @@
-"""The search service of an SQLite file: its plans run on the threads of the file's connections.
+"""The search index of an SQLite file: its plans run on the threads of the file's connections.
 
 An index step is read and built while others write; only storing it uses the writer. A stored step
 need not be synced: in the write-ahead log it follows its source, and can be rebuilt from the log.

@@ -1,0 +1,124 @@
+"""Plan an erasure: what of which stream, in steps that ask the backend for what streams see.
+
+Pure: a backend reads and executes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from perdure.session.codec import ENTRY_NOTES
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.stores.protocol import StreamState
+from perdure.stores.retention.cascade import (
+    Reach,
+    StreamErasure,
+    VisibleEntries,
+    reach_of,
+    streams_to_read,
+    takings,
+)
+from perdure.stores.retention.entries import CONTENT_NOTES, entry_erasures, reach_of_entries
+from perdure.stores.retention.erase import ErasedSession, EraseRequest, Relation
+
+
+class _Stated(Protocol):
+    @property
+    def state(self) -> StreamState: ...
+
+
+S = TypeVar("S", bound=_Stated)
+
+Question = tuple[StreamId, Sequence[str]]
+"""A stream, and the kinds of notes that are needed of it."""
+
+Erasures = Generator[Question, VisibleEntries, list[StreamErasure]]
+"""Yields questions, is sent what the stream sees, and returns what is erased."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[S]):
+    """What is erased of one stream, its previous state, and the number and size of the bodies."""
+
+    stream: S
+    taking: StreamErasure
+    entries: int
+    bytes: int
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the erasure changes the stream."""
+        before = self.stream.state
+        is_new = self.taking.is_whole and before.info.status != "erased"
+        return bool(self.entries) or is_new or self.taking.changes_list(before)
+
+    def erased_session(self, hash_after: bytes) -> ErasedSession:
+        """Return its line of the certificate; `hash_after` is the chain after the erasure."""
+        return self.taking.erased_session(
+            self.stream.state, hash_after, entries=self.entries, body_bytes=self.bytes
+        )
+
+
+def roots_among(
+    request: EraseRequest, headers: Iterable[tuple[StreamHeader, bool]]
+) -> list[StreamId]:
+    """Return the streams that a `request` without a session names.
+
+    `headers` are those of all streams, each with whether the stream was erased.
+    """
+    return [
+        header.id
+        for header, is_erased in headers
+        if request.scope == "namespace" or (header.subject == request.name and not is_erased)
+    ]
+
+
+def reach_among(
+    request: EraseRequest, roots: Sequence[StreamId], relations: Collection[Relation]
+) -> Reach:
+    """Return the scope of `request`. Raises: SessionHasForks."""
+    if request.scope == "entries":
+        return reach_of_entries(roots[0], relations)
+    return reach_of(roots, relations, request.fork_policy)
+
+
+def erasures(
+    request: EraseRequest,
+    reach: Reach,
+    relations: Collection[Relation],
+    states: Mapping[StreamId, StreamState],
+) -> Erasures:
+    """Return what is erased of the streams in `reach`; `states` are those of its targets.
+
+    Raises: as `entry_erasures`.
+    """
+    seen: dict[StreamId, VisibleEntries] = {}
+    everything = (*reach.targets, *reach.forks)
+    if request.scope == "entries":
+        for stream in everything:
+            seen[stream] = yield stream, CONTENT_NOTES if stream in reach.targets else ENTRY_NOTES
+        return entry_erasures(request, states[reach.targets[0]], reach, seen)
+    heads = {stream: states[stream].head for stream in reach.targets}
+    for wanted in (streams_to_read(reach, relations), everything):
+        for stream in wanted:
+            if stream not in seen:
+                seen[stream] = yield stream, ENTRY_NOTES
+        found = takings(reach, heads, relations, seen)
+        if found is not None:
+            return found
+    return []
+
+
+def planned(
+    steps: Erasures, visible: Callable[[StreamId, Sequence[str]], VisibleEntries]
+) -> list[StreamErasure]:
+    """Run `steps`, with `visible` as the answer to each question."""
+    try:
+        question = next(steps)
+        while True:
+            question = steps.send(visible(*question))
+    except StopIteration as end:
+        return end.value
