@@ -16,14 +16,14 @@ import typer
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
 from perdure.apps.cli.options import ModelOption, model_names, named_path, stored_path
 from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.flow.documents.agents import recast
 from perdure.apps.flow.documents.start import (
     Given,
     InputsOption,
+    Prepared,
     output_data,
     output_lines,
     prepare,
-    resume_flow,
-    start_flow,
 )
 from perdure.apps.flow.files import graph_in
 from perdure.apps.flow.options import (
@@ -200,23 +200,32 @@ async def _start_and_run(common: CommonOptions, file: Path, said: Given, shown: 
         raise UsageMistake("a workflow document says itself what its agents work with")
     if document is None and said.inputs:
         raise UsageMistake("a workflow of roles takes no --input; a workflow document does")
-    ready = None if document is None else await asyncio.to_thread(prepare, document, said)
-    acting = said.acting if document is not None else await _acting(file, said)
-    chosen = roles_in(said.roles)
+    if document is not None:
+        ready = await asyncio.to_thread(prepare, document, said)
+    else:
+        ready = await asyncio.to_thread(_prepare_roles, file, said)
+    acting, chosen = ready.acting, roles_in(said.roles)
     _require_providers(acting, chosen)
     if document is None and said.record is None and acting.scenario is not None:
         folder = scenario_folder(acting.scenario)
         if folder is not None:
             told = f"the scenario writes into {safe(folder)}/, which is not the record folder"
             remark(f"{told}; to hand those files over, add --record {safe(folder)}")
-    async with common.writable_store() as opened:
-        if ready is not None:
-            beginning = start_flow(opened, ready, said)
-        else:
-            beginning = _of_roles(opened, file, acting, said, chosen)
-        async with beginning as flow:
-            remark(f"flow {safe(flow.id)}")
-            return await run_and_show(opened, flow, shown)
+    async with common.writable_store() as opened, flows_of(opened, acting, is_run=True) as flows:
+        flow = await flows.start(
+            ready.workflow,
+            workspace=said.workspace,
+            project=said.project,
+            id=said.id,
+            record_folder=None if said.record is None else said.record.absolute(),
+            consent=said.consent,
+            inputs=ready.inputs,
+            configuring=said.configuring,
+            roles=chosen,
+            settings=ready.settings,
+        )
+        remark(f"flow {safe(flow.id)}")
+        return await run_and_show(opened, flow, shown)
 
 
 def _require_providers(acting: RoleOptions, chosen: Mapping[str, RoleConfiguration]) -> None:
@@ -226,39 +235,14 @@ def _require_providers(acting: RoleOptions, chosen: Mapping[str, RoleConfigurati
         require_providers((acting.model, *acting.offered, *of_roles))
 
 
-async def _acting(file: Path, said: Given) -> RoleOptions:
-    """Return the role options for the workflow of roles in `file`."""
-    graph = await asyncio.to_thread(graph_in, file, said.workspace, said.project)
-    acting = said.acting
-    used = (
-        acting.model
-        if acting.scenario is not None
-        else model_of_roles(acting.model, acting.offered)
-    )
-    return msgspec.structs.replace(acting, roles=roles_of(graph), model=used)
-
-
-@asynccontextmanager
-async def _of_roles(
-    store: Store,
-    file: Path,
-    acting: RoleOptions,
-    said: Given,
-    chosen: Mapping[str, RoleConfiguration],
-) -> AsyncGenerator[Flow]:
-    """Start a flow of the workflow of roles in `file`."""
-    async with flows_of(store, acting, is_run=True) as flows:
-        yield await flows.start(
-            file,
-            workspace=said.workspace,
-            project=said.project,
-            id=said.id,
-            record_folder=None if said.record is None else said.record.absolute(),
-            consent=said.consent,
-            configuring=said.configuring,
-            roles=chosen,
-            settings=msgspec.structs.replace(said.settings, model=acting.model),
-        )
+def _prepare_roles(file: Path, said: Given) -> Prepared:
+    """Read the workflow of roles in `file`, and choose the model of its roles. Blocks."""
+    graph, acting = graph_in(file, said.workspace, said.project), said.acting
+    used = acting.model
+    if acting.scenario is None:
+        used = model_of_roles(acting.model, acting.offered)
+    acting = msgspec.structs.replace(acting, roles=roles_of(graph), model=used)
+    return Prepared(file, acting, msgspec.structs.replace(said.settings, model=used))
 
 
 async def resume(  # noqa: PLR0913 - each is an option of the command
@@ -326,22 +310,20 @@ async def resumed_flow(
         of_roles = None if state.settings is None else state.settings.model
         typed = msgspec.structs.replace(typed, model=None)
         settings = msgspec.structs.replace(settings, model=of_roles)
-    if state.document is not None:
-        acting = msgspec.structs.replace(
-            acting, model=typed.model
-        )  # its own agents name their models
-        kept = None if is_for_one_call else settings
-        async with resume_flow(store, state, acting, workspace, kept) as found:
-            yield found
-        return
-    if acting.scenario is None:
-        before = await models_before(store, state)
-        used = model_of_roles(settings.model, (*before, *settings.offered, *last))
-        settings = msgspec.structs.replace(settings, model=used)
-    acting = msgspec.structs.replace(acting, roles=roles_of(state.graph), model=settings.model)
-    if state.settings is not None:
-        await grant_added(store, state, acting, person(None))
-    async with flows_of(store, acting, is_run=not is_for_one_call) as flows:
+    if state.document is not None:  # its own agents name their models
+        acting = msgspec.structs.replace(acting, model=typed.model)
+        agents = recast(state.document, acting, is_foreign=state.is_foreign)
+        acting = msgspec.structs.replace(acting, agents=agents)
+    else:
+        if acting.scenario is None:
+            before = await models_before(store, state)
+            used = model_of_roles(settings.model, (*before, *settings.offered, *last))
+            settings = msgspec.structs.replace(settings, model=used)
+        acting = msgspec.structs.replace(acting, roles=roles_of(state.graph), model=settings.model)
+        if state.settings is not None:
+            await grant_added(store, state, acting, person(None))
+    is_run = state.document is not None or not is_for_one_call
+    async with flows_of(store, acting, is_run=is_run) as flows:
         kept = None if is_for_one_call else settings
         yield await flows.open(state.run.flow_id, workspace=workspace, settings=kept)
 

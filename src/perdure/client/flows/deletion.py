@@ -15,12 +15,11 @@ from pathlib import Path
 import msgspec
 
 from perdure.bounds.short_repr import short_repr
+from perdure.client.conversation.abandonment import claim_of
 from perdure.client.flows.locations import release_record
-from perdure.client.processes import is_gone, this_process
 from perdure.client.store import Store
 from perdure.engine.flows.files.graph_file import WORKFLOW
-from perdure.engine.turns.environment import LEASE_TTL_MS
-from perdure.engine.turns.lease import Claim, leading
+from perdure.engine.turns.lease import leading
 from perdure.errors import Erased, FlowRefusal, LeaseHeld, SessionNotFound
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
@@ -80,11 +79,8 @@ async def _is_its_own(store: Store, session: StreamId, flow: str) -> bool:
 
 async def _is_led(store: Store, session: StreamId) -> bool:
     """Whether a live process runs a turn in `session`."""
-    claim = Claim(
-        store.backend, session, store.outside.clock, this_process(), LEASE_TTL_MS, is_gone
-    )
     try:
-        async with leading(claim):
+        async with leading(claim_of(store.backend, store.outside.clock, session)):
             return False
     except LeaseHeld:
         return True

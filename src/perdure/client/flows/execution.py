@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
-from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime_services import Host
 from perdure.client.flows.documents.turns import DocumentTurns
 from perdure.client.flows.locations import place_of
+from perdure.client.flows.role_setup import Equipment
 from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waker import Waker
 from perdure.engine.flows.files.runtime_files import write_record_file
@@ -19,23 +18,14 @@ from perdure.engine.flows.runner import FlowRunner, can_continue
 from perdure.errors import FlowRefusal, TurnOpen
 from perdure.session.entries import Entry
 from perdure.session.flows.run import FlowState
-from perdure.session.ledger import InterruptPolicy
 
 
 class Execution:
-    """Runs the flows of one store with the agents of `host`. See `Flows` for the arguments."""
+    """Runs the flows of one store; `equipment` is what their roles get."""
 
-    def __init__(
-        self,
-        host: Host,
-        on_interrupt: InterruptPolicy,
-        offered: tuple[str, ...],
-        default_agent: Callable[[str], Agent] | None,
-    ) -> None:
+    def __init__(self, host: Host, equipment: Equipment) -> None:
+        self.equipment = equipment
         self._host = host
-        self._on_interrupt: InterruptPolicy = on_interrupt
-        self._offered = offered
-        self._default_agent = default_agent
         self._waker = Waker(host.store.backend)
 
     async def run(self, journal: Journal, *, until_completed: bool) -> FlowState:
@@ -66,16 +56,7 @@ class Execution:
         turns = RoleTurns
         if state.document is not None:  # its document is in the log and cannot be edited elsewhere
             ground, turns = replace(ground, drawing=None), DocumentTurns
-        roles = turns(
-            self._host,
-            journal,
-            ground.record,
-            library,
-            self._on_interrupt,
-            offered=self._offered,
-            default_agent=self._default_agent,
-        )
-        return ground, roles
+        return ground, turns(self._host, self.equipment, journal, ground.record, library)
 
     async def close(self) -> None:
         """Stop following the store's changes."""

@@ -53,13 +53,11 @@ class Flow:
     `by` names the person who decides; it is stored with each decision.
     """
 
-    def __init__(
-        self, store: Store, journal: Journal, execution: Execution, equipment: Equipment
-    ) -> None:
+    def __init__(self, store: Store, journal: Journal, execution: Execution) -> None:
         self._store = store
         self._journal = journal
         self._execution = execution
-        self._equipment = equipment
+        self._equipment = execution.equipment
 
     def __repr__(self) -> str:
         return f"<Flow {self.id!r}>"

@@ -101,10 +101,11 @@ class Flows:
     ) -> None:
         self._host = runtime.host
         offered = tuple(offered_models)
-        self._equipment = Equipment(runtime.host.models, runtime.host.agents)
+        host = runtime.host
+        self._equipment = Equipment(host.models, host.agents, on_interrupt, offered, default_agent)
         self._equipment.check_models(offered, "offered_models")
-        self._store = runtime.host.store
-        self._execution = Execution(runtime.host, on_interrupt, offered, default_agent)
+        self._store = host.store
+        self._execution = Execution(host, self._equipment)
 
     def __repr__(self) -> str:
         return f"<Flows agents={sorted(self._host.agents)}>"
@@ -329,7 +330,7 @@ class Flows:
 
     def _flow(self, flow: StreamId, journal: Journal | None = None) -> Flow:
         journal = journal or Journal(self._store.backend, flow, self._store.outside.clock)
-        return Flow(self._store, journal, self._execution, self._equipment)
+        return Flow(self._store, journal, self._execution)
 
 
 def _require_plain(

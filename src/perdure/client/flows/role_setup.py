@@ -28,18 +28,41 @@ from perdure.models.router import ModelRouter
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.kinds import Offers, RunSettings
 from perdure.session.flows.run import FlowState, RoleConfiguration
+from perdure.session.ledger import InterruptPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """The models and agents (by id) that a program offers to roles."""
+    """What a program gives the roles of its flows. See `Flows` for the fields.
+
+    `agents` are those of its runtime, by id.
+    """
 
     models: ModelClient
     agents: Mapping[str, Agent]
+    on_interrupt: InterruptPolicy = "continue"
+    offered: tuple[str, ...] = ()
+    default_agent: Callable[[str], Agent] | None = None
 
     def agent(self, role: str) -> Agent | None:
         """Return the agent of a role instance; None if the program has none."""
         return agent_for(self.agents, role)
+
+    def required_agent(self, role: str) -> Agent:
+        """Like `agent`; without one, the default agent of the base role.
+
+        Raises: ConfigError when there is none.
+        """
+        agent = self.agent(role)
+        if agent is None and self.default_agent is not None:
+            agent = self.default_agent(base_role(role))
+        if agent is not None:
+            return agent
+        known = ", ".join(sorted(self.agents)) or "none"
+        raise ConfigError(
+            f"role {role!r} has no agent: give the runtime one with the id {base_role(role)!r} "
+            f"(it has: {known})"
+        )
 
     def check(self, roles: Mapping[str, RoleConfiguration]) -> None:
         """Reject unknown models and tools of role instances. Raises: as the other checks."""
@@ -72,7 +95,7 @@ class Equipment:
         Raises: ConfigError, which lists its tools.
         """
         if begun_with is None:
-            agent = agent_for(self.agents, role)
+            agent = self.agent(role)
             if agent is None or agent.mcp_servers:
                 return
             begun_with = agent.registry.names
@@ -90,25 +113,6 @@ def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
     """Return the agent of a role instance: its own or its base role's; for feedback the owner's."""
     names = (role, base_role(role), *((OWNER,) if role == FEEDBACK_ROLE else ()))
     return next((agents[name] for name in names if name in agents), None)
-
-
-def required_agent(
-    agents: Mapping[str, Agent], role: str, default: Callable[[str], Agent] | None
-) -> Agent:
-    """Like `agent_for`; without an agent, the result of `default` for the base role.
-
-    Raises: ConfigError when there is none.
-    """
-    agent = agent_for(agents, role)
-    if agent is None and default is not None:
-        agent = default(base_role(role))
-    if agent is not None:
-        return agent
-    known = ", ".join(sorted(agents)) or "none"
-    raise ConfigError(
-        f"role {role!r} has no agent: give the runtime one with the id {base_role(role)!r} "
-        f"(it has: {known})"
-    )
 
 
 def undecided_for(

@@ -7,7 +7,7 @@ with that of its base role. The flow's configuration of the role overrides the a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.workspace import Workspace, in_folder, kept_workspace
 from perdure.client.flows.consent import consent_judge
 from perdure.client.flows.role_setup import (
-    required_agent,
+    Equipment,
     skills_of,
     unconfigured_error,
     undecided_for,
@@ -95,26 +95,21 @@ class RoleTurns:
     def __init__(
         self,
         host: Host,
+        equipment: Equipment,
         journal: Journal,
         record: RecordFolder,
         library: Library,
-        on_interrupt: InterruptPolicy,
-        *,
-        offered: Sequence[str] = (),
-        default_agent: Callable[[str], Agent] | None = None,
     ) -> None:
         self._host = host
+        self._equipment = equipment
         self._store = host.store.backend
         self._clock = host.store.outside.clock
         self._journal = journal
         self._record = record
         self._library = library
         self._shelf = SkillShelf(library.project)
-        self._offered = tuple(offered)
-        self._default_agent = default_agent
         self._selectors = Selectors(host, journal)
         self._frames = SummaryFrames(self._store, journal, record, library)
-        self._on_interrupt: InterruptPolicy = on_interrupt
         self._at_work: dict[StreamId, Signals] = {}
         self._ready: dict[StreamId, _Ready] = {}
 
@@ -211,7 +206,9 @@ class RoleTurns:
         runs a selector.
         """
         while is_configuring(state):
-            open = await asyncio.to_thread(undecided_for, state, role, self._offered, self._shelf)
+            open = await asyncio.to_thread(
+                undecided_for, state, role, self._equipment.offered, self._shelf
+            )
             if open.is_for_selector:
                 about = await asyncio.to_thread(self._about, state, role)
                 state = await self._selectors.step(state, role, open, about)
@@ -328,8 +325,7 @@ class RoleTurns:
 
         Raises: ConfigError when there is none.
         """
-        agent = required_agent(self._host.agents, role, self._default_agent)
-        return as_role(agent, self._on_interrupt)
+        return as_role(self._equipment.required_agent(role), self._equipment.on_interrupt)
 
     async def _bundle(self, state: FlowState, role: str, instructions: str | None) -> str:
         of = base_role(role)

@@ -10,13 +10,12 @@ import msgspec
 
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.rules.improvement import RoleWork
-from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
+from perdure.engine.flows.rules.parts import NodePart, TurnPart
 from perdure.engine.flows.rules.ready_nodes import Work
 from perdure.session.flows.kinds import ImprovementParked, NodeParked
 from perdure.session.flows.run import FlowState, RoleConfiguration
 
 Parked = NodeParked | ImprovementParked
-Part = NodePart | ReflectionPart
 _Attempt = tuple[str | None, RoleConfiguration | None]
 """The reply that work begins with, and the configuration of its role."""
 
@@ -31,8 +30,7 @@ class ParkedWork:
 
     def is_unable(self, state: FlowState, work: Work | RoleWork) -> bool:
         """Whether `work` could not begin here, and nothing has changed."""
-        target, role = _target(work)
-        return self._unable.get(target) == _attempt(state, role, work)
+        return self._unable.get(work.target) == _attempt(state, work)
 
     async def park(self, state: FlowState, body: Parked) -> None:
         """Park, unless the flow has changed since `state`: then the next pass decides."""
@@ -42,12 +40,11 @@ class ParkedWork:
     async def park_unbegun(self, state: FlowState, work: Work | RoleWork, body: Parked) -> None:
         """Park `work`, which could not begin; its reply stays queued."""
         if work.text is not None:
-            target, role = _target(work)
-            self._unable[target] = _attempt(state, role, work)
+            self._unable[work.target] = _attempt(state, work)
             body = msgspec.structs.replace(body, keeps_reply=True)
         await self.park(state, body)
 
-    async def park_part(self, part: Part, why: str) -> None:
+    async def park_part(self, part: TurnPart, why: str) -> None:
         """Park `part`, whose turn failed or could not begin."""
         state = await self._journal.state()
         body = park_entry(part, why)
@@ -57,17 +54,14 @@ class ParkedWork:
             await self.park(state, body)
 
 
-def park_entry(part: Part, why: str) -> Parked:
-    """Return the entry that parks `part`."""
-    if isinstance(part, NodePart):
-        return NodeParked(part.node, part.role, "autonomous-abort", why)
-    return ImprovementParked(part.role, "autonomous-abort", why)
+def park_entry(work: TurnPart | Work | RoleWork, why: str) -> Parked:
+    """Return the entry that parks `work`."""
+    if isinstance(work, NodePart):
+        return NodeParked(work.node, work.role, "autonomous-abort", why)
+    if isinstance(work, Work):
+        return NodeParked(work.target, work.role, "autonomous-abort", why)
+    return ImprovementParked(work.role, "autonomous-abort", why)
 
 
-def _target(work: Work | RoleWork) -> tuple[str, str]:
-    """Return the name under which `work` is parked, and its role instance."""
-    return (work.node.id, work.node.role) if isinstance(work, Work) else (work.role, work.role)
-
-
-def _attempt(state: FlowState, role: str, work: Work | RoleWork) -> _Attempt:
-    return work.text, state.roles.get(role)
+def _attempt(state: FlowState, work: Work | RoleWork) -> _Attempt:
+    return work.text, state.roles.get(work.role)

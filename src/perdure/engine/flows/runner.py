@@ -27,7 +27,7 @@ from perdure.engine.flows.rules.improvement import (
     next_step,
     roles_to_look_back,
 )
-from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
+from perdure.engine.flows.rules.parts import NodePart, ReflectionPart, TurnPart
 from perdure.engine.flows.rules.people import sessions_to_stop
 from perdure.engine.flows.rules.ready_nodes import Work, runnable
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError
@@ -36,7 +36,6 @@ from perdure.session.clock import Clock
 from perdure.session.flows.kinds import (
     FeedbackAsked,
     FlowCompleted,
-    ImprovementParked,
     NodeParked,
     RepairAsked,
     WorkflowChanged,
@@ -167,14 +166,14 @@ class FlowRunner:
             self._start(role, self._goes_on(NodePart(role, node, session)))
         for work in runnable(state):
             if not self._parked_work.is_unable(state, work):
-                self._start(work.node.role, self._node(state, work))
+                self._start(work.role, self._begins(state, work))
         phase = state.run.improvement_phase
         for role in phase.running_roles if phase is not None else ():
             session = state.sessions.get(role, StreamId(""))
             self._start(role, self._goes_on(ReflectionPart(role, session)))
         for work in roles_to_look_back(state):
             if not self._parked_work.is_unable(state, work):
-                self._start(work.role, self._reflection(state, work))
+                self._start(work.role, self._begins(state, work))
 
     def _start(self, role: str, work: Coroutine[Any, Any, None]) -> None:
         if role in self._tasks or role in self._elsewhere:
@@ -204,44 +203,31 @@ class FlowRunner:
 
     # ------------------------------------------------------------ what a role does
 
-    async def _node(self, state: FlowState, work: Work) -> None:
-        role = work.node.role
+    async def _begins(self, state: FlowState, work: Work | RoleWork) -> None:
+        """Begin `work` with its entry message, or park it."""
+        role = work.role
         try:
             session = await self._roles.session(state, role)
-            message = await self._roles.entry_message(state, work)
-        except Unconfigured as error:
-            body = NodeParked(work.node.id, role, "role-configuration", str(error), error.offers)
-            await self._parked_work.park_unbegun(state, work, body)
-            return
-        except LeaseHeld as error:  # another process runs the selector of the role
+            if isinstance(work, Work):
+                message = await self._roles.entry_message(state, work)
+                part: TurnPart = NodePart(role, work.node.id, session, work, work.paths(state))
+            else:
+                message = await self._roles.reflection_message(state, work)
+                part = ReflectionPart(role, session, work)
+        except LeaseHeld as error:  # another process runs the session, or the role's selector
             self._leave_alone(role, error)
-            return
         except LeaseLost:
             return
         except ConfigError as error:
-            body = NodeParked(work.node.id, role, "autonomous-abort", str(error))
+            body = park_entry(work, str(error))
+            if isinstance(error, Unconfigured) and isinstance(body, NodeParked):
+                offers = error.offers
+                body = msgspec.structs.replace(body, reason="role-configuration", offers=offers)
             await self._parked_work.park_unbegun(state, work, body)
-            return
-        part = NodePart(role, work.node.id, session, work)
-        part = msgspec.structs.replace(part, told=part.paths(state))
-        await self._turns(part, message)
+        else:
+            await self._turns(part, message)
 
-    async def _reflection(self, state: FlowState, work: RoleWork) -> None:
-        try:
-            session = await self._roles.session(state, work.role)
-            message = await self._roles.reflection_message(state, work)
-        except LeaseHeld as error:
-            self._leave_alone(work.role, error)
-            return
-        except LeaseLost:
-            return
-        except ConfigError as error:
-            body = ImprovementParked(work.role, "autonomous-abort", str(error))
-            await self._parked_work.park_unbegun(state, work, body)
-            return
-        await self._turns(ReflectionPart(work.role, session, work), message)
-
-    async def _goes_on(self, part: NodePart | ReflectionPart) -> None:
+    async def _goes_on(self, part: TurnPart) -> None:
         """Continue work that runs according to the log, but in no task here."""
         try:
             is_ended = bool(part.session) and await self._roles.end_foreign_turn(part.session)
@@ -270,7 +256,7 @@ class FlowRunner:
 
     async def _turns(
         self,
-        part: NodePart | ReflectionPart,
+        part: TurnPart,
         message: str | None,
         repair: RepairAsked | None = None,
     ) -> None:
@@ -344,7 +330,7 @@ async def _next(wakes: AsyncIterator[int | None]) -> int | None:
     return await anext(wakes)
 
 
-def _work_of(flow: StreamId, part: NodePart | ReflectionPart) -> AbstractContextManager[None]:
+def _work_of(flow: StreamId, part: TurnPart) -> AbstractContextManager[None]:
     """Set the scope of a turn, for every span and log line."""
     node = part.node if isinstance(part, NodePart) else None
     return within(flow=flow, role=part.role, node=node)

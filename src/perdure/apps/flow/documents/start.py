@@ -1,9 +1,8 @@
-"""``perdure flow run`` and ``resume`` of a workflow document, recognized by its content."""
+"""``perdure flow run`` of a workflow document, recognized by its content."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,15 +10,12 @@ import msgspec
 import typer
 
 from perdure.apps.cli.options import named_values
-from perdure.apps.flow.documents.agents import cast_of, recast
-from perdure.apps.flow.options import flows_of
+from perdure.apps.flow.documents.agents import cast_of
 from perdure.apps.flow.roles import RoleOptions
 from perdure.apps.terminal.output import remark
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import safe
 from perdure.client.flows.documents.start import runnable_agents
-from perdure.client.flows.flow import Flow
-from perdure.client.store import Store
 from perdure.engine.flows.documents.input_check import from_texts, untold
 from perdure.engine.flows.documents.structure import in_order
 from perdure.errors import InvalidWorkflow
@@ -52,11 +48,12 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A valid document with its agents and inputs."""
+    """A valid workflow: the file of one of roles, or a document with its agents and inputs."""
 
-    located: LocatedWorkflow
+    workflow: Path | LocatedWorkflow
     acting: RoleOptions
-    inputs: dict[str, object]
+    settings: RunSettings
+    inputs: Mapping[str, object] = {}
 
 
 def prepare(found: LocatedWorkflow, given: Given) -> Prepared:
@@ -70,46 +67,7 @@ def prepare(found: LocatedWorkflow, given: Given) -> Prepared:
     for each in cast.remarks:
         remark(each)
     acting = msgspec.structs.replace(given.acting, agents=cast.agents)
-    return Prepared(cast.located, acting, inputs)
-
-
-@asynccontextmanager
-async def start_flow(store: Store, document: Prepared, given: Given) -> AsyncGenerator[Flow]:
-    """Start a flow of a document.
-
-    Raises: ConfigError; SecretPasted; SessionExists.
-    """
-    async with flows_of(store, document.acting, is_run=True) as flows:
-        yield await flows.start(
-            document.located,
-            workspace=given.workspace,
-            project=given.project,
-            id=given.id,
-            record_folder=None if given.record is None else given.record.absolute(),
-            consent=given.consent,
-            inputs=document.inputs,
-            settings=given.settings,
-        )
-
-
-@asynccontextmanager
-async def resume_flow(
-    store: Store,
-    state: FlowState,
-    acting: RoleOptions,
-    workspace: Path | None,
-    settings: RunSettings | None,
-) -> AsyncGenerator[Flow]:
-    """Open the flow at `state` to continue it.
-
-    Raises: ConfigError; FlowRefusal when its files are missing.
-    """
-    assert state.document is not None
-    agents = recast(state.document, acting, is_foreign=state.is_foreign)
-    async with flows_of(
-        store, msgspec.structs.replace(acting, agents=agents), is_run=True
-    ) as flows:
-        yield await flows.open(state.run.flow_id, workspace=workspace, settings=settings)
+    return Prepared(cast.located, acting, given.settings, inputs)
 
 
 def faults_in(found: LocatedWorkflow, workspace: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:

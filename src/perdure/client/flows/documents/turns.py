@@ -114,7 +114,7 @@ class DocumentTurns(RoleTurns):
         is_default = agent.on_interrupt == "retry"
         return msgspec.structs.replace(
             agent,
-            on_interrupt=self._on_interrupt if is_default else agent.on_interrupt,
+            on_interrupt=self._equipment.on_interrupt if is_default else agent.on_interrupt,
             limits=msgspec.structs.replace(agent.limits, max_turns=MOST_TURNS),
             **own,
         )

@@ -24,6 +24,11 @@ class RoleWork(msgspec.Struct, frozen=True):
     findings: tuple[str, ...] = ()
     text: str | None = None
 
+    @property
+    def target(self) -> str:
+        """Its role, by which a wait for a person names it."""
+        return self.role
+
 
 def order_by_graph(graph: Graph) -> Graph:
     """Return the roles of `graph`, each after all roles that it handed work to.

@@ -1,12 +1,13 @@
 """The two purposes of a turn in a flow: the work of a node, and a role's looking back.
 
 Both are claimed in the turn's first commit and finished in its last one, with different entries.
+They have the same methods: see `NodePart`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -26,50 +27,6 @@ from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
 
 Folder = Literal["record", "workspace"]
-
-
-class TurnPart(Protocol):
-    """The role of a turn in its flow."""
-
-    @property
-    def role(self) -> str:
-        """The role instance whose session it runs in."""
-        ...
-
-    @property
-    def folder(self) -> Folder:
-        """The folder of the files it names."""
-        ...
-
-    def is_running(self, state: FlowState) -> bool:
-        """Whether it was claimed, and its end is not in the log."""
-        ...
-
-    def claim(self, state: FlowState) -> SideBody | None:
-        """Return the body that claims the work; None if the work has changed."""
-        ...
-
-    def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
-        """Return the files to be looked up before its outcome is decided."""
-        ...
-
-    def is_closing(self, state: FlowState) -> bool:
-        """Whether the project has to be in order for it to end."""
-        ...
-
-    def outcome(
-        self,
-        state: FlowState,
-        ended: Ended,
-        artifacts: Mapping[str, Artifact],
-        unhealthy: tuple[str, ...],
-    ) -> SideBody:
-        """Return the effect of its end on the flow."""
-        ...
-
-    def repair(self, state: FlowState) -> RepairAsked | None:
-        """Return the repair that its next turn begins with; None if it has ended otherwise."""
-        ...
 
 
 class NodePart(msgspec.Struct, frozen=True):
@@ -92,18 +49,18 @@ class NodePart(msgspec.Struct, frozen=True):
         return "record"
 
     def is_running(self, state: FlowState) -> bool:
-        """Whether the node runs."""
+        """Whether the node was claimed, and its end is not in the log."""
         return self.node in state.run.running_nodes
 
     def claim(self, state: FlowState) -> SideBody | None:
-        """Return the claim, if a pass over `state` would choose the same work."""
+        """Return the claim; None unless a pass over `state` would choose the same work."""
         if self.is_resumed:
             resumed = NodeClaimed(self.node, self.role, self.session, "resume")
             return resumed if self.is_running(state) else None
         work = self.work
         if work is None or work not in runnable(state):
             return None
-        if self.told is not None and self.told != self.paths(state):
+        if self.told is not None and self.told != work.paths(state):
             return None  # another handoff arrived meanwhile on the same edge
         return NodeClaimed(
             work.node.id,
@@ -116,11 +73,14 @@ class NodePart(msgspec.Struct, frozen=True):
         )
 
     def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
-        """Return the artifacts its signal names."""
+        """Return the artifacts its signal names, to be looked up before its outcome is decided."""
         return artifacts_named(ended.text)
 
     def is_closing(self, state: FlowState) -> bool:
-        """Return whether it closes the work: only a node without successors does."""
+        """Return whether it closes the work, so the project has to be in order.
+
+        Only a node without successors does.
+        """
         return not state.graph.successors(self.node)
 
     def outcome(
@@ -130,18 +90,12 @@ class NodePart(msgspec.Struct, frozen=True):
         artifacts: Mapping[str, Artifact],
         unhealthy: tuple[str, ...],
     ) -> SideBody:
-        """See `node_finished`."""
+        """Return the effect of its end on the flow. See `node_finished`."""
         return node_finished(state, self.node, ended, artifacts, unhealthy)
 
     def repair(self, state: FlowState) -> RepairAsked | None:
-        """Return the repair of the node while it runs."""
+        """Return the repair that the next turn of the node begins with, while the node runs."""
         return state.repairs.get(self.node) if self.is_running(state) else None
-
-    def paths(self, state: FlowState) -> tuple[str, ...]:
-        """Return the artifacts that its claim delivers."""
-        delivered = () if self.work is None else self.work.delivered
-        receiving = state.run.receiving_handoff
-        return tuple(path for key in delivered for path in receiving.get(key, ()))
 
 
 class ReflectionPart(msgspec.Struct, frozen=True):
@@ -193,3 +147,7 @@ class ReflectionPart(msgspec.Struct, frozen=True):
     def repair(self, state: FlowState) -> RepairAsked | None:
         """Return the repair of the role while it runs."""
         return state.repairs.get(self.role) if self.is_running(state) else None
+
+
+TurnPart = NodePart | ReflectionPart
+"""The role of a turn in its flow."""

@@ -27,6 +27,21 @@ class Work(msgspec.Struct, frozen=True):
     superseded: tuple[str, ...] = ()
     text: str | None = None
 
+    @property
+    def target(self) -> str:
+        """Its node, by which a wait for a person names it."""
+        return self.node.id
+
+    @property
+    def role(self) -> str:
+        """The role instance of its node."""
+        return self.node.role
+
+    def paths(self, state: FlowState) -> tuple[str, ...]:
+        """Return the artifacts that its claim delivers."""
+        receiving = state.run.receiving_handoff
+        return tuple(path for key in self.delivered for path in receiving.get(key, ()))
+
 
 def runnable(state: FlowState) -> tuple[Work, ...]:
     """Return all claimable work by priority, at most one per role instance."""

@@ -35,14 +35,16 @@ def test_changed_work_is_not_claimed() -> None:
     log = FlowLog(LINE).work("owner-intake", "a")
     part = node_part(log)
     assert part.claim(log.state) == NodeClaimed("a", "a", FLOW, "handoff", ("owner-intake=>a",))
-    assert part.paths(log.state) == log.run.receiving_handoff["owner-intake=>a"]
+    (work,) = runnable(log.state)
+    assert work.paths(log.state) == log.run.receiving_handoff["owner-intake=>a"]
     assert part.claim(log.claim("a", "owner-intake=>a").state) is None
     assert NodePart("a", "a", FLOW).claim(log.state) is None
 
 
 def test_work_with_new_input_is_not_claimed() -> None:
     log = FlowLog(LINE).work("owner-intake", "a")
-    part = replace(node_part(log), told=node_part(log).paths(log.state))
+    (work,) = runnable(log.state)
+    part = replace(node_part(log), told=work.paths(log.state))
     assert part.claim(log.state) is not None
     more = HandoffTarget("a", "more.md")
     assert part.claim(log.add(HandoffMade("owner-intake", (more,))).state) is None
