@@ -80,7 +80,8 @@ $(PROGRAMS):
 
 programs: $(PROGRAMS)
 
-demo: $(RUNNABLE)
+# The console needs the server, which is one of the tools.
+demo: $(if $(findstring --serve,$(ARGS)),$(INSTALLED),$(RUNNABLE))
 	@$(BIN)/perdure demo $(ARGS)
 
 test: $(INSTALLED)
@@ -107,7 +108,7 @@ style: $(INSTALLED)
 	$(BIN)/python scripts/check_commits.py
 	$(BIN)/python scripts/make_command_docs.py --check
 	$(BIN)/python scripts/make_schemas.py --check
-	$(BIN)/python scripts/make_event_docs.py --check
+	$(BIN)/python -m scripts.make_event_docs --check
 	$(BIN)/lint-imports --no-logo
 
 # With room for what is soon garbage, node looks for it less often: an eighth of the time.
@@ -137,7 +138,7 @@ bench-memory: $(INSTALLED)
 # Versions stay unless asked for: `make lock ARGS=--upgrade`, or ARGS="--upgrade-package ruff".
 lock: $(INSTALLED)
 	$(BIN)/uv pip compile pyproject.toml --group build $(LOCK) -o requirements/run.txt $(ARGS)
-	$(BIN)/uv pip compile pyproject.toml --extra models --extra keyring --extra mcp --extra memory --extra pg --group build --group dev $(LOCK) \
+	$(BIN)/uv pip compile pyproject.toml --extra models --extra keyring --extra mcp --extra memory --extra pg --extra server --group build --group dev $(LOCK) \
 		--constraint requirements/run.txt -o requirements/dev.txt $(ARGS)
 
 clean:

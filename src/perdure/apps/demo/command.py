@@ -13,6 +13,7 @@ from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.demo import acts, crash
 from perdure.apps.demo.cast import SAMPLE, Stage
 from perdure.apps.demo.crash import Play
+from perdure.apps.serving.command import Wanted, require_server, serve_store
 from perdure.apps.store_access import file_address, writable_store
 from perdure.apps.terminal.output import count_of, show, show_json
 from perdure.client.clock import SystemClock
@@ -30,6 +31,9 @@ async def demo(
         typer.Argument(metavar="PATH", help="A recorded session; default: the sample."),
     ] = None,
     *,
+    is_served: Annotated[
+        bool, typer.Option("--serve", help="Then open the console on the store of the demo.")
+    ] = False,
     common: CommonOptions,
 ) -> int:
     """Demonstrate perdure with a recorded session.
@@ -43,11 +47,14 @@ async def demo(
         perdure demo
         perdure demo ~/.claude/projects/x/session.jsonl  # on a session of your own
         perdure demo --store postgresql://me@db.example/perdure
+        perdure demo --serve
 
     Exit codes:
         1  a claim is false
         2  the file is not a recorded session
     """
+    if is_served:
+        require_server()
     file = path or SAMPLE
     if file.exists() and not file.is_file():
         kind = "a folder" if file.is_dir() else "not a file"
@@ -66,6 +73,10 @@ async def demo(
         show_json(_summary(stage, report, shown, seconds))
     else:
         _close(stage, report, shown, seconds)
+    if is_served:
+        show("\nThe console on this store:")
+        async with writable_store(address, common.namespace) as store:
+            await serve_store(store, Wanted())
     return DONE if stage.is_ok else FAILED
 
 

@@ -1,0 +1,140 @@
+"""The caller of a request: found by its token, and what it may read and change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from litestar.connection import ASGIConnection
+from litestar.datastructures import State
+from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult
+from litestar.types import ASGIApp
+
+from perdure.apps.server.access.sign_in import COOKIE, HEADER
+from perdure.apps.server.access.tokens import Principal, Role, Tokens
+from perdure.apps.server.problems import Problem
+from perdure.client.conversation.authority import authority_of
+from perdure.client.session import Session
+from perdure.client.store import Store
+from perdure.errors import SessionNotFound
+from perdure.session.ids import StreamId
+
+_READING = ("GET", "HEAD")
+
+AnyConnection = ASGIConnection[Any, Any, Any, State]
+
+
+class Authentication(AbstractAuthenticationMiddleware):
+    """Finds the caller by the ``Authorization`` header; every route needs one but the open ones."""
+
+    def __init__(self, app: ASGIApp, tokens: Tokens, now_ms: Callable[[], int]) -> None:
+        super().__init__(app, exclude_from_auth_key="is_open")
+        self._tokens = tokens
+        self._now_ms = now_ms
+
+    async def authenticate_request(self, connection: AnyConnection) -> AuthenticationResult:
+        """Return the caller. Raises: Problem 401."""
+        scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+        if not scheme and COOKIE in connection.cookies:
+            token = connection.cookies[COOKIE]
+            _require_own_page(connection)
+        elif scheme.lower() != "bearer" or not token.strip():
+            raise Problem(401, "token_missing", "send a token: Authorization: Bearer TOKEN")
+        principal = self._tokens.principal(token.strip(), self._now_ms())
+        if principal is None:
+            raise Problem(401, "token_invalid", "the token is unknown, expired or revoked")
+        return AuthenticationResult(user=principal, auth=principal.token)
+
+
+def _require_own_page(connection: AnyConnection) -> None:
+    """Raises: Problem 403 for a request that a page of another site could have sent."""
+    origin = connection.headers.get("origin")
+    host = connection.headers.get("host", "")
+    if origin is not None and origin.partition("://")[2] != host:
+        raise Problem(403, "origin_refused", "the request comes from a page of another site")
+    method = cast("Mapping[str, object]", connection.scope).get("method", "GET")
+    is_change = method not in _READING
+    if is_change and connection.headers.get(HEADER) != "1":
+        raise Problem(
+            403, "header_missing", f"a change by the console needs the header {HEADER}: 1"
+        )
+
+
+class Caller:
+    """What one caller may do in a store. A session it may not see does not exist for it."""
+
+    def __init__(self, principal: Principal, store: Store, if_match: str | None = None) -> None:
+        self.principal = principal
+        self.store = store
+        self._if_match = if_match
+
+    @property
+    def name(self) -> str:
+        """How the log names the caller."""
+        return self.principal.subject or f"token:{self.principal.token}"
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether it may see every session of its namespace."""
+        return self.principal.subject is None and self.principal.agent is None
+
+    def require(self, role: Role) -> None:
+        """Raises: Problem 403 if the caller has not at least the rights of `role`."""
+        if not self.principal.may(role):
+            detail = f"this needs a token with the role {role!r}, yours has {self.principal.role!r}"
+            raise Problem(403, "role_missing", detail)
+
+    def require_all(self) -> None:
+        """Raises: Problem 403 if the caller may not see every session of its namespace."""
+        if not self.sees_all:
+            raise Problem(403, "token_restricted", "this covers sessions that yours may not see")
+
+    def require_agent(self, agent: str) -> None:
+        """Raises: Problem 403 if the caller may only use another agent than `agent`."""
+        if self.principal.agent not in (None, agent):
+            raise Problem(403, "agent_refused", "your token is for another agent")
+
+    async def session(self, id: str, role: Role = "read") -> Session:
+        """Open the session `id`, of which the caller has the whole id.
+
+        Raises: Problem 403; Problem 412 for a change if the request's ``If-Match`` is outdated;
+        SessionNotFound, also for a session of another person or agent; Erased.
+        """
+        self.require(role)
+        session = await self.store.open(id)
+        if not await self._sees(session):
+            raise SessionNotFound(StreamId(id))
+        if role != "read" and self._if_match not in (None, "*", etag_of(session.head)):
+            detail = f"the session has changed: its ETag is {etag_of(session.head)}"
+            raise Problem(412, "head_conflict", detail, expected=self._if_match)
+        return session
+
+    async def sees(self, id: StreamId) -> bool:
+        """Whether the session `id` exists for the caller."""
+        if self.sees_all:
+            return True
+        try:
+            return await self._sees(await self.store.open(id))
+        except SessionNotFound:
+            return False
+
+    async def agent_of(self, session: StreamId) -> str | None:
+        """Return the id of the newest agent in the log of `session`, None without one."""
+        return await agent_of(self.store, session)
+
+    async def _sees(self, session: Session) -> bool:
+        if self.principal.subject not in (None, session.subject):
+            return False
+        return self.principal.agent in (None, await agent_of(self.store, session.id))
+
+
+def etag_of(head: int) -> str:
+    """Return the ``ETag`` of a session whose newest entry is `head`."""
+    return f'"{head}"'
+
+
+async def agent_of(store: Store, session: StreamId) -> str | None:
+    """Return the id of the newest agent in the log of `session`, None without one."""
+    bound = (await authority_of(store.backend, session)).bound
+    found = (bound.agent or {}).get("id") if bound is not None else None
+    return found if isinstance(found, str) else None

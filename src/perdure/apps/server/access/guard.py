@@ -1,0 +1,78 @@
+"""What every request must fulfil, whoever sends it: its ``Host``; and headers of every answer.
+
+A page of another site that a name server points here (DNS rebinding) sends its own ``Host``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from litestar import Request
+from litestar.datastructures import MutableScopeHeaders
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from perdure.apps.server.problems import problem
+
+LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
+
+_CONTENT_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+_HEADERS = {
+    "content-security-policy": _CONTENT_POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Guard:
+    """Refuses requests for other hosts, and gives answers the headers that protect a browser.
+
+    A header that a route sets itself stays.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
+        self._app = app
+        self._hosts = LOOPBACK | {host.lower() for host in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableScopeHeaders.from_message(message)
+                for name in _HEADERS.keys() - headers.keys():
+                    headers[name] = _HEADERS[name]
+            await send(message)
+
+        if _host_of(scope) in self._hosts:
+            await self._app(scope, receive, protected)
+        elif scope["type"] == "http":
+            detail = "this server has another name; it is given where the server is started"
+            refused = problem(421, "host_refused", detail, {}).to_asgi_response(
+                None, Request(scope)
+            )
+            await refused(scope, receive, protected)
+        else:
+            await send({"type": "websocket.close", "code": 1008, "reason": "host refused"})
+
+
+def _host_of(scope: Scope) -> str:
+    """Return the name in the ``Host`` header, without a port, in lower case."""
+    found = [value for name, value in scope["headers"] if name == b"host"]
+    text = found[0].decode("latin-1").lower() if len(found) == 1 else ""
+    name, colon, port = text.rpartition(":")
+    return name if colon and port.isdigit() else text

@@ -1,0 +1,82 @@
+"""Signing in to the console: a one-time code, or a token, becomes a cookie.
+
+The cookie holds a token of its own, which signing out revokes. A page of another site cannot use
+it: browsers send it with requests of this site only, and changes need a header that only a script
+of this site can set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+
+from perdure.apps.server.access.tokens import TokenFile, TokenRecord
+from perdure.apps.server.problems import Problem
+
+COOKIE = "perdure_session"
+HEADER = "x-perdure"
+"""The header that a change needs when the caller is found by the cookie."""
+
+CODE_S = 15 * 60
+SIGNED_IN_S = 30 * 24 * 3600
+
+
+class SignIn:
+    """Makes and accepts one-time codes. `randomness` returns that many random bytes."""
+
+    def __init__(
+        self, tokens: TokenFile, now_ms: Callable[[], int], randomness: Callable[[int], bytes]
+    ) -> None:
+        self.tokens = tokens
+        self._now_ms = now_ms
+        self._randomness = randomness
+        self._codes: dict[bytes, int] = {}
+
+    def code(self) -> str:
+        """Return a code that signs in once, within `CODE_S` seconds."""
+        code = self._randomness(16).hex()
+        self._codes[_digest(code)] = self._now_ms() + CODE_S * 1000
+        return code
+
+    def by_code(self, code: str) -> str:
+        """Return the token of a console that was opened with `code`.
+
+        Raises: Problem 401 for a code that is unknown, used or expired.
+        """
+        now = self._now_ms()
+        known = next(
+            (each for each in self._codes if hmac.compare_digest(each, _digest(code))), None
+        )
+        if known is None or self._codes.pop(known) <= now:
+            raise Problem(
+                401,
+                "code_invalid",
+                "the code is unknown, used or expired: restart the server for another",
+            )
+        record = TokenRecord(
+            id=self._randomness(6).hex(),
+            hash="",
+            role="admin",
+            created_at=now,
+            name="console",
+            expires_at=now + SIGNED_IN_S * 1000,
+        )
+        return self.tokens.create(record, self._randomness(32))
+
+    def by_token(self, token: str) -> str:
+        """Return `token` if it is valid. Raises: Problem 401."""
+        if self.tokens.principal(token, self._now_ms()) is None:
+            raise Problem(401, "token_invalid", "the token is unknown, expired or revoked")
+        return token
+
+    def out(self, token: str) -> None:
+        """Revoke `token` if a console made it at its sign-in."""
+        principal = self.tokens.principal(token, self._now_ms())
+        named = {record.id: record for record in self.tokens.records()}
+        if principal is not None and named[principal.token].name == "console":
+            self.tokens.revoke(principal.token, self._now_ms())
+
+
+def _digest(code: str) -> bytes:
+    return hashlib.sha256(code.encode(errors="replace")).digest()

@@ -1,0 +1,151 @@
+"""Bearer tokens of the API: made, checked and revoked. Only a hash of each is kept.
+
+A token is random text of 256 bits, so that one fast hash protects it. Its file is of one store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from perdure.errors import ConfigError
+
+Role = Literal["read", "write", "admin"]
+"""``read`` sees, ``write`` also changes sessions, ``admin`` also the store and other persons'."""
+
+RANK: dict[Role, int] = {"read": 0, "write": 1, "admin": 2}
+
+PREFIX = "pdr_"
+_SECRET_BYTES = 32
+_FILE_LIMIT = 4 * 1024 * 1024
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """A caller: what the token of its request allows.
+
+    `agent` and `subject` restrict it to sessions of that agent and of that person.
+    """
+
+    token: str
+    role: Role
+    namespace: str | None = None
+    agent: str | None = None
+    subject: str | None = None
+
+    def may(self, role: Role) -> bool:
+        """Whether it has at least the rights of `role`."""
+        return RANK[self.role] >= RANK[role]
+
+
+class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept of a token. Units: Unix milliseconds; `hash` is SHA-256 in hex."""
+
+    id: str
+    hash: str
+    role: Role
+    created_at: int
+    name: str = ""
+    namespace: str | None = None
+    agent: str | None = None
+    subject: str | None = None
+    expires_at: int | None = None
+    revoked_at: int | None = None
+
+    def is_valid(self, at: int) -> bool:
+        """Whether it is neither revoked nor expired at `at`."""
+        return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
+
+    @property
+    def principal(self) -> Principal:
+        """The caller that presents it."""
+        return Principal(self.id, self.role, self.namespace, self.agent, self.subject)
+
+
+class Tokens(Protocol):
+    """Finds the caller of a token."""
+
+    def principal(self, token: str, at: int) -> Principal | None:
+        """Return the caller that `token` belongs to at `at`, None if it is not valid."""
+        ...
+
+
+class TokenFile:
+    """The tokens in a file, which is read again when it was changed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read: tuple[tuple[int, int, int], dict[str, TokenRecord]] | None = None
+
+    def principal(self, token: str, at: int) -> Principal | None:
+        """Return the caller that `token` belongs to at `at`, None if it is not valid."""
+        named = token.removeprefix(PREFIX).partition("_")[0]
+        record = self._records().get(named)
+        digest = _hash(token)
+        if record is None or not hmac.compare_digest(record.hash, digest):
+            return None
+        return record.principal if record.is_valid(at) else None
+
+    def records(self) -> list[TokenRecord]:
+        """Return all tokens, oldest first, also those that are revoked or expired."""
+        return list(self._records().values())
+
+    def create(self, record: TokenRecord, secret: bytes) -> str:
+        """Add `record` with the hash of its token, and return the token: it is shown only once.
+
+        `secret` is random, at least 32 bytes. Durable: when this returns.
+        Raises: ConfigError when the file cannot be written.
+        """
+        assert len(secret) >= _SECRET_BYTES
+        token = f"{PREFIX}{record.id}_{secret.hex()}"
+        kept = msgspec.structs.replace(record, hash=_hash(token))
+        self._write({**self._records(), record.id: kept})
+        return token
+
+    def revoke(self, id: str, at: int) -> TokenRecord:
+        """Revoke the token `id` from now on. Raises: ConfigError for an unknown id."""
+        records = self._records()
+        if id not in records:
+            raise ConfigError(f"no token {id!r}: `token list` shows those there are")
+        found = records[id]
+        if found.revoked_at is None:
+            found = msgspec.structs.replace(found, revoked_at=at)
+            self._write({**records, id: found})
+        return found
+
+    def _records(self) -> dict[str, TokenRecord]:
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return {}
+        mark = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if self._read is None or self._read[0] != mark:
+            if status.st_size > _FILE_LIMIT:
+                raise ConfigError(f"{self.path} is too large for a file of tokens")
+            try:
+                found = msgspec.json.decode(self.path.read_bytes(), type=list[TokenRecord])
+            except msgspec.DecodeError as error:
+                raise ConfigError(f"{self.path} is no file of tokens: {error}") from error
+            self._read = mark, {record.id: record for record in found}
+        return self._read[1]
+
+    def _write(self, records: dict[str, TokenRecord]) -> None:
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(list(records.values()))))
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(self.path)
+        except OSError as error:
+            raise ConfigError(f"cannot write {self.path}: {error.strerror}") from error
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="replace")).hexdigest()

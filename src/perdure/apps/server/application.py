@@ -1,0 +1,180 @@
+"""The ASGI application of a runtime: its routes, its access, its problems."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, cast
+
+from litestar import Litestar, Request, Response, Router, get
+from litestar.di import Provide
+from litestar.enums import OpenAPIMediaType
+from litestar.middleware import DefineMiddleware
+from litestar.types import Receive, Scope, Send
+
+from perdure.apps.server.access.caller import Authentication, Caller
+from perdure.apps.server.access.guard import Guard
+from perdure.apps.server.access.sign_in import SignIn
+from perdure.apps.server.access.tokens import TokenFile
+from perdure.apps.server.conversations import Conversations
+from perdure.apps.server.document import describe_problems, openapi_config
+from perdure.apps.server.problems import answer_problem
+from perdure.apps.server.routes import (
+    branches,
+    console,
+    events,
+    inbox,
+    memory,
+    messages,
+    records,
+    sessions,
+    sign_in,
+    store,
+    turns,
+)
+from perdure.client.agents.runtime import Runtime
+from perdure.errors import PerdureError
+
+_log = logging.getLogger(__name__)
+
+_API = (
+    *sessions.ROUTES,
+    *messages.ROUTES,
+    *events.ROUTES,
+    *inbox.ROUTES,
+    *branches.ROUTES,
+    *turns.ROUTES,
+    *records.ROUTES,
+    *memory.ROUTES,
+    *store.ROUTES,
+    *sign_in.ROUTES,
+)
+
+IDLE_CHECK_S = 30.0
+MAX_BODY_BYTES = 10 * 1024 * 1024
+
+
+AnyScope = MutableMapping[str, Any]
+AnyReceive = Callable[[], Awaitable[AnyScope]]
+AnySend = Callable[[AnyScope], Awaitable[None]]
+"""The types of ASGI, in the form in which the frameworks agree on them."""
+
+
+class Server:
+    """The server of a runtime as an ASGI application. Made by `app`.
+
+    Its work in the background begins with its lifespan, or with the first request where it is
+    mounted in another application that hands no lifespan on.
+    """
+
+    def __init__(
+        self, runtime: Runtime, tokens: TokenFile, hosts: Sequence[str], codes: SignIn
+    ) -> None:
+        self._runtime = runtime
+        self._background: asyncio.Task[None] | None = None
+        self._routes = _routes(runtime, tokens, codes, self._running)
+        self._guarded = Guard(self._routes, hosts)
+
+    async def __call__(self, scope: AnyScope, receive: AnyReceive, send: AnySend) -> None:
+        """Serve one connection."""
+        connection = (cast("Scope", scope), cast("Receive", receive), cast("Send", send))
+        if scope["type"] == "lifespan":
+            await self._routes(*connection)
+        else:
+            self._begin()
+            await self._guarded(*connection)
+
+    @contextlib.asynccontextmanager
+    async def _running(self, _: Litestar) -> AsyncGenerator[None]:
+        self._begin()
+        yield
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.wait((self._background,))
+        await self._runtime.suspend()
+
+    def _begin(self) -> None:
+        if self._background is None:
+            self._background = asyncio.create_task(_look_after(self._runtime))
+
+
+def app(
+    runtime: Runtime,
+    *,
+    tokens: TokenFile,
+    hosts: Sequence[str] = (),
+    signing_in: SignIn | None = None,
+) -> Server:
+    """Return the server of `runtime` as an ASGI application, to run or to mount.
+
+    It serves the API under ``/v1`` and the console under ``/``. `tokens` finds the caller of each
+    request. `hosts` are the names under which it is reached, besides those of loopback.
+    `signing_in` accepts the one-time codes of the console; without it people sign in with a token.
+    While it runs it continues interrupted turns, and ends idle sessions and expired questions. The
+    caller of this function closes the runtime and its store, after the application has ended.
+    """
+    outside = runtime.host.store.outside
+    codes = signing_in or SignIn(tokens, outside.clock.now_ms, outside.random)
+    return Server(runtime, tokens, hosts, codes)
+
+
+def _routes(
+    runtime: Runtime,
+    tokens: TokenFile,
+    codes: SignIn,
+    lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
+) -> Litestar:
+    served = runtime.host.store
+    conversations = Conversations(runtime)
+
+    async def caller_of(request: Request[Any, Any, Any]) -> Caller:
+        return Caller(request.user, served, request.headers.get("if-match"))
+
+    dependencies = {
+        "caller": Provide(caller_of),
+        "conversations": Provide(lambda: conversations, sync_to_thread=False),
+        "signing_in": Provide(lambda: codes, sync_to_thread=False),
+    }
+    now_ms = served.outside.clock.now_ms
+    return Litestar(
+        [
+            Router("/v1", route_handlers=[*_API, openapi], dependencies=dependencies),
+            *console.ROUTES,
+            healthz,
+        ],
+        exception_handlers={Exception: answer_problem},
+        middleware=[DefineMiddleware(Authentication, tokens=tokens, now_ms=now_ms)],
+        openapi_config=openapi_config(),
+        on_startup=[describe_problems],
+        request_max_body_size=MAX_BODY_BYTES,
+        lifespan=[lifespan],
+        logging_config=None,
+    )
+
+
+async def _look_after(runtime: Runtime) -> None:
+    """Continue interrupted turns; end idle sessions and expired questions, again and again."""
+    await runtime.resume_all()
+    while True:
+        try:
+            await runtime.end_idle()
+        except PerdureError:
+            _log.warning("idle sessions could not be ended", exc_info=True)
+        await asyncio.sleep(IDLE_CHECK_S)
+
+
+@get("/healthz", is_open=True, include_in_schema=False)
+async def healthz() -> Response[dict[str, str]]:
+    """Whether the process answers."""
+    return Response({"status": "ok"})
+
+
+@get(
+    "/openapi.json", is_open=True, include_in_schema=False, media_type=OpenAPIMediaType.OPENAPI_JSON
+)
+async def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
+    """Return the OpenAPI document of this server."""
+    return request.app.openapi_schema.to_schema()

@@ -1,0 +1,149 @@
+// The shell: sign-in, navigation, the view of the address, keys that work everywhere.
+import { get, onSignedOut, post, watch } from "./api.js";
+import { Conversation } from "./conversation.js";
+import { html, render, useEffect, useState } from "./html.js";
+import { Inbox } from "./inbox.js";
+import { Memory } from "./memory.js";
+import { Help, Palette } from "./palette.js";
+import { Toast, Waiting, attempt } from "./parts.js";
+import { Sessions } from "./sessions.js";
+import { SignIn } from "./sign_in.js";
+import { Store } from "./store.js";
+import { Usage } from "./usage.js";
+
+const VIEWS = [
+  ["sessions", "Sessions", "s"],
+  ["inbox", "Inbox", "i"],
+  ["memory", "Memory", "m"],
+  ["usage", "Usage", "u"],
+  ["store", "Store", "t"],
+];
+
+/** The parts of the address after `#/`, and its query. */
+function place() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  return { parts: path.split("/").filter(Boolean).map(decodeURIComponent), query: new URLSearchParams(query) };
+}
+
+export const go = (...parts) => { location.hash = `/${parts.map(encodeURIComponent).join("/")}`; };
+
+function themed(theme) {
+  const isDark = theme === "dark" || (theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+  document.documentElement.dataset.theme = isDark ? "dark" : "light";
+}
+
+function useTheme() {
+  const [theme, setTheme] = useState(() => localStorage.getItem("theme") ?? "auto");
+  useEffect(() => {
+    themed(theme);
+    localStorage.setItem("theme", theme);
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const change = () => themed(theme);
+    dark.addEventListener("change", change);
+    return () => dark.removeEventListener("change", change);
+  }, [theme]);
+  return [theme, () => setTheme({ auto: "dark", dark: "light", light: "auto" }[theme])];
+}
+
+function useWaiting(isSignedIn) {
+  const [waiting, setWaiting] = useState([]);
+  useEffect(() => {
+    if (!isSignedIn) return undefined;
+    let isOver = false;
+    const load = () => get("inbox").then((page) => isOver || setWaiting(page.items), () => {});
+    load();
+    const stop = watch("events", undefined, {
+      durable: (event) => /^(inbox:|agent:approval|session:turn_|flow:)/.test(event.type) && load(),
+      state: (state) => state === "live" && load(),
+    });
+    return () => {
+      isOver = true;
+      stop();
+    };
+  }, [isSignedIn]);
+  return waiting;
+}
+
+function App() {
+  const [at, setAt] = useState(place);
+  const [isSignedIn, setSignedIn] = useState(null);
+  const [open, setOpen] = useState(null);
+  const [theme, nextTheme] = useTheme();
+  const waiting = useWaiting(isSignedIn === true);
+
+  useEffect(() => {
+    const moved = () => setAt(place());
+    addEventListener("hashchange", moved);
+    const end = onSignedOut(() => setSignedIn(false));
+    const code = /^#code=([0-9a-f]+)$/.exec(location.hash)?.[1];
+    if (code) history.replaceState(null, "", "#/sessions");
+    const start = code ? post("sign-in", { code }) : get("sessions", { limit: 1 });
+    start.then(() => { setAt(place()); setSignedIn(true); }, (error) => setSignedIn(error.status === 0 ? null : false));
+    return () => {
+      removeEventListener("hashchange", moved);
+      end();
+    };
+  }, []);
+  useKeys(setOpen);
+
+  if (isSignedIn === null) return html`<${Waiting} />`;
+  if (!isSignedIn) return html`<${SignIn} onSignedIn=${() => setSignedIn(true)} />`;
+  const view = at.parts[0] ?? "sessions";
+  return html`<div class="shell">
+    <nav class="rail" aria-label="Views">
+      <span class="brand">perdure</span>
+      ${VIEWS.map(([name, title]) => html`<a href=${`#/${name}`} aria-current=${view === name ? "page" : undefined}>
+        ${title}${name === "inbox" && waiting.length > 0 && html`<span class="badge" aria-label=${`${waiting.length} waiting`}>${waiting.length}</span>`}
+      </a>`)}
+      <div class="end">
+        <button class="quiet" onClick=${() => setOpen("palette")} title="Ctrl K">Go to…</button>
+        <button class="quiet" onClick=${nextTheme}>Theme: ${theme}</button>
+        <button class="quiet" onClick=${() => attempt(() => post("sign-out")).then(() => setSignedIn(false))}>Sign out</button>
+      </div>
+    </nav>
+    <main class="view"><${View} view=${view} at=${at} waiting=${waiting} /></main>
+    ${open === "palette" && html`<${Palette} views=${VIEWS} close=${() => setOpen(null)} />`}
+    ${open === "help" && html`<${Help} close=${() => setOpen(null)} />`}
+    <${Toast} />
+  </div>`;
+}
+
+function View({ view, at, waiting }) {
+  useEffect(() => { document.title = `${view} · perdure`; }, [view]);
+  if (view === "sessions" && at.parts[1]) {
+    return html`<${Conversation} key=${at.parts[1]} id=${at.parts[1]} target=${at.parts[2]} side=${at.query.get("side")} />`;
+  }
+  if (view === "inbox") return html`<${Inbox} waiting=${waiting} />`;
+  if (view === "memory") return html`<${Memory} />`;
+  if (view === "usage") return html`<${Usage} />`;
+  if (view === "store") return html`<${Store} />`;
+  return html`<${Sessions} query=${at.query.get("q") ?? ""} />`;
+}
+
+/** `g` and a letter go to a view, `/` to the search, `?` shows the keys, Ctrl K goes anywhere. */
+function useKeys(setOpen) {
+  useEffect(() => {
+    let isGoing = false;
+    function pressed(event) {
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        setOpen("palette");
+        return;
+      }
+      const isTyping = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
+      if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+      const view = isGoing && VIEWS.find(([, , key]) => key === event.key);
+      isGoing = event.key === "g";
+      if (view) go(view[0]);
+      else if (event.key === "?") setOpen("help");
+      else if (event.key === "/") {
+        event.preventDefault();
+        document.querySelector("[data-search]")?.focus();
+      }
+    }
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
+}
+
+render(html`<${App} />`, document.getElementById("app"));

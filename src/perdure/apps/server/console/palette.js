@@ -1,0 +1,72 @@
+// The command palette, and the list of keys.
+import { get } from "./api.js";
+import { oneLine } from "./format.js";
+import { html, useEffect, useRef, useState } from "./html.js";
+import { useSettled } from "./parts.js";
+
+function useModal(close) {
+  const box = useRef(null);
+  useEffect(() => {
+    box.current.showModal();
+    const ended = () => close();
+    box.current.addEventListener("close", ended);
+    return () => box.current?.removeEventListener("close", ended);
+  }, []);
+  return box;
+}
+
+export function Palette({ views, close }) {
+  const box = useModal(close);
+  const [text, setText] = useState("");
+  const [chosen, setChosen] = useState(0);
+  const [sessions, setSessions] = useState([]);
+  const settled = useSettled(text, 100);
+  useEffect(() => {
+    const control = new AbortController();
+    get("sessions", { query: settled, limit: 12, scope: "all" }, control.signal)
+      .then((page) => setSessions(page.items), () => {});
+    return () => control.abort();
+  }, [settled]);
+  const wanted = text.toLowerCase();
+  const rows = [
+    ...views.filter(([, title]) => title.toLowerCase().includes(wanted))
+      .map(([name, title]) => ({ href: `#/${name}`, title, kind: "view" })),
+    ...sessions.map((each) => ({ href: `#/sessions/${encodeURIComponent(each.id)}`, title: oneLine(each.name) || each.id, kind: each.state })),
+    ...(wanted ? [{ href: `#/sessions?q=${encodeURIComponent(text)}`, title: `Search for “${text}”`, kind: "search" }] : []),
+  ];
+  const at = Math.min(chosen, rows.length - 1);
+  const open = (row) => {
+    close();
+    if (row) location.hash = row.href;
+  };
+  function onKeyDown(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) {
+      event.preventDefault();
+      setChosen((at + step + rows.length) % rows.length);
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      open(rows[at]);
+    }
+  }
+  return html`<dialog class="palette" ref=${box} aria-label="Go to">
+    <input autofocus placeholder="Go to a view or a session" aria-label="Go to a view or a session" role="combobox" aria-expanded="true" aria-controls="palette-rows"
+      value=${text} onInput=${(e) => { setText(e.target.value); setChosen(0); }} onKeyDown=${onKeyDown} />
+    <ul id="palette-rows" role="listbox">${rows.map((row, n) => html`<li role="option" aria-selected=${n === at} onClick=${() => open(row)}>
+      <span class="truncate">${row.title}</span><span class="muted small">${row.kind}</span></li>`)}</ul>
+  </dialog>`;
+}
+
+const KEYS = [
+  ["Ctrl K", "go to a view or a session"], ["/", "search everything said"],
+  ["g s · g i · g m · g u · g t", "sessions, inbox, memory, usage, store"],
+  ["j k, arrows, Enter", "move in a list, open"], ["1 2 3, or the first letter", "answer the question in focus"],
+  ["Enter · Shift Enter", "send a message · a new line"], ["Esc", "leave a dialog"], ["?", "this list"],
+];
+
+export function Help({ close }) {
+  const box = useModal(close);
+  return html`<dialog ref=${box} aria-label="Keys"><div class="pad stack"><h1>Keys</h1>
+    <dl class="facts">${KEYS.map(([key, what]) => html`<dt><kbd>${key}</kbd></dt><dd>${what}</dd>`)}</dl>
+    <div><button class="primary" autofocus onClick=${() => box.current.close()}>Close</button></div></div></dialog>`;
+}

@@ -1,0 +1,70 @@
+// Small parts that every view uses: waiting, empty and fault; loading of data.
+import { html, useCallback, useEffect, useRef, useState } from "./html.js";
+
+export const Waiting = ({ what = "Loading…" }) => html`<p class="waiting" role="status">${what}</p>`;
+export const Empty = ({ children }) => html`<div class="empty">${children}</div>`;
+
+export function Fault({ error, retry }) {
+  return html`<div class="fault" role="alert"><span>${error.message}</span>
+    ${retry && html`<button onClick=${retry}>Try again</button>`}</div>`;
+}
+
+/** Loads with `load(signal)`, again when `keys` change; returns {data, error, reload}. */
+export function useLoaded(load, keys) {
+  const [found, setFound] = useState({ data: null, error: null, isLoading: true });
+  const [round, setRound] = useState(0);
+  const latest = useRef(load);
+  latest.current = load;
+  useEffect(() => {
+    const control = new AbortController();
+    setFound((old) => ({ ...old, isLoading: true }));
+    latest.current(control.signal).then(
+      (data) => control.signal.aborted || setFound({ data, error: null, isLoading: false }),
+      (error) => control.signal.aborted || setFound((old) => ({ data: old.data, error, isLoading: false })),
+    );
+    return () => control.abort();
+  }, [...keys, round]);
+  const reload = useCallback(() => setRound((n) => n + 1), []);
+  return { ...found, reload };
+}
+
+/** `value` as it was `ms` ago, if it did not change since. */
+export function useSettled(value, ms) {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), ms);
+    return () => clearTimeout(timer);
+  }, [value, ms]);
+  return settled;
+}
+
+export const State = ({ state }) => html`<span class=${`state ${state}`}>${state}</span>`;
+
+let showToast = () => {};
+export const toast = (text) => showToast(text);
+
+export function Toast() {
+  const [text, setText] = useState("");
+  useEffect(() => {
+    let timer = null;
+    showToast = (next) => {
+      setText(next);
+      clearTimeout(timer);
+      timer = setTimeout(() => setText(""), 6_000);
+    };
+    return () => clearTimeout(timer);
+  }, []);
+  return html`<div role="status" aria-live="polite">${text && html`<div class="toast">${text}</div>`}</div>`;
+}
+
+/** Runs `work`; a refusal is told in a toast. Returns its result, or undefined. */
+export async function attempt(work, done) {
+  try {
+    const result = await work();
+    if (done) toast(done);
+    return result;
+  } catch (error) {
+    toast(error.message);
+    return undefined;
+  }
+}

@@ -1,0 +1,154 @@
+// All sessions in one list, with filters, and a search over everything that was said.
+import { get, post, watch } from "./api.js";
+import { count, oneLine, shortTime, wholeTime } from "./format.js";
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "./html.js";
+import { Rows } from "./list.js";
+import { Empty, Fault, State, Waiting, attempt, useLoaded, useSettled } from "./parts.js";
+
+const STATES = ["", "active", "interrupted", "ended", "exported", "importing"];
+const MOVES = /^(session:|agent:message|inbox:|agent:approval)/;
+
+const link = (session, entry) => `#/sessions/${encodeURIComponent(session)}${entry === undefined ? "" : `/${entry}`}`;
+
+export function Sessions({ query }) {
+  const [text, setText] = useState(query);
+  const [filters, setFilters] = useState({ status: "", subject: "", folder: "", source: "", scope: "listed" });
+  const settled = useSettled(text.trim(), 120);
+  const set = (name) => (event) => setFilters((old) => ({ ...old, [name]: event.target.value }));
+  return html`
+    <header class="bar">
+      <h1 class="visually-hidden">Sessions</h1>
+      <input class="grow" type="search" data-search placeholder="Search everything said" aria-label="Search everything said"
+        value=${text} onInput=${(e) => setText(e.target.value)} />
+      <select aria-label="State" value=${filters.status} onChange=${set("status")}>
+        ${STATES.map((each) => html`<option value=${each}>${each || "any state"}</option>`)}
+      </select>
+      <input class="wide" placeholder="person" aria-label="Person" size="9" value=${filters.subject} onChange=${set("subject")} />
+      <input class="wide" placeholder="program" aria-label="Program" size="9" value=${filters.source} onChange=${set("source")} />
+      <select aria-label="Which sessions" value=${filters.scope} onChange=${set("scope")}>
+        <option value="listed">of people</option><option value="all">all</option>
+      </select>
+      <${NewSession} />
+    </header>
+    ${settled ? html`<${Hits} text=${settled} />` : html`<${List} filters=${filters} />`}`;
+}
+
+function NewSession() {
+  const [agents, setAgents] = useState([]);
+  useEffect(() => { get("agents").then((page) => setAgents(page.items), () => {}); }, []);
+  const begin = (agent) => attempt(async () => {
+    const made = await post("sessions", { agent });
+    location.hash = link(made.id);
+  });
+  if (agents.length <= 1) return html`<button class="primary" disabled=${!agents.length} onClick=${() => begin(agents[0].id)}>New session</button>`;
+  return html`<select class="primary" aria-label="New session with agent" value="" onChange=${(e) => begin(e.target.value)}>
+    <option value="">New session…</option>${agents.map((each) => html`<option value=${each.id}>${each.name ?? each.id}</option>`)}
+  </select>`;
+}
+
+function List({ filters }) {
+  const [sessions, setSessions] = useState(null);
+  const [error, setError] = useState(null);
+  const [selected, setSelected] = useState(-1);
+  const next = useRef(null);
+  const isLoading = useRef(false);
+
+  const load = useCallback(async (isMore) => {
+    if (isLoading.current || (isMore && !next.current)) return;
+    isLoading.current = true;
+    try {
+      const page = await get("sessions", { ...filters, limit: 100, after: isMore ? next.current : "" });
+      next.current = page.next;
+      setSessions((old) => (isMore ? merged(old ?? [], page.items) : page.items));
+      setError(null);
+    } catch (refused) {
+      setError(refused);
+    } finally {
+      isLoading.current = false;
+    }
+  }, [filters]);
+  const refresh = useCallback(async () => {
+    const page = await get("sessions", { ...filters, limit: 50 });
+    setSessions((old) => merged(page.items, old ?? []));
+  }, [filters]);
+
+  useEffect(() => {
+    setSessions(null);
+    load(false);
+  }, [load]);
+  useEffect(() => {
+    let timer = null;
+    const soon = () => {
+      timer ??= setTimeout(() => {
+        timer = null;
+        refresh().catch(() => {});
+      }, 400);
+    };
+    const stop = watch("events", undefined, { durable: (event) => MOVES.test(event.type) && soon() });
+    return () => {
+      clearTimeout(timer);
+      stop();
+    };
+  }, [refresh]);
+
+  if (error) return html`<${Fault} error=${error} retry=${() => load(false)} />`;
+  if (!sessions) return html`<${Waiting} />`;
+  if (!sessions.length) {
+    return html`<${Empty}><p>No sessions here.</p><p class="small">Begin one above, or bring yours: <code>perdure import</code>.</p><//>`;
+  }
+  return html`<${Rows} label="Sessions" count=${sessions.length} height=${52} selected=${selected}
+    onSelect=${setSelected} onOpen=${(n) => { location.hash = link(sessions[n].id); }} onEnd=${() => load(true)}
+    row=${(n, style, isSelected) => html`<${Row} key=${sessions[n].id} n=${n} session=${sessions[n]} style=${style} isSelected=${isSelected} />`} />`;
+}
+
+/** `first` and those of `second` that it does not have, newest activity first. */
+function merged(first, second) {
+  const known = new Set(first.map((each) => each.id));
+  return [...first, ...second.filter((each) => !known.has(each.id))]
+    .sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : a.updatedAt > b.updatedAt ? -1 : 0));
+}
+
+function Row({ n, session, style, isSelected }) {
+  const about = [session.agent, session.source, session.subject, session.folder].filter(Boolean).map(oneLine).join(" · ");
+  return html`<a class="list-row session-row" id=${`row-${n}`} role="option" aria-selected=${isSelected} tabindex="-1"
+      style=${style} href=${link(session.id)}>
+    <span class="what"><span class="truncate">${oneLine(session.name) || "Untitled"}</span>
+      <span class="truncate muted small">${about}</span></span>
+    <span><${State} state=${session.state} /></span>
+    <span class="wide truncate muted small mono">${oneLine(session.model)}</span>
+    <span class="wide muted small">${count(session.messages)} messages</span>
+    <time class="wide muted small" title=${wholeTime(session.updatedAt)}>${shortTime(session.updatedAt)}</time>
+  </a>`;
+}
+
+/** The query as it is typed: the last word may still grow. */
+const asTyped = (text) => (/[^\s"*]{3}$/.test(text) && !text.includes('"') ? `${text}*` : text);
+
+function Hits({ text }) {
+  const { data, error, isLoading, reload } = useLoaded((signal) => get("search", { q: asTyped(text), limit: 60 }, signal), [text]);
+  const [selected, setSelected] = useState(-1);
+  const hits = useMemo(() => data?.items ?? [], [data]);
+  const target = (hit) => link(hit.session, (hit.entryId ?? hit.about)?.split("/").at(-1));
+  if (error) return html`<${Fault} error=${error} retry=${reload} />`;
+  if (!data) return html`<${Waiting} what="Searching…" />`;
+  if (!hits.length && !isLoading) return html`<${Empty}>Nothing said contains “${text}”.<//>`;
+  return html`<${Rows} label="Hits" count=${hits.length} height=${52} selected=${selected} onSelect=${setSelected}
+    onOpen=${(n) => { location.hash = target(hits[n]); }}
+    row=${(n, style, isSelected) => html`<a key=${n} class="list-row hit-row" id=${`row-${n}`} role="option" tabindex="-1"
+        aria-selected=${isSelected} style=${style} href=${target(hits[n])}>
+      <span class="what"><span class="truncate"><${Snippet} hit=${hits[n]} /></span>
+        <span class="truncate muted small">${oneLine(hits[n].name) || hits[n].session}</span></span>
+      <span class="muted small">${hits[n].role}${hits[n].isOnBranch ? "" : " · other branch"} · ${shortTime(hits[n].at)}</span>
+    </a>`} />`;
+}
+
+function Snippet({ hit }) {
+  const pieces = [];
+  const letters = Array.from(hit.snippet);
+  let from = 0;
+  for (const [start, end] of hit.marks) {
+    pieces.push(oneLine(letters.slice(from, start).join("")), " ", html`<mark>${oneLine(letters.slice(start, end).join(""))}</mark>`, " ");
+    from = end;
+  }
+  return html`${pieces}${oneLine(letters.slice(from).join(""))}`;
+}

@@ -1,0 +1,91 @@
+// The tree of a session: every branch, labels, compactions; branch, fork or compare from any entry.
+import { get, post } from "./api.js";
+import { oneLine, seqOf } from "./format.js";
+import { html, useEffect, useMemo, useState } from "./html.js";
+import { Rows } from "./list.js";
+import { Fault, Waiting, attempt, useLoaded } from "./parts.js";
+
+const NAMES = { user: "you", assistant: "agent", tool: "tool", compaction: "compaction", branch_summary: "summary", model_change: "model", thinking_change: "thinking" };
+const INDENT = 14;
+
+/** The newest entry below `entry`, itself if nothing follows. */
+export function newestBelow(rows, entry) {
+  const inside = new Set([entry]);
+  let newest = entry;
+  for (const row of rows) {
+    if (row.parentId !== null && inside.has(row.parentId)) {
+      inside.add(row.id);
+      newest = row.id;
+    }
+  }
+  return newest;
+}
+
+/** The rows in the order of the tree, each with its depth: only branches are indented. */
+export function outline(rows) {
+  const known = new Set(rows.map((row) => row.id));
+  const below = new Map();
+  const roots = [];
+  for (const row of rows) {
+    const parent = row.parentId !== null && known.has(row.parentId) ? row.parentId : null;
+    if (parent === null) roots.push(row);
+    else if (below.has(parent)) below.get(parent).push(row);
+    else below.set(parent, [row]);
+  }
+  const found = [];
+  const open = roots.map((row) => ({ row, depth: 0 })).reverse();
+  while (open.length) {
+    const { row, depth } = open.pop();
+    const children = below.get(row.id) ?? [];
+    found.push({ ...row, depth, branches: children.length });
+    const deeper = children.length > 1 ? depth + 1 : depth;
+    for (const child of [...children].reverse()) open.push({ row: child, depth: deeper });
+  }
+  return found;
+}
+
+export function Tree({ path, version, leaf, branch, fork, chosen, setChosen }) {
+  const [last, setLast] = useState(2_000);
+  const { data, error, reload } = useLoaded((signal) => get(`${path}/tree`, { last }, signal), [path, version, last]);
+  const [hasTools, setTools] = useState(false);
+  const [compared, setCompared] = useState(null);
+  const rows = useMemo(() => outline(data?.items ?? []).filter((row) => hasTools || row.role !== "tool"), [data, hasTools]);
+  const selected = rows.findIndex((row) => row.id === chosen);
+  useEffect(() => { if (chosen === null && leaf) setChosen(leaf); }, [leaf]);
+  if (error && !data) return html`<${Fault} error=${error} retry=${reload} />`;
+  if (!data) return html`<${Waiting} />`;
+  const row = rows[selected];
+  const compare = () => attempt(async () => setCompared(await get(`${path}/diff`, { a: leaf, b: newestBelow(data.items, row.id) })));
+  return html`<div class="tabs">
+      <button class="quiet" aria-pressed=${hasTools} onClick=${() => setTools(!hasTools)}>Tool results</button>
+      <button class="quiet" disabled=${!row || row.id === leaf} onClick=${() => branch(row.id)}>Branch here</button>
+      <button class="quiet" disabled=${!row} onClick=${() => fork(row.id)}>Fork here</button>
+      <button class="quiet" disabled=${!row || row.isOnBranch} onClick=${compare}>Compare</button>
+      ${row?.kind === "compaction" && html`<button class="quiet" onClick=${() => attempt(() => post(`${path}/uncompact`, { compaction: row.id }), "What it hid is back")}>Undo compaction</button>`}
+      ${data.hasMore && html`<button class="quiet" onClick=${() => setLast(last * 5)}>Older</button>`}
+    </div>
+    ${compared && html`<${Compared} found=${compared} close=${() => setCompared(null)} />`}
+    <${Rows} role="tree" label="Tree" count=${rows.length} height=${26} selected=${selected} onSelect=${(n) => setChosen(rows[n].id)}
+      onOpen=${(n) => { location.hash = `#/${path}/${seqOf(rows[n].id)}`; }}
+      row=${(n, style, isSelected) => html`<${Row} key=${rows[n].id} n=${n} row=${rows[n]} style=${style} isSelected=${isSelected} isLeaf=${rows[n].id === leaf}
+        path=${path} choose=${() => setChosen(rows[n].id)} />`} />`;
+}
+
+function Row({ n, row, style, isSelected, isLeaf, path, choose }) {
+  const who = NAMES[row.role] ?? NAMES[row.kind] ?? row.kind;
+  const indent = { ...style, paddingLeft: `${8 + Math.min(row.depth, 16) * INDENT}px` };
+  return html`<div id=${`row-${n}`} class=${`list-row tree-row ${row.isOnBranch ? "" : "off"} ${isLeaf ? "leaf" : ""}`} style=${indent}
+      role="treeitem" aria-level=${row.depth + 1} aria-selected=${isSelected} onClick=${choose}
+      onDblClick=${() => { location.hash = `#/${path}/${seqOf(row.id)}`; }}>
+    <span class="truncate"><span class="who">${who}</span>${oneLine(row.text)}</span>
+    <span class="small">${row.isPinned ? "pinned " : ""}${row.branches > 1 ? `${row.branches} branches ` : ""}${row.label && html`<span class="label">${oneLine(row.label)}</span>`}</span>
+  </div>`;
+}
+
+function Compared({ found, close }) {
+  const side = (title, messages) => html`<div class="stack"><h2>${title}</h2>
+    ${messages.map((each) => html`<p class="small"><strong>${each.role}</strong> ${oneLine(each.text).slice(0, 400)}</p>`)}
+    ${messages.length === 0 && html`<p class="muted small">nothing more</p>`}</div>`;
+  return html`<section class="card stack" aria-label="Two branches"><div class="row"><h2>Two branches</h2><button class="quiet" onClick=${close}>Close</button></div>
+    <div class="stack">${side("Active branch", found.a)}${side("Chosen branch", found.b)}</div></section>`;
+}

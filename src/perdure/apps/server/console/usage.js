@@ -1,0 +1,61 @@
+// Tokens and cost by model, agent, project or day; activity as a heat map; recently edited files.
+import { get } from "./api.js";
+import { count, money, oneLine, seqOf, wholeTime } from "./format.js";
+import { html, useState } from "./html.js";
+import { Empty, Fault, Waiting, useLoaded } from "./parts.js";
+
+const DAYS = 7 * 26;
+
+export function Usage() {
+  const [by, setBy] = useState("model");
+  const [days, setDays] = useState("30");
+  const since = days ? new Date(Date.now() - Number(days) * 86_400_000).toISOString() : "";
+  const usage = useLoaded((signal) => get("usage", { by, since }, signal), [by, days]);
+  const activity = useLoaded((signal) => get("activity", { by: "day", since: new Date(Date.now() - DAYS * 86_400_000).toISOString() }, signal), []);
+  const edits = useLoaded((signal) => get("edits", { last: 30 }, signal), []);
+  return html`<header class="bar"><h1>Usage</h1>
+      <select aria-label="Group by" value=${by} onChange=${(e) => setBy(e.target.value)}>${["model", "agent", "project", "day", "session"].map((each) => html`<option value=${each}>by ${each}</option>`)}</select>
+      <select aria-label="Period" value=${days} onChange=${(e) => setDays(e.target.value)}><option value="7">7 days</option><option value="30">30 days</option><option value="365">a year</option><option value="">always</option></select></header>
+    <div class="scroll pad stack">
+      ${[usage, activity, edits].map(({ error, reload }) => error && html`<${Fault} error=${error} retry=${reload} />`)}
+      <section class="card stack"><h2>Tokens and cost</h2>${usage.data ? html`<${Totals} rows=${usage.data.items} />` : html`<${Waiting} />`}</section>
+      <section class="card stack"><h2>Activity</h2>${activity.data ? html`<${Heat} days=${activity.data.items} />` : html`<${Waiting} />`}</section>
+      <section class="card stack"><h2>Edited files</h2>${edits.data ? html`<${Edits} files=${edits.data.items} />` : html`<${Waiting} />`}</section>
+    </div>`;
+}
+
+const total = (row) => row.tokens.input + row.tokens.output + row.tokens.cacheRead + row.tokens.cacheWrite;
+
+function Totals({ rows }) {
+  if (!rows.length) return html`<${Empty}>No model was called in this time.<//>`;
+  const most = Math.max(...rows.map(total), 1);
+  return html`<div class="table"><table><thead><tr><th>Of</th><th></th><th class="number">Tokens</th><th class="number">Cache reads</th><th class="number">Calls</th><th class="number">Cost</th></tr></thead>
+    <tbody>${rows.map((row) => html`<tr><td class="mono">${oneLine(row.key) || "not named"}</td>
+      <td><svg width="120" height="10" role="img" aria-label=${`${Math.round((100 * total(row)) / most)} %`}><rect class="fill" width=${(120 * total(row)) / most} height="10" rx="2" /></svg></td>
+      <td class="number">${count(total(row))}</td><td class="number">${count(row.tokens.cacheRead)}</td><td class="number">${count(row.calls)}</td>
+      <td class="number" title=${row.unpricedCalls ? `${row.unpricedCalls} calls without a price` : ""}>${money(row.costMicrocents)}${row.unpricedCalls && row.costMicrocents !== null ? " +" : ""}</td></tr>`)}</tbody></table></div>`;
+}
+
+function Heat({ days }) {
+  const known = new Map(days.map((each) => [each.key, each]));
+  const most = Math.max(...days.map((each) => each.messages), 1);
+  const today = new Date();
+  const first = new Date(today.getTime() - DAYS * 86_400_000);
+  first.setDate(first.getDate() - first.getDay());
+  const cells = [];
+  for (const day = new Date(first); day <= today; day.setDate(day.getDate() + 1)) {
+    const key = day.toISOString().slice(0, 10);
+    const messages = known.get(key)?.messages ?? 0;
+    const level = messages ? Math.ceil((4 * messages) / most) : 0;
+    cells.push(html`<i class=${`h${level}`} title=${`${key}: ${messages} messages`}></i>`);
+  }
+  const sum = days.reduce((so, each) => so + each.messages, 0);
+  return html`<div class="table"><div class="heat" role="img" aria-label=${`${sum} messages on ${days.length} days`}>${cells}</div></div>
+    <p class="small muted">${count(sum)} messages on ${count(days.length)} ${days.length === 1 ? "day" : "days"}</p>`;
+}
+
+function Edits({ files }) {
+  if (!files.length) return html`<${Empty}>No tool has changed a file.<//>`;
+  return html`<div class="table"><table><tbody>${files.map((each) => html`<tr><td class="mono"><a href=${`#/sessions/${encodeURIComponent(each.session)}/${seqOf(each.entryId)}`}>${oneLine(each.path)}</a></td>
+    <td class="muted small">${oneLine(each.folder)}</td><td class="small">${oneLine(each.tool)}</td><td class="number small">${count(each.edits)}</td><td class="small muted">${wholeTime(each.at)}</td></tr>`)}</tbody></table></div>`;
+}

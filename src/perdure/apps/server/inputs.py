@@ -1,0 +1,135 @@
+"""What clients send to the API.
+
+Names are camelCase; an unknown one is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+NewId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
+"""An id that a client chooses for a session."""
+
+
+class Input(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of what clients send."""
+
+
+class NewSession(Input, frozen=True, kw_only=True):
+    """What a session is created with. Without an `agent` the only agent of the server is taken."""
+
+    id: NewId | None = None
+    agent: str | None = None
+    title: str | None = None
+    subject: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class NewMessage(Input, frozen=True, kw_only=True):
+    """A message for a session, which is created if it does not exist yet.
+
+    `if_running` says what happens while a turn runs: the message is queued as steering, or it is
+    rejected with 409.
+    """
+
+    text: str
+    session_id: NewId | None = None
+    agent: str | None = None
+    subject: str | None = None
+    title: str | None = None
+    if_running: Literal["queue", "reject"] = "queue"
+
+
+class Renamed(Input, frozen=True, kw_only=True):
+    """The title of a session; null for none."""
+
+    title: str | None
+
+
+class Answer(Input, frozen=True, kw_only=True):
+    """An answer to a question: one of its choices, or text where it has none."""
+
+    answer: str
+    note: str | None = None
+
+
+class BranchTo(Input, frozen=True, kw_only=True):
+    """Where the conversation goes on: after `entry`, or before the root with null.
+
+    With `expected_leaf` only if the branch still ends there. `summary`: the agent's model
+    summarises the branch that is left.
+    """
+
+    entry: str | None
+    expected_leaf: str | msgspec.UnsetType | None = msgspec.UNSET
+    summary: bool = False
+
+
+class NewFork(Input, frozen=True, kw_only=True):
+    """A fork: of the path to the entry `at`, or of the whole session."""
+
+    at: str | None = None
+    id: NewId | None = None
+    title: str | None = None
+    subject: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class Labelled(Input, frozen=True, kw_only=True):
+    """The label of an entry; null for none."""
+
+    text: str | None
+
+
+class Focus(Input, frozen=True, kw_only=True):
+    """What a summary must keep."""
+
+    focus: str | None = None
+
+
+class Uncompacted(Input, frozen=True, kw_only=True):
+    """The compaction that is undone; null for the newest."""
+
+    compaction: str | None = None
+
+
+class Reason(Input, frozen=True, kw_only=True):
+    """Why a session is ended."""
+
+    reason: str | None = None
+
+
+class Resumed(Input, frozen=True, kw_only=True):
+    """The agent that a session goes on with; null for its own."""
+
+    agent: str | None = None
+
+
+class Added(Input, frozen=True, kw_only=True):
+    """A message for a running turn."""
+
+    text: str
+
+
+class NewFact(Input, frozen=True, kw_only=True):
+    """A fact to remember."""
+
+    text: str
+    subject: str | None = None
+    agent: str | None = None
+    sources: list[str] = []
+
+
+class Correction(Input, frozen=True, kw_only=True):
+    """The new text of a fact."""
+
+    text: str
+
+
+class SigningIn(Input, frozen=True, kw_only=True):
+    """A one-time code, or a token."""
+
+    code: str | None = None
+    token: str | None = None

@@ -1,0 +1,121 @@
+"""Errors of the library as ``application/problem+json`` (RFC 9457) with stable codes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+
+from perdure import errors
+from perdure.events.wire import wire
+from perdure.secrets.mask import mask_secrets
+
+_log = logging.getLogger(__name__)
+
+_STATUS: Mapping[type[Exception], int] = {
+    errors.SessionNotFound: 404,
+    errors.EntryNotFound: 404,
+    errors.QuestionNotFound: 404,
+    errors.Erased: 410,
+    errors.HeadConflict: 412,
+    errors.LeafConflict: 409,
+    errors.SessionExists: 409,
+    errors.SessionHasForks: 409,
+    errors.LeaseHeld: 409,
+    errors.LeaseLost: 409,
+    errors.TurnOpen: 409,
+    errors.InvalidTransition: 409,
+    errors.AlreadyAnswered: 409,
+    errors.QuestionClosed: 409,
+    errors.FlowRefusal: 409,
+    errors.IdempotencyMismatch: 422,
+    errors.LimitExceeded: 422,
+    errors.QuotaExceeded: 507,
+    errors.StoreFull: 507,
+    errors.StoreUnavailable: 503,
+    errors.StoreReadOnly: 503,
+    errors.Unsupported: 501,
+    errors.ModelError: 502,
+    errors.WrongArgument: 422,
+    errors.ConfigError: 422,
+    errors.InvalidQuery: 422,
+    errors.SessionError: 422,
+    errors.FormatError: 422,
+}
+"""The status of each error; of a class that is missing here, that of its nearest base."""
+
+_TITLE_OF_INTERNAL = "the server failed; its log has the reason"
+
+
+class Problem(Exception):
+    """An answer that is not a success: a status, a stable code and a sentence."""
+
+    def __init__(self, status: int, code: str, detail: str, **facts: object) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.facts = facts
+
+
+def answer_problem(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Return the answer for `error`; an unknown one is logged and its text is not shown."""
+    if isinstance(error, Problem):
+        return problem(error.status, error.code, str(error), error.facts)
+    if isinstance(error, errors.PerdureError):
+        return problem(_status_of(error), error.code, str(error), _facts(error))
+    if type(error) is ValueError:  # of an argument that a call of the library does not accept
+        return problem(422, errors.WrongArgument.code, str(error), {})
+    if isinstance(error, HTTPException):
+        headers = dict(error.headers or {})
+        code = "invalid_request" if error.status_code == HTTPStatus.BAD_REQUEST else "http_error"
+        extra = {"errors": error.extra} if error.extra else {}
+        return problem(error.status_code, code, error.detail, extra, headers)
+    _log.error("a request failed", exc_info=error)
+    return problem(500, "internal_error", _TITLE_OF_INTERNAL, {})
+
+
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    facts: Mapping[str, object],
+    headers: Mapping[str, str] | None = None,
+) -> Response[bytes]:
+    """Return a problem document. Secrets in its texts are masked."""
+    fields = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "code": code,
+        "detail": mask_secrets(detail),
+    }
+    known = {name: value for name, value in facts.items() if name not in fields}
+    return Response(
+        msgspec.json.encode({**known, **fields}),
+        status_code=status,
+        media_type="application/problem+json",
+        headers=dict(headers or {}),
+    )
+
+
+def _status_of(error: errors.PerdureError) -> int:
+    for kind in type(error).__mro__:
+        if kind in _STATUS:
+            return _STATUS[kind]
+    return 500
+
+
+def _facts(error: errors.PerdureError) -> dict[str, object]:
+    """Return the facts of `error` that have a JSON form."""
+    found: dict[str, object] = {}
+    for name, value in error.facts().items():
+        try:
+            found[name] = wire(value)
+        except errors.WrongArgument:
+            continue
+    return found

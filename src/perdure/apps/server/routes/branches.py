@@ -1,0 +1,147 @@
+"""Branches: move, fork, label, compact; and the tree they make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from litestar import Response, delete, get, post, put
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+
+from perdure.apps.server.inputs import BranchTo, Focus, Labelled, NewFork, Uncompacted
+from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConversations
+from perdure.apps.server.routes.sessions import shown
+from perdure.apps.server.trees import TreeReader
+from perdure.apps.server.values import Difference, EntryView, MessageView, SessionView, Tree
+from perdure.apps.server.views import entry_view, message_view
+from perdure.session.entries import Entry
+from perdure.session.ids import entry_id
+from perdure.session.kinds import MESSAGE
+
+
+@get("/sessions/{session_id:str}/tree")
+async def show_tree(
+    caller: TheCaller,
+    session_id: SessionId,
+    last: Annotated[int, QueryParameter(ge=1, le=100_000)] = 2_000,
+) -> Tree:
+    """Show the newest entries of all branches, in log order."""
+    return await TreeReader(await caller.session(session_id)).tree(last)
+
+
+@get("/sessions/{session_id:str}/diff")
+async def compare_branches(
+    caller: TheCaller, session_id: SessionId, a: FromQuery[str], b: FromQuery[str]
+) -> Difference:
+    """Compare the branches that end at the entries `a` and `b`."""
+    session = await caller.session(session_id)
+    one, two = await session.path(a), await session.path(b)
+    shared = 0
+    while shared < min(len(one), len(two)) and one[shared].id == two[shared].id:
+        shared += 1
+    return Difference(
+        shared=one[shared - 1].id if shared else None,
+        a=_messages(one[shared:]),
+        b=_messages(two[shared:]),
+    )
+
+
+@post("/sessions/{session_id:str}/branch", status_code=200)
+async def move_branch(
+    caller: TheCaller,
+    conversations: TheConversations,
+    session_id: SessionId,
+    data: JSONBody[BranchTo],
+) -> Response[SessionView]:
+    """Continue the conversation from another entry."""
+    session = await caller.session(session_id, "write")
+    if data.summary:
+        chat = await conversations.chat(session_id)
+        await chat.branch(data.entry, expected_leaf=data.expected_leaf)
+    else:
+        await session.branch(data.entry, expected_leaf=data.expected_leaf)
+    return await shown(caller, await caller.session(session_id))
+
+
+@post("/sessions/{session_id:str}/fork", status_code=201)
+async def fork_session(
+    caller: TheCaller, session_id: SessionId, data: JSONBody[NewFork]
+) -> Response[SessionView]:
+    """Fork a session: the fork shares its entries."""
+    session = await caller.session(session_id, "write")
+    fork = await session.fork(
+        data.at,
+        id=data.id,
+        title=data.title,
+        metadata=data.metadata,
+        subject=caller.principal.subject or data.subject,
+    )
+    return await shown(caller, fork, 201)
+
+
+@put("/sessions/{session_id:str}/labels/{seq:int}")
+async def label_entry(
+    caller: TheCaller, session_id: SessionId, seq: FromPath[int], data: JSONBody[Labelled]
+) -> EntryView:
+    """Set or remove the label of an entry."""
+    session = await caller.session(session_id, "write")
+    return entry_view(await session.label(entry_id(session.id, seq), data.text))
+
+
+@put("/sessions/{session_id:str}/pins/{seq:int}")
+async def pin_entry(caller: TheCaller, session_id: SessionId, seq: FromPath[int]) -> EntryView:
+    """Keep an entry in the context, also where a compaction hides it."""
+    session = await caller.session(session_id, "write")
+    return entry_view(await session.pin(entry_id(session.id, seq)))
+
+
+@delete("/sessions/{session_id:str}/pins/{seq:int}", status_code=200)
+async def unpin_entry(caller: TheCaller, session_id: SessionId, seq: FromPath[int]) -> EntryView:
+    """Let compactions hide an entry again."""
+    session = await caller.session(session_id, "write")
+    return entry_view(await session.unpin(entry_id(session.id, seq)))
+
+
+@post("/sessions/{session_id:str}/compact", status_code=200)
+async def compact_session(
+    caller: TheCaller,
+    conversations: TheConversations,
+    session_id: SessionId,
+    data: JSONBody[Focus],
+) -> Response[SessionView]:
+    """Summarise older messages in the context; the log keeps them."""
+    await caller.session(session_id, "write")
+    chat = await conversations.chat(session_id)
+    await chat.compact(data.focus)
+    return await shown(caller, await caller.session(session_id))
+
+
+@post("/sessions/{session_id:str}/uncompact", status_code=200)
+async def undo_compaction(
+    caller: TheCaller, session_id: SessionId, data: JSONBody[Uncompacted]
+) -> Response[SessionView]:
+    """Bring back what a compaction hides."""
+    session = await caller.session(session_id, "write")
+    await session.uncompact(data.compaction)
+    return await shown(caller, session)
+
+
+def _messages(entries: Sequence[Entry]) -> list[MessageView]:
+    return [
+        message_view(entry, message, None, is_pinned=False, siblings=[])
+        for entry in entries
+        if entry.kind == MESSAGE and (message := entry.message) is not None
+    ]
+
+
+ROUTES = (
+    show_tree,
+    compare_branches,
+    move_branch,
+    fork_session,
+    label_entry,
+    pin_entry,
+    unpin_entry,
+    compact_session,
+    undo_compaction,
+)

@@ -1,0 +1,35 @@
+"""The files of the console: one page, its modules and its style."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from litestar import MediaType, get, static_files
+from litestar.response import File
+
+FOLDER = Path(__file__).parents[1] / "console"
+
+_FRESH = {"Cache-Control": "no-cache"}
+"""A browser asks each time whether a file has changed, so that it never mixes two releases."""
+
+
+@get("/", is_open=True, include_in_schema=False, media_type=MediaType.HTML)
+async def show_console() -> File:
+    """Return the page of the console."""
+    return File(
+        FOLDER / "index.html",
+        media_type=MediaType.HTML,
+        content_disposition_type="inline",
+        headers=_FRESH,
+    )
+
+
+_FILES = cast("Any", static_files).create_static_files_router(
+    "/console",
+    directories=[FOLDER],
+    include_in_schema=False,
+    opt={"is_open": True},
+)
+
+ROUTES = (show_console, _FILES)

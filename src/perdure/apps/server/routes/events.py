@@ -1,0 +1,150 @@
+"""Live events as server-sent events: of one session, or of the whole namespace.
+
+A slow client gets a snapshot of each open call in place of the live events that it missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from litestar import Request, get
+from litestar.datastructures import State
+from litestar.params import FromQuery
+from litestar.response import Stream
+
+from perdure.apps.server.problems import Problem
+from perdure.apps.server.routes.parameters import SessionId, TheCaller
+from perdure.client.watch import Watch
+from perdure.events.types import AnyEvent, Event, LiveEvent
+from perdure.events.wire import wire
+from perdure.session.ids import StreamId
+
+HEARTBEAT_S = 15.0
+
+_RETRY = b"retry: 1000\n\n"
+_HEARTBEAT = b": nothing new\n\n"
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+AnyRequest = Request[Any, Any, State]
+Sees = Callable[[StreamId], Awaitable[bool]]
+
+
+@get("/sessions/{session_id:str}/events", media_type="text/event-stream")
+async def watch_session(
+    request: AnyRequest, caller: TheCaller, session_id: SessionId, after: FromQuery[int] = -1
+) -> Stream:
+    """Stream the events of a session after a seq: those stored so far, then new ones.
+
+    Each event that a client can continue after has the seq as its id. `caught-up` follows the last
+    stored event. A client that connects again sends ``Last-Event-ID``, which replaces `after`.
+    """
+    session = await caller.session(session_id)
+    start = _cursor(request, after)
+    watch = session.watch(start)
+    return _stream(blocks(watch, start, session.head))
+
+
+@get("/events", media_type="text/event-stream")
+async def watch_all(
+    request: AnyRequest, caller: TheCaller, after: FromQuery[int | None] = None
+) -> Stream:
+    """Stream the events of all sessions and flows after a position; without one, new events only.
+
+    The id of an event is its position. A token of one person or agent gets the events of its
+    sessions.
+    """
+    start = _cursor(request, after)
+    head = await caller.store.backend.position()
+    watch = caller.store.watch(start)
+    sees = None if caller.sees_all else caller.sees
+    return _stream(blocks(watch, head if start is None else start, head, sees))
+
+
+def _cursor(request: AnyRequest, after: Any) -> Any:
+    last = request.headers.get("last-event-id")
+    if last is None:
+        return after
+    try:
+        return int(last)
+    except ValueError:
+        detail = f"Last-Event-ID is {last!r}, which is no number of an event"
+        raise Problem(400, "invalid_request", detail) from None
+
+
+def _stream(content: AsyncGenerator[bytes]) -> Stream:
+    return Stream(content, media_type="text/event-stream", headers=_HEADERS)
+
+
+async def blocks(
+    watch: Watch, start: int, head: int, sees: Sees | None = None
+) -> AsyncGenerator[bytes]:
+    """Yield `watch`, which begins after `start`, as an event stream.
+
+    `caught-up` follows the event at `head`; a comment is sent where nothing happens for long.
+    With `sees`, events of streams that it refuses are left out.
+    """
+    visible: dict[StreamId, bool] = {}
+    yield _RETRY
+    is_caught_up = start >= head
+    if is_caught_up:
+        yield _caught_up(head)
+    async with aclosing(_beating(watch)) as events:
+        async for event in events:
+            if event is None:
+                yield _HEARTBEAT
+                continue
+            if sees is not None and event.stream not in visible:
+                visible[event.stream] = await sees(event.stream)
+            is_last = isinstance(event, Event) and not event.has_more
+            if visible.get(event.stream, True):
+                yield block(event, watch.cursor.after if is_last else None)
+            if not is_caught_up and is_last and watch.cursor.after >= head:
+                is_caught_up = True
+                yield _caught_up(head)
+
+
+async def _beating(watch: Watch) -> AsyncGenerator[AnyEvent | None]:
+    """Yield the events of `watch`, and None after each `HEARTBEAT_S` without one."""
+    following: asyncio.Task[AnyEvent] | None = None
+    try:
+        while True:
+            following = following or asyncio.ensure_future(anext(watch))
+            await asyncio.wait((following,), timeout=HEARTBEAT_S)
+            if not following.done():
+                yield None
+                continue
+            done, following = following, None
+            try:
+                yield done.result()
+            except StopAsyncIteration:  # the store was closed
+                return
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.wait((following,))
+        await watch.aclose()
+
+
+def block(event: AnyEvent, id: int | None) -> bytes:
+    """Return `event` as a block of an event stream, with `id` if a client can continue after it."""
+    kind = "flow" if event.type.startswith("flow:") else "session"
+    data = msgspec.json.encode(wire(event, kind))
+    number = b"" if id is None else b"id: %d\n" % id
+    return b"event: %s\n%sdata: %s\n\n" % (_name_of(event), number, data)
+
+
+def _name_of(event: AnyEvent) -> bytes:
+    if isinstance(event, Event):
+        return b"durable"
+    return b"live" if isinstance(event, LiveEvent) else b"snapshot"
+
+
+def _caught_up(head: int) -> bytes:
+    return b'event: caught-up\ndata: {"head":%d}\n\n' % head
+
+
+ROUTES = (watch_session, watch_all)

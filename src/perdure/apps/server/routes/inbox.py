@@ -1,0 +1,65 @@
+"""The inbox: all questions that wait for a person."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from litestar import get, post
+from litestar.params import FromPath, JSONBody
+
+from perdure.apps.server.inputs import Answer
+from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConversations
+from perdure.apps.server.values import EntryView, Page, QuestionView, time_of
+from perdure.apps.server.views import entry_view
+from perdure.client.reads import OpenQuestion
+from perdure.errors import QuestionNotFound
+from perdure.events.wire import wire
+from perdure.session.ids import StreamId, entry_place
+
+
+@get("/inbox")
+async def list_questions(caller: TheCaller) -> Page[QuestionView]:
+    """List the open questions, oldest first."""
+    found = await caller.store.questions()
+    return Page(items=[_view(each) for each in found if await caller.sees(_session_of(each))])
+
+
+@post("/inbox/{session_id:str}/{seq:int}/answer", status_code=200)
+async def answer_question(
+    caller: TheCaller,
+    conversations: TheConversations,
+    session_id: SessionId,
+    seq: FromPath[int],
+    data: JSONBody[Answer],
+) -> EntryView:
+    """Answer a question, and resume its turn if no process runs it."""
+    caller.require("write")
+    id = f"{session_id}/{seq}"
+    asked = [each for each in await caller.store.questions() if each.id == id]
+    if asked and not await caller.sees(_session_of(asked[0])):
+        raise QuestionNotFound(id)
+    if not asked:
+        await caller.session(session_id, "write")
+    answered = await caller.store.answer(id, data.answer, by=caller.name, note=data.note)
+    await conversations.continue_turn(session_id)
+    return entry_view(answered)
+
+
+def _session_of(question: OpenQuestion) -> StreamId:
+    return entry_place(question.id)[0]
+
+
+def _view(question: OpenQuestion) -> QuestionView:
+    shown = cast("dict[str, Any]", wire(question.question))
+    return QuestionView(
+        id=question.id,
+        session=_session_of(question),
+        flow=question.flow,
+        target=question.target,
+        about=question.about,
+        at=time_of(question.at),
+        question=shown,
+    )
+
+
+ROUTES = (list_questions, answer_question)

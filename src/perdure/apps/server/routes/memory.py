@@ -1,0 +1,168 @@
+"""Memory: recall, facts, episodes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar import delete, get, patch, post
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+
+from perdure.apps.server.access.caller import Caller
+from perdure.apps.server.inputs import Correction, NewFact
+from perdure.apps.server.routes.parameters import Limit, TheCaller
+from perdure.apps.server.values import (
+    EpisodeView,
+    FactView,
+    Page,
+    RecalledView,
+    time_of,
+    time_or_none,
+)
+from perdure.errors import FactNotFound
+from perdure.events.wire import wire
+from perdure.session.memory.facts import Fact
+
+
+@get("/memory/recall")
+async def recall(
+    caller: TheCaller,
+    question: Annotated[str, QueryParameter(min_length=1, max_length=4_000)],
+    subject: FromQuery[str | None] = None,
+    limit: Limit = 10,
+) -> Page[RecalledView]:
+    """Find what earlier sessions say about a question; best first, each with its reasons."""
+    found = await caller.store.memory.recall(
+        question,
+        limit=limit,
+        subject=caller.principal.subject or subject,
+        agent=caller.principal.agent,
+    )
+    return Page(
+        items=[
+            RecalledView(
+                session=hit.session_id,
+                entry_id=hit.entry_id,
+                role=hit.role,
+                text=hit.text,
+                score=hit.score,
+                at=time_of(hit.at),
+                author=hit.author,
+                why=wire(hit.why),  # type: ignore[arg-type] # a struct's form is an object
+            )
+            for hit in found
+        ]
+    )
+
+
+@get("/memory/facts")
+async def list_facts(
+    caller: TheCaller,
+    subject: FromQuery[str | None] = None,
+    past: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter has a name
+) -> Page[FactView]:
+    """List the facts about a person, or those about none."""
+    found = await caller.store.memory.facts(
+        subject=caller.principal.subject or subject,
+        agent=caller.principal.agent,
+        include_past=past,
+    )
+    return Page(items=[_fact(fact) for fact in found])
+
+
+@post("/memory/facts", status_code=201)
+async def remember(caller: TheCaller, data: JSONBody[NewFact]) -> FactView:
+    """Remember a fact."""
+    caller.require("write")
+    sources = [await (await caller.session(_session_of(id))).entry(id) for id in data.sources]
+    fact = await caller.store.memory.remember(
+        data.text,
+        subject=caller.principal.subject or data.subject,
+        agent=caller.principal.agent or data.agent,
+        source=sources or None,
+    )
+    return _fact(fact)
+
+
+@patch("/memory/facts/{stream:str}/{seq:int}")
+async def correct(
+    caller: TheCaller, stream: FromPath[str], seq: FromPath[int], data: JSONBody[Correction]
+) -> FactView:
+    """Give a fact another text; the earlier one stays in its history."""
+    fact = await _own(caller, f"{stream}/{seq}")
+    return _fact(await caller.store.memory.correct(fact.id, data.text))
+
+
+@delete("/memory/facts/{stream:str}/{seq:int}", status_code=204)
+async def forget(caller: TheCaller, stream: FromPath[str], seq: FromPath[int]) -> None:
+    """Forget a fact: its text is erased."""
+    fact = await _own(caller, f"{stream}/{seq}")
+    await caller.store.memory.forget(fact.id, by=caller.name)
+
+
+@get("/memory/episodes")
+async def list_episodes(
+    caller: TheCaller,
+    subject: FromQuery[str | None] = None,
+    session: FromQuery[str | None] = None,
+    limit: Limit = 50,
+) -> Page[EpisodeView]:
+    """List the sessions that ended, newest first."""
+    found = await caller.store.memory.episodes(
+        subject=caller.principal.subject or subject,
+        agent=caller.principal.agent,
+        session=session,
+        limit=limit,
+    )
+    return Page(
+        items=[
+            EpisodeView(
+                id=episode.id,
+                session=episode.session,
+                subject=episode.subject,
+                agent=episode.agent,
+                first=episode.first,
+                last=episode.last,
+                started_at=time_of(episode.started_at),
+                ended_at=time_of(episode.ended_at),
+                by=episode.by,
+                title=episode.title,
+                summary=episode.summary,
+                messages=episode.messages,
+                turns=episode.turns,
+                tool_calls=episode.tool_calls,
+            )
+            for episode in found
+        ]
+    )
+
+
+async def _own(caller: Caller, id: str) -> Fact:
+    """Return the fact `id`, which the caller may change. Raises: FactNotFound; Problem 403."""
+    caller.require("write")
+    fact = await caller.store.memory.fact(id)
+    allowed = caller.principal
+    if allowed.subject not in (None, fact.subject) or allowed.agent not in (None, fact.agent):
+        raise FactNotFound(id)
+    return fact
+
+
+def _session_of(entry: str) -> str:
+    return entry.rpartition("/")[0]
+
+
+def _fact(fact: Fact) -> FactView:
+    return FactView(
+        id=fact.id,
+        text=fact.text,
+        subject=fact.subject,
+        agent=fact.agent,
+        sources=list(fact.sources),
+        said_by=fact.said_by,
+        valid_from=time_or_none(fact.valid_from),
+        valid_to=time_or_none(fact.valid_to),
+        at=time_of(fact.at),
+        history=[version.text for version in fact.history],
+    )
+
+
+ROUTES = (recall, list_facts, remember, correct, forget, list_episodes)

@@ -1,0 +1,229 @@
+"""Sessions: list, create, show, rename, and their messages and entries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Annotated, Any, cast
+
+from litestar import Response, delete, get, patch, post
+from litestar.params import FromQuery, JSONBody, QueryParameter
+
+from perdure.apps.server.access.caller import Caller, etag_of
+from perdure.apps.server.inputs import NewSession, Renamed
+from perdure.apps.server.routes.parameters import Limit, SessionId, TheCaller, TheConversations
+from perdure.apps.server.values import (
+    ContextPart,
+    ContextView,
+    EntryView,
+    ErasedView,
+    Messages,
+    Page,
+    SessionView,
+)
+from perdure.apps.server.views import (
+    entry_view,
+    message_view,
+    session_view,
+    states_of,
+    whole_view,
+)
+from perdure.client.session import Session
+from perdure.events.wire import wire
+from perdure.interop.reports import ExportFormat, Redaction
+from perdure.session.info import SoughtStatus
+from perdure.session.kinds import MESSAGE
+from perdure.stores.protocol import SessionScope
+from perdure.stores.retention.erase import ForkPolicy
+
+
+@get("/sessions")
+async def list_sessions(  # noqa: PLR0913 - each is a filter of its own
+    caller: TheCaller,
+    *,
+    limit: Limit = 50,
+    after: FromQuery[str | None] = None,
+    text: Annotated[str | None, QueryParameter(name="query")] = None,
+    subject: FromQuery[str | None] = None,
+    source: FromQuery[str | None] = None,
+    status: FromQuery[SoughtStatus | None] = None,
+    folder: FromQuery[str | None] = None,
+    sessions: Annotated[SessionScope, QueryParameter(name="scope")] = "listed",
+) -> Page[SessionView]:
+    """List sessions, newest activity first."""
+    found = await caller.store.recent(
+        limit + 1,
+        scope=sessions,
+        cwd=folder,
+        query=text,
+        subject=caller.principal.subject or subject,
+        source=source,
+        status=status,
+        after=after,
+    )
+    shown = found[:limit]
+    states = await states_of(caller.store, shown)
+    agents = {info.id: await caller.agent_of(info.id) for info in shown}
+    allowed = caller.principal.agent
+    return Page(
+        items=[
+            session_view(info, states[info.id], agent=agents[info.id])
+            for info in shown
+            if allowed in (None, agents[info.id])
+        ],
+        next=shown[-1].cursor if len(found) > limit else None,
+    )
+
+
+@post("/sessions", status_code=201)
+async def create_session(
+    caller: TheCaller, conversations: TheConversations, data: JSONBody[NewSession]
+) -> Response[SessionView]:
+    """Create a session under an agent."""
+    caller.require("write")
+    chat = await conversations.create(caller, data)
+    return await shown(caller, chat.session, 201)
+
+
+@get("/sessions/{session_id:str}")
+async def show_session(caller: TheCaller, session_id: SessionId) -> Response[SessionView]:
+    """Show a session."""
+    return await shown(caller, await caller.session(session_id))
+
+
+@patch("/sessions/{session_id:str}")
+async def rename_session(
+    caller: TheCaller, session_id: SessionId, data: JSONBody[Renamed]
+) -> Response[SessionView]:
+    """Give a session another title; null takes the title away."""
+    session = await caller.session(session_id, "write")
+    await session.rename(data.title)
+    return await shown(caller, session)
+
+
+@get("/sessions/{session_id:str}/messages")
+async def list_messages(
+    caller: TheCaller, session_id: SessionId, last: Limit = 50, before: FromQuery[str | None] = None
+) -> Messages:
+    """List messages of the active branch, oldest first; `before` an entry of an earlier answer."""
+    session = await caller.session(session_id)
+    path = await session.path(before, last=last + 1 + (before is not None), kind=MESSAGE)
+    if before is not None:
+        path = [entry for entry in path if entry.id != before][-(last + 1) :]
+    shown = path[-last:]
+    labels, pins = await session.labels(), await session.pins()
+    siblings = await _siblings(session)
+    return Messages(
+        items=[
+            message_view(
+                entry,
+                message,
+                labels.get(entry.id),
+                is_pinned=entry.id in pins,
+                siblings=[each for each in siblings[entry.parent_id] if each != entry.id],
+            )
+            for entry in shown
+            if (message := entry.message) is not None
+        ],
+        has_more=len(path) > last,
+    )
+
+
+@get("/sessions/{session_id:str}/entries")
+async def list_entries(
+    caller: TheCaller,
+    session_id: SessionId,
+    *,
+    limit: Limit = 100,
+    after: FromQuery[int] = -1,
+    kind: FromQuery[str | None] = None,
+    newest_first: Annotated[bool, QueryParameter(name="newestFirst")] = False,
+) -> Page[EntryView]:
+    """List entries of the log in their order, after a seq."""
+    session = await caller.session(session_id)
+    found = [
+        entry
+        async for entry in session.entries(
+            after, kind=kind, newest_first=newest_first, limit=limit + 1
+        )
+    ]
+    shown = found[:limit]
+    return Page(
+        items=[entry_view(entry) for entry in shown],
+        next=str(shown[-1].seq) if len(found) > limit else None,
+    )
+
+
+async def shown(caller: Caller, session: Session, status: int = 200) -> Response[SessionView]:
+    """Return the answer that shows `session`; its ``ETag`` is the head of its log."""
+    view = await whole_view(caller.store, session)
+    return Response(view, status_code=status, headers={"ETag": etag_of(session.head)})
+
+
+async def _siblings(session: Session) -> dict[str | None, list[str]]:
+    """Return the entries of the tree by their parent."""
+    found: dict[str | None, list[str]] = defaultdict(list)
+    for entry in await session.tree_entries():
+        found[entry.parent_id].append(entry.id)
+    return found
+
+
+@get("/sessions/{session_id:str}/context")
+async def show_context(
+    caller: TheCaller,
+    session_id: SessionId,
+    budget: Annotated[int | None, QueryParameter(ge=1)] = None,
+) -> ContextView:
+    """Show what a model would be sent now, within `budget` tokens."""
+    context = await (await caller.session(session_id)).context(budget)
+    return ContextView(
+        model=context.model,
+        thinking_level=context.thinking_level,
+        tokens=context.tokens,
+        messages=[
+            ContextPart(
+                role=part.message.role,
+                parts=cast("dict[str, Any]", wire(part.message))["parts"],
+                entry_id=part.entry_id,
+            )
+            for part in context.messages
+        ],
+        dropped=context.dropped,
+        skipped=context.skipped,
+    )
+
+
+@get("/sessions/{session_id:str}/export", media_type="application/octet-stream")
+async def export_session(
+    caller: TheCaller,
+    session_id: SessionId,
+    file_format: Annotated[ExportFormat, QueryParameter(name="format")] = "perdure",
+    redact: FromQuery[list[Redaction] | None] = None,
+) -> Response[bytes]:
+    """Export a session as a file."""
+    session = await caller.session(session_id)
+    exported = await session.export(file_format, redact=redact or ())
+    headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
+    return Response(exported.content, headers=headers, media_type="application/octet-stream")
+
+
+@delete("/sessions/{session_id:str}", status_code=200)
+async def erase_session(
+    caller: TheCaller, session_id: SessionId, forks: FromQuery[ForkPolicy] = "refuse"
+) -> ErasedView:
+    """Erase a session for good; the answer is the certificate."""
+    session = await caller.session(session_id, "admin")
+    certificate = await session.erase(forks=forks, by=caller.name)
+    return ErasedView(certificate=cast("dict[str, Any]", wire(certificate)))
+
+
+ROUTES = (
+    list_sessions,
+    create_session,
+    show_session,
+    rename_session,
+    erase_session,
+    list_messages,
+    list_entries,
+    show_context,
+    export_session,
+)

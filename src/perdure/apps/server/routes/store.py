@@ -1,0 +1,98 @@
+"""The store: its facts, its verification, its agents, and the contents of messages."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from litestar import Response, get, post
+from litestar.params import FromPath, FromQuery
+
+from perdure.apps.server.problems import Problem
+from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConversations
+from perdure.apps.server.values import AgentView, Page, StoreView, VerifiedView
+from perdure.events.wire import wire
+from perdure.session.messages import MediaPart
+
+_OCTETS = "application/octet-stream"
+_SHOWN_AS_IS = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+"""Types that a browser may show; everything else is a download without a type."""
+
+_CONTENT_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "Cache-Control": "private, max-age=31536000, immutable",
+}
+
+
+@get("/store")
+async def show_store(caller: TheCaller) -> StoreView:
+    """Show the size and the kind of the store."""
+    caller.require_all()
+    info = await caller.store.info()
+    return StoreView(
+        backend=info.backend,
+        namespace=info.namespace,
+        durability=info.durability,
+        streams=info.streams,
+        entries=info.entries,
+        size_bytes=info.size_bytes,
+        payload_bytes=info.payload_bytes,
+        is_encrypted=info.is_encrypted,
+        engine=info.engine,
+    )
+
+
+@post("/store/verify", status_code=200)
+async def verify_store(caller: TheCaller) -> VerifiedView:
+    """Check every hash of the store."""
+    caller.require("admin")
+    caller.require_all()
+    found = await caller.store.verify()
+    problems = [cast("dict[str, Any]", wire(problem)) for problem in found.problems]
+    return VerifiedView(
+        is_ok=found.is_ok, streams=found.streams, entries=found.entries, problems=problems
+    )
+
+
+@get("/agents")
+async def list_agents(caller: TheCaller, conversations: TheConversations) -> Page[AgentView]:
+    """List the agents that sessions can be started with."""
+    agents = conversations.runtime.host.agents
+    return Page(
+        items=[
+            AgentView(
+                id=agent.id,
+                name=agent.name,
+                description=agent.description,
+                model=agent.model,
+                tools=sorted(agent.registry.names),
+            )
+            for id, agent in sorted(agents.items())
+            if caller.principal.agent in (None, id)
+        ]
+    )
+
+
+@get("/sessions/{session_id:str}/contents/{digest:str}")
+async def show_content(
+    caller: TheCaller,
+    session_id: SessionId,
+    digest: FromPath[str],
+    entry: FromQuery[str],
+) -> Response[bytes]:
+    """Return the bytes that a message of the session holds, an image or another file."""
+    session, handle = await caller.session(session_id), f"media://{digest}"
+    message = (await session.entry(entry)).message
+    parts = () if message is None else message.parts
+    for part in parts:
+        if isinstance(part, MediaPart) and part.handle == handle:
+            kind = part.mime_type if part.mime_type in _SHOWN_AS_IS else _OCTETS
+            headers = _CONTENT_HEADERS | (
+                {} if kind != _OCTETS else {"Content-Disposition": "attachment"}
+            )
+            data = await caller.store.content(handle)
+            return Response(data, media_type=kind, headers=headers)
+    raise Problem(404, "content_not_found", f"entry {entry!r} holds no content {digest!r}")
+
+
+ROUTES = (show_store, verify_store, list_agents, show_content)

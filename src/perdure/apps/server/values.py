@@ -1,0 +1,374 @@
+"""The JSON values of the API.
+
+Names are camelCase, times ISO 8601 in UTC with milliseconds, ids whole. The OpenAPI document is
+made from these classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from perdure.session.clock import timestamp
+from perdure.session.ledger import ToolOutcome, TurnEnd
+
+T = TypeVar("T")
+
+SessionState = Literal["idle", "running", "waiting", "interrupted", "ended"]
+"""``running``: a turn runs in some process. ``waiting``: it waits for a person. ``interrupted``: a
+turn is open that no process runs."""
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of the values of the API."""
+
+
+class Page(Value, Generic[T], frozen=True, kw_only=True):
+    """Part of a list. `next` is the cursor of the following part, null after the last."""
+
+    items: list[T]
+    next: str | None = None
+
+
+class SessionView(Value, frozen=True, kw_only=True):
+    """A session. `name` is its title, or the beginning of its first message."""
+
+    id: str
+    title: str | None
+    name: str
+    state: SessionState
+    agent: str | None
+    model: str | None
+    subject: str | None
+    source: str | None
+    folder: str | None
+    origin: str
+    parent: str | None
+    created_at: str
+    updated_at: str
+    messages: int
+    entries: int
+    turns: int
+    metadata: dict[str, Any] | None
+    head: int | None = None
+    leaf: str | None = None
+
+
+class EntryView(Value, frozen=True, kw_only=True):
+    """An entry of a log. `body` is null if it was erased."""
+
+    id: str
+    seq: int
+    kind: str
+    v: int
+    parent_id: str | None
+    about: str | None
+    at: str
+    body: Any
+
+
+class MessageView(Value, frozen=True, kw_only=True):
+    """A message of the active branch. `siblings` are the entries that have the same parent."""
+
+    id: str
+    seq: int
+    parent_id: str | None
+    at: str
+    role: str
+    parts: list[Any]
+    text: str
+    model: str | None = None
+    author: str | None = None
+    said_at: str | None = None
+    error: Any = None
+    label: str | None = None
+    is_pinned: bool = False
+    siblings: list[str] = []
+
+
+class Messages(Value, frozen=True, kw_only=True):
+    """Messages of the active branch, oldest first. `has_more`: earlier ones exist."""
+
+    items: list[MessageView]
+    has_more: bool
+
+
+class Sent(Value, frozen=True, kw_only=True):
+    """What became of a message. `entry_id` is the entry of a queued one."""
+
+    session_id: str
+    status: Literal["started", "queued"]
+    is_new: bool
+    entry_id: str | None = None
+
+
+class QuestionView(Value, frozen=True, kw_only=True):
+    """An open question. `target` is the waiting node or role of a `flow`."""
+
+    id: str
+    session: str
+    flow: str | None
+    target: str | None
+    about: str | None
+    at: str
+    question: dict[str, Any]
+
+
+class TreeRow(Value, frozen=True, kw_only=True):
+    """An entry of the tree. `text` is the beginning of what it says."""
+
+    id: str
+    seq: int
+    parent_id: str | None
+    kind: str
+    role: str | None
+    at: str
+    text: str
+    label: str | None
+    is_pinned: bool
+    is_on_branch: bool
+
+
+class Tree(Value, frozen=True, kw_only=True):
+    """The newest entries of all branches, in log order. `has_more`: older ones exist."""
+
+    leaf: str | None
+    items: list[TreeRow]
+    has_more: bool
+
+
+class Difference(Value, frozen=True, kw_only=True):
+    """Two branches: the last entry they share, and the messages of each after it."""
+
+    shared: str | None
+    a: list[MessageView]
+    b: list[MessageView]
+
+
+class Tokens(Value, frozen=True, kw_only=True):
+    """Tokens of a model call; the four classes do not overlap."""
+
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+
+
+CallStatus = Literal["running", ToolOutcome]
+
+
+class Call(Value, frozen=True, kw_only=True):
+    """A call of a turn, to a model or a tool. Units: `cost_microcents` in 1e-8 US dollars."""
+
+    seq: int
+    type: Literal["model", "tool"]
+    name: str
+    status: CallStatus
+    started_at: str
+    finished_at: str | None
+    attempt: int
+    tokens: Tokens | None = None
+    cost_microcents: int | None = None
+    input: Any = None
+    result: str | None = None
+    error: str | None = None
+
+
+class TurnView(Value, frozen=True, kw_only=True):
+    """A turn with its calls, in the order of their start."""
+
+    seq: int
+    number: int
+    agent: str
+    status: Literal["open", TurnEnd]
+    started_at: str
+    finished_at: str | None
+    error: str | None
+    calls: list[Call]
+
+
+class ContextPart(Value, frozen=True, kw_only=True):
+    """A message of a model request, and the entry it comes from."""
+
+    role: str
+    parts: list[Any]
+    entry_id: str | None
+
+
+class ContextView(Value, frozen=True, kw_only=True):
+    """What a model would be sent now. `dropped` counts the entries left out to fit."""
+
+    model: str | None
+    thinking_level: str | None
+    tokens: int
+    messages: list[ContextPart]
+    dropped: int
+    skipped: int
+
+
+class HitView(Value, frozen=True, kw_only=True):
+    """A match of a search, in the session `name`. `marks` are the matching ranges of `snippet`."""
+
+    session: str
+    name: str
+    entry_id: str | None
+    about: str | None
+    role: str
+    at: str
+    snippet: str
+    marks: list[tuple[int, int]]
+    score: float
+    is_on_branch: bool
+
+
+class ToolCallView(Value, frozen=True, kw_only=True):
+    """A tool call. `success` is null while it has no outcome."""
+
+    id: str
+    session: str
+    entry_id: str
+    name: str
+    input: dict[str, Any]
+    output: str | None
+    success: bool | None
+    outcome: str | None
+    error: str | None
+    called_at: str
+    duration_ms: int | None
+
+
+class UsageView(Value, frozen=True, kw_only=True):
+    """Usage of one group. `unpriced_calls` are not in its cost."""
+
+    key: str
+    calls: int
+    sessions: int
+    tokens: Tokens
+    cost_microcents: int | None
+    unpriced_calls: int
+
+
+class ActivityView(Value, frozen=True, kw_only=True):
+    """Activity in a day or an hour."""
+
+    key: str
+    messages: int
+    turns: int
+    tool_calls: int
+    tokens: int
+    sessions: int
+
+
+class EditView(Value, frozen=True, kw_only=True):
+    """A file that tool calls changed; `entry_id` is the newest call."""
+
+    path: str
+    folder: str | None
+    session: str
+    entry_id: str
+    tool: str
+    at: str
+    edits: int
+
+
+class FactView(Value, frozen=True, kw_only=True):
+    """A fact. `history` are its earlier texts, oldest first."""
+
+    id: str
+    text: str
+    subject: str | None
+    agent: str | None
+    sources: list[str]
+    said_by: str
+    valid_from: str | None
+    valid_to: str | None
+    at: str
+    history: list[str]
+
+
+class EpisodeView(Value, frozen=True, kw_only=True):
+    """A session that ended. Its history are the entries `first` to `last` of `session`."""
+
+    id: str
+    session: str
+    subject: str | None
+    agent: str | None
+    first: int
+    last: int
+    started_at: str
+    ended_at: str
+    by: str
+    title: str | None
+    summary: str | None
+    messages: int
+    turns: int
+    tool_calls: int
+
+
+class RecalledView(Value, frozen=True, kw_only=True):
+    """A recalled text, and why."""
+
+    session: str
+    entry_id: str
+    role: str
+    text: str
+    score: float
+    at: str
+    author: str | None
+    why: dict[str, Any]
+
+
+class StoreView(Value, frozen=True, kw_only=True):
+    """Facts about the store. Units: bytes."""
+
+    backend: str
+    namespace: str
+    durability: str
+    streams: int
+    entries: int
+    size_bytes: int
+    payload_bytes: int
+    is_encrypted: bool
+    engine: str
+
+
+class VerifiedView(Value, frozen=True, kw_only=True):
+    """What a verification of the whole log found."""
+
+    is_ok: bool
+    streams: int
+    entries: int
+    problems: list[dict[str, Any]]
+
+
+class ErasedView(Value, frozen=True, kw_only=True):
+    """What was erased, in counts; the certificate stays in the store."""
+
+    certificate: dict[str, Any]
+
+
+class SignedIn(Value, frozen=True, kw_only=True):
+    """Whether the browser is signed in now."""
+
+    is_signed_in: bool
+
+
+class AgentView(Value, frozen=True, kw_only=True):
+    """An agent that sessions can be started with."""
+
+    id: str
+    name: str | None
+    description: str | None
+    model: str | None
+    tools: list[str]
+
+
+def time_or_none(at: int | None) -> str | None:
+    """Return the Unix milliseconds `at` as ISO 8601 in UTC, None for None."""
+    return None if at is None else time_of(at)
+
+
+def time_of(at: int) -> str:
+    """Return the Unix milliseconds `at` as ISO 8601 in UTC."""
+    return timestamp(at)

@@ -1,0 +1,111 @@
+"""What the library returns, as values of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from perdure.apps.server.access.caller import agent_of
+from perdure.apps.server.values import EntryView, MessageView, SessionState, SessionView, time_of
+from perdure.client.session import Session
+from perdure.client.store import Store
+from perdure.events.wire import wire
+from perdure.session.entries import Entry
+from perdure.session.info import SessionInfo
+from perdure.session.messages import Message
+
+
+async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, SessionState]:
+    """Return the state of each session of `infos` by id."""
+    infos = list(infos)
+    interrupted, waiting = set[str](), set[str]()
+    if any(info.open_turn is not None for info in infos):
+        found = await store.recent(None, scope="all", status="interrupted")
+        interrupted = {str(info.id) for info in found}
+        waiting = {question.id.rpartition("/")[0] for question in await store.questions()}
+
+    def state(info: SessionInfo) -> SessionState:
+        if info.open_turn is None:
+            return "ended" if info.status in ("ended", "exported") else "idle"
+        if info.id in waiting:
+            return "waiting"
+        return "interrupted" if info.id in interrupted else "running"
+
+    return {info.id: state(info) for info in infos}
+
+
+def session_view(
+    info: SessionInfo,
+    state: SessionState,
+    *,
+    agent: str | None = None,
+    handle: Session | None = None,
+) -> SessionView:
+    """Return `info` as a value of the API; `handle` adds the head and the leaf."""
+    return SessionView(
+        id=info.id,
+        title=info.title,
+        name=info.name,
+        state=state,
+        agent=agent,
+        model=info.model,
+        subject=info.subject,
+        source=info.source,
+        folder=info.cwd,
+        origin=info.origin,
+        parent=info.parent,
+        created_at=time_of(info.created_at),
+        updated_at=time_of(info.updated_at),
+        messages=info.messages,
+        entries=info.entries,
+        turns=info.turns,
+        metadata=info.metadata,
+        head=None if handle is None else handle.head,
+        leaf=None if handle is None else handle.leaf,
+    )
+
+
+async def whole_view(store: Store, session: Session) -> SessionView:
+    """Return `session` with its agent, head and leaf."""
+    info = await session.info()
+    states = await states_of(store, [info])
+    agent = await agent_of(store, session.id)
+    return session_view(info, states[info.id], agent=agent, handle=session)
+
+
+def entry_view(entry: Entry) -> EntryView:
+    """Return `entry` as a value of the API."""
+    shown = cast("dict[str, Any]", wire(entry))
+    return EntryView(
+        id=entry.id,
+        seq=entry.seq,
+        kind=entry.kind,
+        v=entry.v,
+        parent_id=entry.parent_id,
+        about=entry.about,
+        at=time_of(entry.at),
+        body=shown["body"],
+    )
+
+
+def message_view(
+    entry: Entry, message: Message, label: str | None, *, is_pinned: bool, siblings: list[str]
+) -> MessageView:
+    """Return the message of `entry` as a value of the API."""
+    shown = cast("dict[str, Any]", wire(message))
+    return MessageView(
+        id=entry.id,
+        seq=entry.seq,
+        parent_id=entry.parent_id,
+        at=time_of(entry.at),
+        role=message.role,
+        parts=shown["parts"],
+        text=message.text,
+        model=message.model,
+        author=message.author,
+        said_at=None if message.said_at is None else time_of(message.said_at),
+        error=shown.get("error"),
+        label=label,
+        is_pinned=is_pinned,
+        siblings=siblings,
+    )

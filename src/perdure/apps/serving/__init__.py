@@ -1,0 +1,1 @@
+"""``perdure serve`` and ``perdure token``."""

@@ -1,0 +1,26 @@
+"""Where the tokens of a store are kept: a file of their own for each store and namespace."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+from perdure.apps.server.access.tokens import TokenFile
+from perdure.client.open import data_folder
+from perdure.client.store import Store
+
+TOKENS = "PERDURE_TOKENS"
+"""The variable that names another file, for example for two servers on one PostgreSQL."""
+
+
+async def tokens_of(store: Store) -> TokenFile:
+    """Return the tokens of `store` in its namespace."""
+    named = os.environ.get(TOKENS)
+    if named:
+        return TokenFile(Path(named))
+    info = await store.info()
+    digest = hashlib.sha256(f"{info.address}\n{info.namespace}".encode()).hexdigest()[:32]
+    folder = data_folder(os.environ, sys.platform) / "perdure" / "tokens"
+    return TokenFile(folder / f"{digest}.json")

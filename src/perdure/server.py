@@ -1,0 +1,15 @@
+"""`perdure.server`: the API, its live events and the console of a runtime, as an ASGI application.
+
+    app = perdure.server.app(runtime, tokens=perdure.server.TokenFile(path))
+
+It needs the extra ``perdure[server]``. ``docs/guides/serving.md`` shows whole programs.
+"""
+
+from __future__ import annotations
+
+from perdure.apps.server.access.tokens import Principal as Principal
+from perdure.apps.server.access.tokens import Role as Role
+from perdure.apps.server.access.tokens import TokenFile as TokenFile
+from perdure.apps.server.access.tokens import TokenRecord as TokenRecord
+from perdure.apps.server.access.tokens import Tokens as Tokens
+from perdure.apps.server.application import app as app

@@ -1,0 +1,175 @@
+"""The console in a real browser, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import assistant, thinking, tool_call
+from tests.fakes.console import NARROW, WIDE, Browser, browsing
+from tests.fakes.served import served
+
+pytestmark = pytest.mark.full_only
+
+VIEWS = ("sessions", "inbox", "memory", "usage", "store")
+
+REFUNDS: list[int] = []
+
+
+@perdure.tool(effect="external", needs_approval=True)
+def refund(number: int) -> str:
+    """Give the money for an order back."""
+    REFUNDS.append(number)
+    return f"refunded {number}"
+
+
+DESK = perdure.Agent("desk", model="scripted:desk", tools=[refund])
+ANSWERS = [
+    assistant(thinking("The order is broken."), tool_call("c1", "refund", {"number": 1041})),
+    "It is **refunded**.",
+]
+
+
+async def test_person_converses_and_approves_by_keyboard(tmp_path: Path, chromium: str) -> None:
+    REFUNDS.clear()
+    async with (
+        served(tmp_path, ANSWERS, agents=[DESK]) as server,
+        browsing(chromium, server) as browser,
+    ):
+        page = browser.page
+        await page.get_by_role("button", name="New session").click()
+        await page.get_by_label("Message", exact=True).fill("Refund order 1041")
+        await page.keyboard.press("Enter")
+        await browser.see("May refund run?")
+        await page.keyboard.press("Escape")
+        await page.evaluate("document.activeElement.blur()")
+        await page.keyboard.press("g")
+        await page.keyboard.press("i")
+        await page.locator(".question:focus").wait_for()
+        await page.keyboard.press("1")
+        await browser.see("Nothing waits for you")
+        await page.go_back()
+        await page.locator(".prose strong", has_text="refunded").wait_for()
+        assert REFUNDS == [1041]
+        (info,) = await server.store.recent()
+        session = await server.store.open(info.id)
+        said = [message.text for message in await session.messages() if message.text]
+        shown = await page.locator(".message .prose").all_inner_texts()
+        assert said[0] in shown
+        assert "It is refunded." in shown
+        assert browser.complaints == []
+
+
+@pytest.mark.all_only
+async def test_message_of_another_client_appears_by_itself(tmp_path: Path, chromium: str) -> None:
+    async with served(tmp_path, ["First answer", "Second answer"]) as server:
+        session = await server.said("hello")
+        async with browsing(chromium, server) as browser:
+            await browser.open(f"sessions/{session}")
+            await browser.see("First answer")
+            handle = await server.store.open(session)
+            await handle.append(perdure.user("From elsewhere"), perdure.assistant("Noted here"))
+            await browser.see("Noted here")
+            assert browser.complaints == []
+
+
+async def test_branches_are_switched_and_forked(tmp_path: Path, chromium: str) -> None:
+    async with served(tmp_path, ["Answer one"]) as server:
+        session = await server.said("Question")
+        handle = await server.store.open(session)
+        first = (await handle.path(kind="message"))[0]
+        await handle.branch(first.id)
+        await handle.append(perdure.assistant("Answer two"), perdure.user("Go on"))
+        async with browsing(chromium, server) as browser:
+            page = browser.page
+            await browser.open(f"sessions/{session}")
+            await browser.see("Answer two")
+            await page.get_by_label("The branch before").click()
+            await page.locator(".message", has_text="Answer one").wait_for()
+            assert (await server.store.open(session)).leaf != handle.leaf
+            row = page.locator(".tree-row", has_text="Question")
+            await row.click()
+            await page.get_by_role("button", name="Fork here").click()
+            await page.wait_for_function(f"!location.hash.includes('{session}')")
+            assert len(await server.store.recent()) == 2
+            assert browser.complaints == []
+
+
+@pytest.mark.all_only
+async def test_search_finds_while_typing(tmp_path: Path, chromium: str) -> None:
+    async with served(tmp_path, ["The heron flew"]) as server:
+        session = await server.said("What flew?")
+        async with browsing(chromium, server) as browser:
+            await browser.page.keyboard.press("/")
+            await browser.page.keyboard.type("hero")
+            await browser.page.locator("mark", has_text="heron").click()
+            await browser.page.wait_for_function(
+                f"location.hash.startsWith('#/sessions/{session}/')"
+            )
+            await browser.page.locator(".message.target", has_text="The heron flew").wait_for()
+
+
+XSS = (
+    "<img src=x onerror=window.__hit=1>",
+    "<script>window.__hit=1</script>",
+    "[x](javascript:window.__hit=1)",
+    "```\n</pre><svg onload=window.__hit=1>\n```",
+    '"><iframe srcdoc="<script>parent.__hit=1</script>">',
+    "| <b onclick=window.__hit=1>a</b> |\n|---|\n| [a](data:text/html,<script>__hit=1</script>) |",
+    'https://x.example/"onmouseover="window.__hit=1',
+    "\u202ereversed \x1b[31m \x00 text",
+)
+
+
+@pytest.mark.all_only
+async def test_outside_text_never_runs(tmp_path: Path, chromium: str) -> None:
+    async with served(tmp_path, agents=[DESK]) as server:
+        for n, text in enumerate(XSS):
+            session = await server.store.create(title=text.replace("\x00", ""), cwd=f"/{n}/<img>")
+            call = tool_call(f"c{n}", text[:60].replace("\x00", ""), {text: text})
+            await session.append(
+                perdure.user(text, author=text.replace("\x00", "")),
+                assistant(text, thinking(text), call),
+                perdure.tool_result(f"c{n}", text),
+            )
+            entry = (await session.path())[0]
+            await session.label(entry.id, text.replace("\x00", ""))
+            await server.store.memory.remember(text.replace("\x00", ""))
+        async with browsing(chromium, server) as browser:
+            for place in [*VIEWS, *(f"sessions/{s.id}" for s in await server.store.recent())]:
+                for side in ("", "?side=turns", "?side=context"):
+                    await browser.open(place + (side if place.startswith("sessions/") else ""))
+                    await browser.page.wait_for_timeout(60)
+                    await browser.page.evaluate(
+                        "document.querySelectorAll('details').forEach((each) => each.open = true)"
+                    )
+            assert await browser.page.evaluate("window.__hit") is None
+            assert "\u202e" not in await browser.page.inner_text("body")
+            assert [each for each in browser.complaints if "Content Security" in each] == []
+
+
+@pytest.mark.all_only
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+async def test_every_view_fits_its_window(
+    tmp_path: Path, chromium: str, size: tuple[int, int]
+) -> None:
+    async with served(tmp_path, ["word " * 300]) as server:
+        session = await server.said("x" * 400)
+        async with browsing(chromium, server, size) as browser:
+            for place in (*VIEWS, f"sessions/{session}", f"sessions/{session}?side=turns"):
+                await browser.open(place)
+                await settled(browser)
+                width = await browser.page.evaluate("document.documentElement.scrollWidth")
+                assert width <= size[0], place
+                assert await browser.page.locator(".fault").count() == 0
+            assert browser.complaints == []
+
+
+async def settled(browser: Browser) -> None:
+    """Wait until the view has loaded what it shows."""
+    async with asyncio.timeout(20):
+        while await browser.page.locator("p.waiting").count():  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.02)

@@ -1,0 +1,99 @@
+"""``perdure serve`` as a real process with a program's agents: killed, started again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+
+PROGRAM = '''
+import asyncio, pathlib, perdure
+from perdure.testing import ScriptedModel
+
+HERE = pathlib.Path(__file__).parent
+
+@perdure.tool(effect="read")
+async def look(name: str) -> str:
+    """Look something up."""
+    with (HERE / "looked").open("a") as book:
+        book.write(name)
+    while (HERE / "slow").exists():
+        await asyncio.sleep(0.01)
+    return f"{name} is here"
+
+def desk(store):
+    call = perdure.assistant(perdure.tool_call("c1", "look", {"name": "heron"}))
+    model = ScriptedModel([call, "It is here"])
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[look])
+    return perdure.Runtime(store, [agent], models=model)
+'''
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
+    """The server of the program in `folder`, and the address that it prints."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "XDG_DATA_HOME": str(folder / "data"),
+        "PERDURE_STORE": f"sqlite:///{folder / 'desk.db'}",
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+    }
+    command = (sys.executable, "-m", "perdure", "serve", "shop:desk", "--port", "0")
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environment, cwd=folder, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()
+        yield process, line
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def signed_in(address: str) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client that signed in with the one-time code of `address`."""
+    url, _, code = address.partition("/#code=")
+    async with httpx.AsyncClient(base_url=url, headers={"X-Perdure": "1"}, timeout=30) as client:
+        (await client.post("/v1/sign-in", json={"code": code})).raise_for_status()
+        yield client
+
+
+async def test_turn_of_killed_server_goes_on_after_restart(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    (tmp_path / "slow").touch()
+    async with serving(tmp_path) as (process, address), signed_in(address) as client:
+        sent = await client.post("/v1/messages", json={"text": "Where is the heron?"})
+        session = sent.json()["sessionId"]
+        cookies = dict(client.cookies)
+        async with asyncio.timeout(60):
+            while not (tmp_path / "looked").exists():  # noqa: ASYNC110 - another process makes it
+                await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    (tmp_path / "slow").unlink()
+    async with serving(tmp_path) as (process, address):
+        url = address.partition("/#")[0]
+        async with httpx.AsyncClient(base_url=url, cookies=cookies, timeout=60) as client:
+            events = f"/v1/sessions/{session}/events"
+            async with client.stream("GET", events) as stream:
+                async for line in stream.aiter_lines():
+                    if line.startswith("data: ") and "It is here" in line:
+                        break
+            shown = (await client.get(f"/v1/sessions/{session}/messages")).json()["items"]
+            assert [each["role"] for each in shown] == ["user", "assistant", "tool", "assistant"]
+            turns = (await client.get(f"/v1/sessions/{session}/turns")).json()["items"]
+            assert len(turns) == 1
+            assert json.dumps(turns).count("heron") == 2
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 30) in (0, 143, -signal.SIGTERM)

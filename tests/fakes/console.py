@@ -1,0 +1,72 @@
+"""A browser that is signed in to the console of a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from playwright.async_api import Page, async_playwright
+
+from perdure.apps.server.access.sign_in import SignIn
+from perdure.client.clock import SystemClock
+from tests.fakes.served import Served
+
+WIDE = (1440, 900)
+NARROW = (390, 844)
+
+
+@dataclass
+class Browser:
+    """A page, and what its scripts complained about."""
+
+    page: Page
+    url: str
+    complaints: list[str] = field(default_factory=list[str])
+
+    async def see(self, text: str, timeout_s: float = 20) -> None:
+        """Wait until the page shows `text`."""
+        await self.page.get_by_text(text).first.wait_for(timeout=timeout_s * 1_000)
+
+    async def open(self, place: str) -> None:
+        """Go to a place in the console, such as ``sessions``."""
+        await self.page.goto("about:blank")
+        await self.page.goto(f"{self.url}/#/{place}")
+        await self.page.wait_for_selector(".rail")
+
+
+@asynccontextmanager
+async def browsing(
+    chromium: str,
+    server: Served,
+    size: tuple[int, int] = WIDE,
+    scheme: Any = "light",
+) -> AsyncGenerator[Browser]:
+    """Open the console of `server` in Chromium, signed in."""
+    codes = SignIn(server.tokens, SystemClock().now_ms, os.urandom)
+    token = codes.by_code(codes.code())
+    async with async_playwright() as playwright:
+        program = await playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        try:
+            context = await program.new_context(
+                viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
+            )
+            await context.add_cookies(
+                [{"name": "perdure_session", "value": token, "url": server.url}]
+            )
+            page = await context.new_page()
+            found = Browser(page, server.url)
+            page.on("pageerror", lambda error: found.complaints.append(str(error)))
+            page.on(
+                "console",
+                lambda said: found.complaints.append(said.text) if said.type == "error" else None,
+            )
+            await page.goto(f"{server.url}/")
+            await page.wait_for_selector(".rail")
+            yield found
+        finally:
+            await program.close()

@@ -1,0 +1,106 @@
+"""A runtime behind a real HTTP server on loopback, and clients with tokens for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import uvicorn
+
+import perdure
+from perdure.models.protocol import ModelClient
+from perdure.server import Role, TokenFile, TokenRecord, app
+from perdure.testing import ScriptedModel
+
+DESK = perdure.Agent("desk", model="scripted:desk", instructions="You answer customers.")
+
+
+@dataclass
+class Served:
+    """A running server. `http` has a token of the role admin."""
+
+    store: perdure.Store
+    runtime: perdure.Runtime
+    url: str
+    tokens: TokenFile
+    stack: AsyncExitStack
+    http: httpx.AsyncClient = field(init=False)
+    numbers: Iterable[int] = field(default_factory=count)
+
+    def token(self, role: Role = "admin", **limits: Any) -> str:
+        """A new token. `limits` are other fields of its record."""
+        name = f"t{next(iter(self.numbers))}"
+        record = TokenRecord(id=name, hash="", role=role, created_at=0)
+        return self.tokens.create(msgspec.structs.replace(record, **limits), os.urandom(32))
+
+    async def client(self, role: Role = "admin", **limits: Any) -> httpx.AsyncClient:
+        """A client with a token of its own."""
+        headers = {"Authorization": f"Bearer {self.token(role, **limits)}"}
+        client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30)
+        return await self.stack.enter_async_context(client)
+
+    async def said(self, text: str, session: str | None = None) -> str:
+        """Send `text`, wait for the answer, and return the id of the session."""
+        sent = await self.http.post("/v1/messages", json={"text": text, "sessionId": session})
+        sent.raise_for_status()
+        session = str(sent.json()["sessionId"])
+        await self.until(session, "idle")
+        return session
+
+    async def until(self, session: str, state: str) -> dict[str, Any]:
+        """Wait until `session` is in `state`, and return it."""
+        async with asyncio.timeout(60):
+            while True:
+                shown = (await self.http.get(f"/v1/sessions/{session}")).json()
+                if shown["state"] == state:
+                    return shown
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def serving_app(application: Any) -> AsyncGenerator[str]:
+    """Serve an ASGI application on a free port of loopback, and yield its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `perdure serve`
+        config = uvicorn.Config(application, log_level="error", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        task = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            async with asyncio.timeout(60):
+                while not (server.started or task.done()):  # noqa: ASYNC110 - it sets no event
+                    await asyncio.sleep(0.005)
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await task
+
+
+@asynccontextmanager
+async def served(
+    folder: Path,
+    answers: Sequence[Any] = (),
+    *,
+    agents: Iterable[perdure.Agent] = (DESK,),
+    models: ModelClient | None = None,
+    address: str = "memory:",
+    **options: Any,
+) -> AsyncGenerator[Served]:
+    """Serve the store at `address` with `agents`, whose model gives `answers`."""
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(perdure.open(address))
+        runtime = perdure.Runtime(store, agents, models=models or ScriptedModel(list(answers)))
+        await stack.enter_async_context(runtime)
+        tokens = TokenFile(folder / "tokens.json")
+        url = await stack.enter_async_context(serving_app(app(runtime, tokens=tokens, **options)))
+        found = Served(store, runtime, url, tokens, stack)
+        found.http = await found.client()
+        yield found

@@ -1,0 +1,53 @@
+"""Tokens: made once, kept as hashes, expired and revoked."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from perdure.apps.server.access.tokens import Principal, TokenFile, TokenRecord
+from perdure.errors import ConfigError
+
+
+def record(id: str = "k1", **fields: object) -> TokenRecord:
+    return TokenRecord(id=id, hash="", role="write", created_at=5, **fields)  # type: ignore[arg-type] # fields of the record
+
+
+def test_token_is_found_by_another_reader_of_file(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "tokens.json"
+    token = TokenFile(file).create(record(subject="ana"), os.urandom(32))
+    assert TokenFile(file).principal(token, 10) == Principal("k1", "write", subject="ana")
+    assert token not in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_token_with_other_secret_or_unknown_id_is_refused(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens.json")
+    token = tokens.create(record(), os.urandom(32))
+    assert tokens.principal(token[:-1] + ("0" if token[-1] != "0" else "1"), 10) is None
+    for wrong in ("", "pdr_", "pdr_k1", "pdr_k1_", "k1", token + "0", "pdr_k2" + token[6:]):
+        assert tokens.principal(wrong, 10) is None
+
+
+def test_token_expires_and_can_be_revoked(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path / "tokens.json")
+    brief = tokens.create(record(expires_at=100), os.urandom(32))
+    lasting = tokens.create(record("k2"), os.urandom(32))
+    assert tokens.principal(brief, 99) is not None
+    assert tokens.principal(brief, 100) is None
+    other = TokenFile(tokens.path)
+    assert other.principal(lasting, 100) is not None
+    tokens.revoke("k2", 100)
+    assert other.principal(lasting, 101) is None
+    with pytest.raises(ConfigError, match="no token 'k9'"):
+        tokens.revoke("k9", 100)
+
+
+def test_file_that_holds_no_tokens_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    file.write_text("{}")
+    with pytest.raises(ConfigError, match="no file of tokens"):
+        TokenFile(file).principal("pdr_k1_00", 1)

@@ -1,0 +1,50 @@
+"""The files of the console: what is served, and that libraries of others are unchanged."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from perdure.apps.server.routes.console import FOLDER
+from tests.fakes.served import served
+
+
+async def test_page_and_its_modules_are_served_without_token(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        open_to_all = {"Authorization": ""}
+        page = await server.http.get("/", headers=open_to_all)
+        assert page.headers["content-type"].startswith("text/html")
+        for name in re.findall(r'(?:src|href)="([^"]+)"', page.text):
+            assert not name.startswith(("http", "//", "/"))
+            assert (await server.http.get(f"/{name}", headers=open_to_all)).status_code == 200
+        module = await server.http.get("/console/app.js", headers=open_to_all)
+        assert "javascript" in module.headers["content-type"]
+
+
+async def test_no_file_outside_of_console_is_served(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        for path in ("../application.py", "..%2fapplication.py", "%2e%2e/problems.py", "nothing"):
+            got = await server.http.get(f"/console/{path}")
+            assert got.status_code == 404, path
+
+
+def test_libraries_of_others_have_their_recorded_hashes() -> None:
+    recorded = (FOLDER / "vendor" / "VENDORED.md").read_text()
+    files = sorted(FOLDER.glob("vendor/*.mjs"))
+    assert len(files) == 3
+    for file in files:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        assert re.search(rf"\| {re.escape(file.name)} .* {digest} \|", recorded), file.name
+
+
+def test_page_loads_nothing_from_elsewhere_and_has_no_inline_script() -> None:
+    page = (FOLDER / "index.html").read_text()
+    assert not re.search(r"<script(?![^>]* src=)", page)
+    assert " style=" not in page
+    for file in FOLDER.glob("*.js"):
+        text = file.read_text()
+        assert not re.search(r"""from ["'](?!\./)""", text), file.name
+        assert "innerHTML" not in text
+        assert "dangerouslySetInnerHTML" not in text
+        assert len(text.splitlines()) <= 400, file.name

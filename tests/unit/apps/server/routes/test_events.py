@@ -1,0 +1,133 @@
+"""Live events: a stream that resumes after any event without a gap."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from perdure.apps.server.routes import events
+from tests.fakes.served import Served, served
+
+
+async def blocks(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    """The events of a stream; each has `event`, `data` and, if it can be resumed after, `id`."""
+    block: dict[str, Any] = {}
+    async for line in response.aiter_lines():
+        name, _, value = line.partition(": ")
+        if line.startswith(":"):
+            continue
+        if line:
+            block[name] = json.loads(value) if name == "data" else value
+        else:
+            if "data" in block:
+                yield block
+            block = {}
+
+
+async def seen(server: Served, session: str, upto: int, **ask: Any) -> list[dict[str, Any]]:
+    """The events of `session` up to the seq `upto`."""
+    found: list[dict[str, Any]] = []
+    url = f"/v1/sessions/{session}/events"
+    async with server.http.stream("GET", url, **ask) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        async for block in blocks(stream):
+            if block["event"] == "caught-up":
+                assert block["data"] == {"head": upto}
+                return found
+            found.append(block)
+    raise AssertionError(found)
+
+
+async def test_stream_is_resumed_after_any_event(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.said("hi")
+        head = (await server.store.open(session)).head
+        whole = await seen(server, session, head)
+        assert [int(each["id"]) for each in whole if "id" in each] == list(range(head + 1))
+        assert await seen(server, session, head, params={"after": head}) == []
+        for last in range(head):
+            headers = {"Last-Event-ID": str(last)}
+            rest = await seen(server, session, head, headers=headers)
+            assert rest == [each for each in whole if each["data"]["sequenceNumber"] > last]
+            assert rest == await seen(server, session, head, params={"after": last})
+
+
+async def test_watcher_sees_turn_that_begins_later(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one", "two"]) as server:
+        session = await server.said("hi")
+        head = (await server.store.open(session)).head
+        url = f"/v1/sessions/{session}/events"
+        async with server.http.stream("GET", url, params={"after": head}) as stream:
+            await server.said("more", session)
+            texts: list[str] = []
+            async for block in blocks(stream):
+                if block["event"] == "caught-up":
+                    continue
+                texts += [part["text"] for part in block["data"].get("parts", [])]
+                if "two" in texts:
+                    break
+        assert texts == ["more", "two"]
+
+
+async def test_cursor_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.said("hi")
+        url = f"/v1/sessions/{session}/events"
+        got = await server.http.get(url, headers={"Last-Event-ID": "x"})
+        assert (got.status_code, got.json()["code"]) == (400, "invalid_request")
+
+
+async def test_namespace_stream_shows_visible_sessions_only(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"] * 9) as server:
+        ana = await server.client(subject="ana")
+        seen_by: dict[str, set[str]] = {}
+        for name, client in (("all", server.http), ("ana", ana)):
+            async with client.stream("GET", "/v1/events") as stream:
+                mine = await ana.post("/v1/messages", json={"text": "hi"})
+                await server.said("mine alone")
+                last = await ana.post("/v1/messages", json={"text": "last"})
+                found: set[str] = set()
+                async for block in blocks(stream):
+                    found.add(block["data"].get("sessionId", ""))
+                    if last.json()["sessionId"] in found:
+                        break
+                seen_by[name] = found - {""}
+                assert mine.json()["sessionId"] in found
+        assert len(seen_by["all"]) == 3
+        assert len(seen_by["ana"]) == 2
+
+
+async def test_namespace_stream_is_resumed_after_position(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"] * 9) as server:
+        await server.said("a")
+        async with server.http.stream("GET", "/v1/events", params={"after": 0}) as stream:
+            whole: list[dict[str, Any]] = []
+            async for block in blocks(stream):
+                if block["event"] == "caught-up":
+                    break
+                whole.append(block)
+        ids = [int(each["id"]) for each in whole if "id" in each]
+        assert ids == sorted(ids)
+        headers = {"Last-Event-ID": str(ids[2])}
+        async with server.http.stream("GET", "/v1/events", headers=headers) as stream:
+            async for block in blocks(stream):
+                assert block == whole[[each.get("id") for each in whole].index(str(ids[2])) + 1]
+                break
+
+
+async def test_quiet_stream_has_heartbeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT_S", 0.02)
+    async with served(tmp_path) as server:
+        made = await server.http.post("/v1/sessions", json={})
+        url = f"/v1/sessions/{made.json()['id']}/events"
+        beats = 0
+        async with server.http.stream("GET", url) as stream:
+            async for line in stream.aiter_lines():
+                beats += line.startswith(":")
+                if beats == 3:
+                    break

@@ -1,0 +1,43 @@
+"""The inbox: questions with all arguments, and answers that continue their turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import perdure
+from perdure import assistant, tool_call
+from tests.fakes.served import served
+
+SENT: list[str] = []
+
+
+@perdure.tool(effect="external", needs_approval=True)
+def send_mail(to: str) -> str:
+    """Send a mail."""
+    SENT.append(to)
+    return "sent"
+
+
+async def test_question_is_answered_and_turn_goes_on(tmp_path: Path) -> None:
+    SENT.clear()
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[send_mail])
+    answers = [assistant(tool_call("c1", "send_mail", {"to": "ana"})), "It is sent"]
+    async with served(tmp_path, answers, agents=[agent]) as server:
+        sent = await server.http.post("/v1/messages", json={"text": "write to ana"})
+        session = sent.json()["sessionId"]
+        await server.until(session, "waiting")
+        (question,) = (await server.http.get("/v1/inbox")).json()["items"]
+        assert question["session"] == session
+        assert "ana" in str(question["question"])
+        stranger = await server.client(subject="bob")
+        assert (await stranger.get("/v1/inbox")).json()["items"] == []
+        url = f"/v1/inbox/{question['id']}/answer"
+        assert (await stranger.post(url, json={"answer": "once"})).status_code == 404
+        choice = question["question"]["choices"][0]
+        answered = await server.http.post(url, json={"answer": choice})
+        assert answered.status_code == 200, answered.text
+        await server.until(session, "idle")
+        assert SENT == ["ana"]
+        other = question["question"]["choices"][-1]
+        again = await server.http.post(url, json={"answer": other})
+        assert again.status_code == 409

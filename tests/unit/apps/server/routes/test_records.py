@@ -1,0 +1,55 @@
+"""Records: search, tool calls, usage and activity, and who may see them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import perdure
+from perdure import assistant, tool_call
+from tests.fakes.served import served
+
+
+@perdure.tool(effect="read")
+def find_order(number: int) -> str:
+    """Look an order up."""
+    return f"order {number} was sent"
+
+
+async def test_search_finds_words_of_visible_sessions_only(tmp_path: Path) -> None:
+    async with served(tmp_path, ["The heron flew", "x"]) as server:
+        ana, bob = await server.client(subject="ana"), await server.client(subject="bob")
+        sent = await ana.post("/v1/messages", json={"text": "Did you see the heron?"})
+        await server.until(sent.json()["sessionId"], "idle")
+        for client, count in ((server.http, 2), (ana, 2), (bob, 0)):
+            found = (await client.get("/v1/search", params={"q": "heron"})).json()["items"]
+            assert len(found) == count
+        people = {"q": "heron", "role": "user"}
+        (hit,) = (await server.http.get("/v1/search", params=people)).json()["items"]
+        assert [hit["snippet"][a:b] for a, b in hit["marks"]] == ["heron"]
+        assert (await server.http.get("/v1/search", params={"q": ""})).status_code == 400
+
+
+async def test_tool_calls_and_usage_are_listed(tmp_path: Path) -> None:
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[find_order])
+    answers = [assistant(tool_call("c1", "find_order", {"number": 7})), "sent", "x"]
+    async with served(tmp_path, answers, agents=[agent]) as server:
+        session = await server.said("where is 7?")
+        url = "/v1/tool-calls"
+        (call,) = (await server.http.get(url, params={"session": session})).json()["items"]
+        assert (call["name"], call["input"], call["success"]) == ("find_order", {"number": 7}, True)
+        assert "was sent" in call["output"]
+        failed = await server.http.get(url, params={"failed": True})
+        assert failed.json()["items"] == []
+        (usage,) = (await server.http.get("/v1/usage")).json()["items"]
+        assert (usage["calls"], usage["sessions"]) == (2, 1)
+        (day,) = (await server.http.get("/v1/activity")).json()["items"]
+        assert (day["turns"], day["toolCalls"]) == (1, 1)
+        assert (await server.http.get("/v1/edits")).json()["items"] == []
+
+
+async def test_records_of_all_need_unrestricted_token(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        ana = await server.client(subject="ana")
+        for url in ("/v1/tool-calls", "/v1/usage", "/v1/activity", "/v1/edits", "/v1/store"):
+            refused = await ana.get(url)
+            assert (refused.status_code, refused.json()["code"]) == (403, "token_restricted")

@@ -1,0 +1,70 @@
+"""Routes of sessions: lists, pages, messages and entries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.fakes.served import served
+
+
+async def test_list_is_paged_and_filtered(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        for n in range(5):
+            new = {"id": f"s{n}", "title": f"Trip {n}", "subject": "ana" if n % 2 else "bob"}
+            made = await server.http.post("/v1/sessions", json=new)
+            assert made.status_code == 201
+            assert made.headers["etag"] == f'"{made.json()["head"]}"'
+        first = (await server.http.get("/v1/sessions", params={"limit": 3})).json()
+        rest = await server.http.get("/v1/sessions", params={"limit": 3, "after": first["next"]})
+        found = [each["id"] for each in first["items"] + rest.json()["items"]]
+        assert sorted(found) == ["s0", "s1", "s2", "s3", "s4"]
+        assert rest.json()["next"] is None
+        of_ana = await server.http.get("/v1/sessions", params={"subject": "ana"})
+        assert {each["id"] for each in of_ana.json()["items"]} == {"s1", "s3"}
+        named = await server.http.get("/v1/sessions", params={"query": "trip 4"})
+        assert [each["id"] for each in named.json()["items"]] == ["s4"]
+        assert (await server.http.get("/v1/sessions", params={"limit": 0})).status_code == 400
+        taken = await server.http.post("/v1/sessions", json={"id": "s1"})
+        assert (taken.status_code, taken.json()["code"]) == (409, "session_exists")
+
+
+async def test_session_is_renamed(tmp_path: Path) -> None:
+    async with served(tmp_path, ["hello"]) as server:
+        session = await server.said("What is up?")
+        renamed = await server.http.patch(f"/v1/sessions/{session}", json={"title": "News"})
+        assert renamed.json()["name"] == "News"
+        bare = await server.http.patch(f"/v1/sessions/{session}", json={"title": None})
+        assert (bare.json()["title"], bare.json()["name"]) == (None, "What is up?")
+
+
+async def test_messages_are_paged_upwards_with_labels_and_siblings(tmp_path: Path) -> None:
+    async with served(tmp_path, [f"answer {n}" for n in range(3)]) as server:
+        session = await server.said("m0")
+        await server.said("m1", session)
+        handle = await server.store.open(session)
+        first = (await handle.path(kind="message"))[0]
+        await handle.label(first.id, "start")
+        await handle.branch(first.id)
+        await server.said("other", session)
+        url = f"/v1/sessions/{session}/messages"
+        newest = (await server.http.get(url, params={"last": 2})).json()
+        assert [each["text"] for each in newest["items"]] == ["other", "answer 0"]
+        assert newest["hasMore"]
+        assert len(newest["items"][0]["siblings"]) == 1
+        before = {"last": 2, "before": newest["items"][0]["id"]}
+        earlier = (await server.http.get(url, params=before)).json()
+        assert [each["text"] for each in earlier["items"]] == ["m0"]
+        assert earlier["items"][0]["label"] == "start"
+        assert not earlier["hasMore"]
+
+
+async def test_entries_are_read_after_seq(tmp_path: Path) -> None:
+    async with served(tmp_path, ["hello"]) as server:
+        session = await server.said("hi")
+        url = f"/v1/sessions/{session}/entries"
+        page = (await server.http.get(url, params={"limit": 3})).json()
+        assert [each["seq"] for each in page["items"]] == [0, 1, 2]
+        rest = (await server.http.get(url, params={"after": page["next"]})).json()
+        assert [each["seq"] for each in rest["items"]] == [3, 4, 5, 6]
+        newest = {"newestFirst": True, "limit": 1}
+        assert (await server.http.get(url, params=newest)).json()["items"][0]["seq"] == 6

@@ -1,0 +1,44 @@
+"""Signing in by HTTP: the cookie works for this site's pages only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import httpx
+
+from perdure.apps.server.access.sign_in import COOKIE, SignIn
+from perdure.apps.server.access.tokens import TokenFile
+from perdure.client.clock import SystemClock
+from tests.fakes.served import served
+
+
+async def test_cookie_is_set_and_protected(tmp_path: Path) -> None:
+    codes = SignIn(TokenFile(tmp_path / "tokens.json"), SystemClock().now_ms, os.urandom)
+    async with (
+        served(tmp_path, ["hi"], signing_in=codes) as server,
+        httpx.AsyncClient(base_url=server.url) as page,
+    ):
+        wrong = await page.post("/v1/sign-in", json={"code": "x"})
+        assert (wrong.status_code, wrong.json()["code"]) == (401, "code_invalid")
+        both = await page.post("/v1/sign-in", json={})
+        assert both.status_code == 422
+        done = await page.post("/v1/sign-in", json={"code": codes.code()})
+        assert done.json() == {"isSignedIn": True}
+        set_cookie = done.headers["set-cookie"].lower()
+        assert "httponly" in set_cookie
+        assert "samesite=strict" in set_cookie
+        assert (await page.get("/v1/sessions")).status_code == 200
+        new = {"text": "hello"}
+        bare = await page.post("/v1/messages", json=new)
+        assert (bare.status_code, bare.json()["code"]) == (403, "header_missing")
+        other = {"X-Perdure": "1", "Origin": "https://evil.example"}
+        refused = await page.post("/v1/messages", json=new, headers=other)
+        assert (refused.status_code, refused.json()["code"]) == (403, "origin_refused")
+        own = {"X-Perdure": "1", "Origin": server.url}
+        assert (await page.post("/v1/messages", json=new, headers=own)).status_code == 201
+        cookie = page.cookies[COOKIE]
+        assert (await page.post("/v1/sign-out", headers=own)).status_code == 200
+        page.cookies.set(COOKIE, cookie)
+        again = await page.get("/v1/sessions")
+        assert again.status_code == 401

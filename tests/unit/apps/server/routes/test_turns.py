@@ -1,0 +1,75 @@
+"""Routes of turns: steering, abort, end, resume."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import perdure
+from perdure import assistant, tool_call
+from tests.fakes.served import served
+
+
+def waiting_agent(going: asyncio.Event) -> perdure.Agent:
+    @perdure.tool(effect="read")
+    async def wait() -> str:
+        """Wait."""
+        await going.wait()
+        return "done"
+
+    return perdure.Agent("desk", model="scripted:desk", tools=[wait])
+
+
+CALL = assistant(tool_call("c1", "wait", {}))
+
+
+async def test_running_turn_is_steered_and_followed_up(tmp_path: Path) -> None:
+    going = asyncio.Event()
+    answers = [CALL, "first", "second"]
+    async with served(tmp_path, answers, agents=[waiting_agent(going)]) as server:
+        sent = await server.http.post("/v1/messages", json={"text": "go"})
+        url = f"/v1/sessions/{sent.json()['sessionId']}"
+        steered = await server.http.post(f"{url}/steer", json={"text": "also this"})
+        added = await server.http.post(f"{url}/follow-up", json={"text": "then that"})
+        assert (steered.status_code, added.status_code) == (202, 202)
+        going.set()
+        await server.until(sent.json()["sessionId"], "idle")
+        shown = (await server.http.get(f"{url}/messages")).json()["items"]
+        said = [each["text"] for each in shown if each["role"] == "user"]
+        assert said == ["go", "also this", "then that"]
+
+
+async def test_running_turn_is_aborted(tmp_path: Path) -> None:
+    async with served(tmp_path, [CALL], agents=[waiting_agent(asyncio.Event())]) as server:
+        sent = await server.http.post("/v1/messages", json={"text": "go"})
+        url = f"/v1/sessions/{sent.json()['sessionId']}"
+        aborted = await server.http.post(f"{url}/abort")
+        assert aborted.json()["state"] == "idle"
+        (turn,) = (await server.http.get(f"{url}/turns")).json()["items"]
+        assert turn["status"] == "aborted"
+
+
+async def test_session_ends_with_episode_and_is_cancelled_without(tmp_path: Path) -> None:
+    async with served(tmp_path, [CALL, "over"], agents=[waiting_agent(asyncio.Event())]) as server:
+        for action, state, episodes in (("cancel", "idle", 0), ("end", "ended", 1)):
+            sent = await server.http.post("/v1/messages", json={"text": "go"})
+            session = sent.json()["sessionId"]
+            body = {"reason": "done"} if action == "end" else None
+            done = await server.http.post(f"/v1/sessions/{session}/{action}", json=body)
+            assert done.json()["state"] == state
+            found = await server.http.get("/v1/memory/episodes", params={"session": session})
+            assert len(found.json()["items"]) == episodes
+
+
+async def test_interrupted_turn_is_resumed(tmp_path: Path) -> None:
+    going = asyncio.Event()
+    agent = waiting_agent(going)
+    async with served(tmp_path, [CALL, "over", "over"], agents=[agent]) as server:
+        sent = await server.http.post("/v1/messages", json={"text": "go"})
+        session = sent.json()["sessionId"]
+        await server.runtime.suspend()
+        await server.until(session, "interrupted")
+        going.set()
+        resumed = await server.http.post(f"/v1/sessions/{session}/resume", json={})
+        assert resumed.status_code == 200
+        await server.until(session, "idle")

@@ -1,0 +1,65 @@
+"""The application: its health, its OpenAPI document, its start and end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import httpx
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+import perdure
+from perdure import assistant, tool_call
+from perdure.server import TokenFile, TokenRecord, app
+from tests.fakes.served import DESK, served, serving_app
+
+
+async def test_health_needs_no_token(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        got = await server.http.get("/healthz", headers={"Authorization": ""})
+        assert got.json() == {"status": "ok"}
+
+
+async def test_openapi_names_every_route_and_value(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        document = (await server.http.get("/v1/openapi.json")).json()
+        assert document["openapi"].startswith("3.1")
+        assert {"/v1/sessions", "/v1/messages", "/v1/inbox"} <= set(document["paths"])
+        fields = document["components"]["schemas"]["SessionView"]["properties"]
+        assert {"createdAt", "state", "leaf"} <= set(fields)
+
+
+async def test_turn_that_runs_at_stop_goes_on_after_next_start(tmp_path: Path) -> None:
+    @perdure.tool(effect="read")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[look])
+    address = f"sqlite:///{tmp_path / 'a.db'}"
+    async with perdure.open(address) as store:
+        model = perdure.testing.ScriptedModel([assistant(tool_call("c", "look", {}))])
+        async with perdure.Runtime(store, [agent], models=model) as runtime:
+            chat = await runtime.start("desk", id="trip")
+            turn = chat.send("go")
+            await turn.started()
+            await runtime.suspend()
+    async with served(tmp_path, ["over"] * 3, agents=[agent], address=address) as server:
+        assert (await server.until("trip", "idle"))["turns"] == 1
+
+
+async def test_server_is_mounted_in_another_application(tmp_path: Path) -> None:
+    async with perdure.open("memory:") as store:
+        model = perdure.testing.ScriptedModel(["hello"])
+        async with perdure.Runtime(store, [DESK], models=model) as runtime:
+            tokens = TokenFile(tmp_path / "tokens.json")
+            token = tokens.create(TokenRecord("t", "", "write", 0), os.urandom(32))
+            outer = Starlette(routes=[Mount("/agents", app=app(runtime, tokens=tokens))])
+            async with serving_app(outer) as url, httpx.AsyncClient() as client:
+                headers = {"Authorization": f"Bearer {token}"}
+                new = {"text": "hi"}
+                sent = await client.post(f"{url}/agents/v1/messages", json=new, headers=headers)
+                assert sent.status_code == 201, sent.text
+                where = f"{url}/agents/v1/sessions/{sent.json()['sessionId']}"
+                assert (await client.get(where, headers=headers)).status_code == 200

@@ -1,0 +1,92 @@
+"""Conversations: what a message does to a session, through the real server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import perdure
+from perdure import assistant, tool_call
+from tests.fakes.served import served
+
+
+async def test_message_without_session_begins_one_with_unguessable_id(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one", "two"]) as server:
+        first = await server.http.post("/v1/messages", json={"text": "hello"})
+        second = await server.http.post("/v1/messages", json={"text": "hello"})
+        assert (first.status_code, second.status_code) == (201, 201)
+        ids = {first.json()["sessionId"], second.json()["sessionId"]}
+        assert len(ids) == 2
+        assert all(len(id) >= 26 for id in ids)
+
+
+async def test_message_with_unknown_id_begins_session_under_it_once(tmp_path: Path) -> None:
+    async with served(tmp_path, ["answer"] * 9) as server:
+        sent = await asyncio.gather(
+            *(
+                server.http.post("/v1/messages", json={"text": f"n{n}", "sessionId": "visitor-7"})
+                for n in range(8)
+            )
+        )
+        codes = sorted(each.status_code for each in sent)
+        assert codes[-1] in (200, 202)
+        assert codes.count(201) == 1
+        await server.until("visitor-7", "idle")
+        session = await server.store.open("visitor-7")
+        said = {message.text for message in await session.messages() if message.role == "user"}
+        assert said == {f"n{n}" for n in range(8)}
+
+
+async def test_message_while_turn_runs_is_queued_or_rejected(tmp_path: Path) -> None:
+    going = asyncio.Event()
+
+    @perdure.tool(effect="read")
+    async def wait() -> str:
+        """Wait."""
+        await going.wait()
+        return "done"
+
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[wait])
+    answers = [assistant(tool_call("c1", "wait", {})), "Both answered"]
+    async with served(tmp_path, answers, agents=[agent]) as server:
+        began = await server.http.post("/v1/messages", json={"text": "first"})
+        session = began.json()["sessionId"]
+        new = {"text": "second", "sessionId": session}
+        rejected = await server.http.post("/v1/messages", json={**new, "ifRunning": "reject"})
+        queued = await server.http.post("/v1/messages", json=new)
+        assert rejected.status_code == 409
+        assert rejected.json()["code"] == "turn_running"
+        assert (queued.status_code, queued.json()["status"]) == (202, "queued")
+        going.set()
+        await server.until(session, "idle")
+        told = await (await server.store.open(session)).messages()
+        assert [each.text for each in told if each.role == "user"] == ["first", "second"]
+        assert told[-1].text == "Both answered"
+
+
+async def test_message_to_ended_session_opens_it_again(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one", "two"]) as server:
+        session = await server.said("hello")
+        await (await server.store.open(session)).end()
+        assert (await server.http.get(f"/v1/sessions/{session}")).json()["state"] == "ended"
+        again = await server.http.post("/v1/messages", json={"text": "back", "sessionId": session})
+        assert again.status_code == 200
+        await server.until(session, "idle")
+
+
+async def test_message_to_erased_session_is_gone(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.said("hello")
+        await (await server.store.open(session)).erase()
+        again = await server.http.post("/v1/messages", json={"text": "back", "sessionId": session})
+        assert (again.status_code, again.json()["code"]) == (410, "erased")
+
+
+async def test_agent_is_asked_for_where_there_are_several(tmp_path: Path) -> None:
+    agents = [perdure.Agent(name, model="scripted:desk") for name in ("a", "b")]
+    async with served(tmp_path, ["one"], agents=agents) as server:
+        unnamed = await server.http.post("/v1/messages", json={"text": "hello"})
+        assert (unnamed.status_code, unnamed.json()["code"]) == (422, "agent_missing")
+        assert "a, b" in unnamed.json()["detail"]
+        named = await server.http.post("/v1/messages", json={"text": "hello", "agent": "b"})
+        assert named.status_code == 201

@@ -1,0 +1,20 @@
+"""Inputs: unknown names are refused."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.apps.server.inputs import BranchTo, NewMessage
+
+
+def test_unknown_name_is_refused() -> None:
+    assert msgspec.json.decode(b'{"text":"x","sessionId":"s"}', type=NewMessage).session_id == "s"
+    with pytest.raises(msgspec.ValidationError, match="unknown"):
+        msgspec.json.decode(b'{"text":"x","session":"s"}', type=NewMessage)
+
+
+def test_expected_leaf_may_be_missing_or_null() -> None:
+    missing = msgspec.json.decode(b'{"entry":null}', type=BranchTo)
+    null = msgspec.json.decode(b'{"entry":null,"expectedLeaf":null}', type=BranchTo)
+    assert (missing.expected_leaf, null.expected_leaf) == (msgspec.UNSET, None)

@@ -1,0 +1,32 @@
+"""``perdure token``: made once, listed without secrets, revoked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.acceptance.cli.conftest import World
+
+
+def test_token_is_created_listed_and_revoked(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    made = world.ok("token", "create", "--role", "write", "--subject", "ana", "--json").json
+    assert made["token"].startswith(f"pdr_{made['id']}_")
+    listed = world.ok("token", "list")
+    assert made["id"] in listed.out
+    assert "ana" in listed.out
+    assert made["token"][-20:] not in listed.out
+    (row,) = world.ok("token", "list", "--json").json
+    assert "hash" not in row
+    assert "valid" in listed.out
+    world.ok("token", "revoke", made["id"])
+    assert "revoked" in world.ok("token", "list").out
+    unknown = world.run("token", "revoke", "nothing")
+    assert unknown.code == 2
+    assert "perdure token list" in unknown.err or "token list" in unknown.err
+
+
+def test_expired_token_is_listed_as_such(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    assert "No tokens" in world.ok("token", "list").out
+    world.ok("token", "create", "--days", "0")
+    assert "expired" in world.ok("token", "list").out

@@ -1,0 +1,10 @@
+"""`perdure.server`: the public names of the server."""
+
+from __future__ import annotations
+
+import perdure
+
+
+def test_server_has_its_public_names() -> None:
+    assert perdure.server.app.__doc__
+    assert perdure.server.TokenFile.__doc__
