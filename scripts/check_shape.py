@@ -36,27 +36,34 @@ EXAMPLE_LINES = 60
 FUNCTION_LINES = 50
 CLASS_LINES = 250
 CLASS_PUBLIC_METHODS = 15
-STORE = "the log is one protocol; each method is a short delegation"
-HANDLES = {
-    # public handle: why the class limits do not apply
-    "Store": "what a program can do is a method of a handle, each a short delegation",
-    "Session": "what a program can do is a method of a handle, each a short delegation",
-    "Flow": "what a program can do is a method of a handle, each a short delegation",
-    "Flows": "what a program can do is a method of a handle, each a short delegation",
-    "SessionReader": "the reading part of Session",
-    "ContextReader": "the part of Session that reads contexts",
-    "Appender": "the appending part of Session",
-    "Chat": "what a program can do is a method of a handle, each a short delegation",
-    "Connection": "declares the calls of the SQLite driver that are used",
-    "SessionStore": STORE,
-    "SqliteStore": STORE,
-    "PostgresStore": STORE,
-    "JsonlStore": STORE,
-    "MemoryStore": STORE,
+MORE_OF_CLASS = {
+    # class whose methods are what a program can do: its most lines, and its most public methods;
+    # a method of a handle is its signature, its docstring and a call of the part that does it
+    "Session": (550, 43),
+    "Store": (540, 30),
+    "Chat": (260, 18),
+    "Flow": (280, 18),
+    "Flows": (260, CLASS_PUBLIC_METHODS),
+    # the log is one protocol, and its calls are short
+    "SessionStore": (CLASS_LINES, 36),
+    "JsonlStore": (330, 36),
+    "MemoryStore": (280, 36),
+    # declares the calls of the SQLite driver that are used
+    "Connection": (CLASS_LINES, 18),
 }
+CLASS_CHAIN = 2
+"""Classes in a line of base classes, at most: hold a part instead of inheriting it."""
+FAMILIES = {
+    # root of a longer line: why it may be longer
+    "PerdureError": "programs catch a family of errors",
+    "Handle": "makes the handles without async, of which `perdure.blocking` has another Store",
+    "IndexState": "a session file is read whole, or from its end, by the same rules",
+}
+
 HANDLE_MODULES = frozenset(
     PACKAGE / path
     for path in (
+        "client/session.py",
         "client/store.py",
         "stores/in_memory/store.py",
         "stores/jsonl/store.py",
@@ -67,7 +74,7 @@ HANDLE_MODULES = frozenset(
 HANDLE_MODULE_LINES = 700
 FOLDER_MODULES = 16
 FOLDER_DEPTH = 3
-DOCUMENT_LINES = {"ARCHITECTURE.md": 260, "CONTRIBUTING.md": 80}
+DOCUMENT_LINES = {"ARCHITECTURE.md": 275, "CONTRIBUTING.md": 80}
 
 HELP_SECTIONS = frozenset({"Examples:", "Exit codes:"})
 
@@ -274,9 +281,11 @@ def definition_sizes(repository: Repository) -> Iterator[Violation]:
         for node in ast.walk(source.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield from too_long(source, node, "function-size", FUNCTION_LINES)
-            elif isinstance(node, ast.ClassDef) and node.name not in HANDLES:
-                yield from too_long(source, node, "class-size", CLASS_LINES)
-                yield from too_many_methods(source, node, classes)
+            elif isinstance(node, ast.ClassDef):
+                limits = MORE_OF_CLASS.get(node.name, (CLASS_LINES, CLASS_PUBLIC_METHODS))
+                yield from too_long(source, node, "class-size", limits[0])
+                yield from too_many_methods(source, node, classes, limits[1])
+                yield from too_many_bases(source, node, classes)
 
 
 def too_long(
@@ -301,12 +310,21 @@ def help_lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> i
     return len(lines) - min(starts, default=len(lines))
 
 
-def too_many_methods(source: Source, node: ast.ClassDef, classes: Classes) -> Iterator[Violation]:
-    """A violation if the class has too many public methods, inherited ones included."""
-    names = classes.public_methods(Module(source.path, source.tree), node)
-    if len(names) > CLASS_PUBLIC_METHODS:
-        message = f"`{node.name}` has {len(names)} public methods, at most {CLASS_PUBLIC_METHODS}"
+def too_many_methods(
+    source: Source, node: ast.ClassDef, classes: Classes, limit: int
+) -> Iterator[Violation]:
+    """A violation if the class has more public methods than `limit`, inherited ones included."""
+    count = len(classes.public_methods(Module(source.path, source.tree), node))
+    if count > limit:
+        message = f"`{node.name}` has {count} public methods, at most {limit}"
         yield source.at(node.lineno, "class-methods", message)
+
+
+def too_many_bases(source: Source, node: ast.ClassDef, classes: Classes) -> Iterator[Violation]:
+    """A violation if the class inherits through a class from another one."""
+    chain = classes.chain(Module(source.path, source.tree), node)
+    if len(chain) > CLASS_CHAIN and chain[-1] not in FAMILIES:
+        yield source.at(node.lineno, "class-chain", f"`{' -> '.join(chain)}`: hold a part instead")
 
 
 def folders(repository: Repository) -> Iterator[Violation]:

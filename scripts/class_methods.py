@@ -1,4 +1,4 @@
-"""The public methods of a class, with those of its base classes in the repository."""
+"""The public methods and the base classes of a class, as far as they are in the repository."""
 
 from __future__ import annotations
 
@@ -46,6 +46,12 @@ class Classes:
             if parent is not None and parent[1] is not node:
                 names |= self.public_methods(*parent)
         return names
+
+    def chain(self, source: Module, node: ast.ClassDef) -> list[str]:
+        """Return the names of a class and of its bases, in the longest line of them."""
+        parents = [self._base(source, base) for base in node.bases]
+        lines = [self.chain(*each) for each in parents if each is not None and each[1] is not node]
+        return [node.name, *(max(lines, key=len) if lines else ())]
 
     def _base(self, source: Module, base: ast.expr) -> tuple[Module, ast.ClassDef] | None:
         """Return the class that `base` names: ``B``, ``module.B`` or ``B[int]``."""

@@ -27,28 +27,16 @@ NAMES_TARGET = CLIENT.parent / "__init__.pyi"
 TARGETS = (TARGET, FLOWS_TARGET, NAMES_TARGET)
 
 HANDLES = {
-    # class: (its module, the class itself and its bases, each as module and name)
-    "Watch": ("watch", (("watch", "Watch"),)),
-    "Session": (
-        "session",
-        (
-            ("reads", "SessionReader"),
-            ("conversation.contexts", "ContextReader"),
-            ("conversation.append", "Appender"),
-            ("session", "Session"),
-        ),
-    ),
-    "Store": ("store", (("store", "Store"),)),
-    "Memory": ("memory.handle", (("memory.handle", "Memory"),)),
-    "Turn": ("agents.turn", (("agents.turn", "Turn"),)),
-    "Chat": ("agents.chat", (("agents.idle_session", "IdleSession"), ("agents.chat", "Chat"))),
-    "Runtime": ("agents.runtime", (("agents.runtime", "Runtime"),)),
+    # class: its module
+    "Watch": "watch",
+    "Session": "session",
+    "Store": "store",
+    "Memory": "memory.handle",
+    "Turn": "agents.turn",
+    "Chat": "agents.chat",
+    "Runtime": "agents.runtime",
 }
-FLOW_HANDLES = {
-    "RoleFeed": ("flows.feeds", (("flows.feeds", "RoleFeed"),)),
-    "Flow": ("flows.flow", (("flows.flow", "Flow"),)),
-    "Flows": ("flows.flows", (("flows.flows", "Flows"),)),
-}
+FLOW_HANDLES = {"RoleFeed": "flows.feeds", "Flow": "flows.flow", "Flows": "flows.flows"}
 ALL = {**HANDLES, **FLOW_HANDLES}
 MADE_BY_PROGRAMS = frozenset({"Runtime", "Flows"})
 """Handles that programs make themselves, out of another; the rest come from one."""
@@ -145,14 +133,13 @@ def written(target: Path = TARGET) -> str:
         return written_names()
     text = Text()
     own = HANDLES if target == TARGET else FLOW_HANDLES
-    for name, (home, parts) in own.items():
+    for name, home in own.items():
         text.imports.add((f"perdure.client.{home}", f"{name} as Async{name}"))
         text.add("", "", f"class {name}(Handle[Async{name}]):")
         text.add(f'    """`perdure.client.{home}.{name}` without async."""')
-        for source, part in parts:
-            module = Module(source)
-            for function in module.functions(part):
-                write(text, module, name, function)
+        module = Module(home)
+        for function in module.functions(name):
+            write(text, module, name, function)
     text.imports |= {("perdure.client.sync.handles", name) for name in text.used if name not in own}
     return formatted(text.whole())
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
-_MODULES = ("blocking", "errors", "testing", "types")
+_MODULES = ("blocking", "errors", "event_types", "server", "testing", "types")
 """Public modules of this package."""
 
 _NAMES: Mapping[str, str] = {

@@ -2,6 +2,8 @@
 
 from perdure import blocking as blocking
 from perdure import errors as errors
+from perdure import event_types as event_types
+from perdure import server as server
 from perdure import testing as testing
 from perdure import types as types
 from perdure.bounds.limits import InputLimits as InputLimits

@@ -29,6 +29,11 @@ from perdure.interop.reports import Redaction as Redaction
 from perdure.memory.extraction import ExtractedFact as ExtractedFact
 from perdure.memory.extraction import Extractor as Extractor
 from perdure.memory.hits import Why as Why
+from perdure.memory.knowledge import Source as Source
+from perdure.memory.reports import ImportedFacts as ImportedFacts
+from perdure.memory.reports import ImportedFolder as ImportedFolder
+from perdure.memory.reports import Unread as Unread
+from perdure.memory.reports import UnreadLine as UnreadLine
 from perdure.memory.scope import ScopeName as ScopeName
 from perdure.models.retry import RetryPolicy as RetryPolicy
 from perdure.secrets.vault import Taint as Taint

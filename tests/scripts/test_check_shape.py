@@ -119,6 +119,12 @@ PLANTED = {
         2,
         "class-methods",
     ),
+    "a chain of base classes": (
+        {TREE: "class A: ...\nclass B(A): ...\nclass C(B): ...\n"},
+        TREE,
+        3,
+        "class-chain",
+    ),
     "a folder of 17 modules": (modules(17), f"{PACKAGE}/events", 1, "folder-size"),
     "a folder too deep": (
         {f"{PACKAGE}/a/b/c/d/e.py": "", "tests/unit/a/b/c/d/test_e.py": ""},

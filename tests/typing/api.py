@@ -7,10 +7,10 @@ that its users rely on.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import assert_never, assert_type
+from typing import Literal, assert_never, assert_type
 
 import perdure
-from perdure import assistant, thinking, tool_call, tool_result, user
+from perdure import assistant, event_types, thinking, tool_call, tool_result, user
 
 AnyEvent = perdure.Event | perdure.LiveEvent | perdure.Snapshot
 
@@ -56,6 +56,19 @@ async def sessions() -> None:
         session = await store.open(session.id)
         await store.continue_recent(cwd=".")
         assert_type(await store.recent(limit=50), list[perdure.SessionInfo])
+
+
+async def classes_of_events(turn: perdure.Turn) -> None:
+    async for event in turn:
+        match event:
+            case event_types.AgentMessage(type=type_, payload=message):
+                assert_type(type_, Literal["agent:message"])
+                assert_type(message["entryId"], str)
+                assert_type(message["parts"], list[dict[str, object]])
+            case event_types.SessionRenamed(payload={"title": title}):
+                assert_type(title, object)
+            case _:
+                pass
 
 
 async def events(session: perdure.Session, store: perdure.Store, turn: perdure.Turn) -> None:

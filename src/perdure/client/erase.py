@@ -11,7 +11,7 @@ from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.client.conversation.scratch import without_scratch
 from perdure.client.processes import this_process
-from perdure.errors import SessionExists, SessionNotFound, Unsupported
+from perdure.errors import InvalidEntry, SessionExists, SessionNotFound, Unsupported
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.stores.protocol import EMPTY, StreamState
@@ -129,15 +129,19 @@ async def erase_session(
 async def erase_entries(
     backend: SessionStore,
     outside: Outside,
+    session: StreamId,
     entries: Sequence[EntryId],
     *,
     forks: ForkPolicy,
     by: str | None,
 ) -> Certificate:
-    """Erase entries of one session. Raises: as ``RetentionService.erase``; Unsupported."""
+    """Erase entries of `session`. Raises: as ``RetentionService.erase``; Unsupported."""
+    for entry in entries:
+        if entry_place(entry)[0] != session:
+            reason = f"{entry} is shared with another session: erase it there"
+            raise InvalidEntry(reason, told=reason)
     if not backend.capabilities.erase:
         raise Unsupported("erasing single entries", backend.address.partition(":")[0])
-    session, _ = entry_place(entries[0])
     asked = msgspec.structs.replace(
         _request(outside, "entries", session, by),
         forks=forks,

@@ -27,6 +27,7 @@ from perdure.client.trust import TrustFolder
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, PerdureError, StoreTooOld, Unsupported
 from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import Clock, RandomSource
+from perdure.session.notes import SessionEnded
 from perdure.stores.access.collector import collector_paused
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
@@ -260,7 +261,7 @@ async def connect_store(
 async def _record_open_ends(backend: SessionStore, outside: Outside) -> None:
     """Record missing episodes; most stores miss none, and need not load what records them."""
     try:
-        is_any = bool(await backend.open_ends())
+        is_any = bool(await backend.open_of_all(SessionEnded.kind))
     except PerdureError:
         is_any = True  # the second reading says what is wrong
     if is_any:

@@ -1,4 +1,4 @@
-"""The handle of one session: its operations that write; `SessionReader` has those that read.
+"""The handle of one session: what a program can do with it, each call by the part that does it.
 
 Each call is one commit. A handle has no lock and caches only the last seen `head` and `leaf`: any
 number of handles, tasks and processes may use the same session. `Chat` runs turns.
@@ -7,85 +7,393 @@ number of handles, tasks and processes may use the same session. `Chat` runs tur
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Literal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, overload
 
 import msgspec
 
 from perdure.bounds.limits import require_within
-from perdure.client.clock import absolute
-from perdure.client.conversation.append import Appender, ExpectedLeaf
-from perdure.client.erase import erase_entries, erase_session
-from perdure.client.reads import EntryRef, OpenQuestion, open_questions
-from perdure.client.session_fields import require_header, require_text
-from perdure.client.titles import title_of
-from perdure.engine.hooks.registry import Hooks
-from perdure.errors import (
-    HeadConflict,
-    HookBlocked,
-    InvalidEntry,
-    LeafConflict,
-    TurnOpen,
-    WrongArgument,
+from perdure.client.amounts import amount
+from perdure.client.clock import Outside, absolute
+from perdure.client.conversation.append import (
+    Appended,
+    AppendOptions,
+    ExpectedLeaf,
+    Item,
+    Parent,
+    SessionWriter,
 )
+from perdure.client.conversation.call_order import CallOrder
+from perdure.client.erase import erase_entries, erase_session
+from perdure.client.reads import EntryRef, OpenQuestion, SessionReader
+from perdure.client.session_fields import require_text, title_of
+from perdure.client.watch import Watch, watch_session
+from perdure.engine.hooks.registry import Hooks
+from perdure.errors import WrongArgument
+from perdure.events.bus import LiveBus
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
-from perdure.session.argument_checks import takes_all_declared
-from perdure.session.codec import body_of, new_side
-from perdure.session.entries import Entry
-from perdure.session.fold import undone_of
-from perdure.session.ids import entry_place
-from perdure.session.info import ForkPoint, StreamHeader
-from perdure.session.kinds import BranchSummary, Compaction
+from perdure.session.argument_checks import takes_all_declared_but
+from perdure.session.entries import LEAF, Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo, StreamHeader
+from perdure.session.kinds import BranchSummary
+from perdure.session.messages import Message
 from perdure.session.notes import (
     Answer,
-    CompactionUndone,
     Label,
-    LeafMoved,
+    Note,
     Pin,
-    Question,
-    SessionEnded,
     SessionInfoChanged,
     SessionReopened,
 )
+from perdure.session.tree import TreeNode, tree_of
+from perdure.stores.access.collector import collector_paused
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.lazy_session import StoredSession
-from perdure.stores.protocol import Commit, StreamState, Write
+from perdure.stores.lazy_session import SessionStorage, StoredSession
+from perdure.stores.protocol import EMPTY, StreamState
 from perdure.stores.retention.erase import Certificate, ForkPolicy
 
 if TYPE_CHECKING:
     from perdure.client import transfers
-    from perdure.client.conversation import abandonment, authority, role_sessions, workspace
+    from perdure.client.conversation import abandonment, authority, branches, contexts
     from perdure.client.inbox import answer as answering
-    from perdure.engine import episodes
-    from perdure.engine.hooks import points
+    from perdure.context import build
+    from perdure.context import compaction as compactions
 else:
     abandonment = Later("perdure.client.conversation.abandonment")
     answering = Later("perdure.client.inbox.answer")
     authority = Later("perdure.client.conversation.authority")
-    episodes = Later("perdure.engine.episodes")
-    points = Later("perdure.engine.hooks.points")
+    branches = Later("perdure.client.conversation.branches")
+    build = Later("perdure.context.build")
+    compactions = Later("perdure.context.compaction")
+    contexts = Later("perdure.client.conversation.contexts")
     transfers = Later("perdure.client.transfers")
-    role_sessions = Later("perdure.client.conversation.role_sessions")
-    workspace = Later("perdure.client.conversation.workspace")
-if TYPE_CHECKING:
-    from perdure.engine.hooks import points
-else:
-    points = Later("perdure.engine.hooks.points")
 
 
-@takes_all_declared
-class Session(Appender):
+@takes_all_declared_but("items")
+class Session:
     """A session: append entries, branch, label, fork and end it.
 
     A conversation entry appended during a turn is stored as a ``queued`` entry (`Entry.lane` is
-    then "side"). It joins the conversation at the turn's next step.
+    then "side"). It joins the conversation at the turn's next step. Every read sees the current
+    log, also of a draft.
     """
+
+    def __init__(
+        self,
+        backing: SessionStorage,
+        state: StreamState,
+        outside: Outside,
+        bus: LiveBus,
+        hooks: Hooks | None = None,
+        *,
+        order: CallOrder | None = None,
+        entry_ids: Mapping[EntryId, EntryId] = {},
+    ) -> None:
+        self._reader = SessionReader(backing, state)
+        self._writer = SessionWriter(self._reader, outside, hooks or Hooks(), order)
+        self._bus = bus
+        self._entry_ids = entry_ids
 
     def __repr__(self) -> str:
         entries = self.head + 1
         draft = " draft" if self.is_draft else ""
         return f"<Session {self.id!r} entries={entries} leaf={self.leaf!r}{draft}>"
+
+    @property
+    def id(self) -> StreamId:
+        """The session's id."""
+        return self._reader.id
+
+    @property
+    def head(self) -> int:
+        """The last seq that this handle has seen; -1 without entries."""
+        return self._reader.state.head
+
+    @property
+    def leaf(self) -> EntryId | None:
+        """The entry that the conversation continues from, as of the last read."""
+        return self._reader.state.leaf
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether the session is not stored yet."""
+        return self._reader.backing.is_draft
+
+    @property
+    def title(self) -> str | None:
+        """The title, as of the last read."""
+        return self._reader.state.info.title
+
+    @property
+    def metadata(self) -> Mapping[str, object]:
+        """The metadata given at creation."""
+        return self._reader.state.header.metadata or {}
+
+    @property
+    def subject(self) -> str | None:
+        """The subject given at creation: the person the session is about or with."""
+        return self._reader.state.header.subject
+
+    @property
+    def entry_ids(self) -> Mapping[EntryId, EntryId]:
+        """Entry of the origin -> its copy, on the handle that `fork` returns where forks copy.
+
+        Empty where a fork shares the entries of its origin, under their ids.
+        """
+        return self._entry_ids
+
+    # ------------------------------------------------------------ read
+
+    async def path(
+        self,
+        leaf: EntryRef | None = None,
+        *,
+        last: int | None = None,
+        kind: str | None = None,
+    ) -> list[Entry]:
+        """Return the entries root -> `leaf` (default: the session's leaf).
+
+        With `kind` only entries of it, such as "message"; with `last` only the newest.
+        Raises: EntryNotFound; ValueError when `last` is negative, or greater than any store can
+        count.
+        """
+        return await self._reader.path(leaf, last, kind)
+
+    async def entry(self, reference: str) -> Entry:
+        """Return the entry with the whole id, or the alias, `reference`.
+
+        Of two entries with the same alias the newer is returned; one of this session comes before
+        one that a fork shares. Raises: EntryNotFound.
+        """
+        return await self._reader.entry(reference)
+
+    async def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
+        """Return every branch as nested nodes, roots first, with their labels.
+
+        Shape: with `last` those of `tree_entries(last)`; one whose parent is older is a root.
+        Raises: ValueError when `last` is negative, or greater than any store can count.
+        """
+        entries, labels = await self.tree_entries(last), await self.labels()
+        with collector_paused():
+            return tree_of(entries, labels)
+
+    async def tree_entries(self, last: int | None = None) -> list[Entry]:
+        """Return the entries of `tree` as a flat list, in log order, a fork's origin first.
+
+        With `last` only the newest of all branches; where the leaf is not among them, the newest
+        of its branch too. Raises: as `tree`.
+        """
+        return await self._reader.tree_entries(last)
+
+    async def messages(self, last: int | None = None) -> list[Message]:
+        """Return the newest `last` messages of the branch (default: all), oldest first.
+
+        Raises: ValueError when `last` is negative, or greater than any store can count; Erased.
+        """
+        return await self._reader.messages(last)
+
+    def entries(
+        self,
+        after: int = EMPTY,
+        *,
+        kind: str | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[Entry]:
+        """Iterate over the session's own log, from the first entry after seq `after` to its head.
+
+        `kind` selects entries of one kind, side entries included; `newest_first` starts at the
+        head; `limit` ends after that many.
+        Raises: ValueError when `after` is less than -1, or `limit` negative.
+        """
+        return self._reader.entries(after, kind, newest_first=newest_first, limit=limit)
+
+    def notes(
+        self, note_type: str | None = None, *, about: EntryRef | None = None
+    ) -> AsyncIterator[Entry]:
+        """Iterate over the notes in the session's own log, oldest first.
+
+        `note_type` selects one type, `about` the notes about one entry. `body_of` returns the
+        `Note` of an entry. Erased notes are skipped. Raises: EntryNotFound.
+        """
+        return self._reader.notes(note_type, about)
+
+    def watch(self, after: int | None = None) -> Watch:
+        """Watch the events after seq `after` (default: after `head`), including future ones.
+
+        Shape: durable events of all processes without gap or repetition; live events and snapshots
+        of open calls only of this process. Ends when the store is closed.
+        Raises: ValueError when `after` is less than -1. The first step raises WrongArgument (a
+        ValueError) when `after` is past the newest entry: it belongs to another log.
+        """
+        amount("after", after, least=EMPTY)
+        head = self.head
+        after = head if after is None else after
+        return watch_session(self._reader.backing, self._bus, self.id, after, head)
+
+    async def labels(self) -> dict[EntryId, str]:
+        """Return entry -> label for every labelled entry of this session."""
+        return await self._reader.labels()
+
+    async def find(self, prefix: str) -> EntryId:
+        """Resolve an id, a seq (of an origin: ``↑3``), a foreign id or a prefix to an entry.
+
+        All other calls take whole ids. Digits alone are a seq, never a prefix.
+        Raises: EntryNotFound, AmbiguousId.
+        """
+        return await self._reader.find(prefix)
+
+    async def questions(self) -> list[OpenQuestion]:
+        """List the session's open questions, oldest first. A fork does not inherit its origin's.
+
+        Questions from an import or an unknown store are not listed: no turn waits for them.
+        """
+        unclosed, writer = await self._reader.log.open_questions(self.id), self._writer
+        now = writer.outside.clock.now_ms()
+        return await authority.questions_in_force(writer.store, unclosed, now)
+
+    async def context(self, budget_tokens: int | None = None) -> build.Context:
+        """Return what a model would be sent now, with the entry of each message.
+
+        For an agent's session it uses that agent's `history` and `max_messages`. `model` is the
+        last switch on the branch, or the model of the session's agent; without an agent it is that
+        of the last switch or answer.
+
+        Raises: ValueError when `budget_tokens` is less than 1.
+        """
+        amount("budget_tokens", budget_tokens, least=1)
+        return await contexts.context_of(self._writer, budget_tokens)
+
+    async def info(self) -> SessionInfo:
+        """Return the current row of the session in `Store.recent`, with its model."""
+        return await contexts.info_of(self._writer)
+
+    async def pins(self) -> frozenset[EntryId]:
+        """Return the pinned entries of all branches."""
+        return await contexts.pins_of(self._reader)
+
+    async def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
+        """Return what `compaction` (default: the one in effect) removed from the context and kept.
+
+        Shape: None when no compaction is in effect.
+        Raises: EntryNotFound; InvalidEntry when it is not a compaction.
+        """
+        return await contexts.left_by(self._reader, compaction)
+
+    # ------------------------------------------------------------ append
+
+    @overload
+    async def append(self, item: Item, /, *, parent: Parent = LEAF) -> Entry: ...
+    @overload
+    async def append(
+        self, item: Item, second: Item, /, *more: Item, parent: Parent = LEAF
+    ) -> list[Entry]: ...
+    async def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
+        """Append `items` atomically as a chain of entries after `parent`.
+
+        Media given as bytes are stored beside the log; the entry holds a handle.
+        Durable: all or none, when this returns; a draft only with its first assistant message.
+        Shape: the entry of one item, or a list for several, in the same order.
+        Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
+        `InputLimits.message_bytes`.
+        """
+        entries = await self._writer.append(items, AppendOptions(parent=parent))
+        return entries[0] if len(entries) == 1 else entries
+
+    async def append_many(
+        self,
+        items: Sequence[Item],
+        *,
+        parent: Parent = LEAF,
+        expected_head: int | None = None,
+        expected_leaf: ExpectedLeaf = msgspec.UNSET,
+        idempotency_key: str | None = None,
+        contents: tuple[bytes, ...] = (),
+        aliases: Sequence[str | None] = (),
+    ) -> Appended:
+        """Append `items` atomically if the session is at the expected head and leaf.
+
+        `contents` are the bytes of handles in `items`, stored beside the log. Contents without a
+        handle are rejected. `aliases` holds a name or None for each item: `entry` finds an entry by
+        its alias. A `Note` among the items is about the item before it; as the first item, it is
+        about the session.
+        Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
+        nothing and returns the first call's entries, with `Appended.is_replay`.
+        Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
+        """
+        options = AppendOptions(
+            parent=parent,
+            expected_head=expected_head,
+            expected_leaf=expected_leaf,
+            contents=contents,
+            aliases=aliases,
+        )
+        return await self._writer.append(items, options, idempotency_key)
+
+    async def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
+        """Add `note` about an entry, or about the session; `notes` lists them.
+
+        A note is a side entry: it never moves the leaf, and no context shows it.
+        Durable: when this returns. Raises: EntryNotFound; WrongArgument for data that is not JSON.
+        """
+        return await self._writer.add_note(note, about)
+
+    async def label(self, entry: EntryRef, text: str | None) -> Entry:
+        """Set the label of `entry`; None or blanks remove it.
+
+        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation; LimitExceeded
+        for a label above ``limits.name_characters``; FlowRefusal for a flow.
+        """
+        self._writer.require_session("a label")
+        require_text("text", text)
+        name = (text or "").strip()
+        require_within("name_characters", len(name), f"a label of {len(name):,} characters")
+        return await self._writer.note(Label(name or None), await self._reader.in_tree(entry))
+
+    async def pin(self, entry: EntryRef) -> Entry:
+        """Keep `entry` unchanged in the context, even if a compaction hides it.
+
+        Pinning a call also keeps its results, and pinning a result its call.
+        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
+        """
+        return await self._writer.note(Pin(), await self._reader.in_tree(entry))
+
+    async def unpin(self, entry: EntryRef) -> Entry:
+        """Remove the pin of `entry`: a compaction can hide it again.
+
+        Raises: as `pin`.
+        """
+        return await self._writer.note(Pin(is_pinned=False), await self._reader.in_tree(entry))
+
+    async def rename(self, title: str | None) -> Entry:
+        """Set the title of the session; None or blanks remove it.
+
+        Raises: LimitExceeded for a title above ``limits.title_characters``; FlowRefusal for a flow.
+        """
+        self._writer.require_session("a title")
+        return await self._writer.note(SessionInfoChanged(title=title_of(title)))
+
+    async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
+        """Undo `compaction` (default: the one in effect): its entries return to the context.
+
+        Shape: None when it was already undone.
+        Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
+        """
+        return await contexts.undo_compaction(self._writer, compaction)
+
+    async def answer(
+        self, question: EntryRef, choice: str, *, by: str, note: str | None = None
+    ) -> Entry:
+        """Answer a question of this session. The first answer wins.
+
+        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is not a
+        question of this session or `choice` is not offered; AlreadyAnswered after another
+        answer; QuestionClosed once the question expired or its turn ended.
+        """
+        return await answering.answer_in(self._writer, question, Answer(choice, by, note))
+
+    # ------------------------------------------------------------ branch and fork
 
     async def branch(
         self,
@@ -104,23 +412,7 @@ class Session(Appender):
         LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a flow that is
         not completed. A hook may add a summary of the abandoned branch instead.
         """
-        state = await self._look()
-        await self._require_no_role(state, "branch")
-        target = None if entry is None else await self._in_tree(entry)
-        expected = await self._resolve_expected_leaf(expected_leaf)
-        leaf = state.leaf
-        if leaf == target and idempotency_key is None:
-            if expected is not msgspec.UNSET and expected != leaf:
-                raise LeafConflict(self.id, expected, leaf)
-            return None
-        summary = await ask_hooks(self._hooks, points.BeforeTree(self.id, leaf, target))
-        if isinstance(summary, str) and summary.strip():
-            told = BranchSummary(summary, from_id=target)
-            return await self._move(told, expected, idempotency_key, state.head)
-        new = (new_side(LeafMoved(target)),)
-        moved = (await self._commit(new, expected_leaf=expected, key=idempotency_key))[0]
-        await self._tell_moved(moved, state.head)
-        return moved
+        return await branches.branch(self._writer, entry, None, expected_leaf, idempotency_key)
 
     async def branch_with_summary(
         self,
@@ -134,60 +426,10 @@ class Session(Appender):
 
         `expected_leaf` and `idempotency_key` as for `branch`. Raises: as `branch`.
         """
-        state = await self._look()
-        await self._require_no_role(state, "branch")
-        target = None if entry is None else await self._in_tree(entry)
-        expected = await self._resolve_expected_leaf(expected_leaf)
-        other = await ask_hooks(self._hooks, points.BeforeTree(self.id, state.leaf, target))
-        told = other if isinstance(other, str) and other.strip() else summary
-        if isinstance(told, str):
-            told = BranchSummary(told)
-        told = msgspec.structs.replace(told, from_id=target)
-        return await self._move(told, expected, idempotency_key, state.head)
-
-    async def questions(self) -> list[OpenQuestion]:
-        """List the session's open questions, oldest first. A fork does not inherit its origin's.
-
-        Questions from an import or an unknown store are not listed: no turn waits for them.
-        """
-        unclosed = await self._backing.log.open_questions(self.id)
-        found = open_questions(unclosed, self._outside.clock.now_ms())
-        return await authority.questions_in_force(self._backing.store, found)
-
-    async def label(self, entry: EntryRef, text: str | None) -> Entry:
-        """Set the label of `entry`; None or blanks remove it.
-
-        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation; LimitExceeded
-        for a label above ``limits.name_characters``; FlowRefusal for a flow.
-        """
-        self._require_session("a label")
-        require_text("text", text)
-        name = (text or "").strip()
-        require_within("name_characters", len(name), f"a label of {len(name):,} characters")
-        return await self._note(Label(name or None), await self._in_tree(entry))
-
-    async def pin(self, entry: EntryRef) -> Entry:
-        """Keep `entry` unchanged in the context, even if a compaction hides it.
-
-        Pinning a call also keeps its results, and pinning a result its call.
-        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
-        """
-        return await self._note(Pin(), await self._in_tree(entry))
-
-    async def unpin(self, entry: EntryRef) -> Entry:
-        """Remove the pin of `entry`: a compaction can hide it again.
-
-        Raises: as `pin`.
-        """
-        return await self._note(Pin(is_pinned=False), await self._in_tree(entry))
-
-    async def rename(self, title: str | None) -> Entry:
-        """Set the title of the session; None or blanks remove it.
-
-        Raises: LimitExceeded for a title above ``limits.title_characters``; FlowRefusal for a flow.
-        """
-        self._require_session("a title")
-        return await self._note(SessionInfoChanged(title=title_of(title)))
+        writer, key = self._writer, idempotency_key
+        moved = await branches.branch(writer, entry, summary, expected_leaf, key)
+        assert moved is not None  # a summary is appended wherever the leaf is
+        return moved
 
     async def fork(
         self,
@@ -208,55 +450,27 @@ class Session(Appender):
         Raises: EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a title;
         ConfigError when `cwd` is not a folder; WrongArgument as `Store.create`; FlowRefusal.
         """
-        self._require_session("a fork")
-        folder = absolute(cwd)
-        require_header(subject=subject, metadata=metadata, cwd=folder)
-        if folder is not None:
-            workspace.require_folder(folder)
-        await self.flush()
-        leaf = None if at is None else await self._in_tree(at)
-        await ask_hooks(self._hooks, points.BeforeFork(self.id, leaf))
-        state = await self._look()
-        point = ForkPoint(
-            stream=self.id,
-            leaf=leaf or state.leaf,
-            head=state.head,
-            scope="tree" if at is None else "path",
-        )
-        header = msgspec.structs.replace(
-            self._header_of_fork(state, point, id),
-            cwd=folder or state.info.cwd,
+        writer = self._writer
+        own = StreamHeader(
+            id=writer.outside.stream_id(id),
+            created_at=writer.outside.clock.now_ms(),
+            cwd=absolute(cwd),
             title=title_of(title),
             metadata=dict(metadata) if metadata else None,
-            subject=subject or state.header.subject,
+            subject=subject,
         )
-        store = self._backing.store
-        entries = await authority.agent_of_fork(store, self.id, folder)
-        write = Write(stream=header.id, create=header, entries=entries)
-        made = await store.commit(Commit(writes=(write,), at=header.created_at))
-        fork = await store.state(header.id)
-        await self._hooks.tell(points.Forked(self.id, fork.header.id))
-        return Session(
-            StoredSession(store), fork, self._outside, self._bus, self._hooks, entry_ids=made.copies
-        )
+        state, ids = await branches.fork(writer, at, own)
+        backing = StoredSession(writer.store)
+        return Session(backing, state, writer.outside, self._bus, writer.hooks, entry_ids=ids)
 
-    async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
-        """Undo `compaction` (default: the one in effect): its entries return to the context.
+    # ------------------------------------------------------------ end, export and erase
 
-        Shape: None when it was already undone.
-        Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
+    async def flush(self) -> None:
+        """Store the session now if it is a draft.
+
+        Raises: SessionExists when another session now has its id; it stays a draft.
         """
-        if compaction is None:
-            leaf = (await self._look()).leaf
-            window = await self._backing.log.context_window(self.id, leaf, 1)
-            target = window.state.compaction
-        else:
-            target = await self._backing.log.entry(self.id, await self._resolve(compaction))
-        if target is None or target.kind != Compaction.kind:
-            reason = "there is no compaction to undo"
-            raise InvalidEntry(reason, told=f"{reason} in session {self.id}")
-        undone = undone_of(await self._backing.log.notes(self.id, (CompactionUndone.kind,)))
-        return None if target.id in undone else await self._note(CompactionUndone(), target.id)
+        await self._reader.backing.flush()
 
     async def end(self, reason: str | None = None, *, summary: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
@@ -269,16 +483,7 @@ class Session(Appender):
         """
         require_text("reason", reason)
         require_text("summary", summary)
-        async with self._order.place():
-            while True:
-                state = await self._look()
-                await self._require_no_role(state, "end")
-                if state.open_turn is not None:
-                    raise TurnOpen(self.id, state.open_turn)
-                if state.info.status == "ended":
-                    return None
-                with suppress(HeadConflict):
-                    return await self._end(state, reason, summary)
+        return await self._writer.end(reason, summary)
 
     async def abandon_turn(self) -> bool:
         """Close the turn of a dead process without continuing it.
@@ -288,39 +493,17 @@ class Session(Appender):
         Raises: LeaseHeld while that process is alive, or while its state is unknown and its lease
         has not expired; FlowRefusal for the role of a flow that is not completed.
         """
-        await self._require_no_role(await self._look(), "abandon")
-        was_open = await abandonment.abandon_turn(self._backing.store, self._outside.clock, self.id)
-        await self._look()
+        writer = self._writer
+        await writer.require_no_role(await self._reader.look(), "abandon")
+        was_open = await abandonment.abandon_turn(writer.store, writer.outside.clock, self.id)
+        await self._reader.look()
         return was_open
 
     async def reopen(self) -> Entry | None:
         """Open a closed or exported session again. Shape: None when it was open."""
-        if (await self._look()).info.status == "active":
+        if (await self._reader.look()).info.status == "active":
             return None
-        return await self._note(SessionReopened())
-
-    async def answer(
-        self, question: EntryRef, choice: str, *, by: str, note: str | None = None
-    ) -> Entry:
-        """Answer a question of this session. The first answer wins.
-
-        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is not a
-        question of this session or `choice` is not offered; AlreadyAnswered after another
-        answer; QuestionClosed once the question expired or its turn ended.
-        """
-        found = await self._backing.log.entry(self.id, await self._resolve(question))
-        body = body_of(found)
-        if not isinstance(body, Question) or found.stream != self.id:
-            reason = f"{found.id} is not a question of this session"
-            raise InvalidEntry(reason, told=reason)
-        if choice not in body.choices:
-            reason = f"{choice!r} is none of the answers {', '.join(body.choices)}"
-            raise InvalidEntry(reason, told=reason)
-        clock = self._outside.clock
-        answer = Answer(choice, by, note)
-        given = await answering.answer_question(self._backing.store, clock, found, body, answer)
-        await self._look()
-        return given
+        return await self._writer.note(SessionReopened())
 
     async def export(
         self,
@@ -345,10 +528,10 @@ class Session(Appender):
         WrongArgument for a folder, and for a file of the store; EntryNotFound; Erased.
         """
         await self.flush()
-        at = None if leaf is None else await self._resolve(leaf)
+        at = None if leaf is None else await self._reader.resolve(leaf)
         return await transfers.exported_to(
-            self._backing.store,
-            self._outside,
+            self._writer.store,
+            self._writer.outside,
             self.id,
             format,
             transfers.ExportSelection(at, all_branches, tuple(redact), dialect),
@@ -368,9 +551,9 @@ class Session(Appender):
         With `expected_head`, only if the head has not changed.
         Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound for a draft.
         """
-        store = self._backing.store
+        store, outside = self._writer.store, self._writer.outside
         return await erase_session(
-            store, self._outside, self.id, forks=forks, by=by, expected_head=expected_head
+            store, outside, self.id, forks=forks, by=by, expected_head=expected_head
         )
 
     async def erase_entries(
@@ -391,76 +574,17 @@ class Session(Appender):
         part of the conversation, a note or a label; SessionHasForks; TurnOpen; Erased; Unsupported.
         """
         await self.flush()
-        self._require_session("erasing entries")
+        self._writer.require_session("erasing entries")
         if isinstance(entries, str) or not entries:
             raise WrongArgument("erase_entries takes a list of entries", argument="entries")
-        found = [await self._resolve(entry) for entry in entries]
-        for entry in found:
-            if entry_place(entry)[0] != self.id:
-                reason = f"{entry} is shared with another session: erase it there"
-                raise InvalidEntry(reason, told=reason)
-        done = await erase_entries(self._backing.store, self._outside, found, forks=forks, by=by)
-        await self._look()
+        store, outside = self._writer.store, self._writer.outside
+        found = [await self._reader.resolve(entry) for entry in entries]
+        done = await erase_entries(store, outside, self.id, found, forks=forks, by=by)
+        await self._reader.look()
         return done
 
     def asking(self, hooks: Hooks) -> Session:
         """Return a handle of the same session that runs `hooks` after the hooks of this handle."""
-        joined = Hooks(self._hooks, hooks)
-        other = Session(self._backing, self._state, self._outside, self._bus, joined)
-        other._order = self._order
-        return other
-
-    # ------------------------------------------------------------ inside
-
-    def _header_of_fork(self, state: StreamState, point: ForkPoint, id: str | None) -> StreamHeader:
-        return StreamHeader(
-            id=self._outside.stream_id(id),
-            created_at=self._outside.clock.now_ms(),
-            origin=state.header.origin,
-            parent=self.id,
-            fork=point,
-        )
-
-    async def _end(self, state: StreamState, reason: str | None, summary: str | None) -> Entry:
-        """Append the end with its episode. Raises: HeadConflict if the session moved."""
-        at = self._outside.clock.now_ms()
-        end = new_side(SessionEnded(reason=reason), at=at)
-        log, head = self._backing.log, state.head
-        entries = await episodes.with_episode(
-            log, self.id, head, (end,), at, info=state.info, summary=summary
-        )
-        expected = None if self.is_draft else head  # an expectation would store the draft
-        return (await self._commit(entries, expected_head=expected))[0]
-
-    async def _require_no_role(
-        self, state: StreamState, action: Literal["branch", "end", "abandon"]
-    ) -> None:
-        store, header = self._backing.store, state.header
-        if header.origin == "role" or header.kind == "flow":
-            await role_sessions.require_no_role(store, self._outside.clock, header, action)
-
-    async def _move(
-        self, summary: BranchSummary, expected: ExpectedLeaf, key: str | None, head: int
-    ) -> Entry:
-        """Append `summary` at its `from_id`, and continue the conversation from there."""
-        (entry,) = await self.append_many(
-            [summary], parent=summary.from_id, expected_leaf=expected, idempotency_key=key
-        )
-        await self._tell_moved(entry, head)
-        return entry
-
-    async def _tell_moved(self, moved: Entry, head: int) -> None:
-        """Run the hooks of a move; skip a move up to `head`, which a repeated call returned."""
-        if moved.seq > head:
-            await self._hooks.tell(points.TreeMoved(self.id, moved))
-
-
-async def ask_hooks(hooks: Hooks, point: points.HookPoint) -> object:
-    """Return the answer of the hooks of `point`; None without an answer.
-
-    Raises: HookBlocked.
-    """
-    _, answer = await hooks.ask(point)
-    if isinstance(answer, points.Block):
-        raise HookBlocked(point.name, answer.reason)
-    return answer
+        reader, writer = self._reader, self._writer
+        both, bus = Hooks(writer.hooks, hooks), self._bus
+        return Session(reader.backing, reader.state, writer.outside, bus, both, order=writer.order)

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import cast
 
+from perdure.bounds.limits import require_within
 from perdure.errors import WrongArgument
 from perdure.session.argument_checks import is_kept, is_utf8
 from perdure.session.ids import is_number
-from perdure.session.info import SessionInfo
+from perdure.session.info import SessionInfo, trim_title
 
 _DIGITS = 18
 """Of a time in Unix milliseconds, at most."""
@@ -32,6 +33,18 @@ def require_text(name: str, text: str | None) -> None:
     fault = None if text is None else _fault(text)
     if fault is not None:
         raise WrongArgument(f"{name} cannot hold {fault}: remove it", argument=name)
+
+
+def title_of(title: str | None) -> str | None:
+    """Return `title` without space around it; None when nothing is left.
+
+    Raises: LimitExceeded; WrongArgument for one with a NUL.
+    """
+    require_text("title", title)
+    given = trim_title(title)
+    if given is not None:
+        require_within("title_characters", len(given), f"a title of {len(given):,} characters")
+    return given
 
 
 def require_subject(subject: str | None) -> None:

@@ -24,14 +24,12 @@ from perdure.client.erase import (
     free_id,
     session_exists_error,
 )
-from perdure.client.inbox.lookup import FLOW_KINDS, stream_asking
-from perdure.client.lookup.identifiers import find_entry, find_flow, find_stream
+from perdure.client.lookup import identifiers
 from perdure.client.lookup.session_files import find_file
-from perdure.client.reads import OpenQuestion, open_questions
+from perdure.client.reads import OpenQuestion
 from perdure.client.records.sessions import interrupted_sessions
 from perdure.client.session import Session
-from perdure.client.session_fields import place_of, require_header, require_subject
-from perdure.client.titles import title_of
+from perdure.client.session_fields import place_of, require_header, require_subject, title_of
 from perdure.client.verify import verify_backend
 from perdure.client.watch import Watch, watch_namespace
 from perdure.engine.hooks.registry import Hooks
@@ -64,6 +62,7 @@ from perdure.session.info import (
 )
 from perdure.session.media.inline import HANDLE, SCHEME, InlineMedia
 from perdure.session.messages import MediaPart
+from perdure.session.notes import Question
 from perdure.session.records import (
     ActivityGroup,
     ActivityTotal,
@@ -218,15 +217,15 @@ class Store:
         Raises: SessionNotFound (FlowNotFound is a subclass); AmbiguousId.
         """
         if only == "flow":
-            return await find_flow(self.backend, prefix)
-        return await find_stream(self.backend, prefix)
+            return await identifiers.find_flow(self.backend, prefix)
+        return await identifiers.find_stream(self.backend, prefix)
 
     async def entry(self, reference: str) -> Entry:
         """Return the entry with the id or alias `reference`, from any session.
 
         Raises: EntryNotFound; AmbiguousId when entries of several sessions have that alias.
         """
-        return await find_entry(self.backend, reference)
+        return await identifiers.find_entry(self.backend, reference)
 
     async def commit(
         self,
@@ -244,7 +243,8 @@ class Store:
         Raises: Unsupported for several sessions in a store of session files (see `capabilities`);
         InvalidEntry for two writes to one session; and as `Session.append_many`.
         """
-        return await commit_sessions(self.backend, self.outside, writes, idempotency_key)
+        written = [(each._writer, items, options) for each, items, options in writes]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of the handles
+        return await commit_sessions(self.backend, self.outside, written, idempotency_key)
 
     async def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
         """Return the bytes of the media `handle`, from any entry of the namespace.
@@ -380,12 +380,13 @@ class Store:
         require_subject(subject)
         return await transfers.imported_files(
             self.backend,
-            self.outside,
             paths,
+            on_progress,
+            clock=self.outside.clock,
+            random=self.outside.random,
             format=format,
             subject=subject,
             again=again,
-            on_progress=on_progress,
         )
 
     async def export(
@@ -399,10 +400,10 @@ class Store:
     ) -> list[ExportedFile]:
         """Export every session into `folder`, one file each, named after its id.
 
-        Sessions of every origin are included, flows and facts are not; `query` selects by name or
-        id. With `format` "perdure", `import_files` of the folder restores them. A failed session
-        does not stop the others: see `ExportedFile.error`. `redact` and `replace` as in
-        `Session.export`.
+        Sessions of every origin are included, flows are not; `query` selects by name or id. With
+        `format` "perdure", `import_files` of the folder restores them. Without a `query` it also
+        has a file of the facts of each subject. A failed file does not stop the others: see
+        `ExportedFile.error`. `redact` and `replace` as in `Session.export`.
         Raises: FormatError when the folder cannot be created.
         """
         selection = transfers.ExportSelection(redact=tuple(redact))
@@ -415,10 +416,10 @@ class Store:
 
         Questions from an import or an unknown store are not listed: no turn waits for them.
         """
-        unclosed = await self.backend.open_questions_of_all()
-        asked = open_questions(unclosed, self.outside.clock.now_ms())
-        asked = await authority.questions_in_force(self.backend, asked)
-        flows = await self.backend.notes_of_all(FLOW_KINDS)
+        unclosed = await self.backend.open_of_all(Question.kind)
+        now = self.outside.clock.now_ms()
+        asked = await authority.questions_in_force(self.backend, unclosed, now)
+        flows = await self.backend.notes_of_all(identifiers.FLOW_KINDS)
         if not flows:
             return asked
         of_flows = await inbox_of_flows.questions(self.backend, self.outside.clock, flows)
@@ -435,7 +436,7 @@ class Store:
         once it expired or its turn ended; FlowRefusal when a flow no longer waits for it;
         InvalidEntry when it is not a question, or `answer` is not one of its choices.
         """
-        asking = stream_asking(question)
+        asking = identifiers.stream_asking(question)
         if asking is None:
             raise QuestionNotFound(question)
         id, stream = EntryId(question), await self.backend.state(asking)

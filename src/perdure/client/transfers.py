@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Unpack
 
 import msgspec
 
@@ -15,17 +16,18 @@ from perdure.client.lookup.store_files import is_part_of, own_folders
 from perdure.errors import FormatError, PathExists, PerdureError, WrongArgument
 from perdure.interop.bulk import import_files
 from perdure.interop.exports import ExportSelection, export_session, note_export
+from perdure.interop.imports import ImportOptions
 from perdure.interop.live_import import histories_in
 from perdure.interop.reports import (
     Exported,
     ExportedFile,
     ExportFormat,
     FileOutcome,
-    FormatName,
     ImportedFiles,
 )
 from perdure.interop.workflow_export import session as workflow
 from perdure.session.ids import StreamId
+from perdure.session.memory.kinds import FACT_TEXTS
 from perdure.stores.session_store import SessionStore
 
 _ENDINGS: dict[ExportFormat, str] = {"markdown": "md", "html": "html"}
@@ -34,13 +36,9 @@ _ENDINGS: dict[ExportFormat, str] = {"markdown": "md", "html": "html"}
 
 async def imported_files(
     store: SessionStore,
-    outside: Outside,
     paths: Sequence[str | os.PathLike[str]],
-    *,
-    format: FormatName,
-    subject: str | None,
-    again: bool,
     on_progress: Callable[[Path, int], None] | None,
+    **options: Unpack[ImportOptions],
 ) -> ImportedFiles:
     """Import the files at `paths`, and the session files below folders."""
     closed: list[FileOutcome] = []
@@ -52,16 +50,7 @@ async def imported_files(
 
     named = [Path(path) for path in paths]
     files = await asyncio.to_thread(lambda: list(files_at(named, store.address, on_closed)))
-    outcomes = import_files(
-        store,
-        files,
-        clock=outside.clock,
-        random=outside.random,
-        format=format,
-        subject=subject,
-        told=on_progress,
-        again=again,
-    )
+    outcomes = import_files(store, files, told=on_progress, **options)
     return ImportedFiles((*closed, *[outcome async for outcome in outcomes]))
 
 
@@ -127,7 +116,7 @@ async def exported_store(
     query: str | None,
     replace: bool,
 ) -> list[ExportedFile]:
-    """Export every session of the namespace, one file each, into `folder`.
+    """Export every session of the namespace, and the facts of each subject, into `folder`.
 
     Raises: FormatError when `folder` cannot be made.
     """
@@ -137,17 +126,21 @@ async def exported_store(
     except OSError as error:
         raise FormatError(str(place), f"it cannot be made a folder ({error.strerror})") from error
     files: list[ExportedFile] = []
-    for info in await store.sessions(limit=None, scope="all", query=query):
-        file = place / file_name(info.id, format, selection)
+    streams = [info.id for info in await store.sessions(limit=None, scope="all", query=query)]
+    if format == "perdure" and query is None:
+        notes = await store.notes_of_all(FACT_TEXTS)
+        streams += sorted({note.stream for note in notes})
+    for stream in streams:
+        file = place / file_name(stream, format, selection)
         try:
             exported = await exported_to(
-                store, outside, info.id, format, selection, path=file, replace=replace
+                store, outside, stream, format, selection, path=file, replace=replace
             )
         except PerdureError as error:
-            files.append(ExportedFile(info.id, error=error))
+            files.append(ExportedFile(stream, error=error))
             continue
         size, warnings = len(exported.content), exported.warnings
-        files.append(ExportedFile(info.id, file, size, warnings, exported.redacted))
+        files.append(ExportedFile(stream, file, size, warnings, exported.redacted))
     return files
 
 

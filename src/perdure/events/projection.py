@@ -13,18 +13,16 @@ from typing import Any
 from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.events.envelope import head_of
 from perdure.events.plain_json import fields_of, plain
-from perdure.events.types import AnyEvent, Event, LiveEvent
+from perdure.events.types import AnyEvent, Event, LiveEvent, class_of
 from perdure.secrets.mask import mask_secrets, masked_value
 from perdure.session import kinds, ledger, notes
 from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import timestamp
-from perdure.session.codec import Unknown, body_of
+from perdure.session.codec import BODIES, Unknown, body_of
 from perdure.session.entries import Entry
-from perdure.session.flows import kinds as flows
 from perdure.session.ids import EntryId
 from perdure.session.info import StreamKind
 from perdure.session.kinds import MESSAGE
-from perdure.session.memory import kinds as memory
 from perdure.session.messages import Usage
 
 Payload = Mapping[str, object]
@@ -52,7 +50,7 @@ def events_of(entry: Entry) -> tuple[Event, ...]:
     place = _place_of(entry)
     told = _told_by(entry)
     return tuple(
-        Event(
+        class_of(type_)(
             stream=entry.stream,
             seq=entry.seq,
             index=index,
@@ -258,7 +256,10 @@ def _tool_finished(body: ledger.ToolFinished) -> list[Told]:
 
 def _on_trim(body: ledger.Trimmed) -> list[Told]:
     counts = {"droppedMessageCount": body.dropped, "keptMessageCount": body.kept}
-    return [("session:trimmed", {"reason": "auto-fallback", **counts})]
+    why = {"limit": body.limit, "limitTokens": body.tokens}
+    more = {"recalledLeftOutCount": body.recalled} if body.recalled else {}
+    told = {name: value for name, value in why.items() if value is not None}
+    return [("session:trimmed", {"reason": "auto-fallback", **counts, **told, **more})]
 
 
 def _question(body: notes.Question) -> list[Told]:
@@ -301,71 +302,11 @@ def _known_payload(payload: Payload) -> Payload:
     return {name: value for name, value in payload.items() if value is not None}
 
 
-# ---------------------------------------------------------------- the tables: each kind is in one
+# ---------------------------------------------------------------- each kind is in one table
 
 SIMPLE: Mapping[str, str] = {
     MESSAGE: "agent:message",
-    kinds.ModelChange.kind: "session:model_changed",
-    kinds.ThinkingChange.kind: "session:thinking_changed",
-    kinds.Custom.kind: "session:custom",
-    kinds.CustomMessage.kind: "session:custom_message",
-    notes.LeafMoved.kind: "session:branched",
-    notes.Note.kind: "session:noted",
-    notes.AgentBound.kind: "session:agent_bound",
-    notes.WorkspaceChanged.kind: "session:workspace_changed",
-    notes.SessionReceived.kind: "session:received",
-    notes.SessionEnded.kind: "session:ended",
-    notes.SessionReopened.kind: "session:reopened",
-    notes.SessionCancelled.kind: "session:cancelled",
-    notes.GrantRevoked.kind: "session:grant_revoked",
-    notes.Pin.kind: "session:pinned",
-    notes.NodeEntered.kind: "session:node_entered",
-    notes.ContentErased.kind: "session:content_erased",
-    notes.CompactionUndone.kind: "session:compaction_undone",
-    notes.Queued.kind: "session:queued",
-    notes.Adopted.kind: "session:adopted",
-    notes.ImportSource.kind: "session:imported",
-    notes.ImportedRecord.kind: "session:imported_record",
-    notes.RoleImported.kind: "session:role_imported",
-    notes.Answer.kind: "inbox:answer",
-    notes.QuestionWithdrawn.kind: "inbox:withdrawn",
-    ledger.BudgetNoted.kind: "cost:budget_warning",
-    ledger.Interrupted.kind: "agent:interrupted",
-    ledger.LateOutcome.kind: "agent:late_outcome",
-    flows.FlowStarted.kind: "flow:started",
-    flows.RunSettings.kind: "flow:settings_changed",
-    flows.WorkspaceBound.kind: "flow:workspace_bound",
-    flows.WorkflowChanged.kind: "flow:workflow_changed",
-    flows.NodeClaimed.kind: "flow:role_active",
-    flows.NodeParked.kind: "flow:awaiting_human",
-    flows.NodeContinued.kind: "flow:role_continued",
-    flows.HumanReplied.kind: "flow:human_replied",
-    flows.StopAsked.kind: "flow:stop_requested",
-    flows.HandoffMade.kind: "flow:handoff_applied",
-    flows.HandoffAwaited.kind: "flow:handoff_awaited",
-    flows.HandoffStaged.kind: "flow:handoff_staged",
-    flows.HandoffDeclined.kind: "flow:handoff_declined",
-    flows.RepairAsked.kind: "flow:repair_requested",
-    flows.ConsentChanged.kind: "flow:consent_changed",
-    flows.RoleConfigured.kind: "flow:role_configured",
-    flows.ForwardPassClosed.kind: "flow:forward_pass_closed",
-    flows.ImprovementChosen.kind: "flow:improvement_chosen",
-    flows.ImprovementClaimed.kind: "flow:improvement_role_active",
-    flows.ImprovementParked.kind: "flow:improvement_awaiting_human",
-    flows.FindingsMade.kind: "flow:findings_produced",
-    flows.FeedbackAsked.kind: "flow:feedback_consent_requested",
-    flows.FeedbackDecided.kind: "flow:feedback_consent_resolved",
-    flows.FlowCompleted.kind: "flow:completed",
-    flows.FlowImported.kind: "flow:imported",
-    flows.DocumentBound.kind: "flow:document_bound",
-    flows.NodePassed.kind: "flow:node_passed",
-    flows.SelectorOpened.kind: "flow:selector_opened",
-    memory.EpisodeRecorded.kind: "session:episode_recorded",
-    memory.ContextRecalled.kind: "memory:context_recalled",
-    memory.FactRemembered.kind: "memory:fact_remembered",
-    memory.FactCorrected.kind: "memory:fact_corrected",
-    memory.FactForgotten.kind: "memory:fact_forgotten",
-    memory.FactSourcesErased.kind: "memory:fact_sources_erased",
+    **{kind: body.event for kind, body in BODIES.items() if body.event},
 }
 """Kind -> type of its event, whose payload is the fields of the body."""
 
@@ -386,3 +327,15 @@ SPECIAL: Mapping[str, Callable[[Any], list[Told]]] = {
     ledger.Trimmed.kind: _on_trim,
 }
 """Kind -> function that returns its events, if a payload is not the fields of the body."""
+
+TYPES = frozenset(
+    {
+        *SIMPLE.values(),
+        *("agent:approval_requested", "agent:model_called", "agent:model_finished"),
+        *("agent:tool_call", "agent:tool_result", "cost:updated", "inbox:question", OTHER),
+        *("session:branch_summarized", "session:compacted", "session:compacting"),
+        *("session:exported", "session:labeled", "session:moved", "session:renamed"),
+        *("session:started", "session:trimmed", "session:turn_completed", "session:turn_started"),
+    }
+)
+"""The types of durable events."""

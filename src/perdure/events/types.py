@@ -9,7 +9,8 @@ event, contain the same information.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from functools import cache
+from typing import Literal, cast
 
 import msgspec
 
@@ -35,6 +36,14 @@ class Event(msgspec.Struct, frozen=True):
     at: int
     payload: Mapping[str, object]
     has_more: bool = False
+
+
+@cache
+def class_of(type_: str) -> type[Event]:
+    """Return the class of the durable events of `type_`, which is in `perdure.event_types`."""
+    name = type_.replace(":", "_").title().replace("_", "")
+    made = msgspec.defstruct(name, (), bases=(Event,), module="perdure.event_types", frozen=True)
+    return cast("type[Event]", made)
 
 
 SNAPSHOT = "agent:snapshot"

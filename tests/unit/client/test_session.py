@@ -16,20 +16,19 @@ from perdure.errors import (
     IdempotencyMismatch,
     InvalidEntry,
     LeafConflict,
-    SessionExists,
     TurnOpen,
 )
 from perdure.events.wire import wire
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import blob_hash
-from perdure.session.kinds import BranchSummary, Compaction, Custom, ModelChange
+from perdure.session.kinds import Compaction, Custom, ModelChange
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Answer, Question
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult, Write
-from tests.fakes.clock import START_MS, ManualClock
+from tests.fakes.clock import START_MS
 
 
 @pytest.fixture
@@ -145,24 +144,7 @@ async def test_beside_a_turn_an_entry_waits(session: Session, memory: MemoryStor
     assert session.leaf == first.id
 
 
-# ---------------------------------------------------------------- branches, labels, titles
-
-
-async def test_moving_to_where_one_is_changes_nothing(session: Session) -> None:
-    entry = await session.append(user("a"))
-    assert await session.branch(entry) is None
-    assert session.head == 0
-
-
-async def test_branch_starts_from_stored_leaf_not_from_handle(
-    store: Store, session: Session
-) -> None:
-    first = await session.append(user("a"))
-    await (await store.open("s")).append(user("b"))
-    assert session.leaf == first.id
-    assert await session.branch(first) is not None
-    assert session.leaf == first.id
-    assert [entry.id for entry in await session.path()] == [first.id]
+# ---------------------------------------------------------------- labels, titles
 
 
 async def test_branch_cannot_be_moved_under_a_turn(session: Session, memory: MemoryStore) -> None:
@@ -183,17 +165,6 @@ async def test_unknown_entry_is_no_place_to_go_or_to_name(session: Session, refe
     with pytest.raises(EntryNotFound):
         await session.branch_with_summary(reference, "left")
     assert session.head == 0
-
-
-@pytest.mark.parametrize("is_root", [True, False])
-async def test_summary_begins_the_new_branch(session: Session, is_root: bool) -> None:
-    first = await session.append(user("a"))
-    await session.append(user("b"))
-    start = None if is_root else first.id
-    entry = await session.branch_with_summary(start, "we tried b")
-    assert entry.parent_id == start
-    assert body_of(entry) == BranchSummary("we tried b", start)
-    assert session.leaf == entry.id
 
 
 async def test_note_cannot_be_labelled_or_gone_to(session: Session) -> None:
@@ -222,66 +193,6 @@ async def test_title_of_two_lines_keeps_them_and_is_listed_on_one(session: Sessi
     assert (info.title, info.name) == ("Tide\n\n tables", "Tide tables")
     copy = await session.fork(title=" of\ntwo ")
     assert ((await copy.info()).title, copy.title) == ("of\ntwo", "of\ntwo")
-
-
-# ---------------------------------------------------------------- forks
-
-
-async def test_fork_of_the_tree_shares_every_branch(session: Session) -> None:
-    first = await session.append(user("a"))
-    await session.append(user("b"))
-    await session.branch(first)
-    third = await session.append(user("c"))
-    copy = await session.fork(id="copy")
-    assert (copy.id, copy.head, copy.leaf) == ("copy", -1, third.id)
-    assert [node.entry.id for node in (await copy.tree())[0].children] == ["s/1", third.id]
-    assert (await copy.append(user("d"))).id == "copy/0"
-    assert len(await session.path()) == 2
-
-
-async def test_fork_at_an_entry_shares_its_path_only(session: Session) -> None:
-    first = await session.append(user("a"))
-    await session.append(user("b"))
-    copy = await session.fork(at=first, title="Other way", cwd="/tmp")
-    assert [entry.id for entry in await copy.path()] == [first.id]
-    assert (await copy.tree())[0].children == ()
-    info = await copy.info()
-    assert (info.parent, info.title, info.cwd) == ("s", "Other way", "/tmp")
-    with pytest.raises(EntryNotFound):
-        await copy.branch("s/1")
-
-
-async def test_fork_inherits_what_it_is_not_given(session: Session, clock: ManualClock) -> None:
-    await session.append(user("a"))
-    clock.advance(5)
-    info = await (await session.fork()).info()
-    assert (info.title, info.cwd, info.origin) == ("T", "/work", "user")
-    assert info.created_at == START_MS + 5000
-
-
-async def test_labels_are_inherited_as_they_were(session: Session) -> None:
-    entry = await session.append(user("a"))
-    await session.label(entry, "before")
-    copy = await session.fork()
-    await session.label(entry, "after")
-    assert await copy.labels() == {entry.id: "before"}
-    await copy.label(entry, "mine")
-    assert await session.labels() == {entry.id: "after"}
-
-
-async def test_forks_id_must_be_free(session: Session) -> None:
-    with pytest.raises(SessionExists):
-        await session.fork(id="s")
-
-
-async def test_draft_is_stored_before_it_is_forked(store: Store) -> None:
-    draft = await store.create(id="d", lazy=True)
-    entry = await draft.append(user("a"))
-    copy = await draft.fork(at=entry)
-    assert not draft.is_draft
-    await copy.append(assistant("reply"))
-    assert [e.id for e in await copy.path()] == ["d/0", f"{copy.id}/0"]
-    assert len(await draft.path()) == 1
 
 
 # ---------------------------------------------------------------- compactions, ends, questions

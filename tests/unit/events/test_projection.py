@@ -218,6 +218,18 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
         {"model": "p:m", "spentMicrocents": 1, "limitMicrocents": 2},
     ),
     (
+        ledger.Trimmed(0, 5, "max_working_tokens", 800, 3),
+        "session:trimmed",
+        {
+            "reason": "auto-fallback",
+            "droppedMessageCount": 0,
+            "keptMessageCount": 5,
+            "limit": "max_working_tokens",
+            "limitTokens": 800,
+            "recalledLeftOutCount": 3,
+        },
+    ),
+    (
         ledger.Trimmed(2, 5),
         "session:trimmed",
         {"reason": "auto-fallback", "droppedMessageCount": 2, "keptMessageCount": 5},

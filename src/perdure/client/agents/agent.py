@@ -307,7 +307,6 @@ def agent_of(snapshot: Mapping[str, object], tools: ToolRegistry) -> Agent:
 
 
 def _plain(settings: AgentSettings) -> dict[str, object]:
-    return {
-        name: msgspec.to_builtins(getattr(settings, name))
-        for name in AgentSettings.__struct_fields__
-    }
+    stored = {name: getattr(settings, name) for name in AgentSettings.__struct_fields__}
+    stored["memory"] = None if settings.memory is None else settings.memory.stored()
+    return {name: msgspec.to_builtins(value) for name, value in stored.items()}

@@ -1,38 +1,92 @@
-"""A session with an agent: send messages, steer, abort, compact, end."""
+"""A session with an agent: send messages, steer, abort, compact, branch, end."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
-from perdure.client.agents.idle_session import IdleSession
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.chat_workspace import ChatWorkspace
+from perdure.client.agents.delegation.questions import asked_below
 from perdure.client.agents.message_secrets import Said, message_of, screen_message
-from perdure.client.agents.session_usage import note_if_idle
+from perdure.client.agents.session_usage import note_when
 from perdure.client.agents.turn import Turn, TurnWork, Waits, WhileWaiting
 from perdure.client.conversation.abandonment import abandon_invoked
-from perdure.client.conversation.append import prepare_input
-from perdure.client.conversation.call_order import wait_for_call
-from perdure.client.conversation.workspace import Selection, Shown
-from perdure.engine.turns.session_turns import Signals
+from perdure.client.conversation.append import ExpectedLeaf, prepare_input
+from perdure.client.conversation.call_order import CallOrder, wait_for_call
+from perdure.client.conversation.workspace import Selection, Shown, Workspace
+from perdure.client.reads import EntryRef, OpenQuestion
+from perdure.client.session import Session
+from perdure.engine.summaries import compact, summarise_branch
+from perdure.engine.turns.recovery import spent_in
+from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld, SecretPasted
+from perdure.errors import InvalidTransition, LeafConflict, LeaseHeld, SecretPasted
+from perdure.models.catalogue import require_model_name
+from perdure.models.protocol import ThinkingLevel
 from perdure.session.argument_checks import takes_all_declared
-from perdure.session.codec import encode, new_side
+from perdure.session.codec import encode
 from perdure.session.entries import Entry
-from perdure.session.kinds import MESSAGE
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import MESSAGE, ModelChange, ThinkingChange
+from perdure.session.ledger import Spending
 from perdure.session.messages import InFlightMessage
 from perdure.session.notes import Queued, SessionCancelled
-from perdure.stores.protocol import Commit, Write
 from perdure.tools.builtin.delegation import INVOKE_AGENT
+
+ChatStatus = Literal["idle", "running", "closed"]
 
 
 @takes_all_declared
-class Chat(IdleSession):
+class Chat:
     """One session with its agent. Made by `Runtime.start` and `Runtime.resume`.
 
     One turn runs at a time. `turn` is the newest turn of this handle, None before the first.
     """
+
+    def __init__(
+        self,
+        session: Session,
+        agent: Agent,
+        place: ChatWorkspace,
+        running: SessionTurns,
+        turns: set[Turn],
+        *,
+        order: CallOrder | None = None,
+    ) -> None:
+        self.session = session
+        self.agent = agent
+        self.turn: Turn | None = None
+        self._place = place
+        self._running = running
+        self._turns = turns
+        self._order = order or CallOrder()
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<Chat {self.id!r} agent={self.agent.id!r} {self.status}>"
+
+    @property
+    def id(self) -> StreamId:
+        """The session's id."""
+        return self.session.id
+
+    @property
+    def workspace(self) -> Workspace:
+        """The current workspace, including changes by `send`."""
+        return self._place.place
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn of this handle is running."""
+        return self.turn is not None and self.turn.is_running
+
+    @property
+    def status(self) -> ChatStatus:
+        """The state of this handle; ``closed`` after `cancel` or `end`."""
+        return "closed" if self._is_closed else "running" if self.is_running else "idle"
 
     def send(
         self,
@@ -69,13 +123,9 @@ class Chat(IdleSession):
         async def work(signals: Signals) -> TurnState:
             try:
                 whole = await screen_message(message, policy)
-            except SecretPasted:
-                self._place.take_back(shown)
-                raise
-            await self._place.record()
-            try:
+                await self._place.record()
                 return await self._running.new_turn(whole, contents, signals, self._place.follow)
-            except LeaseHeld:
+            except (SecretPasted, LeaseHeld):
                 self._place.take_back(shown)
                 raise
 
@@ -90,8 +140,7 @@ class Chat(IdleSession):
         self._require_idle("recover")
 
         async def work(signals: Signals) -> TurnState:
-            state = await self._running.environment.store.state(self.id)
-            await self._place.follow(state.head)
+            await self._place.follow(await self._head())
             return await self._running.lost_turn(signals)
 
         self.turn = self._turn(work)
@@ -104,10 +153,9 @@ class Chat(IdleSession):
         order of the calls, also while `send` has not stored its own yet.
         """
         durable, contents = prepare_input(said)
-        policy = self.agent.on_pasted
-        message = message_of(durable, policy)
+        message = message_of(durable, self.agent.on_pasted)
         async with self._order.place():
-            message = await screen_message(message, policy)
+            message = await screen_message(message, self.agent.on_pasted)
             return (await self.session.append_many([message], contents=contents))[0]
 
     async def follow_up(self, said: Said | InFlightMessage) -> Entry:
@@ -116,12 +164,14 @@ class Chat(IdleSession):
         Durable: when this returns. Raises: InvalidTransition when no turn is open.
         """
         durable, contents = prepare_input(said)
-        policy = self.agent.on_pasted
-        message = message_of(durable, policy)
+        message = message_of(durable, self.agent.on_pasted)
         async with self._order.place():
-            message = await screen_message(message, policy)
+            message = await screen_message(message, self.agent.on_pasted)
             body = Queued(MESSAGE, msgspec.Raw(encode(message)), mode="follow_up")
-            return await self._queued(body, contents)
+            queued = await note_when(self._running.environment, body, contents, is_open=True)
+        if queued is None:
+            raise InvalidTransition("idle", "follow_up")
+        return queued
 
     async def abort(self) -> None:
         """Abort the running turn; its messages so far stay. No effect without a running turn."""
@@ -143,7 +193,7 @@ class Chat(IdleSession):
             self.turn.cancel()
             await self._ended(self.turn)
         if self.turn is None or not self.turn.is_cancelled:
-            await note_if_idle(self._running.environment, SessionCancelled())
+            await note_when(self._running.environment, SessionCancelled(), is_open=False)
 
     async def suspend(self) -> None:
         """Stop running the turn here; it stays open and `Runtime.resume` continues it."""
@@ -159,38 +209,76 @@ class Chat(IdleSession):
         await self.abort()
         await self.session.abandon_turn()
         await self.session.end(reason)
+        self._running.environment.on_session_end()
 
-    # ------------------------------------------------------------ inside
+    async def spent(self) -> Spending:
+        """Return the model usage of the session, from the calls in its own log."""
+        return await spent_in(self._running.environment.store, self.id)
+
+    async def questions(self) -> list[OpenQuestion]:
+        """List the open questions of the chat and of agents that it invoked, oldest first.
+
+        Answer each with `Store.answer`, whatever its session.
+        """
+        environment = self._running.environment
+        below = await asked_below(environment.store, self.id, environment.clock.now_ms())
+        found = [*await self.session.questions(), *(asked.question for asked in below)]
+        return sorted(found, key=lambda question: question.at)
+
+    async def set_model(self, model: str) -> Entry:
+        """Use another model (``provider:name``) from the next turn on, on this branch.
+
+        Raises: WrongArgument for one without a provider.
+        """
+        require_model_name(model)
+        return await self.session.append(ModelChange(model))
+
+    async def set_thinking_level(self, level: ThinkingLevel) -> Entry:
+        """Use another thinking level from the next turn on, on this branch."""
+        return await self.session.append(ThinkingChange(level))
+
+    async def compact(self, focus: str | None = None) -> Entry | None:
+        """Summarise older messages to shorten the context. `focus` says what the summary must keep.
+
+        Shape: the compaction; None when there is nothing to summarise.
+        Raises: InvalidTransition while a turn runs; TurnOpen; LeaseHeld; TurnFailed when no usable
+        summary came.
+        """
+        self._require_idle("compact")
+        return await compact(self._running.environment, self._running.terms, focus)
+
+    async def branch(
+        self,
+        entry: EntryRef | None,
+        focus: str | None = None,
+        *,
+        expected_leaf: ExpectedLeaf = msgspec.UNSET,
+    ) -> Entry | None:
+        """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
+
+        The agent's model writes the summary; `focus` says what it must keep. A branch without
+        messages gets no summary. Raises LeafConflict if the leaf is no longer the summarised one,
+        or not `expected_leaf`.
+        Shape: None when `entry` is already the leaf.
+        Raises: as `compact`; as `Session.branch`.
+        """
+        self._require_idle("branch")
+        return await branch_summarised(self._running, self.session, entry, focus, expected_leaf)
 
     def _turn(self, work: TurnWork, while_waiting: WhileWaiting = "wait") -> Turn:
         signals, environment = Signals(), self._running.environment
-
-        async def head() -> int:
-            return (await environment.store.state(self.id)).head
-
         before = self._order.take(signals.begun)
 
         async def in_order(signals: Signals) -> TurnState:
             await wait_for_call(before)
             return await work(signals)
 
-        waits = Waits(self.id, environment.person_waits, self.questions, head)
+        waits = Waits(self.id, environment.person_waits, self.questions, self._head)
         watch = self.session.watch
         return Turn(in_order, watch, self._turns, waits, signals, while_waiting=while_waiting)
 
-    async def _queued(self, body: Queued, contents: tuple[bytes, ...]) -> Entry:
-        environment = self._running.environment
-        while True:
-            state = await environment.store.state(self.id)
-            if state.open_turn is None:
-                raise InvalidTransition("idle", "follow_up")
-            write = Write(stream=self.id, entries=(new_side(body),), expected_head=state.head)
-            commit = Commit(writes=(write,), at=environment.clock.now_ms(), blobs=contents)
-            try:
-                done = await environment.store.commit(commit)
-            except HeadConflict:
-                continue
-            return done.entries[0][0]
+    async def _head(self) -> int:
+        return (await self._running.environment.store.state(self.id)).head
 
     async def _ended(self, turn: Turn) -> None:
         """Wait until `turn`, which is ending, and the agents it invoked have ended."""
@@ -198,3 +286,34 @@ class Chat(IdleSession):
         if INVOKE_AGENT in self.agent.registry.names:
             environment = self._running.environment
             await abandon_invoked(environment.store, environment.clock, self.id)
+
+    def _require_idle(self, wanted: str) -> None:
+        if self.status != "idle":
+            raise InvalidTransition(self.status, wanted)
+
+
+async def branch_summarised(
+    running: SessionTurns,
+    session: Session,
+    entry: EntryRef | None,
+    focus: str | None,
+    expected_leaf: ExpectedLeaf,
+) -> Entry | None:
+    """Implement `Chat.branch`."""
+    target = await _id_of(session, entry)
+    await session.info()  # refreshes the leaf of the handle
+    leaf = session.leaf
+    if expected_leaf is not msgspec.UNSET:
+        wanted = await _id_of(session, expected_leaf)
+        if wanted != leaf:
+            raise LeafConflict(session.id, wanted, leaf)
+    summary = None
+    if leaf != target:
+        summary = await summarise_branch(running.environment, running.terms, target, focus)
+    if summary is None:
+        return await session.branch(target, expected_leaf=leaf)
+    return await session.branch_with_summary(target, summary, expected_leaf=leaf)
+
+
+async def _id_of(session: Session, entry: EntryRef | None) -> EntryId | None:
+    return None if entry is None else (await session.path(entry))[-1].id

@@ -23,9 +23,8 @@ from perdure.client.agents.turn import Turn
 from perdure.client.conversation.workspace import Workspace, detect_workspace
 from perdure.client.processes import this_process
 from perdure.client.records.sessions import sessions_with_open_turn
-from perdure.client.session_fields import require_header
+from perdure.client.session_fields import require_header, title_of
 from perdure.client.store import Store
-from perdure.client.titles import title_of
 from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
 from perdure.engine.hooks.registry import Hook, Hooks
 from perdure.engine.turns.config import Budget, Limits
@@ -246,7 +245,8 @@ class Runtime:
     async def close(self) -> None:
         """Wait for the running turns, and suspend those that wait for a person.
 
-        A suspended turn stays open in the log with its question; `resume` continues it.
+        A suspended turn stays open in the log with its question; `resume` continues it. Facts that
+        are due are extracted first (`MemoryConfig.extractor`).
         """
         while running := tuple(self._running):
             waiting = [turn for turn in running if turn.is_waiting]
@@ -254,6 +254,7 @@ class Runtime:
                 await _stop(waiting)
             else:
                 await _first_of(running, self.host.person_waits.change())
+        await self.host.extraction.settle()
         await self._let_go()
 
     async def suspend(self) -> None:
@@ -272,6 +273,7 @@ class Runtime:
             with suppress(SessionNotFound, Erased):  # another process removed it meanwhile
                 if await expire_or_end(self._store, session, self._idle_timeout_s):
                     ended.append(session)
+        self.host.extraction.wake()
         return ended
 
     async def __aenter__(self) -> Self:
@@ -283,14 +285,12 @@ class Runtime:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is not None:
-            await self.suspend()
-        else:
-            await self.close()
+        await (self.close() if error is None else self.suspend())
 
     # ------------------------------------------------------------ inside
 
     async def _opened(self, chat: Chat, *, is_resumed: bool) -> None:
+        self.host.extraction.follow(chat.agent)
         self._open[chat.id] = hooks = Hooks(self._store.hooks, chat.agent.hooks)
         await hooks.tell(SessionStart(chat.id, chat.agent.id, is_resumed))
 

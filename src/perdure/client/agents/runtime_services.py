@@ -19,6 +19,7 @@ import msgspec
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.invocation import AgentInvoker, with_agent_list
+from perdure.client.agents.extraction import Extraction, ExtractionModels
 from perdure.client.agents.notices import OnQuestion, QuestionCalls, unpriced_warning
 from perdure.client.agents.providers import default_models
 from perdure.client.agents.turn_config import Caps, InFlow, terms_of
@@ -101,6 +102,17 @@ class Host:
         self._vault = Vault(os.environ)
         self._has_traced_content = has_traced_content
         self.servers = Servers(mcp_servers, self._vault)
+        self.extraction = Extraction(
+            store,
+            self.claim,
+            ExtractionModels(
+                self._extraction_client,
+                self._cost,
+                lambda agent: self.budget_of(agent).max_cost_microcents,
+            ),
+        )
+        for agent in self.agents.values():
+            self.extraction.know(agent)
 
     def agent(self, agent: Agent | str) -> Agent:
         """Return `agent`, or the agent with that id.
@@ -151,15 +163,11 @@ class Host:
         budget: Budget | None = None,
         invoked_by: tuple[StreamId, ...] = (),
     ) -> SessionTurns:
-        """Return the runner of turns of the session `stream` under `agent`.
-
-        The limits of `caps` apply; `flow` replaces the permissions, `budget` the configured budget.
-        """
+        """Return the runner of turns. `caps` has its limits; `flow` replaces the permissions."""
         caps, tools = caps or agent, with_agent_list(agent.tools_in(workspace), self.agents)
         clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
         observer = chosen_observer(os.environ, clock, has_content=self._has_traced_content)
         budget = budget or self.budget_of(caps)
-        invoker = AgentInvoker(self, stream, agent, workspace, budget=budget, invoked_by=invoked_by)
         environment = Environment(
             stream=stream,
             store=self.store.backend,
@@ -179,23 +187,31 @@ class Host:
             permissions=agent.permissions,
             vault=self._vault,
             observer=observer,
-            delegation=invoker,
+            delegation=AgentInvoker(
+                self, stream, agent, workspace, budget=budget, invoked_by=invoked_by
+            ),
             invoked_by=invoked_by,
             person_waits=self.person_waits,
             scratch_dir=scratch_dir_of(self.store.backend, stream),
             record=terms.record,
             frame_of=terms.frame_of,
             silence=agent.silence,
+            on_session_end=self.extraction.wake,
         )
         today = Caps(self._limits or caps.limits, budget, self._cost, terms.judge, flow is not None)
         return _turns(environment, agent, Hooks(self.store.hooks, agent.hooks), prompt, today)
 
     async def aclose(self) -> None:
-        """Close the models made here, and stop the MCP servers."""
+        """Stop the extraction of facts, close the models made here, and stop the MCP servers."""
+        await self.extraction.stop()
         await self._asking.aclose()
         await self.servers.aclose()
         if self._own_models is not None:
             await self._own_models.aclose()
+
+    def _extraction_client(self, agent: Agent, session: StreamId) -> ModelClient:
+        """Return the client of the models for the extractor of `agent`, with its hooks."""
+        return HookedModels(self.models, Hooks(self.store.hooks, agent.hooks), session)
 
     async def _renewed(self, provider: str) -> bool:
         assert self._renew is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 import msgspec
 
@@ -20,7 +21,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 from perdure.session.ledger import Spending
-from perdure.session.notes import GrantRevoked, SessionEnded, SideBody
+from perdure.session.notes import GrantRevoked, Question, SessionEnded, SideBody
 from perdure.stores.protocol import Commit, StreamState, Write
 
 
@@ -95,7 +96,7 @@ async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
 
     Only a session with an open question can have one that expired.
     """
-    found = [question.stream for question in await store.backend.open_questions_of_all()]
+    found = [question.stream for question in await store.backend.open_of_all(Question.kind)]
     if timeout_s is not None:
         upto = math.floor(store.outside.clock.now_ms() - timeout_s * 1000)
         found += await store.backend.idle_sessions(upto)
@@ -113,23 +114,26 @@ async def expire_or_end(store: Store, session: str, timeout_s: float | None) -> 
     """Close the open turn of `session` if its question has expired, then do as `end_if_idle`."""
     stream, clock = StreamId(session), store.outside.clock
     state = await store.backend.state(stream)
-    if state.header.kind != "session":
+    if state.header.kind != "session" or state.header.origin == "knowledge":
         return False
     if state.open_turn is not None and await expire_question(store.backend, clock, stream):
         state = await store.backend.state(stream)
     return await end_if_idle(store, state, timeout_s)
 
 
-async def note_if_idle(environment: Environment, body: SideBody) -> bool:
-    """Append `body` to the session of `environment` unless a turn is open; whether it was done."""
+async def note_when(
+    environment: Environment, body: SideBody, contents: tuple[bytes, ...] = (), *, is_open: bool
+) -> Entry | None:
+    """Append `body` to the session if a turn is open in it, or without `is_open` if none is.
+
+    Shape: None otherwise.
+    """
     store, stream = environment.store, environment.stream
     while True:
         state = await store.state(stream)
-        if state.open_turn is not None:
-            return False
+        if (state.open_turn is not None) != is_open:
+            return None
         write = Write(stream=stream, entries=(new_side(body),), expected_head=state.head)
-        try:
-            await store.commit(Commit(writes=(write,), at=environment.clock.now_ms()))
-        except HeadConflict:
-            continue
-        return True
+        commit = Commit(writes=(write,), at=environment.clock.now_ms(), blobs=contents)
+        with suppress(HeadConflict):
+            return (await store.commit(commit)).entries[0][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,15 @@ from typing import TYPE_CHECKING
 from perdure.client.agents.agent import Agent
 from perdure.client.clock import Outside
 from perdure.context.tokens import unscaled_around
-from perdure.engine.turns.config import Budget, Judge, Limits, Link, ToolFacts, TurnConfig
+from perdure.engine.turns.config import (
+    Budget,
+    Judge,
+    Limits,
+    Link,
+    ToolFacts,
+    TurnConfig,
+    WorkingLimit,
+)
 from perdure.engine.turns.environment import (
     Environment,
     FrameOf,
@@ -18,6 +27,7 @@ from perdure.engine.turns.environment import (
     WorkingMemory,
 )
 from perdure.engine.turns.session_turns import Terms
+from perdure.memory.injection import SHARE
 from perdure.models.prices import Cost
 from perdure.models.protocol import ToolDeclaration
 from perdure.secrets.mask import log_failure
@@ -61,12 +71,13 @@ class InFlow:
 
 def terms_of(agent: Agent, environment: Environment, system: str | None, caps: Caps) -> Terms:
     """Return the turn settings of a session of `agent` with the system prompt `system`."""
+    settings = _settings(agent, environment, system)
 
     def config_of(model: str) -> TurnConfig:
-        return _config(agent, environment, caps, model)
+        return _config(agent, environment, caps, model, math.ceil(settings.size))
 
     models = tuple(link.model for link in agent.chain)
-    return Terms(models, config_of, _settings(agent, environment, system), agent.history)
+    return Terms(models, config_of, settings, agent.history)
 
 
 def _settings(agent: Agent, environment: Environment, system: str | None) -> RequestSettings:
@@ -87,10 +98,25 @@ def _memory(agent: Agent, environment: Environment) -> WorkingMemory | None:
     if agent.memory is None:
         return None
     outside = Outside(environment.clock, environment.random)
-    return working.SessionMemory(environment.store, outside, environment.stream, agent.memory)
+    return working.SessionMemory(
+        environment.store,
+        outside,
+        environment.stream,
+        agent.memory,
+        agent=agent.id,
+        working_dir=environment.working_dir,
+    )
 
 
-def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> TurnConfig:
+def _working(agent: Agent, around: int) -> WorkingLimit | None:
+    """Return the limit of requests; `around` are the tokens of instructions and tools."""
+    limit = None if agent.memory is None else agent.memory.max_working_tokens
+    return None if limit is None else WorkingLimit(limit, limit - limit // SHARE - around)
+
+
+def _config(
+    agent: Agent, environment: Environment, caps: Caps, model: str, around: int
+) -> TurnConfig:
     def window_tokens(model: str) -> int | None:
         try:
             window: object = run_plain_callback(environment.models.info, model).context_window
@@ -124,6 +150,7 @@ def _config(agent: Agent, environment: Environment, caps: Caps, model: str) -> T
         cost=guarded_cost(caps.cost),
         judge=caps.judge,
         ends_when_denied=caps.ends_when_denied,
+        working=_working(agent, around),
     )
 
 

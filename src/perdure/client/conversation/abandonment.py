@@ -23,7 +23,7 @@ async def abandon_turn(store: SessionStore, clock: Clock, session: StreamId) -> 
     """
     closed = None
     if (await store.state(session)).open_turn is not None:
-        closed = await give_up(_claim(store, clock, session))
+        closed = await give_up(claim_of(store, clock, session))
     await abandon_invoked(store, clock, session)
     return closed is not None
 
@@ -40,15 +40,9 @@ async def abandon_invoked(store: SessionStore, clock: Clock, session: StreamId) 
 
 async def expire_question(store: SessionStore, clock: Clock, session: StreamId) -> bool:
     """Close the open turn of `session` if its question has expired; whether it was closed."""
-    return await expire(_claim(store, clock, session)) is not None
+    return await expire(claim_of(store, clock, session)) is not None
 
 
-def _claim(store: SessionStore, clock: Clock, session: StreamId) -> Claim:
-    return Claim(
-        store=store,
-        stream=session,
-        clock=clock,
-        owner=this_process(),
-        ttl_ms=LEASE_TTL_MS,
-        is_gone=is_gone,
-    )
+def claim_of(store: SessionStore, clock: Clock, session: StreamId) -> Claim:
+    """Return what this process takes the lease of `session` with."""
+    return Claim(store, session, clock, this_process(), LEASE_TTL_MS, is_gone)

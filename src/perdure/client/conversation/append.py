@@ -1,24 +1,21 @@
-"""Append operations of `Session`.
-
-Each call is one commit.
-"""
+"""What appends to a session, each call in one commit."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast, overload
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 import msgspec
 
 from perdure.bounds.limits import require_within
 from perdure.client.clock import Outside
 from perdure.client.conversation.call_order import CallOrder
-from perdure.client.conversation.contexts import ContextReader
-from perdure.client.reads import EntryRef
-from perdure.errors import InvalidEntry, Unsupported, WrongArgument
-from perdure.session.argument_checks import check_whole, takes_all_declared_but
+from perdure.client.reads import EntryRef, SessionReader
+from perdure.engine.hooks.registry import Hooks
+from perdure.errors import HeadConflict, InvalidEntry, TurnOpen, Unsupported, WrongArgument
+from perdure.session.argument_checks import check_whole
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef, Sibling
 from perdure.session.ids import EntryId
@@ -26,15 +23,17 @@ from perdure.session.kinds import Custom, CustomMessage, TreeBody
 from perdure.session.media_storage.embedded_base64 import stored_message
 from perdure.session.media_storage.handles import settled_data, settled_message
 from perdure.session.messages import InFlightMessage, Message, decode_message
-from perdure.session.notes import Note, SideBody
+from perdure.session.notes import Note, SessionEnded, SideBody
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.protocol import Commit, Write
+from perdure.stores.protocol import Commit, StreamState, Write
 from perdure.stores.session_store import SessionStore
 from perdure.stores.validation import TIMES, check_contents, is_text
 
 if TYPE_CHECKING:
     from perdure.client.conversation import role_sessions
+    from perdure.engine import episodes
 else:
+    episodes = Later("perdure.engine.episodes")
     role_sessions = Later("perdure.client.conversation.role_sessions")
 
 Item = Message | InFlightMessage | TreeBody | Note
@@ -85,12 +84,12 @@ class AppendOptions(TypedDict, total=False):
     aliases: Sequence[str | None]
 
 
-class _Prepared(NamedTuple):
+class PreparedWrite(NamedTuple):
     """A write ready to commit, with its bodies and referenced contents."""
 
     write: Write
-    bodies: Sequence[Durable]
-    contents: tuple[bytes, ...]
+    bodies: Sequence[Durable] = ()
+    contents: tuple[bytes, ...] = ()
 
     @property
     def is_quick(self) -> bool:
@@ -108,91 +107,98 @@ _QUICK_BYTES = 65_536
 """Every store commits fewer bytes of entries than this without a thread."""
 
 
-@takes_all_declared_but("items")
-class Appender(ContextReader):
-    """Append operations of `Session`."""
+class SessionWriter:
+    """What appends to one session, in the order of the calls."""
 
-    _order = cached_property(lambda _: CallOrder())
+    def __init__(
+        self, reader: SessionReader, outside: Outside, hooks: Hooks, order: CallOrder | None = None
+    ) -> None:
+        self.reader = reader
+        self.outside = outside
+        self.hooks = hooks
+        self.order = order or CallOrder()
 
-    @overload
-    async def append(self, item: Item, /, *, parent: Parent = LEAF) -> Entry: ...
-    @overload
+    @property
+    def store(self) -> SessionStore:
+        """The store of the session, or the one it will be stored in."""
+        return self.reader.backing.store
+
     async def append(
-        self, item: Item, second: Item, /, *more: Item, parent: Parent = LEAF
-    ) -> list[Entry]: ...
-    async def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
-        """Append `items` atomically as a chain of entries after `parent`.
-
-        Media given as bytes are stored beside the log; the entry holds a handle.
-        Durable: all or none, when this returns; a draft only with its first assistant message.
-        Shape: the entry of one item, or a list for several, in the same order.
-        Raises: EntryNotFound; InvalidEntry; WrongArgument; LimitExceeded for a message over
-        `InputLimits.message_bytes`.
-        """
-        entries = await self.append_many(items, parent=parent)
-        return entries[0] if len(entries) == 1 else entries
-
-    async def append_many(
-        self,
-        items: Sequence[Item],
-        *,
-        parent: Parent = LEAF,
-        expected_head: int | None = None,
-        expected_leaf: ExpectedLeaf = msgspec.UNSET,
-        idempotency_key: str | None = None,
-        contents: tuple[bytes, ...] = (),
-        aliases: Sequence[str | None] = (),
+        self, items: Sequence[Item], options: AppendOptions, key: str | None = None
     ) -> Appended:
-        """Append `items` atomically if the session is at the expected head and leaf.
-
-        `contents` are the bytes of handles in `items`, stored beside the log. Contents without a
-        handle are rejected. `aliases` holds a name or None for each item: `entry` finds an entry by
-        its alias. A `Note` among the items is about the item before it; as the first item, it is
-        about the session.
-        Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
-        nothing and returns the first call's entries, with `Appended.is_replay`.
-        Raises: HeadConflict, LeafConflict, IdempotencyMismatch; and as `append`.
-        """
-        options = AppendOptions(
-            parent=parent,
-            expected_head=expected_head,
-            expected_leaf=expected_leaf,
-            contents=contents,
-            aliases=aliases,
-        )
-        prepared: _Prepared | None = None
+        """Append `items` under the idempotency key `key`. Raises: as `Session.append_many`."""
+        prepared: PreparedWrite | None = None
         if _is_ready(items, options):
-            prepared = await self._prepared(items, options)  # lets no other call run
-            if self._order.is_free and prepared.is_quick:
-                return await self._store(prepared, idempotency_key)
-        async with self._order.place():
-            prepared = prepared or await self._prepared(items, options)
-            return await self._store(prepared, idempotency_key)
+            prepared = await self.prepared(items, options)  # lets no other call run
+            if self.order.is_free and prepared.is_quick:
+                return await self.commit(prepared, key)
+        async with self.order.place():
+            prepared = prepared or await self.prepared(items, options)
+            return await self.commit(prepared, key)
 
-    async def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
-        """Add `note` about an entry, or about the session; `notes` lists them.
-
-        A note is a side entry: it never moves the leaf, and no context shows it.
-        Durable: when this returns. Raises: EntryNotFound; WrongArgument for data that is not JSON.
-        """
+    async def add_note(self, note: Note, about: EntryRef | None) -> Entry:
+        """Implement `Session.note`."""
         durable, contents = prepare_items([note])
-        async with self._order.place():
-            target = None if about is None else await self._resolve(about)
-            if target is not None:
-                await self._backing.log.entry(self.id, target)
+        async with self.order.place():
+            target = None if about is None else (await self.reader.entry(about)).id
             new = tuple(new_side(each, target) for each in durable if isinstance(each, Note))
-            return (await self._commit(new, contents=contents))[0]
+            write = Write(stream=self.reader.id, entries=new)
+            return (await self.commit(PreparedWrite(write, contents=contents)))[0]
 
-    async def flush(self) -> None:
-        """Store the session now if it is a draft.
+    async def note(self, body: SideBody, about: EntryId | None = None) -> Entry:
+        """Append the side entry `body`."""
+        new = PreparedWrite(Write(stream=self.reader.id, entries=(new_side(body, about),)))
+        if self.order.is_free:
+            return (await self.commit(new))[0]
+        async with self.order.place():
+            return (await self.commit(new))[0]
 
-        Raises: SessionExists when another session now has its id; it stays a draft.
-        """
-        await self._backing.flush()
+    async def commit(self, prepared: PreparedWrite, key: str | None = None) -> Appended:
+        """Append what is `prepared` under the idempotency key `key`."""
+        self.require_session("appending")
+        write, bodies, contents = prepared
+        if contents:
+            await asyncio.to_thread(check_contents, contents, write.entries)
+        at = self.outside.clock.now_ms()
+        commit = Commit(writes=(write,), at=at, blobs=contents, idempotency_key=key)
+        committed = await self.reader.backing.commit(commit)
+        appended = committed.entries[0]
+        await self.reader.see(appended, bodies)
+        return Appended(appended, is_replay=committed.is_replay)
 
-    # ------------------------------------------------------------ inside
+    async def end(self, reason: str | None, summary: str | None) -> Entry | None:
+        """Implement `Session.end`."""
+        reader = self.reader
+        async with self.order.place():
+            while True:
+                state = await reader.look()
+                await self.require_no_role(state, "end")
+                if state.open_turn is not None:
+                    raise TurnOpen(reader.id, state.open_turn)
+                if state.info.status == "ended":
+                    return None
+                at, head = self.outside.clock.now_ms(), state.head
+                ended = (new_side(SessionEnded(reason=reason), at=at),)
+                entries = await episodes.with_episode(
+                    reader.log, reader.id, head, ended, at, info=state.info, summary=summary
+                )
+                expected = None if reader.backing.is_draft else head  # one would store the draft
+                write = Write(stream=reader.id, entries=entries, expected_head=expected)
+                with suppress(HeadConflict):
+                    return (await self.commit(PreparedWrite(write)))[0]
 
-    async def _prepared(self, items: Sequence[Item], options: AppendOptions) -> _Prepared:
+    def require_session(self, what: str) -> None:
+        """Reject the operation `what` if this is a flow. Raises: FlowRefusal."""
+        if self.reader.state.header.kind == "flow":
+            role_sessions.require_session(self.reader.state.header, what)
+
+    async def require_no_role(self, state: StreamState, action: role_sessions.Action) -> None:
+        """Reject `action` on a flow, and in the session of a role. Raises: FlowRefusal."""
+        if state.header.origin == "role" or state.header.kind == "flow":
+            clock = self.outside.clock
+            await role_sessions.require_no_role(self.store, clock, state.header, action)
+
+    async def prepared(self, items: Sequence[Item], options: AppendOptions) -> PreparedWrite:
         """Return `items` as a write to the session. Raises: as `append_many`."""
         if not isinstance(items, Sequence) or isinstance(items, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
             kind = type(items).__name__
@@ -201,84 +207,25 @@ class Appender(ContextReader):
             raise WrongArgument("there is nothing to append: give at least one message")
         parent = options.get("parent", LEAF)
         if parent is not None and not isinstance(parent, Here):
-            parent = await self._in_tree(parent)
+            parent = await self.reader.in_tree(parent)
         durable, taken = prepare_items(items)
         write = Write(
-            stream=self.id,
+            stream=self.reader.id,
             entries=await new_entries(durable, parent, options.get("aliases", ())),
             expected_head=options.get("expected_head"),
-            expected_leaf=await self._resolve_expected_leaf(
-                options.get("expected_leaf", msgspec.UNSET)
-            ),
+            expected_leaf=await self.expected_leaf(options.get("expected_leaf", msgspec.UNSET)),
         )
-        return _Prepared(write, durable, (*options.get("contents", ()), *taken))
+        return PreparedWrite(write, durable, (*options.get("contents", ()), *taken))
 
-    async def _store(self, prepared: _Prepared, key: str | None) -> Appended:
-        return await self._commit(
-            prepared.write.entries,
-            bodies=prepared.bodies,
-            expected_head=prepared.write.expected_head,
-            expected_leaf=prepared.write.expected_leaf,
-            key=key,
-            contents=prepared.contents,
-        )
-
-    async def _note(self, body: SideBody, about: EntryId | None = None) -> Entry:
-        new = (new_side(body, about),)
-        if self._order.is_free:
-            return (await self._commit(new))[0]
-        async with self._order.place():
-            return (await self._commit(new))[0]
-
-    async def _commit(
-        self,
-        entries: tuple[NewEntry, ...],
-        *,
-        bodies: Sequence[Durable] = (),
-        expected_head: int | None = None,
-        expected_leaf: EntryId | msgspec.UnsetType | None = msgspec.UNSET,
-        key: str | None = None,
-        contents: tuple[bytes, ...] = (),
-    ) -> Appended:
-        self._require_session("appending")
-        write = Write(
-            stream=self.id,
-            entries=entries,
-            expected_head=expected_head,
-            expected_leaf=expected_leaf,
-        )
-        if contents:
-            await asyncio.to_thread(check_contents, contents, entries)
-        at = self._outside.clock.now_ms()
-        commit = Commit(writes=(write,), at=at, blobs=contents, idempotency_key=key)
-        committed = await self._backing.commit(commit)
-        appended = committed.entries[0]
-        await self._see(appended, bodies)
-        return Appended(appended, is_replay=committed.is_replay)
-
-    def _require_session(self, what: str) -> None:
-        """Reject the operation `what` if this is a flow. Raises: FlowRefusal."""
-        if self._state.header.kind == "flow":
-            role_sessions.require_session(self._state.header, what)
-
-    async def _resolve_expected_leaf(
-        self, leaf: ExpectedLeaf
-    ) -> EntryId | msgspec.UnsetType | None:
-        return leaf if leaf is None or leaf is msgspec.UNSET else await self._resolve(leaf)
-
-    async def _in_tree(self, reference: EntryRef) -> EntryId:
-        """Return the entry if it is part of the conversation."""
-        found = await self._backing.log.entry(self.id, await self._resolve(reference))
-        if found.lane != "tree":
-            reason = f"{found.id} is a note ({found.kind}), not part of the conversation"
-            raise InvalidEntry(reason, told=reason)
-        return found.id
+    async def expected_leaf(self, leaf: ExpectedLeaf) -> EntryId | msgspec.UnsetType | None:
+        """Return the id that the expectation `leaf` names."""
+        return leaf if leaf is None or leaf is msgspec.UNSET else await self.reader.resolve(leaf)
 
 
 async def commit_sessions(
     store: SessionStore,
     outside: Outside,
-    writes: Sequence[tuple[Appender, Sequence[Item], AppendOptions]],
+    writes: Sequence[tuple[SessionWriter, Sequence[Item], AppendOptions]],
     key: str | None,
 ) -> CommittedSessions:
     """Append to several sessions of `store` in one commit. Raises: as `Store.commit`."""
@@ -286,24 +233,21 @@ async def commit_sessions(
         raise WrongArgument("there is nothing to commit: give a session", argument="writes")
     if len(writes) > 1 and not store.capabilities.multi_stream_commit:
         raise Unsupported("multi_stream_commit", store.address.partition(":")[0])
-    for session, _, options in writes:
-        session._require_session("appending")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
-        if session._backing.store is not store:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
-            reason = f"session {session.id} was opened in another store"
+    for writer, _, options in writes:
+        writer.require_session("appending")
+        if writer.store is not store:
+            reason = f"session {writer.reader.id} was opened in another store"
             raise WrongArgument(reason, argument="writes")
         if unknown := set(options) - AppendOptions.__annotations__.keys():
             known = ", ".join(AppendOptions.__annotations__)
             reason = f"unknown option {min(unknown)!r}: the options of a write are {known}"
             raise WrongArgument(reason, argument="writes")
-    prepared = [
-        await session._prepared(items, options)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
-        for session, items, options in writes
-    ]
+    prepared = [await writer.prepared(items, options) for writer, items, options in writes]
     for each in prepared:
         if each.contents:
             await asyncio.to_thread(check_contents, each.contents, each.write.entries)
-    for session, _, _ in writes:
-        await session.flush()
+    for writer, _, _ in writes:
+        await writer.reader.backing.flush()
     blobs = tuple(dict.fromkeys(content for each in prepared for content in each.contents))
     commit = Commit(
         writes=tuple(each.write for each in prepared),
@@ -312,9 +256,9 @@ async def commit_sessions(
         blobs=blobs,
     )
     committed = await store.commit(commit)
-    for (session, _, _), entries, each in zip(writes, committed.entries, prepared, strict=True):
+    for (writer, _, _), entries, each in zip(writes, committed.entries, prepared, strict=True):
         known = () if committed.is_replay else each.bodies
-        await session._see(entries, known)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of this module
+        await writer.reader.see(entries, known)
     return CommittedSessions(map(Appended, committed.entries), is_replay=committed.is_replay)
 
 

@@ -6,14 +6,14 @@ perdure did not write. They stay history: shown, exported, sent to models, never
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from perdure.client.conversation.agent_binding import BINDING_KINDS, Binding, binding_in
 from perdure.client.conversation.workspace import change_of, kept_workspace, moved_to
-from perdure.client.reads import OpenQuestion
+from perdure.client.reads import OpenQuestion, open_questions
 from perdure.engine.turns.recovery import carrying_from
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry, NewEntry
@@ -28,6 +28,9 @@ from perdure.session.notes import (
 )
 from perdure.stores.marks import TURN_KINDS, marks_of
 from perdure.stores.session_store import SessionStore
+
+_COMMIT = 64
+"""Largest commit of a turn whose mark is looked for."""
 
 Withheld = Literal["imported", "unknown"]
 """Why something is not in force: it was imported, or this user's perdure did not write it."""
@@ -83,15 +86,27 @@ async def authority_of(store: SessionStore, session: StreamId) -> Authority:
     return Authority(bound, agent, turn, workspace)
 
 
-async def questions_in_force(
-    store: SessionStore, asked: Sequence[OpenQuestion]
-) -> list[OpenQuestion]:
-    """Return those of `asked` whose turn is in force: no other turn acts on an answer.
+async def is_in_force(store: SessionStore, entry: Entry) -> bool:
+    """Whether `entry`, of a kind that is marked, is in force here. Raises: SessionNotFound."""
+    notes = await store.notes(entry.stream, (SessionReceived.kind,))
+    if entry.seq < await _received(store, entry.stream, notes):
+        return False
+    # The mark of a turn's commit covers entries before this one.
+    near = await store.entries(entry.stream, max(entry.seq - _COMMIT, -1), _COMMIT)
+    return entry.seq in marks_of(store).own_among(near)
 
-    The cost is proportional to the newest turn of each asking session.
+
+async def questions_in_force(
+    store: SessionStore, asking: Iterable[Entry], at: int
+) -> list[OpenQuestion]:
+    """Return `open_questions` of `asking` at `at` whose turn is in force.
+
+    No other turn acts on an answer. The cost is proportional to the newest turn of each asking
+    session.
     """
-    asking = {entry_place(question.id)[0] for question in asked}
-    withheld = {stream for stream in asking if (await authority_of(store, stream)).turn}
+    asked = open_questions(asking, at)
+    streams = {entry_place(question.id)[0] for question in asked}
+    withheld = {stream for stream in streams if (await authority_of(store, stream)).turn}
     return [each for each in asked if entry_place(each.id)[0] not in withheld]
 
 

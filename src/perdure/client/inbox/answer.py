@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from perdure.client.conversation.append import SessionWriter
 from perdure.client.conversation.authority import authority_of
-from perdure.errors import AlreadyAnswered, HeadConflict, QuestionClosed
+from perdure.client.reads import EntryRef
+from perdure.errors import AlreadyAnswered, HeadConflict, InvalidEntry, QuestionClosed
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
@@ -14,6 +16,21 @@ from perdure.session.ids import EntryId
 from perdure.session.notes import ALLOW_FLOW, Answer, Question, QuestionWithdrawn
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
+
+
+async def answer_in(writer: SessionWriter, question: EntryRef, answer: Answer) -> Entry:
+    """Implement `Session.answer`."""
+    asking = await writer.reader.entry(question)
+    body = body_of(asking)
+    if not isinstance(body, Question) or asking.stream != writer.reader.id:
+        reason = f"{asking.id} is not a question of this session"
+        raise InvalidEntry(reason, told=reason)
+    if answer.choice not in body.choices:
+        reason = f"{answer.choice!r} is none of the answers {', '.join(body.choices)}"
+        raise InvalidEntry(reason, told=reason)
+    given = await answer_question(writer.store, writer.outside.clock, asking, body, answer)
+    await writer.reader.look()
+    return given
 
 
 async def answer_question(

@@ -1,4 +1,4 @@
-"""Resolve the beginning of an id that a person typed: of a session, a flow or a question."""
+"""Resolve an id that a person typed, or its beginning: of a session, a flow or a question."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from perdure.errors import (
     SessionNotFound,
 )
 from perdure.session.entries import Entry
-from perdure.session.flows.kinds import FlowImported, FlowStarted
+from perdure.session.flows.kinds import FlowCompleted, FlowImported, FlowStarted
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.stores.session_store import SessionStore
+
+FLOW_KINDS = (FlowStarted.kind, FlowImported.kind, FlowCompleted.kind)
+"""Kinds by which the flows of a namespace are found, and those that ask nothing any more."""
 
 
 async def find_stream(store: SessionStore, prefix: str) -> StreamId:
@@ -77,6 +80,15 @@ def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
     if found is None:
         raise QuestionNotFound(prefix)
     return EntryId(found)
+
+
+def stream_asking(question: str) -> StreamId | None:
+    """Return the stream of the whole entry id `question`; None if it is not one."""
+    head, _, rest = question.rpartition("/")
+    try:
+        return entry_place(f"{head}/{rest.partition(':')[0]}")[0]
+    except ValueError:
+        return None
 
 
 def _match(prefix: str, ids: Iterable[str]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 from msgspec import Meta
 
@@ -26,17 +26,22 @@ from perdure.models.stream import AnswerBuilder
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.memory.facts import Fact
-from perdure.session.messages import MESSAGE
+from perdure.session.messages import MESSAGE, Usage
 from perdure.stores.session_store import SessionStore
+from perdure.tools.callbacks import run_callback
 
 _log = logging.getLogger(__name__)
+
+LEFT_OUT = (SecretPasted, EntryNotFound, LimitExceeded)
+"""Errors of a single fact, which is then not captured."""
 
 
 @takes_all_declared
 class ModelExtractor:
     """Has a model list the facts in an episode, for `Memory.capture`.
 
-    `client` is a model client, `model` its model as ``provider:name``.
+    `client` is a model client, `model` its model as ``provider:name``. `usage` is that of the
+    newest call, None before the first answer.
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class ModelExtractor:
         self._client = client
         self._model = model
         self._max_output_tokens = max_output_tokens
+        self.usage: Usage | None = None
 
     def __repr__(self) -> str:
         return f"<ModelExtractor {self._model!r}>"
@@ -62,13 +68,34 @@ class ModelExtractor:
         builder = AnswerBuilder(self._model)
         async for delta in self._client.stream(request):
             builder.add(delta)
-        return facts_in_answer(self._model, builder.build().text, entries)
+        answer = builder.build()
+        self.usage = answer.usage
+        return facts_in_answer(self._model, answer.text, entries)
 
 
 async def capture(
     store: SessionStore, outside: Outside, episode: Episode, extractor: Extractor
 ) -> list[Fact]:
     """Store the facts that `extractor` finds in `episode`. Raises: as `Memory.capture`."""
+    stored: list[Fact] = []
+    for new in await found_facts(store, episode, extractor):
+        key = f"capture:{hashlib.sha256(f'{episode.id} {new.text}'.encode()).hexdigest()}"
+        try:
+            fact = await remember(
+                store, outside, new, subject=episode.subject, agent=episode.agent, key=key
+            )
+        except LEFT_OUT as error:
+            _log.warning("a fact was not captured: %s", error)
+            continue
+        stored.append(fact)
+    return stored
+
+
+async def found_facts(store: SessionStore, episode: Episode, extractor: Any) -> list[NewFact]:
+    """Return the facts that `extractor` finds in `episode`, without those that are known.
+
+    Raises: as `Memory.capture`.
+    """
     entries = [
         entry
         for entry in await store.entries(
@@ -80,30 +107,21 @@ async def capture(
         return []
     of_subject = await facts_in(store, MemoryFilter(episode.subject))
     known = [fact for fact in of_subject if fact.agent in (None, episode.agent)]
-    found = await extractor.extract(episode, entries, known)
+    extract = getattr(extractor, "extract", extractor)
+    found = await run_callback(extract, episode, entries, known)
     allowed, texts = {entry.id for entry in entries}, {fact.text for fact in known}
-    stored: list[Fact] = []
-    for each in found:
+    new: dict[str, NewFact] = {}
+    for each in cast("Sequence[ExtractedFact]", found):
         if not each.sources or not allowed.issuperset(each.sources):
             raise WrongArgument(
                 "an extracted fact needs sources in its episode", argument="sources"
             )
-        if each.text in texts:
-            continue
-        new = NewFact(
-            text=each.text,
-            sources=each.sources,
-            said_by=each.said_by,
-            valid_from=None,
-            valid_to=None,
-        )
-        key = f"capture:{hashlib.sha256(f'{episode.id} {each.text}'.encode()).hexdigest()}"
-        try:
-            fact = await remember(
-                store, outside, new, subject=episode.subject, agent=episode.agent, key=key
+        if each.text not in texts:
+            new[each.text] = NewFact(
+                text=each.text,
+                sources=each.sources,
+                said_by=each.said_by,
+                valid_from=None,
+                valid_to=None,
             )
-        except (SecretPasted, EntryNotFound, LimitExceeded) as error:
-            _log.warning("a fact was not captured: %s", error)
-            continue
-        stored.append(fact)
-    return stored
+    return list(new.values())

@@ -24,7 +24,7 @@ from perdure.errors import (
 from perdure.memory.scope import MemoryFilter
 from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.session.codec import new_side, readable
-from perdure.session.entries import Entry
+from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.session.info import StreamHeader
 from perdure.session.memory.facts import Fact, StoredFact, fact_of, stored_facts
@@ -77,24 +77,19 @@ async def remember(
     key: str | None,
 ) -> Fact:
     """Append `new` to the memory stream of its subject. Raises: as `Memory.remember`."""
-    require_text("agent", agent)
-    _check(new)
-    sources = await _require_sources(store, new.sources)
+    body, sources = await _remembered(store, new, agent)
     subject = subject if subject is not None else _subject_of(sources)
-    stream = await _require_stream(store, outside, subject)
-    body = FactRemembered(
-        text=new.text,
-        agent=agent,
-        sources=tuple(source.entry.id for source in sources),
-        said_by=new.said_by,
-        valid_from=new.valid_from,
-        valid_to=new.valid_to,
-    )
+    stream = await require_stream(store, outside, subject)
     write = Write(stream=stream, entries=(new_side(body),))
     commit = Commit(writes=(write,), at=outside.clock.now_ms(), idempotency_key=key)
     fact = (await store.commit(commit)).entries[0][0].id
-    await _require_alive(store, outside, fact, body.sources)
+    await require_alive(store, outside, fact, body.sources)
     return await find_fact(store, fact)
+
+
+async def fact_entry(store: SessionStore, new: NewFact, agent: str | None) -> NewEntry:
+    """Return the entry that remembers `new`. Raises: as `Memory.remember`."""
+    return new_side((await _remembered(store, new, agent))[0])
 
 
 async def correct(
@@ -117,12 +112,12 @@ async def correct(
         write = Write(
             stream=known.state.header.id,
             entries=(new_side(body, fact),),
-            expected_head=None if key is not None else known.state.head,
+            expected_head=known.state.head,
         )
         commit = Commit(writes=(write,), at=outside.clock.now_ms(), idempotency_key=key)
         with suppress(HeadConflict):  # a forgotten fact is not corrected
             await store.commit(commit)
-            await _require_alive(store, outside, fact, tuple(given))
+            await require_alive(store, outside, fact, tuple(given))
             return await find_fact(store, fact)
 
 
@@ -186,6 +181,24 @@ def _check(new: NewFact) -> None:
         raise WrongArgument("valid_to is not after valid_from", argument="valid_to")
 
 
+async def _remembered(
+    store: SessionStore, new: NewFact, agent: str | None
+) -> tuple[FactRemembered, tuple[_Source, ...]]:
+    """Return the body of the fact `new`, and its sources."""
+    require_text("agent", agent)
+    _check(new)
+    sources = await _require_sources(store, new.sources)
+    body = FactRemembered(
+        text=new.text,
+        agent=agent,
+        sources=tuple(source.entry.id for source in sources),
+        said_by=new.said_by,
+        valid_from=new.valid_from,
+        valid_to=new.valid_to,
+    )
+    return body, sources
+
+
 async def _require_sources(store: SessionStore, sources: Iterable[EntryId]) -> tuple[_Source, ...]:
     """Return the entries `sources`. Raises: EntryNotFound, also for an erased one."""
     found: list[_Source] = []
@@ -198,7 +211,7 @@ async def _require_sources(store: SessionStore, sources: Iterable[EntryId]) -> t
     return tuple(found)
 
 
-async def _require_alive(
+async def require_alive(
     store: SessionStore, outside: Outside, fact: EntryId, sources: tuple[EntryId, ...]
 ) -> None:
     """Forget `fact` if one of `sources` was erased before the fact was stored.
@@ -224,7 +237,7 @@ def _subject_of(sources: Iterable[_Source]) -> str | None:
     return subjects.pop() if subjects else None
 
 
-async def _require_stream(store: SessionStore, outside: Outside, subject: str | None) -> StreamId:
+async def require_stream(store: SessionStore, outside: Outside, subject: str | None) -> StreamId:
     """Return the memory stream of `subject`; create it if there is none.
 
     Raises: Unsupported where a fact could not be erased by itself.

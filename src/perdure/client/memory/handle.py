@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.client.amounts import amount
@@ -13,11 +15,13 @@ from perdure.client.clock import Outside
 from perdure.client.session_fields import require_subject
 from perdure.engine.episodes import record_imports, record_open_ends
 from perdure.errors import WrongArgument
-from perdure.memory.episodes import Episode, agent_in, episode_of
+from perdure.memory.episodes import Episode, agent_in, episodes_in
 from perdure.memory.extraction import Extractor
 from perdure.memory.hits import MemoryHit, hit_of
+from perdure.memory.knowledge import agent_subject
 from perdure.memory.question import question_of
 from perdure.memory.ranking import Scope, SumsOf, ranking
+from perdure.memory.reports import ImportedFacts, ImportedFolder
 from perdure.memory.scope import MemoryFilter, ScopeName
 from perdure.memory.sums import PlainSums
 from perdure.session.argument_checks import takes_all_declared
@@ -25,7 +29,7 @@ from perdure.session.clock import ms_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.memory.facts import Fact
-from perdure.session.memory.kinds import EpisodeRecorded, SaidBy
+from perdure.session.memory.kinds import EpisodeRecorded, FactsCaptured, FactsDue, SaidBy
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.search.index_keys import session_key, subject_key
@@ -33,13 +37,18 @@ from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
     from perdure.client.memory import capture as capturing
-    from perdure.client.memory import fact_writes
+    from perdure.client.memory import fact_lines, fact_writes, knowledge
 else:
     capturing = Later("perdure.client.memory.capture")
+    fact_lines = Later("perdure.client.memory.fact_lines")
     fact_writes = Later("perdure.client.memory.fact_writes")
+    knowledge = Later("perdure.client.memory.knowledge")
 
 Source = Entry | str
 """An entry that a fact comes from, or its id."""
+
+_EPISODE_KINDS = (EpisodeRecorded.kind, FactsDue.kind, FactsCaptured.kind)
+"""Kinds of the entries that episodes are read from."""
 
 RECALLED = 10
 """Default number of hits."""
@@ -68,41 +77,35 @@ class Memory:
         scope: ScopeName = "subject",
         sessions: Sequence[str] | None = None,
         without: Sequence[str] = (),
+        knowledge_of: str | None = None,
     ) -> list[MemoryHit]:
         """Return what earlier sessions say about `question`, best first; docs/guides/memory.md.
 
         Finds messages of users, assistants and tools on every branch; a text counts with its
         neighbours in the session. With `sessions` only those are searched, never those `without`.
         With `agent` only sessions of that agent are searched, with the scope "agent" those of every
-        subject. `scope` "namespace" searches the sessions of all subjects. With numpy (extra
+        subject. `scope` "namespace" searches the sessions of all subjects. `knowledge_of` adds the
+        knowledge folders of an agent; `agent` does so, too. With numpy (extra
         ``memory``) a recall in a large store is several times faster; the hits are the same.
         Raises: SearchIndexDamaged; Unsupported; WrongArgument for an empty question, for a subject
         with a wider scope, and for the scope "agent" without an agent; ValueError when `limit` is
         negative.
         """
         amount("limit", limit)
-        if scope != "subject" and subject is not None:
-            raise WrongArgument(
-                f'the scope "{scope}" recalls what belongs to every subject: leave out `subject`, '
-                'or use the scope "subject"',
-                argument="subject",
-            )
-        if scope == "agent" and agent is None:
-            raise WrongArgument('the scope "agent" needs an `agent`', argument="agent")
+        _scope(subject, agent, scope)
         asked = question_of(question, self.outside.clock.now_ms())
         if not asked.names:
             raise WrongArgument(
                 f"the question holds no word to look for: {question!r:.60}", argument="question"
             )
-        among = None if sessions is None else frozenset(sessions)
+        only = None if sessions is None else frozenset(sessions)
+        subjects = (subject,)
         if agent is not None:
             own = await _sessions_of(self.backend, agent)
-            among = own if among is None else among & own
-        allowed = Scope(
-            subjects=(subject_key(subject),) if scope == "subject" else None,
-            only=None if among is None else tuple(map(session_key, among)),
-            but=tuple(map(session_key, without)),
-        )
+            only = own if only is None else only & own
+        if (learned := knowledge_of or agent) is not None:
+            subjects += (agent_subject(learned),)
+        allowed = _allowed(subjects if scope == "subject" else None, only, without)
         rank = ranking(asked, allowed, limit, _sums())
         found = await self.backend.search.recall(asked.words, rank)
         return [hit_of(asked, each) for each in found]
@@ -225,16 +228,54 @@ class Memory:
         """
         return await capturing.capture(self.backend, self.outside, episode, extractor)
 
+    async def import_folder(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        subject: str | None = None,
+        agent: str | None = None,
+    ) -> ImportedFolder:
+        """Index the Markdown and text files below `folder`, so that `recall` finds their passages.
+
+        They belong to `subject`, or to `agent` in the sessions of every subject. Calling it again
+        follows changes: new and changed files are indexed, the passages of deleted ones are erased.
+        Links are not followed; `ImportedFolder.problems` lists files that cannot be read.
+        Durable: each file, when this returns. Raises: WrongArgument for a folder that cannot be
+        read, and for `subject` with `agent`; Unsupported in a store of session files.
+        """
+        require_subject(subject)
+        if subject is not None and agent is not None:
+            raise WrongArgument("knowledge belongs to a subject or to an agent", argument="agent")
+        scope = subject if agent is None else agent_subject(agent)
+        return await knowledge.index_folder(self.backend, self.outside, Path(folder), scope)
+
+    async def import_facts(
+        self,
+        file: str | os.PathLike[str],
+        *,
+        subject: str | None = None,
+        agent: str | None = None,
+    ) -> ImportedFacts:
+        """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
+
+        `subject` and `agent` are those of lines without their own. A fact that is known is not
+        stored again. A wrong line does not stop the others: `ImportedFacts.problems` lists them.
+        Durable: all facts, when this returns. Raises: FormatError for a file that cannot be read;
+        LimitExceeded; Unsupported in a store of session files.
+        """
+        require_subject(subject)
+        return await fact_lines.import_lines(
+            self.backend, self.outside, Path(file), subject=subject, agent=agent
+        )
+
     async def index(self) -> int:
         """Record the episodes that are missing; return their number.
 
         An imported session gets one up to its newest entry, and another one once it has grown. A
         session that ended without one gets its own. Durable: each, when this returns.
         """
-        clock = self.outside.clock
-        return await record_open_ends(self.backend, clock) + await record_imports(
-            self.backend, clock
-        )
+        store, clock = self.backend, self.outside.clock
+        return await record_open_ends(store, clock) + await record_imports(store, clock)
 
     async def episodes(
         self,
@@ -254,21 +295,11 @@ class Memory:
         amount("limit", limit)
         within = _scope(subject, agent, scope)
         await record_open_ends(self.backend, self.outside.clock)
-        if session is None:
-            entries = await self.backend.notes_of_all((EpisodeRecorded.kind,))
-            chosen = subject if scope == "subject" else None
-            listed = await self.backend.sessions(limit=None, scope="all", subject=chosen)
-            infos = {info.id: info for info in listed}
-        else:
-            entries = await fact_writes.own_notes(self.backend, session, (EpisodeRecorded.kind,))
-            infos = {each.stream: (await self.backend.state(each.stream)).info for each in entries}
         until = None if before is None else ms_of(before)
         found = [
             episode
-            for entry in entries
-            if (info := infos.get(entry.stream)) is not None
-            and (episode := episode_of(entry, info)) is not None
-            and (session is not None or within.covers(episode))
+            for episode in await _recorded(self.backend, subject, scope, session)
+            if (session is not None or within.covers(episode))
             and (agent is None or episode.agent == agent)
             and (until is None or episode.ended_at < until)
         ]
@@ -276,13 +307,39 @@ class Memory:
         return found[:limit]
 
 
+async def _recorded(
+    store: SessionStore, subject: str | None, scope: ScopeName, session: str | None
+) -> Iterable[Episode]:
+    """Return the episodes of `session`, or else those of `subject` in its scope and others."""
+    if session is None:
+        entries = await store.notes_of_all(_EPISODE_KINDS)
+        chosen = subject if scope == "subject" else None
+        listed = await store.sessions(limit=None, scope="all", subject=chosen)
+        infos = {info.id: info for info in listed}
+    else:
+        entries = await fact_writes.own_notes(store, session, _EPISODE_KINDS)
+        infos = {each.stream: (await store.state(each.stream)).info for each in entries}
+    return episodes_in(entries, infos)
+
+
 async def _sessions_of(store: SessionStore, agent: str) -> frozenset[str]:
-    """Return the sessions whose newest agent is `agent`."""
+    """Return the sessions whose newest agent is `agent`, and its knowledge."""
     notes = await store.notes_of_all((SessionStarted.kind, AgentBound.kind))
     by_session: dict[str, list[Entry]] = {}
     for note in notes:
         by_session.setdefault(note.stream, []).append(note)
-    return frozenset(name for name, found in by_session.items() if agent_in(found) == agent)
+    own = frozenset(name for name, found in by_session.items() if agent_in(found) == agent)
+    return own | await knowledge.files_of(store, agent_subject(agent))
+
+
+def _allowed(
+    subjects: Sequence[str | None] | None, only: Iterable[str] | None, but: Iterable[str]
+) -> Scope:
+    return Scope(
+        subjects=None if subjects is None else tuple(map(subject_key, subjects)),
+        only=None if only is None else tuple(map(session_key, only)),
+        but=tuple(map(session_key, but)),
+    )
 
 
 @cache

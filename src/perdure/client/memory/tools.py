@@ -1,7 +1,7 @@
 """Tools with which an agent reads and changes the memory of its session's subject.
 
-A call sees the facts and sessions of that subject only. Calls that change a fact need approval, as
-changes of files do.
+A call sees the facts and sessions of that subject only, and no fact of another agent. Calls that
+change a fact need approval, as changes of files do.
 """
 
 from __future__ import annotations
@@ -14,17 +14,23 @@ from msgspec import Meta
 
 from perdure.client.memory.handle import Memory
 from perdure.errors import FactNotFound
+from perdure.memory.episodes import agent_in
+from perdure.memory.injection import one_item
 from perdure.session.argument_checks import takes_declared
 from perdure.session.codec import role_of
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.memory.facts import Fact
 from perdure.session.messages import MESSAGE
+from perdure.session.notes import AgentBound, SessionStarted
 from perdure.tools.decorator import tool
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import Subject, ToolCall, ToolSpec
 
 _NEWEST = 50
 """Messages in which the one that a fact comes from is looked for."""
+
+_MOST_FACTS = 100
+"""Facts in an answer."""
 
 Text = Annotated[str, Meta(min_length=1, max_length=1_000)]
 FactId = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -66,12 +72,17 @@ class _Calls:
         """Find what was said in earlier sessions about a question, best first."""
         subject = await self._subject(call)
         hits = await self._memory.recall(question, subject=subject, without=[call.session_id])
-        return "\n\n".join(f"[{hit.entry_id}] {hit.text}" for hit in hits) or "Nothing was found."
+        return (
+            "\n\n".join(f"[{hit.entry_id}] {one_item(hit.text)}" for hit in hits)
+            or "Nothing was found."
+        )
 
     async def facts(self, *, call: ToolCall) -> str:
         """List the facts that are remembered, newest first, each after its id."""
-        found = await self._memory.facts(subject=await self._subject(call), limit=100)
-        return "\n".join(f"[{fact.id}] {fact.text}" for fact in found) or "No facts."
+        subject, agent = await self._subject(call), await self._agent(call)
+        facts = await self._memory.facts(subject=subject)
+        found = [fact for fact in facts if fact.agent in (None, agent)][:_MOST_FACTS]
+        return "\n".join(f"[{fact.id}] {one_item(fact.text)}" for fact in found) or "No facts."
 
     async def remember(
         self,
@@ -116,11 +127,18 @@ class _Calls:
         return f"Forgot {known.id}."
 
     async def _own(self, fact: str, call: ToolCall) -> Fact:
-        """Return the fact if it belongs to the session's subject. Raises: FactNotFound."""
+        """Return the fact if the session's subject and agent see it. Raises: FactNotFound."""
         known = await self._memory.fact(fact)
         if known.subject != await self._subject(call):
             raise FactNotFound(fact)
+        if known.agent is not None and known.agent != await self._agent(call):
+            raise FactNotFound(fact)
         return known
+
+    async def _agent(self, call: ToolCall) -> str | None:
+        session = StreamId(call.session_id)
+        bindings = (SessionStarted.kind, AgentBound.kind)
+        return agent_in(await self._memory.backend.notes(session, bindings))
 
     async def _subject(self, call: ToolCall) -> str | None:
         state = await self._memory.backend.state(StreamId(call.session_id))

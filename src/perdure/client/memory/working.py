@@ -5,19 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeVar
 
 from perdure.client.clock import Outside
 from perdure.client.memory.handle import Memory
+from perdure.client.memory.knowledge import FolderWatch
 from perdure.engine.turns.config import MemoryConfig
 from perdure.errors import PerdureError, SessionError, StoreError, Unsupported, WrongArgument
-from perdure.memory.hits import MemoryHit
+from perdure.memory.hits import MemoryHit, Why
+from perdure.memory.knowledge import agent_subject, source_of
 from perdure.memory.question import question_of
+from perdure.session.clock import minute
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.memory.facts import Fact
-from perdure.session.memory.kinds import ContextRecalled, RecalledText
+from perdure.session.memory.kinds import ContextRecalled, RecalledText, RecallReason
 from perdure.session.search.searchable import searchable_of
 from perdure.session.search.words import terms
 from perdure.stores.session_store import SessionStore
@@ -39,11 +42,16 @@ class SessionMemory:
         outside: Outside,
         session: StreamId,
         config: MemoryConfig,
+        *,
+        agent: str,
+        working_dir: Path,
     ) -> None:
         self._backend = backend
         self._outside = outside
         self._session = session
+        self._agent = agent
         self._config = config
+        self._folders = FolderWatch(backend, outside, config.knowledge, working_dir)
         self._memory = Memory(backend, outside)
         self.max_tokens = config.max_working_tokens
 
@@ -54,6 +62,8 @@ class SessionMemory:
         """
         question, problems = message[:_QUESTION], list[str]()
         facts = await self._tried(self._facts, question, problems)
+        if self._config.knowledge:
+            problems += await self._tried(self._follow, question, problems)
         texts = await self._tried(self._texts, question, problems)
         problem = "; ".join(problems) or None
         if not (texts or facts or problem):
@@ -87,6 +97,10 @@ class SessionMemory:
                 found += _said_texts(entry, text)
         return found
 
+    async def _follow(self, _question: str) -> list[str]:
+        """Index the changes in the knowledge folders; return the problems."""
+        return await self._folders.follow(agent_subject(self._agent))
+
     async def _texts(self, question: str) -> list[RecalledText]:
         if not self._config.episodic_top_k:
             return []
@@ -95,6 +109,7 @@ class SessionMemory:
             limit=self._config.episodic_top_k,
             subject=await self._subject(),
             without=[self._session],
+            knowledge_of=self._agent,
         )
         return [_reference(hit) for hit in hits if _is_about(hit)]
 
@@ -104,7 +119,8 @@ class SessionMemory:
             return []
         now = self._outside.clock.now_ms()
         asked = question_of(question, now).words
-        facts = await self._memory.facts(subject=await self._subject())
+        of_subject = await self._memory.facts(subject=await self._subject())
+        facts = [fact for fact in of_subject if fact.agent in (None, self._agent)]
 
         def rank(fact: Fact) -> tuple[int, int]:
             said = frozenset(terms(fact.text))
@@ -121,21 +137,34 @@ def _is_about(hit: MemoryHit) -> bool:
 
 def _reference(hit: MemoryHit) -> RecalledText:
     end = hit.start + len(hit.text) if hit.is_passage else None
-    return RecalledText(hit.session_id, hit.entry_id, hit.start, end, hit.score)
+    return RecalledText(hit.session_id, hit.entry_id, hit.start, end, hit.score, _reasons(hit.why))
+
+
+def _reasons(why: Why) -> tuple[RecallReason, ...]:
+    found: dict[RecallReason, object] = {
+        "words": why.terms,
+        "neighbours": why.neighbours,
+        "speaker": why.speaker,
+        "date": why.date,
+        "time": why.time,
+        "vector": why.vector,
+    }
+    return tuple(reason for reason, value in found.items() if value)
 
 
 def _fact_text(fact: Fact) -> str:
-    return f"Fact, {_day(fact.at)}: {fact.text}"
+    kind = "Fact from a file" if fact.is_received else "Fact"
+    return f"{kind}, {minute(fact.at)}: {fact.text}"
 
 
 def _said_texts(entry: Entry, recalled: RecalledText) -> list[str]:
     found = searchable_of(entry)
     if found is None:
         return []
+    text = found.text[recalled.start : recalled.end]
+    if (source := source_of(entry)) is not None:
+        place = ", ".join(filter(None, (source.path, source.heading)))
+        return [f"From the file {place}: {text}"]
     at = entry.at if found.said_at is None else found.said_at
     who = found.author or found.role
-    return [f"{_day(at)}, {who}: {found.text[recalled.start : recalled.end]}"]
-
-
-def _day(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    return [f"{minute(at)}, {who}: {text}"]

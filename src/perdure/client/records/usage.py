@@ -12,6 +12,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
 from perdure.session.ledger import ModelCalled, ModelFinished, TurnStarted
+from perdure.session.memory.kinds import FactsCaptured
 from perdure.session.messages import Message, Usage
 from perdure.session.records import ActivityGroup, ActivityTotal, UsageGroup, UsageTotal
 from perdure.stores.session_store import SessionStore
@@ -79,6 +80,9 @@ class SessionTally:
                 self.called[entry.id] = body
             elif isinstance(body, ModelFinished):
                 self._finish(entry, body)
+            elif isinstance(body, FactsCaptured):
+                if body.usage is not None:
+                    self._use(entry, body.model or "", "", body.usage)
             elif not isinstance(body, Unknown):
                 self._count(entry, _Count(turns=1))
 
@@ -110,7 +114,9 @@ class SessionTally:
         self.counts[quarter] = self.counts.get(quarter, _Count()).plus(more)
 
 
-_KINDS = frozenset(("message", ModelCalled.kind, ModelFinished.kind, TurnStarted.kind))
+_KINDS = frozenset(
+    ("message", ModelCalled.kind, ModelFinished.kind, TurnStarted.kind, FactsCaptured.kind)
+)
 
 
 class Tallies:

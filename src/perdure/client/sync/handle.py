@@ -89,8 +89,8 @@ def _property(name: str, original: property) -> property:
 
 
 def _method(original: Callable[..., Any]) -> Callable[..., Any]:
-    is_iterator = inspect.isasyncgenfunction(inspect.unwrap(original))
     is_coroutine = inspect.iscoroutinefunction(original)
+    is_iterator = str(original.__annotations__["return"]).startswith("AsyncIterator[")
 
     @wraps(original)
     def method(self: Handle[Any], *args: Any, **named: Any) -> Any:

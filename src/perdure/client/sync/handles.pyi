@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat as AsyncChat
-from perdure.client.agents.idle_session import ChatStatus
+from perdure.client.agents.chat import ChatStatus
 from perdure.client.agents.message_secrets import Said
 from perdure.client.agents.notices import OnQuestion
 from perdure.client.agents.runtime import Runtime as AsyncRuntime
@@ -59,6 +59,7 @@ from perdure.interop.reports import (
 from perdure.memory.episodes import Episode
 from perdure.memory.extraction import Extractor
 from perdure.memory.hits import MemoryHit
+from perdure.memory.reports import ImportedFacts, ImportedFolder
 from perdure.memory.scope import ScopeName
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient, ThinkingLevel
@@ -212,6 +213,12 @@ class Session(Handle[AsyncSession]):
         Raises: EntryNotFound, AmbiguousId.
         """
 
+    def questions(self) -> list[OpenQuestion]:
+        """List the session's open questions, oldest first. A fork does not inherit its origin's.
+
+        Questions from an import or an unknown store are not listed: no turn waits for them.
+        """
+
     def context(self, budget_tokens: int | None = None) -> build.Context:
         """Return what a model would be sent now, with the entry of each message.
 
@@ -280,10 +287,45 @@ class Session(Handle[AsyncSession]):
         Durable: when this returns. Raises: EntryNotFound; WrongArgument for data that is not JSON.
         """
 
-    def flush(self) -> None:
-        """Store the session now if it is a draft.
+    def label(self, entry: EntryRef, text: str | None) -> Entry:
+        """Set the label of `entry`; None or blanks remove it.
 
-        Raises: SessionExists when another session now has its id; it stays a draft.
+        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation; LimitExceeded
+        for a label above ``limits.name_characters``; FlowRefusal for a flow.
+        """
+
+    def pin(self, entry: EntryRef) -> Entry:
+        """Keep `entry` unchanged in the context, even if a compaction hides it.
+
+        Pinning a call also keeps its results, and pinning a result its call.
+        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
+        """
+
+    def unpin(self, entry: EntryRef) -> Entry:
+        """Remove the pin of `entry`: a compaction can hide it again.
+
+        Raises: as `pin`.
+        """
+
+    def rename(self, title: str | None) -> Entry:
+        """Set the title of the session; None or blanks remove it.
+
+        Raises: LimitExceeded for a title above ``limits.title_characters``; FlowRefusal for a flow.
+        """
+
+    def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
+        """Undo `compaction` (default: the one in effect): its entries return to the context.
+
+        Shape: None when it was already undone.
+        Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
+        """
+
+    def answer(self, question: EntryRef, choice: str, *, by: str, note: str | None = None) -> Entry:
+        """Answer a question of this session. The first answer wins.
+
+        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is not a
+        question of this session or `choice` is not offered; AlreadyAnswered after another
+        answer; QuestionClosed once the question expired or its turn ended.
         """
 
     def branch(
@@ -317,38 +359,6 @@ class Session(Handle[AsyncSession]):
         `expected_leaf` and `idempotency_key` as for `branch`. Raises: as `branch`.
         """
 
-    def questions(self) -> list[OpenQuestion]:
-        """List the session's open questions, oldest first. A fork does not inherit its origin's.
-
-        Questions from an import or an unknown store are not listed: no turn waits for them.
-        """
-
-    def label(self, entry: EntryRef, text: str | None) -> Entry:
-        """Set the label of `entry`; None or blanks remove it.
-
-        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation; LimitExceeded
-        for a label above ``limits.name_characters``; FlowRefusal for a flow.
-        """
-
-    def pin(self, entry: EntryRef) -> Entry:
-        """Keep `entry` unchanged in the context, even if a compaction hides it.
-
-        Pinning a call also keeps its results, and pinning a result its call.
-        Raises: EntryNotFound; InvalidEntry when it is not part of the conversation.
-        """
-
-    def unpin(self, entry: EntryRef) -> Entry:
-        """Remove the pin of `entry`: a compaction can hide it again.
-
-        Raises: as `pin`.
-        """
-
-    def rename(self, title: str | None) -> Entry:
-        """Set the title of the session; None or blanks remove it.
-
-        Raises: LimitExceeded for a title above ``limits.title_characters``; FlowRefusal for a flow.
-        """
-
     def fork(
         self,
         at: EntryRef | None = None,
@@ -369,11 +379,10 @@ class Session(Handle[AsyncSession]):
         ConfigError when `cwd` is not a folder; WrongArgument as `Store.create`; FlowRefusal.
         """
 
-    def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
-        """Undo `compaction` (default: the one in effect): its entries return to the context.
+    def flush(self) -> None:
+        """Store the session now if it is a draft.
 
-        Shape: None when it was already undone.
-        Raises: EntryNotFound; InvalidEntry when there is no compaction to undo.
+        Raises: SessionExists when another session now has its id; it stays a draft.
         """
 
     def end(self, reason: str | None = None, *, summary: str | None = None) -> Entry | None:
@@ -397,14 +406,6 @@ class Session(Handle[AsyncSession]):
 
     def reopen(self) -> Entry | None:
         """Open a closed or exported session again. Shape: None when it was open."""
-
-    def answer(self, question: EntryRef, choice: str, *, by: str, note: str | None = None) -> Entry:
-        """Answer a question of this session. The first answer wins.
-
-        Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is not a
-        question of this session or `choice` is not offered; AlreadyAnswered after another
-        answer; QuestionClosed once the question expired or its turn ended.
-        """
 
     def export(
         self,
@@ -640,10 +641,10 @@ class Store(Handle[AsyncStore]):
     ) -> list[ExportedFile]:
         """Export every session into `folder`, one file each, named after its id.
 
-        Sessions of every origin are included, flows and facts are not; `query` selects by name or
-        id. With `format` "perdure", `import_files` of the folder restores them. A failed session
-        does not stop the others: see `ExportedFile.error`. `redact` and `replace` as in
-        `Session.export`.
+        Sessions of every origin are included, flows are not; `query` selects by name or id. With
+        `format` "perdure", `import_files` of the folder restores them. Without a `query` it also
+        has a file of the facts of each subject. A failed file does not stop the others: see
+        `ExportedFile.error`. `redact` and `replace` as in `Session.export`.
         Raises: FormatError when the folder cannot be created.
         """
 
@@ -789,13 +790,15 @@ class Memory(Handle[AsyncMemory]):
         scope: ScopeName = "subject",
         sessions: Sequence[str] | None = None,
         without: Sequence[str] = (),
+        knowledge_of: str | None = None,
     ) -> list[MemoryHit]:
         """Return what earlier sessions say about `question`, best first; docs/guides/memory.md.
 
         Finds messages of users, assistants and tools on every branch; a text counts with its
         neighbours in the session. With `sessions` only those are searched, never those `without`.
         With `agent` only sessions of that agent are searched, with the scope "agent" those of every
-        subject. `scope` "namespace" searches the sessions of all subjects. With numpy (extra
+        subject. `scope` "namespace" searches the sessions of all subjects. `knowledge_of` adds the
+        knowledge folders of an agent; `agent` does so, too. With numpy (extra
         ``memory``) a recall in a large store is several times faster; the hits are the same.
         Raises: SearchIndexDamaged; Unsupported; WrongArgument for an empty question, for a subject
         with a wider scope, and for the scope "agent" without an agent; ValueError when `limit` is
@@ -874,6 +877,33 @@ class Memory(Handle[AsyncMemory]):
         after a crash, stores no fact twice. `ModelExtractor` asks a model.
         Durable: each fact, when this returns. Raises: what `extractor` raises; WrongArgument for a
         fact without a source in the episode; Unsupported in a store of session files.
+        """
+
+    def import_folder(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        subject: str | None = None,
+        agent: str | None = None,
+    ) -> ImportedFolder:
+        """Index the Markdown and text files below `folder`, so that `recall` finds their passages.
+
+        They belong to `subject`, or to `agent` in the sessions of every subject. Calling it again
+        follows changes: new and changed files are indexed, the passages of deleted ones are erased.
+        Links are not followed; `ImportedFolder.problems` lists files that cannot be read.
+        Durable: each file, when this returns. Raises: WrongArgument for a folder that cannot be
+        read, and for `subject` with `agent`; Unsupported in a store of session files.
+        """
+
+    def import_facts(
+        self, file: str | os.PathLike[str], *, subject: str | None = None, agent: str | None = None
+    ) -> ImportedFacts:
+        """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
+
+        `subject` and `agent` are those of lines without their own. A fact that is known is not
+        stored again. A wrong line does not stop the others: `ImportedFacts.problems` lists them.
+        Durable: all facts, when this returns. Raises: FormatError for a file that cannot be read;
+        LimitExceeded; Unsupported in a store of session files.
         """
 
     def index(self) -> int:
@@ -961,48 +991,6 @@ class Chat(Handle[AsyncChat]):
     def status(self) -> ChatStatus:
         """The state of this handle; ``closed`` after `cancel` or `end`."""
 
-    def spent(self) -> Spending:
-        """Return the model usage of the session, from the calls in its own log."""
-
-    def questions(self) -> list[OpenQuestion]:
-        """List the open questions of the chat and of agents that it invoked, oldest first.
-
-        Answer each with `Store.answer`, whatever its session.
-        """
-
-    def set_model(self, model: str) -> Entry:
-        """Use another model (``provider:name``) from the next turn on, on this branch.
-
-        Raises: WrongArgument for one without a provider.
-        """
-
-    def set_thinking_level(self, level: ThinkingLevel) -> Entry:
-        """Use another thinking level from the next turn on, on this branch."""
-
-    def compact(self, focus: str | None = None) -> Entry | None:
-        """Summarise older messages to shorten the context. `focus` says what the summary must keep.
-
-        Shape: the compaction; None when there is nothing to summarise.
-        Raises: InvalidTransition while a turn runs; TurnOpen; LeaseHeld; TurnFailed when no usable
-        summary came.
-        """
-
-    def branch(
-        self,
-        entry: EntryRef | None,
-        focus: str | None = None,
-        *,
-        expected_leaf: ExpectedLeaf = msgspec.UNSET,
-    ) -> Entry | None:
-        """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
-
-        The agent's model writes the summary; `focus` says what it must keep. A branch without
-        messages gets no summary. Raises LeafConflict if the leaf is no longer the summarised one,
-        or not `expected_leaf`.
-        Shape: None when `entry` is already the leaf.
-        Raises: as `compact`; as `Session.branch`.
-        """
-
     def send(
         self,
         said: Said | InFlightMessage,
@@ -1065,6 +1053,48 @@ class Chat(Handle[AsyncChat]):
         """Abort the open turn and close the session; its next turn opens it again.
 
         A turn that was suspended is aborted too. Raises: LeaseHeld while another process runs it.
+        """
+
+    def spent(self) -> Spending:
+        """Return the model usage of the session, from the calls in its own log."""
+
+    def questions(self) -> list[OpenQuestion]:
+        """List the open questions of the chat and of agents that it invoked, oldest first.
+
+        Answer each with `Store.answer`, whatever its session.
+        """
+
+    def set_model(self, model: str) -> Entry:
+        """Use another model (``provider:name``) from the next turn on, on this branch.
+
+        Raises: WrongArgument for one without a provider.
+        """
+
+    def set_thinking_level(self, level: ThinkingLevel) -> Entry:
+        """Use another thinking level from the next turn on, on this branch."""
+
+    def compact(self, focus: str | None = None) -> Entry | None:
+        """Summarise older messages to shorten the context. `focus` says what the summary must keep.
+
+        Shape: the compaction; None when there is nothing to summarise.
+        Raises: InvalidTransition while a turn runs; TurnOpen; LeaseHeld; TurnFailed when no usable
+        summary came.
+        """
+
+    def branch(
+        self,
+        entry: EntryRef | None,
+        focus: str | None = None,
+        *,
+        expected_leaf: ExpectedLeaf = msgspec.UNSET,
+    ) -> Entry | None:
+        """Continue from `entry` (None: before the root) with a summary of the abandoned branch.
+
+        The agent's model writes the summary; `focus` says what it must keep. A branch without
+        messages gets no summary. Raises LeafConflict if the leaf is no longer the summarised one,
+        or not `expected_leaf`.
+        Shape: None when `entry` is already the leaf.
+        Raises: as `compact`; as `Session.branch`.
         """
 
 class Runtime(Handle[AsyncRuntime]):
@@ -1175,7 +1205,8 @@ class Runtime(Handle[AsyncRuntime]):
     def close(self) -> None:
         """Wait for the running turns, and suspend those that wait for a person.
 
-        A suspended turn stays open in the log with its question; `resume` continues it.
+        A suspended turn stays open in the log with its question; `resume` continues it. Facts that
+        are due are extracted first (`MemoryConfig.extractor`).
         """
 
     def suspend(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure import user
-from perdure.client.lookup.identifiers import find_question
+from perdure.client.lookup.identifiers import find_question, stream_asking
 from perdure.client.reads import OpenQuestion
 from perdure.client.store import Store
 from perdure.errors import (
@@ -103,3 +103,11 @@ async def test_session_find_resolves_a_seq_and_a_shared_one(store: Store) -> Non
     for unknown in ("", "9", "s/", "f/", "x"):
         with pytest.raises(EntryNotFound):
             await fork.find(unknown)
+
+
+@pytest.mark.parametrize(
+    ("question", "stream"),
+    [("trip/9", "trip"), ("work/0:build", "work"), ("trip", None), ("trip/", None), ("/9", None)],
+)
+def test_whole_id_says_where_it_is_asked(question: str, stream: str | None) -> None:
+    assert stream_asking(question) == stream

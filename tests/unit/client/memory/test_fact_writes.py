@@ -11,7 +11,9 @@ import pytest
 import perdure
 from perdure import user
 from perdure.client.store import Store
-from perdure.session.memory.kinds import memory_stream
+from perdure.session.memory.facts import Fact
+from perdure.session.memory.kinds import FACT_KINDS, memory_stream
+from perdure.stores.protocol import Commit
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -112,3 +114,22 @@ async def test_session_with_the_id_of_a_memory_stream_is_no_memory(store: Store)
     assert await store.memory.facts(subject="ana") == []
     with pytest.raises(perdure.SessionExists):
         await store.memory.remember("likes tea", subject="ana")
+
+
+async def test_correction_of_a_fact_forgotten_meanwhile_leaves_no_text(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in (None, "key"):
+        fact = await store.memory.remember("likes tea", subject="ana")
+        commit = store.backend.commit
+
+        async def forgotten_first(asked: Commit, fact: Fact = fact, commit: Any = commit) -> Any:
+            monkeypatch.setattr(store.backend, "commit", commit)
+            await store.memory.forget(fact.id)
+            return await commit(asked)
+
+        monkeypatch.setattr(store.backend, "commit", forgotten_first)
+        with pytest.raises(perdure.FactNotFound):
+            await store.memory.correct(fact.id, "likes milk", idempotency_key=key)
+        notes = await store.backend.notes(memory_stream("ana"), FACT_KINDS)
+        assert not [note for note in notes if b"milk" in note.body]

@@ -122,6 +122,8 @@ async def test_invalid_scope_raises(store: Store, arguments: dict[str, Any], rea
         await store.memory.facts(**arguments)
     with pytest.raises(ValueError, match=reason):
         await store.memory.episodes(**arguments)
+    with pytest.raises(ValueError, match=reason):
+        await store.memory.recall("tea", **arguments)
 
 
 async def test_stored_facts_have_their_documented_kind(store: Store) -> None:

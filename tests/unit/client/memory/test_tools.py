@@ -50,6 +50,17 @@ async def test_remembered_fact_has_the_subject_and_a_source() -> None:
         assert await store.memory.facts(subject="ana") == []
 
 
+async def test_fact_of_another_agent_is_neither_listed_nor_changed() -> None:
+    async with perdure.open("memory:", clock=ManualClock()) as store:
+        own = await store.memory.remember("likes tea", subject="ana", agent="helper")
+        other = await store.memory.remember("likes milk", subject="ana", agent="planner")
+        (listed, _) = await run(store, says("facts"), subject="ana")
+        assert (own.id in listed, other.id in listed) == (True, False)
+        for call in (says("forget", fact=other.id), says("correct", fact=other.id, text="no")):
+            await run(store, call, subject="ana")
+        assert await store.memory.fact(other.id) == other
+
+
 async def test_denied_call_changes_nothing() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         fact = await store.memory.remember("likes tea", subject="ana")

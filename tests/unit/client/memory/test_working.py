@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import Agent, MemoryConfig, Runtime, Store, assistant, user
+from perdure import Agent, CompactionSettings, MemoryConfig, Runtime, Store, assistant, user
 from perdure.context.tokens import estimate_request
 from perdure.errors import TurnFailed
 from perdure.models.protocol import ModelRequest
@@ -63,6 +63,22 @@ async def test_turn_is_sent_what_earlier_sessions_of_its_subject_said() -> None:
     assert second.startswith("<context-")
     assert text == QUESTION
     assert kinds.count(ContextRecalled.kind) == 2
+
+
+async def test_fact_of_another_agent_is_not_sent() -> None:
+    async with perdure.open("memory:") as store:
+        for owner in ("helper", "planner", None):
+            text = f"our hotel, says {owner}"
+            await store.memory.remember(text, subject="ana", agent=owner)
+        model = ScriptedModel(["The Aurora."])
+        async with Runtime(store, agents=[agent()], models=model) as runtime:
+            chat = await runtime.start("helper", subject="ana")
+            await chat.send(QUESTION)
+    text = sent(model.requests[0])
+    assert [owner for owner in ("helper", "planner", "None") if f"says {owner}" in text] == [
+        "helper",
+        "None",
+    ]
 
 
 async def test_session_without_earlier_ones_is_sent_its_message_alone() -> None:
@@ -149,3 +165,26 @@ async def test_memory_that_fails_does_not_fail_the_turn(
     assert sent(model.requests[0]) == QUESTION
     assert problems
     assert "damaged" in str(problems[0])
+
+
+async def test_history_is_compacted_before_it_is_cut() -> None:
+    for is_enabled in (True, False):
+        model = ScriptedModel(["An answer. " * 20] * 40, summary="They talked of the trip. " * 5)
+        memory = MemoryConfig(max_working_tokens=3_000)
+        compacting = CompactionSettings(is_enabled=is_enabled)
+        helper = Agent("helper", model="x:y", memory=memory, compaction=compacting)
+        async with (
+            perdure.open("memory:") as store,
+            Runtime(store, agents=[helper], models=model) as runtime,
+        ):
+            chat = await runtime.start("helper")
+            for n in range(30):
+                await chat.send(f"{n} some words of a long talk. " * 15)
+            kinds = [entry.kind async for entry in chat.session.entries()]
+        with case(is_enabled):
+            assert (kinds.count("compaction") > 0) == is_enabled
+            assert (kinds.count("trimmed") > 0) != is_enabled
+            assert kinds.count("compaction") <= 8
+            answers = [each for each in model.requests if each.max_output_tokens is None]
+            assert len(answers) == 30
+            assert all(estimate_request(each) <= 3_000 * 1.1 for each in answers)

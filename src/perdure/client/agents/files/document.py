@@ -5,6 +5,7 @@ The keys of the seed's ``agent.yaml`` come first, then perdure's own.
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated, Literal
 
 import msgspec
@@ -102,14 +103,31 @@ class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         Meta(description="Texts of earlier sessions that are recalled for a turn."),
     ] = None
 
+    extractor: Annotated[
+        Literal["model"] | None,
+        Meta(description="model: the agent's model lists the facts in a session that ended."),
+    ] = None
+
+    knowledge: Annotated[
+        tuple[Text, ...],
+        Meta(description="Folders of Markdown and text files, below the working folder."),
+    ] = ()
+
     @property
     def working(self) -> MemoryConfig | None:
-        """What is recalled; None if the file says nothing of it."""
-        names = ("max_working_tokens", "semantic_top_k", "episodic_top_k")
-        found = {name: value for name in names if (value := getattr(self, name)) is not None}
+        """What is recalled and remembered; None if the file says nothing of it."""
+        names = ("max_working_tokens", "semantic_top_k", "episodic_top_k", "extractor", "knowledge")
+        found = {name: value for name in names if (value := getattr(self, name)) not in (None, ())}
         return MemoryConfig(**found) if found else None
 
     def __post_init__(self) -> None:
+        for folder in self.knowledge:
+            if PurePath(folder).is_absolute() or ".." in PurePath(folder).parts:
+                raise ConfigError(
+                    f"knowledge folder {folder!r:.80} is not below the working folder: name one "
+                    "that is, for example docs",
+                    argument="knowledge",
+                )
         if self.type == "window" and self.window_size is None:
             raise ConfigError(
                 "memory 'window' needs window_size: {type: window, window_size: 40}",

@@ -91,10 +91,14 @@ def _refuse_credentials(text: str, name: str) -> None:
 def _memory(memory: MemoryConfig | None) -> Literal["summary"] | FiledMemory:
     if memory is None:
         return "summary"
+    if memory.extractor not in (None, "model"):
+        raise ConfigError("the extractor is one of a program; a file can only name model")
     return FiledMemory(
         max_working_tokens=memory.max_working_tokens,
         semantic_top_k=memory.semantic_top_k,
         episodic_top_k=memory.episodic_top_k,
+        extractor=memory.extractor,
+        knowledge=memory.knowledge,
     )
 
 

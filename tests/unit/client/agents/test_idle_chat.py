@@ -1,4 +1,4 @@
-"""What is done with a chat between two turns: where it goes on, told what was left."""
+"""A chat between two turns: its branch, its compaction, its model."""
 
 from __future__ import annotations
 

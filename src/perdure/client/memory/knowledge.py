@@ -1,0 +1,314 @@
+"""Knowledge folders: index their files, and follow their changes.
+
+Each file is a session of origin ``knowledge`` with one entry for each passage, so a recall finds
+them as it finds what was said. A changed file is a new session; the old one is erased.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import logging
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from perdure.client.clock import Outside, absolute
+from perdure.client.erase import erase_session, free_id
+from perdure.errors import Erased, SessionExists, SessionNotFound, Unsupported, WrongArgument
+from perdure.memory.knowledge import (
+    ENDINGS,
+    KNOWLEDGE,
+    MARKDOWN,
+    MOST_BYTES,
+    Passage,
+    passages_of,
+)
+from perdure.memory.reports import ImportedFolder, Unread
+from perdure.secrets.pasted_keys import credentials_in
+from perdure.session.codec import new_tree
+from perdure.session.entries import NewEntry, Sibling
+from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo, StreamHeader
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
+
+_log = logging.getLogger(__name__)
+
+MOST_FILES = 10_000
+"""Files of a folder that are indexed."""
+
+_MOST_PASSAGES = 5_000
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """A file of a folder; `content` is None for one that cannot be indexed now."""
+
+    path: str
+    content: str | None
+    digest: str = ""
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """An indexed file."""
+
+    stream: StreamId
+    path: str
+    digest: str
+    passages: int
+
+
+async def index_folder(
+    store: SessionStore, outside: Outside, folder: Path, subject: str | None
+) -> ImportedFolder:
+    """Index the files below `folder` for `subject`; remove what is no longer there.
+
+    Raises: Unsupported in a store of session files; WrongArgument if `folder` is no folder that
+    can be read.
+    """
+    if not store.capabilities.erase:
+        raise Unsupported("knowledge", store.address.partition(":")[0])
+    root = Path(absolute(folder) or ".")
+    reader = _Reader(root)
+    await asyncio.to_thread(reader.read)
+    found, problems = reader.found, reader.problems
+    known = [each for info in await _documents(store, subject) if (each := _known(info, root))]
+    before = {each.path: each for each in known}
+    counts, added, changed = dict[str, int](), list[str](), list[str]()
+    kept: set[StreamId] = set()
+    for file in found:
+        old = before.get(file.path)
+        if file.content is None or (old is not None and old.digest == file.digest):
+            if old is not None:
+                kept.add(old.stream)
+                counts[file.path] = old.passages
+            continue
+        passages, warning = await asyncio.to_thread(_passages, file)
+        problems += [Unread(file.path, warning)] if warning else []
+        (added if old is None else changed).append(file.path)
+        stored = await _store_file(store, outside, file, passages, root=root, subject=subject)
+        kept.add(stored)
+        counts[file.path] = len(passages)
+    closed = tuple(reader.closed)
+    for each in known:
+        if each.path.startswith(closed):
+            counts[each.path] = each.passages
+        elif each.stream not in kept:
+            with suppress(SessionNotFound, Erased):  # another process was first
+                await erase_session(store, outside, each.stream, forks="erase", by=None)
+    return ImportedFolder(
+        files=len(counts),
+        passages=sum(counts.values()),
+        added=tuple(added),
+        changed=tuple(changed),
+        removed=tuple(sorted(before.keys() - counts.keys())),
+        problems=tuple(problems),
+    )
+
+
+async def files_of(store: SessionStore, subject: str | None) -> frozenset[StreamId]:
+    """Return the sessions that hold the knowledge of `subject`."""
+    return frozenset(info.id for info in await _documents(store, subject))
+
+
+class FolderWatch:
+    """Indexes the knowledge folders of an agent when a file in them has changed.
+
+    A folder that is not absolute is below `working_dir`.
+    """
+
+    def __init__(
+        self, store: SessionStore, outside: Outside, folders: tuple[str, ...], working_dir: Path
+    ) -> None:
+        self._store = store
+        self._outside = outside
+        self._folders = tuple(working_dir / folder for folder in folders)
+        self._working_dir = working_dir
+        self._is_own = tuple(not Path(folder).is_absolute() for folder in folders)
+        self._seen: dict[Path, bytes] = {}
+
+    async def follow(self, subject: str) -> list[str]:
+        """Index what has changed; return why a folder could not be indexed."""
+        problems: list[str] = []
+        for folder, is_own in zip(self._folders, self._is_own, strict=True):
+            try:
+                state = await asyncio.to_thread(self._state_of, folder, is_own=is_own)
+                if self._seen.get(folder) == state:
+                    continue
+                done = await index_folder(self._store, self._outside, folder, subject)
+            except (WrongArgument, OSError) as error:
+                problems.append(f"knowledge: {error}")
+                continue
+            self._seen[folder] = state
+            for each in done.problems:
+                _log.warning("knowledge: %s in %s: %s", each.path, folder, each.reason)
+        return problems
+
+    def _state_of(self, folder: Path, *, is_own: bool) -> bytes:
+        """Return a digest of the names, sizes and times below `folder`. Raises: WrongArgument."""
+        if is_own and not folder.resolve().is_relative_to(self._working_dir.resolve()):
+            raise WrongArgument(f"{folder} is outside of the working folder", argument="knowledge")
+        digest = hashlib.blake2b(digest_size=16)
+        for place, names, files, descriptor in os.fwalk(folder):
+            names[:] = sorted(each for each in names if not each.startswith("."))
+            for name in sorted(files):
+                if Path(name).suffix.lower() in ENDINGS:
+                    found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                    told = (place, name, found.st_mtime_ns, found.st_size)
+                    digest.update(repr(told).encode("utf-8", "backslashreplace"))
+        return digest.digest()
+
+
+async def _documents(store: SessionStore, subject: str | None) -> list[SessionInfo]:
+    listed = await store.sessions(limit=None, scope="all", subject=subject)
+    return [each for each in listed if each.origin == KNOWLEDGE and each.subject == subject]
+
+
+def _known(info: SessionInfo, root: Path) -> _Known | None:
+    """Return what `info` says of an indexed file of the folder `root`; None for another one."""
+    described = (info.metadata or {}).get(KNOWLEDGE)
+    try:
+        kept = msgspec.convert(described, dict[str, str | int])
+        if kept["folder"] != str(root):
+            return None
+        return _Known(info.id, str(kept["path"]), str(kept["digest"]), int(kept["passages"]))
+    except (msgspec.ValidationError, KeyError, ValueError):
+        return None
+
+
+async def _store_file(
+    store: SessionStore,
+    outside: Outside,
+    file: _Found,
+    passages: list[Passage],
+    *,
+    root: Path,
+    subject: str | None,
+) -> StreamId:
+    """Store `passages` as a session; return its id, which follows from the file."""
+    named = "\0".join((subject or "", str(root), file.path, file.digest))
+    name = hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    stream, above = StreamId(f"knowledge-{name}"), 0
+    at = outside.clock.now_ms()
+    with suppress(SessionNotFound):
+        if (await store.state(stream)).info.status != "erased":
+            return stream
+        above = max(await free_id(store, stream, is_reused=True), at)
+    described = {
+        "folder": str(root),
+        "path": file.path,
+        "digest": file.digest,
+        "passages": len(passages),
+    }
+    header = StreamHeader(
+        id=stream,
+        created_at=at,
+        origin=KNOWLEDGE,
+        title=file.path[:200],
+        metadata={KNOWLEDGE: described},
+        subject=subject,
+    )
+    entries: list[NewEntry] = []
+    for place, passage in enumerate(passages):
+        new = new_tree(passage.entry_body(file.path))
+        entries.append(msgspec.structs.replace(new, parent=Sibling(place - 1)) if place else new)
+    write = Write(stream=stream, create=header, entries=tuple(entries), above_epoch=above)
+    with suppress(SessionExists):  # another process was first
+        await store.commit(Commit(writes=(write,), at=at))
+    return stream
+
+
+def _passages(file: _Found) -> tuple[list[Passage], str | None]:
+    """Return the passages of `file` without those with a credential, and what was left out."""
+    assert file.content is not None
+    is_markdown = Path(file.path).suffix.lower() in MARKDOWN
+    found = passages_of(file.content, is_markdown=is_markdown)
+    if len(found) > _MOST_PASSAGES:
+        return found[:_MOST_PASSAGES], f"only its first {_MOST_PASSAGES:,} passages are indexed"
+    clean = [each for each in found if not any(credentials_in(each.text))]
+    if len(clean) == len(found):
+        return found, None
+    count = len(found) - len(clean)
+    return clean, f"{count} of its passages look like a credential and are left out"
+
+
+# -- reading a folder
+
+
+class _Reader:
+    """Reads the files below a folder, without following a link."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.found: list[_Found] = []
+        self.problems: list[Unread] = []
+        self.closed: list[str] = []
+
+    def read(self) -> None:
+        """Read all files. Raises: WrongArgument if the folder cannot be read."""
+        if not self._root.is_dir():
+            raise WrongArgument(f"{self._root} is no folder", argument="folder")
+        for folder, names, files, descriptor in os.fwalk(self._root, onerror=self._on_error):
+            below = Path(folder).relative_to(self._root)
+            names[:] = sorted(each for each in names if not each.startswith("."))
+            for name in names:
+                if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+                    self._report(below / name, "links are not followed")
+            for name in sorted(files):
+                if name.startswith(".") or Path(name).suffix.lower() not in ENDINGS:
+                    continue
+                if len(self.found) >= MOST_FILES:
+                    self._report(below / name, f"only {MOST_FILES:,} files are indexed")
+                    return
+                self._take(below / name, descriptor)
+
+    def _take(self, path: Path, descriptor: int) -> None:
+        content = None
+        try:
+            str(path).encode()
+            content = _text_of(path.name, descriptor)
+        except UnicodeEncodeError:
+            self._report(path, "its name is not UTF-8")
+            return
+        except OSError as error:
+            is_link = error.errno == errno.ELOOP
+            reason = "links are not followed" if is_link else error.strerror
+            self._report(path, reason or type(error).__name__)
+        except ValueError as error:
+            self._report(path, str(error))
+        digest = "" if content is None else hashlib.sha256(content.encode()).hexdigest()
+        self.found.append(_Found(path.as_posix(), content, digest))
+
+    def _on_error(self, error: OSError) -> None:
+        path = Path(str(error.filename)).relative_to(self._root)
+        if path == Path():
+            raise WrongArgument(
+                f"{self._root} cannot be read ({error.strerror})", argument="folder"
+            ) from error
+        self.closed.append(f"{path.as_posix()}/")
+        self._report(path, f"the folder cannot be read ({error.strerror})")
+
+    def _report(self, path: Path, reason: str) -> None:
+        shown = str(path).encode("utf-8", "backslashreplace").decode()
+        self.problems.append(Unread(shown, reason))
+
+
+def _text_of(name: str, folder: int) -> str:
+    """Return the text of a file. Raises: OSError; ValueError, with the reason, if it has none."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("it is no regular file")
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it is larger than {MOST_BYTES:,} bytes")
+    if b"\0" in content:
+        raise ValueError("it is binary")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 (byte {error.start:,})") from error

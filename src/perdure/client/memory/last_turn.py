@@ -1,0 +1,135 @@
+"""What the last turn of a session was sent beside its messages, and what was left out, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+
+from perdure.bounds.short_repr import short_repr
+from perdure.client.memory.fact_writes import find_fact
+from perdure.errors import PerdureError
+from perdure.memory.knowledge import Source, source_of
+from perdure.memory.question import question_of
+from perdure.session.codec import readable, role_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.ledger import Trimmed, TurnStarted
+from perdure.session.memory.kinds import ContextRecalled, RecalledText, RecallReason
+from perdure.session.messages import Message
+from perdure.session.search.searchable import searchable_of
+from perdure.session.search.words import terms
+from perdure.stores.session_store import SessionStore
+
+_PAGE = 200
+
+
+class RecalledPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """A text that a turn recalled; `text` is None if it was erased since.
+
+    `words` are the words of the turn's message that it contains. `why` names all reasons; for a
+    fact there is none but the words. Shape: `score` is None for a fact.
+    """
+
+    __repr__ = short_repr
+
+    kind: Literal["fact", "said", "knowledge"]
+    id: EntryId
+    text: str | None
+    words: tuple[str, ...] = ()
+    why: tuple[RecallReason, ...] = ()
+    score: float | None = None
+    source: Source | None = None
+
+
+class LastTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory of the last turn, and what its newest request left out.
+
+    `problem` says why not all was recalled; `trimmed` is None if nothing was left out.
+    """
+
+    __repr__ = short_repr
+
+    turn: int
+    recalled: tuple[RecalledPiece, ...] = ()
+    problem: str | None = None
+    trimmed: Trimmed | None = None
+
+
+async def last_turn_of(store: SessionStore, session: StreamId) -> LastTurn | None:
+    """Return what the last turn in the log of `session` recalled; None if it ran no turn.
+
+    The cost is proportional to that turn. Raises: SessionNotFound.
+    """
+    entries = await _last_turn(store, session)
+    started = None if not entries else readable(entries[0])
+    if not isinstance(started, TurnStarted):
+        return None
+    bodies = [readable(entry) for entry in entries]
+    recalled = next((body for body in bodies if isinstance(body, ContextRecalled)), None)
+    trimmed = next((body for body in reversed(bodies) if isinstance(body, Trimmed)), None)
+    question = next((e.message for e in entries if role_of(e) == "user"), None)
+    pieces: list[RecalledPiece] = []
+    if recalled is not None:
+        asked = _Asked(question, entries[0].at)
+        pieces += [await _fact_piece(store, fact, asked) for fact in recalled.facts]
+        pieces += [await _said_piece(store, text, asked) for text in recalled.texts]
+    return LastTurn(
+        turn=started.number,
+        recalled=tuple(pieces),
+        problem=None if recalled is None else recalled.problem,
+        trimmed=trimmed,
+    )
+
+
+async def _last_turn(store: SessionStore, session: StreamId) -> Sequence[Entry]:
+    """Return the entries of `session` from the start of its last turn on."""
+    before, found = (await store.state(session)).head + 1, list[Entry]()
+    while before > 0:
+        first = max(before - _PAGE, 0)
+        page = await store.entries(session, first - 1, before - first)
+        for place in range(len(page) - 1, -1, -1):
+            if page[place].kind == TurnStarted.kind:
+                return [*page[place:], *found]
+        found, before = [*page, *found], first
+    return ()
+
+
+class _Asked:
+    """The message of a turn as a question."""
+
+    def __init__(self, message: Message | None, at: int) -> None:
+        self._words = () if message is None else question_of(message.text, at).words
+
+    def words_in(self, text: str) -> tuple[str, ...]:
+        """Return its words that `text` contains."""
+        said = frozenset(terms(text))
+        return tuple(word.asked for word in self._words if any(map(word.contains, said)))
+
+
+async def _fact_piece(store: SessionStore, fact: EntryId, asked: _Asked) -> RecalledPiece:
+    text = None
+    with suppress(PerdureError):  # forgotten since
+        text = (await find_fact(store, fact)).text
+    words = () if text is None else asked.words_in(text)
+    return RecalledPiece(kind="fact", id=fact, text=text, words=words)
+
+
+async def _said_piece(store: SessionStore, said: RecalledText, asked: _Asked) -> RecalledPiece:
+    text, source = None, None
+    with suppress(PerdureError):  # erased since
+        entry = await store.entry(said.session, said.entry)
+        found = searchable_of(entry)
+        text = None if found is None else found.text[said.start : said.end]
+        source = source_of(entry)
+    return RecalledPiece(
+        kind="said" if source is None else "knowledge",
+        id=said.entry,
+        text=text,
+        words=() if text is None else asked.words_in(text),
+        why=said.why,
+        score=said.score,
+        source=source,
+    )

@@ -1,0 +1,12 @@
+"""`perdure.event_types`: a class of each type of durable event, for ``match``.
+
+The class of ``agent:tool_call`` is `AgentToolCall`, and so on; each is a `perdure.Event`. Type
+checkers read ``event_types.pyi``, which scripts/make_event_docs.py writes.
+"""
+
+from __future__ import annotations
+
+from perdure.events.projection import TYPES
+from perdure.events.types import class_of
+
+globals().update({known.__name__: known for known in map(class_of, TYPES)})
