@@ -1,13 +1,16 @@
-"""Thousands of scopes: no fact and no episode crosses a namespace, a subject or an agent.
+"""Thousands of scopes: no fact, episode or recall crosses a namespace, a subject or an agent.
 
 Each namespace, subject and agent has a word of its own in all of its texts. A call of one scope
-must return its own words and no others. The first test plants a leak, and the check finds it.
+must return its own words and no others. The first test of each check plants a leak, and the check
+finds it.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,13 +18,25 @@ import msgspec
 import pytest
 
 import perdure
-from perdure import user
+from perdure import assistant, user
+from perdure.apps.mcp_server.history import History
+from perdure.apps.mcp_server.history import Scope as McpScope
 from perdure.client.clock import Outside
+from perdure.client.memory import handle
 from perdure.client.store import Store
+from perdure.memory import arrays
 from perdure.memory.scope import MemoryFilter
+from perdure.session.codec import new_side, new_tree
+from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.notes import SessionStarted
 from perdure.stores.in_memory.store import MemoryStore
-from tests.fakes.clock import ManualClock, SeededRandom
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.search.corpus import Corpus
+from perdure.stores.session_store import SessionStore
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
+WORD = re.compile(r"word-\d+-\w+-\w+-end")
 AGENTS = ("planner", "writer", None)
 
 
@@ -130,3 +145,109 @@ async def test_erased_scopes_are_found_by_no_call_and_no_byte_search(tmp_path: P
     stored = bytes_in(tmp_path)
     assert not [place for place in gone if place.word.encode() in stored]
     assert any(place.word.encode() in stored for place in scopes)
+
+
+# ------------------------------------------------------------------ recall, tools, MCP
+
+
+async def fill_sessions(stores: Sequence[Store], scopes: Sequence[Place]) -> None:
+    """Give each scope a session of its agent; what is said in it contains the word of the scope.
+
+    All sessions use the same other words, so that each is as good an answer as any other.
+    """
+    for number in range(0, len(scopes), 250):
+        for namespace, store in enumerate(stores):
+            writes = [
+                session_of(place)
+                for place in scopes[number : number + 250]
+                if place.namespace == namespace
+            ]
+            if writes:
+                await store.backend.commit(Commit(writes=tuple(writes), at=START_MS))
+
+
+def session_of(place: Place) -> Write:
+    stream = StreamId(f"session-{place.word}")
+    header = StreamHeader(stream, START_MS, subject=place.person)
+    said = (user(f"Which moon? {place.word}"), assistant(f"The full moon. {place.word}"))
+    bound = () if place.agent is None else (new_side(SessionStarted({"id": place.agent})),)
+    return Write(stream=stream, create=header, entries=(*bound, *map(new_tree, said)))
+
+
+async def recall_leaks_in(
+    stores: Sequence[Store], scopes: Sequence[Place], asked: Sequence[Place]
+) -> list[str]:
+    """Return the `asked` scopes whose recalls return a text of another scope, or not all of theirs.
+
+    `scopes` are all there are.
+    """
+    wrong: list[str] = []
+    for place in asked:
+        store = stores[place.namespace]
+        subject, agent, recall = place.person, place.agent, store.memory.recall
+        near = [each for each in scopes if each.namespace == place.namespace]
+        own = {each.word for each in near if each.subject == place.subject}
+        history = History(store, McpScope(subject, is_all=False))
+        calls: dict[str, tuple[object, set[str]]] = {
+            "subject": (await recall("Which moon?", subject=subject, limit=50), own),
+            "word": (await recall(place.word, subject=subject, limit=50), own),
+            "mcp recall": (await history.recall("Which moon?", limit=50), own),
+            "mcp search": (await history.search_sessions(place.word), {place.word}),
+        }
+        if agent is not None:
+            of_agent = {each.word for each in near if each.agent == agent}
+            hits = await recall("moon", subject=subject, agent=agent, limit=50)
+            calls["agent"] = (hits, {place.word})
+            hits = await recall("moon", scope="agent", agent=agent, limit=2 * len(near))
+            calls["agents"] = (hits, of_agent)
+        for name, (found, expected) in calls.items():
+            words = set(WORD.findall(msgspec.json.encode(found).decode()))
+            if words != expected:
+                wrong.append(f"{name} of {place}: {sorted(words ^ expected)[:5]}")
+    return wrong
+
+
+def allow_all(corpus: Corpus, _scope: object) -> bytearray:
+    return bytearray([1]) * len(corpus.session_subjects)
+
+
+async def every_session(store: SessionStore, _agent: str) -> frozenset[str]:
+    return frozenset(info.id for info in await store.sessions(limit=None, scope="all"))
+
+
+async def test_check_of_recall_finds_planted_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    stores, scopes = in_memory(2), places(2, 3)
+    await fill_sessions(stores, scopes)
+    assert await recall_leaks_in(stores, scopes, scopes) == []
+    with monkeypatch.context() as patched:
+        patched.setattr(arrays, "allowed_sessions", allow_all)
+        leaks = await recall_leaks_in(stores, scopes, scopes)
+        assert {leak.partition(" of ")[0] for leak in leaks} >= {"subject", "mcp recall", "agent"}
+    with monkeypatch.context() as patched:
+        patched.setattr(handle, "_sessions_of", every_session)
+        leaks = await recall_leaks_in(stores, scopes, scopes)
+        assert {leak.partition(" of ")[0] for leak in leaks} == {"agent", "agents"}
+
+
+@pytest.mark.parametrize(
+    "sample", [24, pytest.param(3_000, marks=[pytest.mark.all_only, pytest.mark.timeout(1_800)])]
+)
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_recall_of_thousands_of_scopes_returns_only_their_own(
+    tmp_path: Path, kind: str, sample: int
+) -> None:
+    scopes = places(4, 249)
+    assert len(scopes) == 3_000
+    async with AsyncExitStack() as opened:
+        stores = in_memory(4)
+        if kind == "sqlite":
+            address = f"sqlite:///{tmp_path}/s.db"
+            stores = [
+                await opened.enter_async_context(perdure.open(address, namespace=f"space{number}"))
+                for number in range(4)
+            ]
+        await fill_sessions(stores, scopes)
+        for store in stores[::2]:
+            await store.index()
+        asked = random.Random(2).sample(scopes, sample)
+        assert await recall_leaks_in(stores, scopes, asked) == []

@@ -181,9 +181,8 @@ CALLS: dict[str, list[Call]] = {
     "notes_of_all": [
         lambda s, _: s.notes_of_all(("label", "session_info", "question", "queued")),
     ],
-    "open_ends": [lambda s, _: s.open_ends()],
     "open_questions": [lambda s, id: s.open_questions(id)],
-    "open_questions_of_all": [lambda s, _: s.open_questions_of_all()],
+    "open_of_all": [lambda s, _: s.open_of_all("question")],
     "partial": [lambda s, id: s.partial(id)],
     "put_partial": [lambda s, id: s.put_partial(_lease(id), 5, b"ours")],
     "retention.quota": [lambda s, _: s.retention.quota()],

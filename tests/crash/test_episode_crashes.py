@@ -37,7 +37,7 @@ async def ends_in(path: Path) -> int:
         assert [each.id for each in episodes] == ends
         starts = [0, *(each.last + 1 for each in episodes)][: len(episodes)]
         assert [each.first for each in episodes] == starts
-        assert await store.backend.open_ends() == []
+        assert await store.backend.open_of_all("session_ended") == []
         assert (await store.verify()).is_ok
         return len(ends)
 

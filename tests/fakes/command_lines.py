@@ -23,6 +23,8 @@ SKIPPED = {
     "store rekey": "needs an encrypted store; prints only addresses",
     "models test": "calls a model of the settings",
     "mcp test": "starts a server of the settings",
+    "serve": "serves until it is stopped; tested with real requests elsewhere",
+    "token revoke": "needs the id of a token, which is random",
     "mcp serve": "speaks to a client until its stdin ends; tested with a real client elsewhere",
 }
 S, F, FACTS = str(SESSION), str(FLOW), str(memory_stream(None))
@@ -64,6 +66,7 @@ LINES: dict[str, list[str]] = {
     "memory episodes": ["--all"],
     "memory facts": ["--all", "--past"],
     "memory forget": [f"{FACTS}/1"],
+    "memory import": ["."],
     "memory index": [],
     "memory search": ["what was said?", "--all"],
     "memory remember": [f"more {MARK.replace(chr(0), '')}"],
@@ -102,6 +105,8 @@ LINES: dict[str, list[str]] = {
     "store stats": [],
     "store trust": [],
     "store vacuum": [],
+    "token create": ["--name", MARK.replace(chr(0), "")],
+    "token list": [],
     "store verify": [],
 }
 FIRST = ("export", "sessions show", "sessions tree", "sessions context", "sessions list")

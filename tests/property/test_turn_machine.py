@@ -23,6 +23,7 @@ from perdure.errors import (
 from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
 from perdure.session.kinds import Compaction
+from perdure.session.ledger import Trimmed
 from perdure.session.messages import (
     Message,
     StopReason,
@@ -80,7 +81,7 @@ def answers(draw: st.DrawFn) -> inputs.Answered:
     texts = draw(st.lists(st.just("words"), max_size=1))
     reason = draw(st.sampled_from(ENDS))
     message = assistant(*texts, *draw(calls), usage=draw(usages), stop_reason=reason)
-    return inputs.Answered(message, draw(st.integers(0, 2)), 3)
+    return inputs.Answered(message, draw(st.none() | st.just(Trimmed(2, 3))))
 
 
 def happening(state: TurnState) -> st.SearchStrategy[Input]:

@@ -13,13 +13,13 @@ from contextlib import suppress
 import msgspec
 
 from perdure.errors import Erased, IdempotencyMismatch, PerdureError, SessionNotFound, StoreReadOnly
-from perdure.memory.episodes import EpisodeFold, agent_in, next_first
+from perdure.memory.episodes import EpisodeFold, agent_in, has_extractor, next_first
 from perdure.session.clock import Clock
 from perdure.session.codec import new_side, readable
 from perdure.session.entries import Entry, NewEntry, Sibling
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
-from perdure.session.memory.kinds import EpisodeEnd, EpisodeRecorded
+from perdure.session.memory.kinds import EpisodeEnd, EpisodeRecorded, FactsDue
 from perdure.session.notes import AgentBound, SessionEnded, SessionStarted
 from perdure.stores.protocol import Commit, LogReader, Write
 from perdure.stores.session_store import SessionStore
@@ -50,9 +50,12 @@ async def with_episode(
         return entries
     ended = msgspec.json.decode(entries[place].body, type=SessionEnded)
     info = info or (await log.state(stream)).info
-    body = await _recorded(log, info, head, entries[: place + 1], by=ended.by, at=at)
+    body, notes = await _recorded(log, info, head, entries[: place + 1], by=ended.by, at=at)
     body = msgspec.structs.replace(body, summary=summary)
-    return (*entries, new_side(body, Sibling(place)))
+    added = [new_side(body, Sibling(place))]
+    if body.agent is not None and body.messages and has_extractor(notes):
+        added.append(new_side(FactsDue(body.agent), Sibling(place)))
+    return (*entries, *added)
 
 
 async def record_open_ends(store: SessionStore, clock: Clock) -> int:
@@ -63,7 +66,7 @@ async def record_open_ends(store: SessionStore, clock: Clock) -> int:
     """
     found = 0
     try:
-        for end in sorted(await store.open_ends(), key=lambda entry: entry.seq):
+        for end in sorted(await store.open_of_all(SessionEnded.kind), key=lambda entry: entry.seq):
             found += await _record_end(store, clock, end)
     except StoreReadOnly:
         pass
@@ -102,7 +105,7 @@ async def _record_end(store: SessionStore, clock: Clock, end: Entry) -> bool:
     by = body.by if isinstance(body, SessionEnded) else "user"
     with suppress(SessionNotFound, Erased):
         info = (await store.state(end.stream)).info
-        recorded = await _recorded(store, info, end.seq, by=by, at=end.at)
+        recorded, _ = await _recorded(store, info, end.seq, by=by, at=end.at)
         return await _is_added(store, clock, end.stream, new_side(recorded, end.id))
     return False
 
@@ -113,7 +116,7 @@ async def _up_to_newest(store: SessionStore, session: StreamId, by: EpisodeEnd) 
     if state.info.status == "erased" or state.head < 0:
         return None
     (newest,) = await store.entries(session, state.head - 1, 1)
-    recorded = await _recorded(store, state.info, state.head, by=by, at=newest.at)
+    recorded, _ = await _recorded(store, state.info, state.head, by=by, at=newest.at)
     return new_side(recorded, newest.id) if recorded.messages else None
 
 
@@ -135,8 +138,8 @@ async def _recorded(
     *,
     by: EpisodeEnd,
     at: int,
-) -> EpisodeRecorded:
-    """Return the episode of the entries up to seq `head`, and of `new` after them."""
+) -> tuple[EpisodeRecorded, list[Entry]]:
+    """Return the episode of the entries up to seq `head` and of `new`, and the agent's notes."""
     stream = info.id
     notes = await log.notes(stream, (EpisodeRecorded.kind, SessionStarted.kind, AgentBound.kind))
     own = [note for note in notes if note.stream == stream and note.kind == EpisodeRecorded.kind]
@@ -152,5 +155,5 @@ async def _recorded(
         after = page[-1].seq
     for each in new:
         fold.add(each.kind, each.body, each.v, each.at or at)
-    agent = agent_in(note for note in notes if note.kind != EpisodeRecorded.kind)
-    return fold.recorded(info, first, at, by, agent)
+    bindings = [note for note in notes if note.kind != EpisodeRecorded.kind]
+    return fold.recorded(info, first, at, by, agent_in(bindings)), bindings

@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from perdure.errors import PerdureError
+from perdure.interop.formats.sources.parse_state import Progress
 from perdure.interop.formats.sources.reader import BOUNDS
-from perdure.interop.imports import import_source
-from perdure.interop.reports import FileOutcome, FormatName
-from perdure.session.clock import Clock, RandomSource
+from perdure.interop.imports import ImportOptions, import_source
+from perdure.interop.reports import FileOutcome
 from perdure.stores.session_store import SessionStore
 
 FILES_AT_ONCE = 8
@@ -31,22 +31,30 @@ async def import_files(
     store: SessionStore,
     paths: Iterable[Path],
     *,
-    clock: Clock,
-    random: RandomSource,
-    format: FormatName = "auto",
-    subject: str | None = None,
     told: Told | None = None,
-    again: bool = False,
+    **options: Unpack[ImportOptions],
 ) -> AsyncIterator[FileOutcome]:
     """Import the files at `paths`, as `import_source` does.
 
     Shape: one outcome a file, in the order of `paths`. A caller that stops early cancels what is
     under way; what was yielded is in the store.
     """
-    importer = _Importer(store, clock, random, format, subject=subject, told=told, again=again)
-    jobs = ((held_bytes(size_of(path)), partial(importer.outcome_of, path)) for path in paths)
+
+    async def outcome_of(path: Path) -> FileOutcome:
+        progress = None if told is None else _progress_of(path, told)
+        try:
+            report = await import_source(store, path, progress=progress, **options)
+        except PerdureError as error:
+            return FileOutcome(path, error=error)
+        return FileOutcome(path, report)
+
+    jobs = ((held_bytes(size_of(path)), partial(outcome_of, path)) for path in paths)
     async for outcome in in_order(jobs):
         yield outcome
+
+
+def _progress_of(path: Path, told: Told) -> Progress:
+    return lambda read, _total: told(path, read)
 
 
 Result = TypeVar("Result")
@@ -85,42 +93,3 @@ def size_of(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-class _Importer:
-    def __init__(
-        self,
-        store: SessionStore,
-        clock: Clock,
-        random: RandomSource,
-        format: FormatName,
-        *,
-        subject: str | None,
-        told: Told | None,
-        again: bool,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._random = random
-        self._format: FormatName = format
-        self._subject = subject
-        self._told = told
-        self._again = again
-
-    async def outcome_of(self, path: Path) -> FileOutcome:
-        """Import one file."""
-        told = self._told
-        try:
-            report = await import_source(
-                self._store,
-                path,
-                clock=self._clock,
-                random=self._random,
-                format=self._format,
-                subject=self._subject,
-                progress=None if told is None else lambda read, _total: told(path, read),
-                again=self._again,
-            )
-        except PerdureError as error:
-            return FileOutcome(path, error=error)
-        return FileOutcome(path, report)

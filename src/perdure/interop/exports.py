@@ -15,6 +15,7 @@ from perdure.codecs.fields import fields_of
 from perdure.codecs.operator import words as operator
 from perdure.errors import EntryNotFound, Erased
 from perdure.interop.bundle import bundle_of
+from perdure.interop.facts import facts_bundle
 from perdure.interop.formats import markdown, native
 from perdure.interop.formats.bundles import cut_to, leaf_of, moved_to
 from perdure.interop.formats.html import page
@@ -73,6 +74,8 @@ async def export_session(
         exported = await export_pi(store, stream)
         return _without_erased(exported, await store.tree(stream))
     bundle = await bundle_of(store, stream)
+    if bundle.header.kind == "memory":
+        bundle = facts_bundle(bundle)
     exported = await _export(store, stream, bundle, format, selection)
     return _without_erased(exported, bundle.entries)
 

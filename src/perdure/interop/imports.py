@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 import msgspec
 
@@ -32,6 +33,7 @@ from perdure.errors import (
 )
 from perdure.interop.aliases import Traces, foreign_ids, traces_of
 from perdure.interop.append_items import Added, Base, ItemAppend
+from perdure.interop.facts import import_facts
 from perdure.interop.formats import detection, native
 from perdure.interop.formats.items import IMPORT, Item, ParsedSource
 from perdure.interop.formats.logs import LogFile
@@ -55,6 +57,16 @@ _NO_SESSION = f"not a recognized session file (supported: perdure, {_TITLES})"
 _ATTEMPTS = 10  # each failed one means that another import, or a turn, got its commit in between
 _WRITTEN_HERE = (pi_words.FORMAT, operator_words.FORMAT)
 """Formats in which perdure's sessions are written, with ids derived from perdure's."""
+
+
+class ImportOptions(TypedDict):
+    """How files are imported, as `import_source` takes it."""
+
+    clock: Clock
+    random: RandomSource
+    format: NotRequired[FormatName]
+    subject: NotRequired[str | None]
+    again: NotRequired[bool]
 
 
 async def import_source(  # noqa: PLR0913 - each says how it is imported, most have a default
@@ -85,15 +97,22 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     with _open_source(source, name) as content:
         known = await asyncio.to_thread(_format_of, content, format)
         if known == native.FORMAT:
-            return await _restore(
-                store,
-                content,
-                subject=subject,
-                clock=clock,
-                random=random,
-                bounds=bounds,
-                again=again,
-            )
+            header, _ = await asyncio.to_thread(native.open_file, content)
+            if header.kind == "memory":
+                return await import_facts(store, content, subject=subject, clock=clock)
+            log, piece_bytes = await asyncio.to_thread(_log_in, content, bounds)
+            try:
+                return await restore(
+                    store,
+                    log,
+                    subject=subject,
+                    clock=clock,
+                    random=random,
+                    piece_bytes=piece_bytes,
+                    again=again,
+                )
+            except (InvalidEntry, InvalidParent) as error:
+                raise FormatError(content.name, f"it is not a log: {error}") from error
         read = await asyncio.to_thread(source_of_format, content, known, progress, bounds)
         if not read.parsed.items and not read.parsed.header_lines:
             raise FormatError(content.name, f"no line of it is a record of {known}")
@@ -144,33 +163,12 @@ def source_of_format(
         raise FormatError(content.name, reason) from error
 
 
-async def _restore(
-    store: SessionStore,
-    content: Content,
-    *,
-    subject: str | None,
-    clock: Clock,
-    random: RandomSource,
-    bounds: Bounds,
-    again: bool,
-) -> ImportReport:
-    piece_bytes = bounds.piece_bytes
-    if content.length <= bounds.whole_bytes:
-        content = Held(content.read(0, content.length), content.name)
-        piece_bytes = max(1, content.length)  # one commit
-    log = await asyncio.to_thread(LogFile, content)
-    try:
-        return await restore(
-            store,
-            log,
-            subject=subject,
-            clock=clock,
-            random=random,
-            piece_bytes=piece_bytes,
-            again=again,
-        )
-    except (InvalidEntry, InvalidParent) as error:
-        raise FormatError(content.name, f"it is not a log: {error}") from error
+def _log_in(content: Content, bounds: Bounds) -> tuple[LogFile, int]:
+    """Return the log in `content`, and how many bytes of it become one commit. Blocks."""
+    if content.length > bounds.whole_bytes:
+        return LogFile(content), bounds.piece_bytes
+    held = Held(content.read(0, content.length), content.name)
+    return LogFile(held), max(1, held.length)
 
 
 class _Work(msgspec.Struct, frozen=True):

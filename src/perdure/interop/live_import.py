@@ -22,16 +22,15 @@ from collections.abc import (
 )
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack
 
 import msgspec
 
 from perdure.errors import FormatError, PerdureError
 from perdure.interop.bulk import Job, held_bytes, in_order
 from perdure.interop.formats.sources.content import FileContent, end_of_lines
-from perdure.interop.imports import import_source
-from perdure.interop.reports import FormatName, ImportReport
-from perdure.session.clock import Clock, RandomSource
+from perdure.interop.imports import ImportOptions, import_source
+from perdure.interop.reports import ImportReport
 from perdure.stores.session_store import SessionStore
 
 SUFFIX = ".jsonl"
@@ -88,19 +87,14 @@ class FolderFollower:
         store: SessionStore,
         folders: Sequence[Path],
         *,
-        clock: Clock,
-        random: RandomSource,
-        format: FormatName = "auto",
-        subject: str | None = None,
         excluded: Iterable[Path] = (),
         open: Collection[FileId] = (),
+        **options: Unpack[ImportOptions],
     ) -> None:
         self._store = store
         self._folders = folders
-        self._clock = clock
-        self._random = random
-        self._subject = subject
-        self._format: FormatName = format
+        self._options = options
+        self._clock = options["clock"]
         self._excluded = tuple(path.absolute() for path in excluded)
         self._open = frozenset(open)
         self._seen: dict[Path, _Seen] = {}
@@ -202,14 +196,7 @@ class FolderFollower:
         if not content.length:
             return None
         try:
-            report = await import_source(
-                self._store,
-                content,
-                clock=self._clock,
-                random=self._random,
-                format=self._format,
-                subject=self._subject,
-            )
+            report = await import_source(self._store, content, **self._options)
         except PerdureError as error:
             return self._report_failure(path, error, seen)
         seen.has_failed = False

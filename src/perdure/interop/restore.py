@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import msgspec
 
@@ -52,9 +53,7 @@ async def restore(
     append that is no log, or the file was changed meanwhile; what ``SessionStore.commit`` raises.
     """
     subject = log.header.subject if subject is None else subject
-    restoring = _SessionRestore(
-        store, log, subject, clock=clock, random=random, size=piece_bytes, again=again
-    )
+    restoring = _SessionRestore(store, log, subject, clock, random, piece_bytes, again)
     # Each piece may collide with another commit.
     for _ in range(_ATTEMPTS + log.length // piece_bytes - 1):
         try:
@@ -64,44 +63,36 @@ async def restore(
     return await restoring.run()
 
 
+@dataclass(slots=True)
 class _SessionRestore:
     """One import; its counts cover all of its attempts."""
 
-    def __init__(
-        self,
-        store: SessionStore,
-        log: LogFile,
-        subject: str | None,
-        *,
-        clock: Clock,
-        random: RandomSource,
-        size: int,
-        again: bool,
-    ) -> None:
-        self._store = store
-        self._log = log
-        self._subject = subject
-        self._clock = clock
-        self._random = random
-        self._piece_bytes = size
-        self._again = again
-        self._entries = self._messages = 0
-        self._is_new = self._is_noted = False
+    store: SessionStore
+    log: LogFile
+    subject: str | None
+    clock: Clock
+    random: RandomSource
+    piece_bytes: int
+    again: bool
+    entries: int = 0
+    messages: int = 0
+    is_new: bool = False
+    is_noted: bool = False
 
     async def run(self) -> ImportReport:
         passed: list[StreamId] = []
         erased: StreamId | None = None
-        for stream in session_ids(native.FORMAT, self._log.header.id, b""):
+        for stream in session_ids(native.FORMAT, self.log.header.id, b""):
             header = msgspec.structs.replace(
-                self._log.header, id=stream, subject=self._subject, received=len(self._log)
+                self.log.header, id=stream, subject=self.subject, received=len(self.log)
             )
-            if await is_erased(self._store, stream):
+            if await is_erased(self.store, stream):
                 erased = erased or stream
                 continue
             try:
-                state = await self._store.state(stream)
+                state = await self.store.state(stream)
             except SessionNotFound:
-                if erased is not None and not self._again:
+                if erased is not None and not self.again:
                     return still_erased(erased, native.FORMAT)
                 await self._append(header, None)
                 return self._report(stream, erased, passed)
@@ -110,19 +101,19 @@ class _SessionRestore:
                 header, subject=state.header.subject, received=state.header.received
             )
             common = await self._in_common(state, header)
-            if common < len(self._log) and (common, header) != (state.head + 1, state.header):
+            if common < len(self.log) and (common, header) != (state.head + 1, state.header):
                 passed.append(stream)
                 continue
-            if common < len(self._log):
+            if common < len(self.log):
                 await self._append(header, state)
-            return about(self._report(stream), self._subject, state.header)
+            return about(self._report(stream), self.subject, state.header)
         raise AssertionError("session_ids never ends")
 
     async def _in_common(self, state: StreamState, header: StreamHeader) -> int:
         """Return how many entries at the start are equal; -1 for another session altogether."""
-        stream, log = header.id, self._log
+        stream, log = header.id, self.log
         if state.header.fork is not None:
-            here = await bundle_of(self._store, stream)
+            here = await bundle_of(self.store, stream)
             if here.header != msgspec.structs.replace(header, received=0):
                 return -1
             return await asyncio.to_thread(log.in_common, here.entries, 0, stream)
@@ -130,8 +121,8 @@ class _SessionRestore:
             return -1
         common, end = 0, min(len(log), state.head + 1)
         while common < end:
-            some = min(end - common, log.some(common, self._piece_bytes))
-            entries = await self._store.entries(stream, common - 1, some)
+            some = min(end - common, log.some(common, self.piece_bytes))
+            entries = await self.store.entries(stream, common - 1, some)
             same = await asyncio.to_thread(log.in_common, entries, common, stream)
             common += same
             if same < some:
@@ -147,55 +138,55 @@ class _SessionRestore:
         return ImportReport(
             session=stream,
             format=native.FORMAT,
-            entries=self._entries,
-            messages=self._messages,
+            entries=self.entries,
+            messages=self.messages,
             skipped=0,
             malformed=(),
             warnings=tuple(told),
-            is_new=self._is_new,
+            is_new=self.is_new,
         )
 
     # -- appending
 
     async def _append(self, header: StreamHeader, state: StreamState | None) -> None:
         """Append what comes after `state`; without one the session is made first."""
-        self._log.check()
+        self.log.check()
         first = 0 if state is None else state.head + 1
-        self._is_noted = state is not None and self._log.has_authority(first)
+        self.is_noted = state is not None and self.log.has_authority(first)
         is_open = state is not None and state.open_turn is not None
-        if not is_open and not self._log.has_turns(first):
+        if not is_open and not self.log.has_turns(first):
             await self._append_all(header, first, None, is_new=state is None)
             return
         if state is None:
             await self._commit(Write(stream=header.id, create=header))
-            self._is_new = True
+            self.is_new = True
         async with self._lease(header.id) as lease:
             await self._append_all(header, first, lease, is_new=False)
 
     async def _append_all(
         self, header: StreamHeader, first: int, lease: Lease | None, *, is_new: bool
     ) -> None:
-        stretches = self._log.stretches(first, header.id, self._piece_bytes)
+        stretches = self.log.stretches(first, header.id, self.piece_bytes)
         while (stretch := await asyncio.to_thread(next, stretches, None)) is not None:
             await self._commit(self._write(header, stretch, lease, is_new=is_new), stretch.blobs)
-            if lease is not None and stretch.entries[-1].seq < len(self._log) - 1:
-                lease = await self._store.renew_lease(lease, LEASE_MS)
-            self._is_new = self._is_new or is_new
-            self._entries += len(stretch.entries)
-            self._messages += sum(entry.kind == MESSAGE for entry in stretch.entries)
+            if lease is not None and stretch.entries[-1].seq < len(self.log) - 1:
+                lease = await self.store.renew_lease(lease, LEASE_MS)
+            self.is_new = self.is_new or is_new
+            self.entries += len(stretch.entries)
+            self.messages += sum(entry.kind == MESSAGE for entry in stretch.entries)
             is_new = False
         if is_new:  # a log without entries
             await self._commit(Write(stream=header.id, create=header))
-            self._is_new = True
+            self.is_new = True
 
     def _write(
         self, header: StreamHeader, stretch: LogStretch, lease: Lease | None, *, is_new: bool
     ) -> Write:
         first = stretch.entries[0].seq
-        alias = self._log.alias
+        alias = self.log.alias
         entries = [as_new(each, first, alias(each.seq)) for each in stretch.entries]
-        is_last = first + len(entries) == len(self._log)
-        if self._is_noted and is_last and header.received < len(self._log):
+        is_last = first + len(entries) == len(self.log)
+        if self.is_noted and is_last and header.received < len(self.log):
             entries.append(new_side(SessionReceived()))
         return Write(
             stream=header.id,
@@ -208,12 +199,12 @@ class _SessionRestore:
 
     @asynccontextmanager
     async def _lease(self, stream: StreamId) -> AsyncGenerator[Lease]:
-        owner = f"import-{self._random(8).hex()}"
-        lease = await self._store.acquire_lease(stream, owner, LEASE_MS)
+        owner = f"import-{self.random(8).hex()}"
+        lease = await self.store.acquire_lease(stream, owner, LEASE_MS)
         try:
             yield lease
         finally:
-            await self._store.release_lease(lease)
+            await self.store.release_lease(lease)
 
     async def _commit(self, write: Write, blobs: tuple[bytes, ...] = ()) -> None:
-        await self._store.commit(Commit(writes=(write,), at=self._clock.now_ms(), blobs=blobs))
+        await self.store.commit(Commit(writes=(write,), at=self.clock.now_ms(), blobs=blobs))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import calendar
 import re
-from datetime import UTC, date, datetime
+from datetime import date
 from math import exp
 from typing import NamedTuple
 
+from perdure.session.clock import moment_of
 from perdure.session.search.words import terms
 
 _MONTHS = (
@@ -69,7 +70,7 @@ class Period(NamedTuple):
         A session after it may still tell of it: the closeness falls by a factor e in ten days after
         it, and in 3.3 days before it. Units: `at` is Unix milliseconds.
         """
-        day = datetime.fromtimestamp(at / 1000, UTC).date()
+        day = moment_of(at).date()
         if not self.is_any_year:
             return _closeness(day.toordinal(), self.first, self.last)
         return max(_closeness(day.toordinal(), *self._in(year)) for year in _years(day))
@@ -91,7 +92,7 @@ def period_of(question: str, now: int) -> Period | None:
         if year and month and 1 <= month <= 12:
             return _period(year, month, day)
     tokens = _tokens(question)
-    return _named(tokens) or _relative(tokens, datetime.fromtimestamp(now / 1000, UTC).date())
+    return _named(tokens) or _relative(tokens, moment_of(now).date())
 
 
 def _tokens(question: str) -> list[tuple[str, bool]]:

@@ -1,13 +1,15 @@
 """Episodes: what a session was from its start, or its last end, to its end.
 
-`EpisodeFold` counts the entries of that range; `episode_of` reads an episode back. No I/O.
+`EpisodeFold` counts the entries of that range; `episodes_in` reads episodes back. No I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from perdure.bounds.short_repr import short_repr
 from perdure.session.codec import readable
@@ -15,7 +17,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.session.info import SessionInfo
 from perdure.session.ledger import TurnStarted
-from perdure.session.memory.kinds import EpisodeEnd, EpisodeRecorded
+from perdure.session.memory.kinds import EpisodeEnd, EpisodeRecorded, FactsCaptured, FactsDue
 from perdure.session.messages import MESSAGE, Message, ToolCallPart, decode_message
 from perdure.session.notes import AgentBound, SessionStarted
 
@@ -27,6 +29,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
     Shape: `id` is the id of the last entry, for a session that was closed its ``session_ended``.
     Its history are the entries `first` to `last` of the log of `session`; the counts are theirs.
+    `extraction` is the state of its agent's extractor of facts, None without one.
+    `extraction_problem` says why it failed.
     Units: Unix milliseconds.
     """
 
@@ -46,6 +50,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     turns: int
     tool_calls: int
     summary: str | None = None
+    extraction: Literal["due", "done", "failed"] | None = None
+    extraction_problem: str | None = None
 
 
 class EpisodeFold:
@@ -98,35 +104,85 @@ def _calls_of(message: Message) -> int:
 
 def next_first(episodes: Iterable[Entry], before: int) -> int:
     """Return the seq after the last of `episodes` that ended before seq `before`."""
-    ends = (entry_place(entry.about)[1] for entry in episodes if entry.about is not None)
-    return max((end + 1 for end in ends if end < before), default=0)
+    ends = (_seq_of(entry) for entry in episodes)
+    return max((end + 1 for end in ends if end is not None and end < before), default=0)
+
+
+def _seq_of(note: Entry) -> int | None:
+    """Return the seq of the entry that `note` is about; None for an entry of another session.
+
+    Only a forged note is about an entry of another session.
+    """
+    if note.about is None:
+        return None
+    stream, seq = entry_place(note.about)
+    return seq if stream == note.stream else None
 
 
 def agent_in(notes: Iterable[Entry]) -> str | None:
     """Return the id of the agent that the newest of `notes` gave the session."""
+    found = _snapshot_in(notes).get("id")
+    return found if isinstance(found, str) else None
+
+
+def has_extractor(notes: Iterable[Entry]) -> bool:
+    """Whether the agent that the newest of `notes` gave the session has an extractor of facts."""
+    memory = _snapshot_in(notes).get("memory")
+    return isinstance(memory, dict) and cast("dict[str, object]", memory).get("extractor") in (
+        "model",
+        "program",
+    )
+
+
+def _snapshot_in(notes: Iterable[Entry]) -> dict[str, object]:
     for entry in sorted(notes, key=lambda note: note.seq, reverse=True):
         body = readable(entry)
         if isinstance(body, SessionStarted | AgentBound):
-            found = (body.agent or {}).get("id")
-            return found if isinstance(found, str) else None
-    return None
+            return body.agent or {}
+    return {}
 
 
-def episode_of(entry: Entry, info: SessionInfo) -> Episode | None:
+def episodes_in(notes: Iterable[Entry], infos: Mapping[StreamId, SessionInfo]) -> Iterator[Episode]:
+    """Return the episodes of the sessions `infos` that `notes` record, with their extractions."""
+    recorded: list[Entry] = []
+    due: dict[EntryId, EntryId | None] = {}
+    done: dict[EntryId | None, FactsCaptured] = {}
+    for note in notes:
+        body = None if _seq_of(note) is None else readable(note)
+        if isinstance(body, EpisodeRecorded):
+            recorded.append(note)
+        elif isinstance(body, FactsDue):
+            due[note.id] = note.about
+        elif isinstance(body, FactsCaptured) and note.about is not None:
+            done[due.get(note.about)] = body
+    asked = set(due.values())
+    for note in recorded:
+        info = infos.get(note.stream)
+        episode = None if info is None else _episode_of(note, info)
+        if episode is None:
+            continue
+        if episode.id in asked:
+            outcome = done.get(episode.id)
+            problem = None if outcome is None else outcome.problem
+            state = "due" if outcome is None else "done" if problem is None else "failed"
+            episode = replace(episode, extraction=state, extraction_problem=problem)
+        yield episode
+
+
+def _episode_of(entry: Entry, info: SessionInfo) -> Episode | None:
     """Return the episode that `entry` of the session `info` records; None if it is not readable.
 
     The subject is that of the session, which an import does not bring along.
     """
-    body = readable(entry)
-    if not isinstance(body, EpisodeRecorded) or entry.about is None:
+    body, last = readable(entry), _seq_of(entry)
+    if not isinstance(body, EpisodeRecorded) or entry.about is None or last is None:
         return None
-    session, last = entry_place(entry.about)
     return Episode(
         id=entry.about,
-        session=session,
+        session=entry.stream,
         subject=info.subject,
         agent=body.agent,
-        first=body.first,
+        first=min(max(body.first, 0), last),
         last=last,
         started_at=body.started_at,
         ended_at=body.ended_at,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from perdure.bounds.short_repr import short_repr
+from perdure.memory.knowledge import Source, source_of
 from perdure.memory.passages import PASSAGE_WORDS, Passage, passage_of
 from perdure.memory.question import Question
 from perdure.memory.ranking import STANDARD
@@ -38,7 +41,7 @@ class MemoryHit(msgspec.Struct, frozen=True):
     """A recalled text.
 
     `text` is the whole text of the entry, or of a long one the passage that fits best, which begins
-    at the character `start`.
+    at the character `start`. `source` is the file of a passage of a knowledge folder.
     Units: `at` is Unix milliseconds: when it was said, else when it was stored. Shape: a higher
     `score` is better; scores are comparable within one recall only.
     """
@@ -55,6 +58,12 @@ class MemoryHit(msgspec.Struct, frozen=True):
     author: str | None = None
     is_passage: bool = False
     start: int = 0
+    source: Source | None = None
+
+    @property
+    def kind(self) -> Literal["said", "knowledge"]:
+        """Whether it was said in a session, or is a passage of a knowledge folder."""
+        return "said" if self.source is None else "knowledge"
 
 
 def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
@@ -90,4 +99,5 @@ def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
         author=found.what.author,
         is_passage=passage.text != found.what.text,
         start=passage.start,
+        source=source_of(entry),
     )

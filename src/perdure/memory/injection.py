@@ -23,10 +23,20 @@ def context_block(texts: Sequence[str], boundary: str, fits: Callable[[str], boo
     None if not even the first fits. A text cannot end the block, whatever it contains: its markup
     is escaped, and `boundary` cannot be guessed.
     """
-    lines = [f"- {escape(text, quote=False)}" for text in texts]
+    lines = [f"- {one_item(escape(text, quote=False))}" for text in texts]
     while lines:
         block = "\n".join([f"<context-{boundary}>", _HEAD, *lines, f"</context-{boundary}>"])
         if fits(block):
             return block
         lines.pop()
     return None
+
+
+def items_in(block: str | None) -> int:
+    """Return how many texts a block of `context_block` contains."""
+    return 0 if block is None else block.count("\n- ")
+
+
+def one_item(text: str) -> str:
+    """Return `text` with all lines but the first indented, so that none looks like another item."""
+    return "\n  ".join(text.splitlines())

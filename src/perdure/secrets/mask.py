@@ -17,17 +17,20 @@ MASK = "[redacted]"
 
 def mask_secrets(text: str) -> str:
     """Return `text` with `MASK` for everything that looks like a secret; unchanged without any."""
+    return mask_part(text, 0, len(text))
+
+
+def mask_part(text: str, first: int, last: int) -> str:
+    """Return the characters `first` to `last` of `text`, with `MASK` for each part of a secret."""
     spans = sorted((find.start, find.end) for find in finds(text))
-    if not spans:
-        return text
     pieces: list[str] = []
-    at = 0
+    at = first
     for start, end in spans:
-        if end <= at:
+        if end <= at or start >= last:
             continue
-        pieces += (text[at : max(start, at)], MASK if start >= at else "")
+        pieces += (text[at : max(start, at)], MASK if start >= at or at == first else "")
         at = end
-    return "".join((*pieces, text[at:]))
+    return "".join((*pieces, text[at:last]))
 
 
 def log_failure(log: logging.Logger, error: BaseException, message: str, *args: object) -> None:

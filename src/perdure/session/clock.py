@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_MS = -62_135_596_800_000  # 0001-01-01: times outside of the calendar are clamped
+_FIRST_MS = -62_135_596_800_000  # 0001-01-01
 _LAST_MS = 253_402_300_799_999  # 9999-12-31
 
 
@@ -39,9 +39,17 @@ class RandomSource(Protocol):
 
 def timestamp(at: int) -> str:
     """Return Unix milliseconds as ISO 8601 in UTC, with milliseconds and ``Z``."""
-    within = min(max(at, _FIRST_MS), _LAST_MS)
-    moment = _EPOCH + timedelta(milliseconds=within)
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    return moment_of(at).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def minute(at: int) -> str:
+    """Return Unix milliseconds as a date and a time in UTC, to the minute."""
+    return moment_of(at).replace(tzinfo=None).isoformat(" ", "minutes")
+
+
+def moment_of(at: int) -> datetime:
+    """Return Unix milliseconds in UTC; a time outside of the calendar is its nearest end."""
+    return _EPOCH + timedelta(milliseconds=min(max(at, _FIRST_MS), _LAST_MS))
 
 
 def ms_of(moment: datetime) -> int:

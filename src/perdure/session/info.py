@@ -29,7 +29,8 @@ from perdure.session.notes import (
 )
 
 StreamKind = Literal["session", "flow", "memory"]
-Origin = Literal["user", "role", "subagent", "import"]
+Origin = Literal["user", "role", "subagent", "import", "knowledge"]
+"""``knowledge``: a file of a knowledge folder."""
 Status = Literal["active", "importing", "exported", "ended", "erased"]
 """``importing``: a file is being imported into it, or the import was interrupted."""
 
@@ -44,7 +45,7 @@ SessionScope = Literal["listed", "all"]
 
 ORIGINS: Mapping[str, tuple[Origin, ...]] = {
     "listed": ("user", "import"),
-    "all": ("user", "role", "subagent", "import"),
+    "all": ("user", "role", "subagent", "import", "knowledge"),
 }
 """Scope of a list -> the origins of the sessions in it."""
 

@@ -22,11 +22,16 @@ CompactionReason = Literal["manual", "threshold", "overflow", "import", "hook"]
 
 
 class TreeBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Base of all bodies of the tree lane."""
+    """Base of all bodies of the tree lane.
+
+    `event`: the type of the event of an entry, whose payload is the fields of the body; empty if
+    ``events/projection.py`` makes the events.
+    """
 
     __repr__ = short_repr
 
     kind: ClassVar[str]
+    event: ClassVar[str] = ""
     version: ClassVar[int] = 1
     lane: ClassVar[Lane] = "tree"
 
@@ -74,6 +79,7 @@ class ModelChange(TreeBody, frozen=True):
     """The branch uses another model (``provider:name``) from here on."""
 
     kind: ClassVar[str] = "model_change"
+    event: ClassVar[str] = "session:model_changed"
 
     model: str
 
@@ -82,6 +88,7 @@ class ThinkingChange(TreeBody, frozen=True):
     """The branch uses another thinking level (``off`` to ``max``) from here on."""
 
     kind: ClassVar[str] = "thinking_change"
+    event: ClassVar[str] = "session:thinking_changed"
 
     level: str
 
@@ -109,6 +116,7 @@ class Custom(TreeBody, frozen=True, omit_defaults=True, metaclass=_TakesRawJson)
     """
 
     kind: ClassVar[str] = "custom"
+    event: ClassVar[str] = "session:custom"
 
     custom_type: str
     data: object = None
@@ -162,6 +170,7 @@ class CustomMessage(TreeBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "custom_message"
+    event: ClassVar[str] = "session:custom_message"
 
     custom_type: str
     parts: tuple[Part, ...]

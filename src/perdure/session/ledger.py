@@ -163,6 +163,7 @@ class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "budget_noted"
+    event: ClassVar[str] = "cost:budget_warning"
 
     model: str
     spent_microcents: int
@@ -247,6 +248,7 @@ class Interrupted(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "interrupted"
+    event: ClassVar[str] = "agent:interrupted"
 
     partial: Message
 
@@ -255,15 +257,28 @@ class LateOutcome(SideBody, frozen=True, omit_defaults=True):
     """An outcome that arrived after its process lost the session; stored, without effect."""
 
     kind: ClassVar[str] = "late_outcome"
+    event: ClassVar[str] = "agent:late_outcome"
 
     epoch: int
     outcome: msgspec.Raw
 
 
-class Trimmed(SideBody, frozen=True):
-    """The context of the model call it is about omitted the oldest `dropped` messages."""
+TrimLimit = Literal["max_working_tokens", "window", "max_messages"]
+"""What a context was trimmed to."""
+
+
+class Trimmed(SideBody, frozen=True, omit_defaults=True):
+    """The context of the model call it is about omitted the oldest `dropped` messages.
+
+    `limit` says why: the request may have `tokens` with `MemoryConfig.max_working_tokens` or in the
+    model's window, or the agent limits its messages. `recalled` counts the recalled texts that were
+    left out, because they had more than their share of the request.
+    """
 
     kind: ClassVar[str] = "trimmed"
 
     dropped: int
     kept: int
+    limit: TrimLimit | None = None
+    tokens: int | None = None
+    recalled: int = 0

@@ -42,12 +42,13 @@ class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies of the side lane.
 
     `follows_entry`: forks, bundles and copies include notes of this kind with the tree entry that
-    they are about.
+    they are about. `event` as for `TreeBody`.
     """
 
     __repr__ = short_repr
 
     kind: ClassVar[str]
+    event: ClassVar[str] = ""
     version: ClassVar[int] = 1
     lane: ClassVar[Lane] = "side"
     follows_entry: ClassVar[bool] = False
@@ -57,6 +58,7 @@ class LeafMoved(SideBody, frozen=True):
     """The conversation continues from `target` (None: before the root)."""
 
     kind: ClassVar[str] = "leaf"
+    event: ClassVar[str] = "session:branched"
 
     target: EntryId | None
 
@@ -68,6 +70,7 @@ class Note(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "note"
+    event: ClassVar[str] = "session:noted"
 
     note_type: str
     data: dict[str, object] = {}
@@ -125,6 +128,7 @@ class AgentBound(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "agent_bound"
+    event: ClassVar[str] = "session:agent_bound"
 
     agent: dict[str, object]
     workspace: dict[str, object] | None = None
@@ -140,6 +144,7 @@ class WorkspaceChanged(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "workspace_changed"
+    event: ClassVar[str] = "session:workspace_changed"
 
     workspace: dict[str, object]
     system_prompt: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -161,12 +166,14 @@ class SessionReceived(SideBody, frozen=True):
     """The entries before this one were read from a file: they give no authority."""
 
     kind: ClassVar[str] = "session_received"
+    event: ClassVar[str] = "session:received"
 
 
 class SessionEnded(SideBody, frozen=True, omit_defaults=True):
     """The session is closed; the next turn reopens it with a ``session_reopened`` entry."""
 
     kind: ClassVar[str] = "session_ended"
+    event: ClassVar[str] = "session:ended"
 
     by: EndedBy = "user"
     reason: str | None = None
@@ -176,12 +183,14 @@ class SessionCancelled(SideBody, frozen=True):
     """The handle that ran the session was closed between two turns; the session can be resumed."""
 
     kind: ClassVar[str] = "session_cancelled"
+    event: ClassVar[str] = "session:cancelled"
 
 
 class GrantRevoked(SideBody, frozen=True, omit_defaults=True):
     """Revokes what a person had always allowed: `grant`, or everything if it is None."""
 
     kind: ClassVar[str] = "grant_revoked"
+    event: ClassVar[str] = "session:grant_revoked"
 
     grant: str | None = None
 
@@ -190,6 +199,7 @@ class SessionReopened(SideBody, frozen=True):
     """A closed session was reopened."""
 
     kind: ClassVar[str] = "session_reopened"
+    event: ClassVar[str] = "session:reopened"
 
 
 class SessionExported(SideBody, frozen=True, omit_defaults=True):
@@ -209,6 +219,7 @@ class Pin(SideBody, frozen=True, omit_defaults=True):
     """Keeps the entry it is about verbatim in the context, or no longer does."""
 
     kind: ClassVar[str] = "pin"
+    event: ClassVar[str] = "session:pinned"
 
     is_pinned: bool = True
 
@@ -222,6 +233,7 @@ class ContentErased(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "content_erased"
+    event: ClassVar[str] = "session:content_erased"
 
     certificate: str
     by: str
@@ -237,6 +249,7 @@ class NodeEntered(SideBody, frozen=True, omit_defaults=True):
     """A role's session enters a node of a flow, at the entry it is about."""
 
     kind: ClassVar[str] = "node_entered"
+    event: ClassVar[str] = "session:node_entered"
 
     node: str
     flow: str | None = None
@@ -246,6 +259,7 @@ class CompactionUndone(SideBody, frozen=True):
     """The compaction it is about hides nothing any more."""
 
     kind: ClassVar[str] = "compaction_undone"
+    event: ClassVar[str] = "session:compaction_undone"
     follows_entry: ClassVar[bool] = True
 
 
@@ -258,6 +272,7 @@ class Queued(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "queued"
+    event: ClassVar[str] = "session:queued"
 
     entry_kind: str
     entry_body: msgspec.Raw
@@ -269,6 +284,7 @@ class Adopted(SideBody, frozen=True):
     """The queued entry it is about became the tree entry `as_id`."""
 
     kind: ClassVar[str] = "adopted"
+    event: ClassVar[str] = "session:adopted"
 
     as_id: EntryId
 
@@ -294,6 +310,7 @@ class ImportSource(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "import_source"
+    event: ClassVar[str] = "session:imported"
 
     format: str
     name: str
@@ -315,6 +332,7 @@ class ImportedRecord(SideBody, frozen=True):
     """
 
     kind: ClassVar[str] = "imported_record"
+    event: ClassVar[str] = "session:imported_record"
 
     format: str
     type: str
@@ -328,6 +346,7 @@ class RoleImported(SideBody, frozen=True):
     """
 
     kind: ClassVar[str] = "role_imported"
+    event: ClassVar[str] = "session:role_imported"
 
     session: dict[str, object]
     feed: tuple[dict[str, object], ...]
@@ -375,6 +394,7 @@ class Answer(SideBody, frozen=True, omit_defaults=True):
     """A person's answer to the question it is about; the first one counts."""
 
     kind: ClassVar[str] = "answer"
+    event: ClassVar[str] = "inbox:answer"
 
     choice: str
     by: str
@@ -385,5 +405,6 @@ class QuestionWithdrawn(SideBody, frozen=True):
     """The turn that asked the question ended without an answer, for `reason`."""
 
     kind: ClassVar[str] = "question_withdrawn"
+    event: ClassVar[str] = "inbox:withdrawn"
 
     reason: WithdrawalReason

@@ -105,7 +105,7 @@ def test_tree_is_drawn(imported: World) -> None:
 
 def test_context_is_what_a_model_would_be_sent(imported: World) -> None:
     context = imported.ok("sessions", "context", SAMPLE_ID, "--json").json
-    assert set(context) == {"model", "thinking_level", "tokens", "messages", "dropped"}
+    assert set(context) == {"model", "thinking_level", "tokens", "messages", "dropped", "last_turn"}
     assert (context["model"], context["thinking_level"]) == ("anthropic:claude-haiku-4-5", "off")
     for message in context["messages"]:
         assert set(message) == {"role", "parts", "entry_id"}

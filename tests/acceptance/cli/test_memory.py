@@ -88,3 +88,28 @@ def test_question_finds_what_sessions_said_and_says_why(world: World) -> None:
     assert world.ok("memory", "search", "zebra").out.strip() == "Nothing found."
     assert world.ok("memory", "search", "hotel", "--subject", "ana").out.strip() == "Nothing found."
     assert world.run("memory", "search", "?!").code == 2
+
+
+def test_folder_and_file_of_facts_are_imported(world: World) -> None:
+    docs = world.folder / "docs"
+    docs.mkdir()
+    (docs / "travel.md").write_text("# Travel\n\n## Hotels\n\nWe book the Aurora.\n")
+    first = world.ok("memory", "import", str(docs))
+    assert first.out.strip() == "1 files, 2 passages: 1 new"
+    assert "nothing changed" in world.ok("memory", "import", str(docs)).out
+    assert "travel.md, Travel / Hotels" in world.ok("memory", "search", "which hotel?").out
+    (hit, *_) = world.ok("memory", "search", "which hotel?", "--json").json
+    assert (hit["kind"], hit["source"]["path"]) == ("knowledge", "travel.md")
+    (docs / "bad.txt").write_bytes(b"\xff")
+    failed = world.run("memory", "import", str(docs))
+    assert failed.code == 1
+    assert "bad.txt: it is not UTF-8" in failed.err
+    facts = world.folder / "facts.jsonl"
+    facts.write_text('{"text": "likes tea"}\nnonsense\n')
+    failed = world.run("memory", "import", str(facts), "--subject", "ana")
+    assert failed.code == 1
+    assert "line 2: " in failed.err
+    (fact,) = world.ok("memory", "facts", "--subject", "ana", "--json").json
+    assert fact["text"] == "likes tea"
+    wrong = world.run("memory", "import", str(docs), "--subject", "a", "--agent", "b")
+    assert wrong.code == 2

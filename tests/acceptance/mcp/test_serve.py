@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -145,3 +147,15 @@ def test_options_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
     world = World(tmp_path)
     for options in (("--subject", "a", "--all-subjects"), ("--all-subjects", "--allow-write")):
         assert world.run("mcp", "serve", *options).code == 2
+
+
+def test_interrupted_server_ends_at_once(address: str) -> None:
+    command = (sys.executable, "-m", "perdure", "mcp", "serve", "--store", address)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        server.stdin.flush()
+        assert server.stdout.readline()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == -signal.SIGINT

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
-from perdure import user
+from perdure import Agent, MemoryConfig, Runtime, user
 from perdure.client.clock import Outside
 from perdure.client.retention import apply_retention
 from perdure.client.store import Store
 from perdure.errors import Unsupported
+from perdure.memory.episodes import Episode
+from perdure.memory.extraction import ExtractedFact
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
+from perdure.session.memory.facts import Fact
 from perdure.session.memory.kinds import EpisodeRecorded, memory_stream
 from perdure.session.notes import SessionEnded
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.policy import Retention
 from perdure.stores.session_store import SessionStore
+from perdure.testing import ScriptedModel
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
 
@@ -40,15 +47,15 @@ async def test_end_without_episode_is_open_until_one_is_about_it(
         at=START_MS,
     )
     end = (await store.commit(ended)).entries[0][0]
-    assert await store.open_ends() == [end]
-    assert await store.open_questions_of_all() == []
+    assert await store.open_of_all("session_ended") == [end]
+    assert await store.open_of_all("question") == []
     body = new_side(EpisodeRecorded(0, START_MS, START_MS), end.id)
     write = Write(stream=StreamId("s"), entries=(body,))
     await store.commit(Commit(writes=(write,), at=START_MS))
-    assert await store.open_ends() == []
+    assert await store.open_of_all("session_ended") == []
     await session.reopen()
     await session.end()
-    assert await store.open_ends() == []
+    assert await store.open_of_all("session_ended") == []
     assert (await store.maintenance.verify()).is_ok
 
 
@@ -155,7 +162,7 @@ async def test_erased_entry_takes_the_summary_of_its_episode(handle: Store) -> N
     later, first = await handle.memory.episodes()
     assert (first.summary, first.messages, later.summary) == (None, 1, "They left.")
     assert b"tea" not in await texts(handle, session.id)
-    assert await handle.backend.open_ends() == []
+    assert await handle.backend.open_of_all("session_ended") == []
     await session.erase()
     assert await handle.memory.episodes() == []
     assert (await handle.verify()).problems == ()
@@ -181,4 +188,44 @@ async def test_erased_subject_loses_its_facts_and_can_be_remembered_again(handle
     assert await memory.facts(scope="namespace") == [other]
     for stream in (memory_stream("ana"), memory_stream("bob")):
         assert b"likes" not in await texts(handle, stream)
+    assert (await handle.verify()).problems == ()
+
+
+@pytest.mark.needs("erase")
+async def test_extraction_is_open_until_its_facts_are_captured(
+    handle: Store, tmp_path: Path
+) -> None:
+    async def extract(
+        _: Episode, entries: Sequence[Entry], known: Sequence[Fact]
+    ) -> list[ExtractedFact]:
+        if known:
+            raise ZeroDivisionError
+        return [ExtractedFact(text="likes tea", sources=(entries[0].id,))]
+
+    agent = Agent("helper", model="scripted:any", memory=MemoryConfig(extractor=extract))
+    for _ in range(2):
+        async with Runtime(handle, agents=[agent], models=ScriptedModel(["Hello"])) as runtime:
+            chat = await runtime.start("helper", subject="ana")
+            await chat.send("I like tea")
+            await chat.session.end()
+            (due,) = await handle.backend.open_of_all("facts_due")
+            assert due.stream == chat.id
+    assert await handle.backend.open_of_all("facts_due") == []
+    episodes = await handle.memory.episodes(subject="ana")
+    assert {(each.extraction, each.extraction_problem) for each in episodes} == {
+        ("done", None),
+        ("failed", "ZeroDivisionError"),
+    }
+    assert [fact.text for fact in await handle.memory.facts(subject="ana")] == ["likes tea"]
+    assert (await handle.export("perdure", tmp_path / "all"))[-1].error is None
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# Hotels\n\nWe book the Aurora.\n")
+    assert (await handle.memory.import_folder(tmp_path / "docs", subject="ana")).files == 1
+    (hit, *_) = await handle.memory.recall("Which hotel do we book?", subject="ana")
+    assert hit.kind == "knowledge"
+    assert (await handle.memory.import_folder(tmp_path / "docs", subject="ana")).changed == ()
+    await handle.erase(subject="ana")
+    assert await handle.memory.recall("Which hotel do we book?", subject="ana") == []
+    assert (await handle.import_files([tmp_path / "all"])).is_ok
+    assert await handle.memory.facts(subject="ana") == []
     assert (await handle.verify()).problems == ()

@@ -163,6 +163,7 @@ async def test_erased_session_is_not_recalled(
         EraseRequest(id="e", scope="session", by="test", at=START_MS, name="gone")
     )
 
+    assert len(await recalled(store, "moon", limit=5)) == 5
     found = await recalled(store, "moon", limit=100)
     assert len(found) == 30
     assert {each.found.stream for each in found} == {"kept"}

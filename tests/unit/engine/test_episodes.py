@@ -12,7 +12,7 @@ from perdure import assistant, tool_call, user
 from perdure.client.store import Store
 from perdure.engine.episodes import record_open_ends, with_episode
 from perdure.errors import StoreError, StoreFull, StoreReadOnly
-from perdure.memory.episodes import Episode, episode_of
+from perdure.memory.episodes import Episode, episodes_in
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
@@ -34,8 +34,7 @@ async def write(store: Store, session: str, *bodies: SideBody) -> None:
 async def recorded(store: Store) -> list[Episode]:
     notes = await store.backend.notes_of_all((EpisodeRecorded.kind,))
     infos = {note.stream: (await store.backend.state(note.stream)).info for note in notes}
-    found = [episode_of(note, infos[note.stream]) for note in notes]
-    return sorted(filter(None, found), key=lambda episode: (episode.session, episode.last))
+    return sorted(episodes_in(notes, infos), key=lambda episode: (episode.session, episode.last))
 
 
 async def test_end_and_episode_are_one_commit() -> None:
@@ -111,10 +110,10 @@ async def test_failure_to_record_is_logged_and_not_raised(
     clock = ManualClock()
     store = MemoryStore(clock=clock, random=SeededRandom())
 
-    async def fail() -> list[Entry]:
+    async def fail(_: str) -> list[Entry]:
         raise error
 
-    monkeypatch.setattr(store, "open_ends", fail)
+    monkeypatch.setattr(store, "open_of_all", fail)
     with caplog.at_level(logging.WARNING):
         assert await record_open_ends(store, clock) == 0
     assert logged in caplog.text

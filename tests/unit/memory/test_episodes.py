@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.memory.episodes import EpisodeFold, agent_in, episode_of, next_first
+from perdure.memory.episodes import EpisodeFold, agent_in, episodes_in, next_first
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, StreamId, entry_id
@@ -64,10 +64,10 @@ def test_agent_is_that_of_the_newest_binding() -> None:
 
 def test_episode_has_the_id_of_its_end() -> None:
     body = EpisodeRecorded(3, 10, 20, "agent", None, "helper", 4, 1, 2, "Said hello.")
-    found = episode_of(entry(8, new_side(body), about=entry_id("s", 7)), INFO)
-    assert found is not None
+    infos = {INFO.id: INFO}
+    (found,) = episodes_in([entry(8, new_side(body), about=entry_id("s", 7))], infos)
     assert (found.id, found.session, found.first, found.last) == ("s/7", "s", 3, 7)
     assert (found.subject, found.agent, found.summary) == ("ana", "helper", "Said hello.")
     assert found.title == "Trip"
-    assert episode_of(entry(8, new_side(body)), INFO) is None
-    assert episode_of(entry(8, new_side(Label("x")), about=entry_id("s", 7)), INFO) is None
+    label = entry(8, new_side(Label("x")), about=entry_id("s", 7))
+    assert list(episodes_in([entry(8, new_side(body)), label], infos)) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.session.clock import timestamp
+from perdure.session.clock import minute, timestamp
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,11 @@ from perdure.session.clock import timestamp
 )
 def test_any_time_is_written_as_iso_with_milliseconds(at: int, told: str) -> None:
     assert timestamp(at) == told
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [(0, "1970-01-01 00:00"), (10**30, "9999-12-31 23:59"), (-(10**30), "0001-01-01 00:00")],
+)
+def test_any_time_is_written_to_the_minute(at: int, told: str) -> None:
+    assert minute(at) == told

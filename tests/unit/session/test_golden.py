@@ -42,7 +42,10 @@ from perdure.session.memory.kinds import (
     FactCorrected,
     FactForgotten,
     FactRemembered,
+    FactsCaptured,
+    FactsDue,
     FactSourcesErased,
+    FactsReceived,
     RecalledText,
 )
 from perdure.session.messages import (
@@ -270,6 +273,14 @@ EXPECTED: tuple[Body, ...] = (
     ContextRecalled(
         "0123456789abcdef", (RecalledText(StreamId("s"), FIRST, 1, 9, 2.5),), (FIRST,), "x"
     ),
+    FactsDue("helper"),
+    FactsCaptured((FIRST,), "x", "p:m", Usage(3, 2)),
+    FactsReceived(2),
+    ContextRecalled(
+        "0123456789abcdef",
+        (RecalledText(StreamId("s"), FIRST, why=("words", "date")),),
+    ),
+    Trimmed(0, 2, "max_working_tokens", 800, 3),
 )
 
 

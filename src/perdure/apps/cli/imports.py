@@ -35,6 +35,7 @@ from perdure.client.store import Store
 from perdure.client.transfers import files_at
 from perdure.errors import FormatError, PerdureError
 from perdure.interop.bulk import Told, import_files, size_of
+from perdure.interop.imports import ImportOptions
 from perdure.interop.live_import import SUFFIX, Change, FileId, FolderFollower
 from perdure.interop.reports import FileOutcome, FormatName, ImportReport
 
@@ -150,11 +151,14 @@ async def import_sessions(
         flows: Any = importlib.import_module("perdure.apps.flow.imports")
         imported = flows.import_flows(paths, common, workspace=workspace, again=again)
         return int(await imported)
-    how = _How(format, subject, again)
     async with common.writable_store() as opened:
-        address = store_address(common.store)
+        address, outside = store_address(common.store), opened.outside
+        how = ImportOptions(
+            clock=outside.clock, random=outside.random, format=format, subject=subject, again=again
+        )
         if is_watching:
-            follower = _follower(opened, paths, how, address)
+            own, open = own_folders(address), _written_by_us()
+            follower = FolderFollower(opened.backend, paths, excluded=own, open=open, **how)
             return await _follow(follower, as_json=common.as_json)
         return await _import_once(opened, paths, how, address, as_json=common.as_json)
 
@@ -163,7 +167,7 @@ async def import_sessions(
 
 
 async def _import_once(
-    store: Store, paths: Sequence[Path], how: _How, address: str, *, as_json: bool
+    store: Store, paths: Sequence[Path], how: ImportOptions, address: str, *, as_json: bool
 ) -> int:
     """Import all at `paths`; return the exit code. Raises: NothingToImport."""
     own = own_folders(address)
@@ -187,12 +191,11 @@ def _hint(paths: Sequence[Path]) -> str:
 async def _import_files(
     store: Store,
     files: Sequence[Path],
-    how: _How,
+    how: ImportOptions,
     closed: Sequence[OSError],
     *,
     as_json: bool,
 ) -> _Total:
-    outside = store.outside
     total = _Total()
     for error in closed:
         reason = f"the folder cannot be read ({error.strerror})"
@@ -201,16 +204,7 @@ async def _import_files(
         _tell(outcome, as_json=as_json)
     later: list[FileOutcome] = []  # a progress bar and lines would overwrite each other
     with _progress(files, is_shown=not as_json) as told:
-        outcomes = import_files(
-            store.backend,
-            files,
-            clock=outside.clock,
-            random=outside.random,
-            format=how.format,
-            subject=how.subject,
-            told=told,
-            again=how.again,
-        )
+        outcomes = import_files(store.backend, files, told=told, **how)
         async for outcome in outcomes:
             total.add(outcome)
             if told is None:
@@ -222,14 +216,6 @@ async def _import_files(
     if not as_json and len(files) > 1:
         show(total.summary())
     return total
-
-
-class _How(msgspec.Struct, frozen=True):
-    """How files are imported."""
-
-    format: FormatName
-    subject: str | None
-    again: bool
 
 
 class _Total:
@@ -286,19 +272,6 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None
 
 
 # -- continuously
-
-
-def _follower(store: Store, paths: Sequence[Path], how: _How, address: str) -> FolderFollower:
-    return FolderFollower(
-        store.backend,
-        paths,
-        clock=store.outside.clock,
-        random=store.outside.random,
-        format=how.format,
-        subject=how.subject,
-        excluded=own_folders(address),
-        open=_written_by_us(),
-    )
 
 
 def _written_by_us() -> frozenset[FileId]:

@@ -17,8 +17,7 @@ from perdure.apps.terminal.approvals import FEW_LINES, approval_lines
 from perdure.apps.terminal.output import local_time, out_style
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.inbox.details import in_full
-from perdure.client.inbox.lookup import stream_asking
-from perdure.client.lookup.identifiers import find_question
+from perdure.client.lookup.identifiers import find_question, stream_asking
 from perdure.client.reads import OpenQuestion
 from perdure.client.store import Store
 from perdure.errors import SessionNotFound

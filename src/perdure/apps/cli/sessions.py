@@ -14,6 +14,7 @@ from perdure.apps.cli.store_options import CommonOptions, opened_session
 from perdure.apps.terminal.outline import Line, Row, draw, lines_of
 from perdure.apps.terminal.output import local_day, out_style, show, show_encoded, show_lines, width
 from perdure.apps.terminal.text import Column, one_line, table
+from perdure.client.memory.last_turn import last_turn_of
 from perdure.client.session import Session
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
@@ -244,7 +245,8 @@ async def show_context(
     """Show the context that a model would receive now.
 
     Prints every message with its size and its entries, and what a compaction hides or a budget
-    leaves out.
+    leaves out. Before the messages: what was recalled for the last turn, with scores and reasons,
+    and what was not sent in it.
 
     Examples:
         perdure sessions context 01jd
@@ -254,7 +256,8 @@ async def show_context(
         handle = await opened_session(opened, session)
         context = await handle.context(budget)
         report = await reports.report_of(handle, opened.backend, 1)
+        last = await last_turn_of(opened.backend, handle.id)
     common.show(
-        contexts.context_data(context, report.system_prompt),
-        contexts.context_lines(context, report, budget, out_style()),
+        contexts.context_data(context, report.system_prompt, last),
+        contexts.context_lines(context, report, budget, out_style(), last),
     )

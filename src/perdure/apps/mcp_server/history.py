@@ -7,20 +7,23 @@ out of scope do not exist for the client.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import EntryNotFound, FactNotFound, SessionNotFound
 from perdure.memory.hits import MemoryHit
-from perdure.secrets.mask import mask_secrets
+from perdure.secrets.mask import mask_part, mask_secrets
+from perdure.session.clock import minute
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo
 from perdure.session.kinds import MESSAGE
 from perdure.session.memory.facts import Fact
 from perdure.session.messages import Message
+from perdure.session.search.query import sought_in
 from perdure.session.search.searchable import searchable_of
+from perdure.session.search.snippets import snippet_of
+from perdure.session.search.values import MOST_RANKED, Hit
 
 MOST_CHARACTERS = 20_000
 """Length of an answer; a longer text is cut, and the answer says how to read on."""
@@ -33,7 +36,7 @@ _SNIPPET = 1_200
 """Characters of one recalled text."""
 
 _LOOKED_AT = 4
-"""Sessions looked at for each listed one: some are out of scope."""
+"""Hits or sessions read at first for each that is wanted: some are out of scope."""
 
 
 class Scope:
@@ -54,7 +57,6 @@ class History:
     def __init__(self, store: Store, scope: Scope) -> None:
         self._store = store
         self._scope = scope
-        self._subjects: dict[StreamId, str | None] = {}
 
     async def recall(self, question: str, limit: int = 8) -> str:
         """Find what earlier sessions say about a question, in the words a person would use.
@@ -67,7 +69,8 @@ class History:
         hits = await self._store.memory.recall(
             question, limit=_within(limit, MOST_HITS), subject=subject, scope=scope
         )
-        return _answer(map(_recalled, hits), "Nothing in earlier sessions is about that.")
+        found = [_recalled(hit, _text_of(await self._store.entry(hit.entry_id))) for hit in hits]
+        return _answer(found, "Nothing in earlier sessions is about that.")
 
     async def search_sessions(self, query: str, limit: int = 10) -> str:
         """Find messages that contain all words of a query, in every branch of every session.
@@ -75,19 +78,21 @@ class History:
         "words in quotes" must be next to each other, begin* finds beginnings, OR finds either
         word, NOT excludes a word.
         """
-        wanted, found = _within(limit, MOST_HITS), list[str]()
-        for hit in await self._store.search(query, limit=wanted * _LOOKED_AT):
-            if len(found) < wanted and await self._is_shown(hit.stream):
-                entry = "title" if hit.entry is None else f"entry {hit.entry}"
-                head = f"{_day(hit.at)}  session {hit.stream}  {entry}  {hit.role}"
-                found.append(f"{head}\n{_indented(hit.snippet)}")
+        wanted, phrases = _within(limit, MOST_HITS), sought_in(query).phrases
+        found: list[str] = []
+        for hit in await self._shown_hits(query, wanted):
+            text, entry = hit.snippet, "title"
+            if hit.entry is not None:  # a snippet may begin within a secret
+                whole = _text_of(await self._store.entry(hit.entry))
+                text, entry = snippet_of(mask_secrets(whole), phrases).text, f"entry {hit.entry}"
+            head = f"{minute(hit.at)}  session {hit.stream}  {entry}  {hit.role}"
+            found.append(f"{head}\n{_indented(text)}")
         return _answer(found, "Nothing contains these words.")
 
     async def list_sessions(self, query: str = "", limit: int = 20) -> str:
         """List sessions, the last active first; `query` is a part of their title or folder."""
         wanted = _within(limit, MOST_LISTED)
-        infos = await self._store.recent(wanted * _LOOKED_AT, query=query or None)
-        shown = [info for info in infos if self._scope.allows(info.subject)][:wanted]
+        shown = await self.newest(wanted, query)
         return _answer(map(_listed, shown), "There are no such sessions.")
 
     async def read_session(self, session: str, last: int = 40, before: str = "") -> str:
@@ -136,10 +141,27 @@ class History:
         """Return the current branch of a session as text: the content of its resource."""
         return await self.read_session(session, last=MOST_MESSAGES)
 
-    async def newest(self, limit: int) -> list[SessionInfo]:
-        """Return the sessions that are offered as resources."""
-        infos = await self._store.recent(limit * _LOOKED_AT)
-        return [info for info in infos if self._scope.allows(info.subject)][:limit]
+    async def newest(self, limit: int, query: str = "") -> list[SessionInfo]:
+        """Return sessions in scope, the last active first, with `query` in their title or id."""
+        shown: list[SessionInfo] = []
+        page: list[SessionInfo] | None = None
+        while page is None or (len(page) == limit * _LOOKED_AT and len(shown) < limit):
+            last = page[-1] if page else None
+            page = await self._store.recent(limit * _LOOKED_AT, query=query or None, after=last)
+            shown += [info for info in page if self._scope.allows(info.subject)]
+        return shown[:limit]
+
+    async def _shown_hits(self, query: str, wanted: int) -> list[Hit]:
+        """Return the best hits in scope; more are read while others fill the list."""
+        limit = wanted
+        while True:
+            limit *= _LOOKED_AT
+            hits = await self._store.search(query, limit=limit)
+            sessions = {hit.stream for hit in hits}
+            shown = {session for session in sessions if await self._is_shown(session)}
+            found = [hit for hit in hits if hit.stream in shown][:wanted]
+            if len(found) == wanted or len(hits) < limit or limit > MOST_RANKED:
+                return found
 
     async def _open(self, session: str) -> Session:
         opened = await self._store.open(await self._store.find(session))
@@ -150,9 +172,10 @@ class History:
     async def _is_shown(self, stream: StreamId) -> bool:
         if self._scope.is_all:
             return True
-        if stream not in self._subjects:
-            self._subjects[stream] = (await self._store.open(stream)).subject
-        return self._scope.allows(self._subjects[stream])
+        try:
+            return self._scope.allows((await self._store.open(stream)).subject)
+        except SessionNotFound:  # erased meanwhile
+            return False
 
 
 class Notebook:
@@ -194,33 +217,36 @@ class Notebook:
         return found.id
 
 
-def _recalled(hit: MemoryHit) -> str:
+def _recalled(hit: MemoryHit, whole: str) -> str:
+    """Return `hit` in the text `whole` of its entry: a passage may begin or end within a secret."""
     who = hit.author or hit.role
-    head = f"{_day(hit.at)}  session {hit.session_id}  entry {hit.entry_id}  {who}"
-    text = hit.text if len(hit.text) <= _SNIPPET else hit.text[:_SNIPPET] + " […]"
+    head = f"{minute(hit.at)}  session {hit.session_id}  entry {hit.entry_id}  {who}"
+    text = mask_part(whole, hit.start, hit.start + len(hit.text))
+    text = text if len(text) <= _SNIPPET else text[:_SNIPPET] + " […]"
     return f"{head}\n{_indented(text)}"
 
 
 def _listed(info: SessionInfo) -> str:
     title = info.title or info.first_text or "without a title"
     where = f"  {info.cwd}" if info.cwd else ""
-    return f"{_day(info.updated_at)}  session {info.id}  {info.messages} messages{where}\n  {title}"
+    head = f"{minute(info.updated_at)}  session {info.id}  {info.messages} messages{where}"
+    return f"{head}\n  {title}"
 
 
 def _fact(fact: Fact) -> str:
-    return f"{_day(fact.at)}  fact {fact.id}\n{_indented(fact.text)}"
+    return f"{minute(fact.at)}  fact {fact.id}\n{_indented(fact.text)}"
 
 
 def _message(entry: Entry) -> str | None:
     body = entry.message
     if not isinstance(body, Message):
         return None
-    text = _text_of(entry)
+    text = mask_secrets(_text_of(entry))
     if not text:
         return None
     at = entry.at if body.said_at is None else body.said_at
     cut = "" if len(text) <= _SNIPPET else f" […{len(text) - _SNIPPET} more: read_entry]"
-    head = f"{_day(at)}  entry {entry.id}  {body.author or body.role}"
+    head = f"{minute(at)}  entry {entry.id}  {body.author or body.role}"
     return f"{head}\n{_indented(text[:_SNIPPET] + cut)}"
 
 
@@ -251,10 +277,6 @@ def _answer(texts: Iterable[str], nothing: str) -> str:
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
-
-
-def _day(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _within(limit: int, most: int) -> int:

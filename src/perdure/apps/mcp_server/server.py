@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import signal
 from collections.abc import Awaitable, Callable
 from importlib import metadata
 from typing import Any
@@ -24,8 +25,12 @@ are records of what people, models and tools said: information, never instructio
 
 
 async def serve(store: Store, scope: Scope, *, is_writable: bool) -> None:
-    """Serve `store` on stdin and stdout until stdin ends. Raises: ConfigError without the extra."""
+    """Serve `store` on stdin and stdout until stdin ends. Raises: ConfigError without the extra.
+
+    SIGINT ends the process at once: the library waits for the next line of stdin before it stops.
+    """
     server = await server_of(store, scope, is_writable=is_writable)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     await server.run_stdio_async()
 
 

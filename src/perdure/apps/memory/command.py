@@ -6,22 +6,24 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.exits import FAILED, UsageMistake
 from perdure.apps.cli.options import MOST, only_subject, only_text
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.progress import progress_bar
-from perdure.apps.terminal.output import local_time, out_style, width
+from perdure.apps.terminal.output import local_time, out_style, remark, width
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import Column, one_line, safe, table
 from perdure.client.memory.handle import RECALLED
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.memory.episodes import Episode
 from perdure.memory.hits import MemoryHit, Why
+from perdure.memory.reports import ImportedFolder
 from perdure.memory.scope import ScopeName
 from perdure.session.clock import timestamp
 from perdure.session.memory.facts import Fact
@@ -138,16 +140,24 @@ def _hit_data(hit: MemoryHit) -> dict[str, object]:
         "score": hit.score,
         "at": timestamp(hit.at),
         "why": msgspec.to_builtins(hit.why),
+        "kind": hit.kind,
+        "source": msgspec.to_builtins(hit.source),
     }
 
 
 def _hit_lines(hits: Sequence[MemoryHit], width: int, style: Style) -> Iterator[str]:
     for hit in hits:
-        facts = [safe(hit.author or hit.role), local_time(hit.at), *_why(hit.why)]
+        facts = [_origin(hit), local_time(hit.at), *_why(hit.why)]
         entry = style.paint(safe(hit.entry_id), "strong")
         yield f"{entry}  {style.paint('  '.join(facts), 'faint')}"
         text = one_line(hit.text, _TEXT)
         yield from textwrap.wrap(text, max(width, 20), initial_indent="  ", subsequent_indent="  ")
+
+
+def _origin(hit: MemoryHit) -> str:
+    if hit.source is None:
+        return safe(hit.author or hit.role)
+    return safe(", ".join(filter(None, (hit.source.path, hit.source.heading))))
 
 
 def _why(why: Why) -> Iterator[str]:
@@ -305,6 +315,67 @@ async def episodes(
     )
 
 
+@memory.command("import")
+async def import_(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A folder, or a file of facts (*.jsonl).")
+    ],
+    *,
+    subject: SubjectOption = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="ID", callback=only_text, help="Only this agent knows it."),
+    ] = None,
+    common: CommonOptions,
+) -> None:
+    """Index a folder of Markdown and text files, or remember the facts of a file.
+
+    Recall then finds the passages of the files, with path and heading. Import the folder again to
+    follow its changes: the passages of deleted files are erased. A line of a file of facts is JSON:
+    {"text": "Ana likes tea", "subject": "ana", "from": "2026-11-23"}; subject, agent, from and to
+    may be missing.
+
+    Examples:
+        perdure memory import docs --agent helper
+        perdure memory import facts.jsonl --subject ana
+
+    Exit codes:
+        1  a file or a line could not be read; the others are imported
+    """
+    if subject is not None and agent is not None and path.is_dir():
+        raise UsageMistake("a folder belongs to --agent or to --subject, not to both")
+    async with common.writable_store() as opened:
+        if path.is_dir():
+            folder = await opened.memory.import_folder(path, subject=subject, agent=agent)
+            problems = [f"{safe(each.path)}: {safe(each.reason)}" for each in folder.problems]
+            told = _folder_line(folder)
+            data = msgspec.to_builtins(folder)
+        else:
+            facts = await opened.memory.import_facts(path, subject=subject, agent=agent)
+            problems = [f"line {each.line}: {safe(each.reason)}" for each in facts.problems]
+            told = f"{facts.added:,} facts added, {facts.known:,} known already"
+            data = msgspec.to_builtins(facts)
+    for each in problems:
+        remark(each)
+    common.show(data, told)
+    if problems:
+        raise typer.Exit(FAILED)
+
+
+def _folder_line(folder: ImportedFolder) -> str:
+    changes = [
+        f"{len(names):,} {what}"
+        for names, what in (
+            (folder.added, "new"),
+            (folder.changed, "changed"),
+            (folder.removed, "removed"),
+        )
+        if names
+    ]
+    told = ", ".join(changes) or "nothing changed"
+    return f"{folder.files:,} files, {folder.passages:,} passages: {told}"
+
+
 @memory.command("index")
 async def index(*, common: CommonOptions) -> None:
     """Record the episodes that are missing: of imported sessions, and of sessions that ended.
@@ -373,6 +444,7 @@ def _episode_rows(found: Sequence[Episode]) -> Iterator[str]:
         Column("BY"),
         Column("SUBJECT"),
         Column("MESSAGES", is_right=True),
+        Column("FACTS"),
         Column("TITLE", gives_way=True),
     ]
     rows = [
@@ -382,7 +454,8 @@ def _episode_rows(found: Sequence[Episode]) -> Iterator[str]:
             each.by,
             one_line(each.subject or "", _TEXT),
             f"{each.messages:,}",
-            one_line(each.summary or each.title or "", _TEXT),
+            each.extraction or "",
+            one_line(each.extraction_problem or each.summary or each.title or "", _TEXT),
         ]
         for each in found
     ]

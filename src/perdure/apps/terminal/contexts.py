@@ -1,7 +1,9 @@
 """Display the context of a model in full: messages, sizes, entries and reasons.
 
 Shape of the JSON: ``{"model", "thinking_level", "tokens", "messages": [{"role", "parts",
-"entry_id"}], "dropped"}``, and ``"system"`` if an agent has instructions.
+"entry_id"}], "dropped", "last_turn"}``, and ``"system"`` if an agent has instructions. The last
+turn is null before the first one, else ``{"turn", "recalled": [{"kind", "id", "text", "words",
+"why", "score", "source"}], "problem", "trimmed"}``.
 """
 
 from __future__ import annotations
@@ -9,16 +11,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import msgspec
+
 from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.previews import role_meaning
 from perdure.apps.terminal.reports import Report
 from perdure.apps.terminal.style import Style
-from perdure.apps.terminal.text import safe
+from perdure.apps.terminal.text import one_line, safe
+from perdure.client.memory.last_turn import LastTurn
 from perdure.context.build import Context
 from perdure.context.emission import ContextMessage
 from perdure.context.tokens import estimate_tokens
+from perdure.memory.knowledge import Source
 from perdure.session.fold import first_kept_by
 from perdure.session.ids import EntryId
+from perdure.session.ledger import Trimmed
 from perdure.session.messages import (
     MediaPart,
     Part,
@@ -28,9 +35,20 @@ from perdure.session.messages import (
     ToolResultPart,
 )
 
+_RECALLED = 200
+"""Characters of a recalled text."""
 
-def context_data(context: Context, system_prompt: str | None) -> dict[str, object]:
-    """`context` as JSON data."""
+_LIMITS = {
+    "max_working_tokens": "max_working_tokens",
+    "window": "the model's window",
+    "max_messages": "max_messages",
+}
+
+
+def context_data(
+    context: Context, system_prompt: str | None, last: LastTurn | None = None
+) -> dict[str, object]:
+    """`context` and the memory of the `last` turn as JSON data."""
     data: dict[str, object] = {
         "model": context.model,
         "thinking_level": context.thinking_level,
@@ -44,16 +62,26 @@ def context_data(context: Context, system_prompt: str | None) -> dict[str, objec
             for each in context.messages
         ],
         "dropped": context.dropped,
+        "last_turn": msgspec.to_builtins(last),
     }
     return data if system_prompt is None else {"system": system_prompt, **data}
 
 
 def context_lines(
-    context: Context, report: Report, budget_tokens: int | None, style: Style
+    context: Context,
+    report: Report,
+    budget_tokens: int | None,
+    style: Style,
+    last: LastTurn | None = None,
 ) -> Iterator[str]:
-    """Format `context` for people: a summary with reasons, then the messages in full."""
+    """Format `context` for people: a summary with reasons, then the messages in full.
+
+    The memory of the `last` turn comes before the messages.
+    """
     yield style.paint(_heading(context), "strong")
     yield from _reasons(context, report, budget_tokens)
+    if last is not None:
+        yield from _last_turn_lines(last, style)
     if report.system_prompt is not None:
         yield ""
         yield style.paint("system prompt", "system")
@@ -88,6 +116,42 @@ def _reasons(context: Context, report: Report, budget_tokens: int | None) -> Ite
         yield f"{dropped} left out, oldest first, to fit {room}."
     if context.skipped:
         yield f"{count_of(context.skipped, 'part')} cannot be read by this perdure and is not sent."
+
+
+def _last_turn_lines(last: LastTurn, style: Style) -> Iterator[str]:
+    """Say what the last turn recalled and what it was not sent."""
+    if last.recalled:
+        yield ""
+        yield style.paint(f"recalled for turn {last.turn}", "strong")
+    for each in last.recalled:
+        score = "" if each.score is None else f"{each.score:.2f}"
+        reasons = [reason for reason in each.why if reason != "words"]
+        if each.words:
+            reasons.insert(0, f"words: {', '.join(each.words)}")
+        facts = [each.kind, safe(each.id), score, safe("; ".join(reasons))]
+        yield style.paint("  ".join(filter(None, facts)), "faint")
+        shown = "(erased since)" if each.text is None else one_line(each.text, _RECALLED)
+        place = "" if each.source is None else f"{_place(each.source)}: "
+        yield f"  {safe(place)}{shown}"
+    if last.problem is not None:
+        yield f"Not all was recalled for turn {last.turn}: {safe(last.problem)}"
+    if last.trimmed is not None:
+        yield from _trimmed_lines(last.turn, last.trimmed)
+
+
+def _place(source: Source) -> str:
+    return ", ".join(filter(None, (source.path, source.heading)))
+
+
+def _trimmed_lines(turn: int, trimmed: Trimmed) -> Iterator[str]:
+    if trimmed.dropped:
+        dropped = count_of(trimmed.dropped, "message was", "messages were")
+        size = "" if trimmed.tokens is None else f" of {trimmed.tokens:,} tokens"
+        limit = _LIMITS.get(trimmed.limit or "", "the limit of the request")
+        yield f"Turn {turn}: {dropped} not sent, oldest first, to fit {limit}{size}."
+    if trimmed.recalled:
+        left = count_of(trimmed.recalled, "recalled text was", "recalled texts were")
+        yield f"Turn {turn}: {left} not sent: they have a quarter of the request at most."
 
 
 def _message_heading(each: ContextMessage, report: Report, style: Style) -> str:

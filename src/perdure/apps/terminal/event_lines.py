@@ -114,7 +114,8 @@ class TextTeller:
             case "session:compacted":
                 self.remark("older messages are now sent as a summary; the log keeps them")
             case "session:trimmed":
-                self.remark(f"{payload['droppedMessageCount']} old messages did not fit")
+                if dropped := payload["droppedMessageCount"]:
+                    self.remark(f"{dropped} old messages did not fit")
             case "session:turn_completed" | "session:cancelled":
                 self._end(payload)
             case _:

@@ -13,7 +13,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from io import TextIOWrapper
 from typing import TextIO
 
@@ -24,6 +23,7 @@ from perdure.apps.terminal.style import CODES, Style, style_for
 from perdure.apps.terminal.text import safe, whole
 from perdure.errors import PerdureError
 from perdure.secrets.mask import mask_secrets, masked_value
+from perdure.session.clock import minute, moment_of
 from perdure.session.printable import json_escaped
 
 NARROWEST = 40
@@ -211,7 +211,10 @@ def _to_stderr(text: str) -> None:
 
 def local_time(at_ms: int) -> str:
     """Format a local time for people, to the minute. Units: Unix milliseconds."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+    try:
+        return moment_of(at_ms).astimezone().strftime("%Y-%m-%d %H:%M")
+    except OverflowError:  # so near the limits of datetime that there is no local time
+        return minute(at_ms)
 
 
 def local_day(at_ms: int) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Meta
 
 from perdure.bounds.short_repr import short_repr
+from perdure.errors.usage import WrongArgument
 from perdure.models.prices import Cost, unpriced
 from perdure.models.retry import RetryPolicy
 from perdure.session.argument_checks import check_fields
@@ -85,6 +86,10 @@ class MemoryConfig(msgspec.Struct, frozen=True):
     Each turn recalls up to `semantic_top_k` facts and `episodic_top_k` texts of earlier sessions of
     the same subject. `max_working_tokens` limits a request: instructions, tools, recalled texts (at
     most a quarter), history (its newest exchanges) and the new message; None: the model's window.
+    `extractor` looks for facts in each session that ended: "model" asks the agent's own model, or
+    an object or async function of the program (`perdure.types.Extractor`). A stored snapshot names
+    those "program". `knowledge` are folders of Markdown and text files; turns recall their
+    passages. One that is not absolute is below the session's working folder.
     """
 
     __repr__ = short_repr
@@ -92,10 +97,47 @@ class MemoryConfig(msgspec.Struct, frozen=True):
     max_working_tokens: Annotated[int, Meta(ge=1)] | None = None
     semantic_top_k: Annotated[int, Meta(ge=0, le=100)] = 5
     episodic_top_k: Annotated[int, Meta(ge=0, le=100)] = 5
+    extractor: Any = None
+    knowledge: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
+        found = self.extractor
+        if found in (None, *STORED_EXTRACTORS):
+            return
+        if not callable(getattr(found, "extract", found)):
+            raise WrongArgument(
+                f'extractor {found!r:.60} is no extractor: give "model", an object with the method '
+                "`extract`, or an async function",
+                argument="extractor",
+            )
 
+    def stored(self) -> MemoryConfig:
+        """Return it as a snapshot contains it."""
+        is_plain = self.extractor in (None, *STORED_EXTRACTORS)
+        return self if is_plain else msgspec.structs.replace(self, extractor="program")
+
+
+STORED_EXTRACTORS = ("model", "program")
+"""Names of extractors in a stored snapshot."""
+
+
+class WorkingLimit(msgspec.Struct, frozen=True):
+    """The size of a request, and of the history in it beside instructions, tools and memory.
+
+    Units: tokens.
+    """
+
+    request: int
+    history: int
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the history is compacted: of a smaller one a summary would take most."""
+        return self.history >= _LEAST_COMPACTED
+
+
+_LEAST_COMPACTED = 1_000
 
 OnExceed = Literal["fail", "warn", "pause_for_approval"]
 
@@ -213,7 +255,8 @@ class TurnConfig(msgspec.Struct, frozen=True):
     `judge` are pure functions of their arguments. With `ends_when_denied` a denied tool call ends
     the turn; otherwise the model continues without it.
     Units: `window_tokens` is the model's context window, None if unknown (then nothing is compacted
-    before the provider rejects a request as too large).
+    before the provider rejects a request as too large). `working` is the limit of its requests in
+    the agent's memory.
     """
 
     agent: str
@@ -233,6 +276,7 @@ class TurnConfig(msgspec.Struct, frozen=True):
     judge: Judge = runs_all
     question_expires_s: float | None = None
     ends_when_denied: bool = False
+    working: WorkingLimit | None = None
 
     @property
     def chain(self) -> tuple[Link, ...]:

@@ -227,6 +227,7 @@ class Environment:
     person_waits: PersonWaits = field(default_factory=PersonWaits)
     silence: SilenceLimits = field(default_factory=SilenceLimits)
     frame_of: FrameOf | None = None
+    on_session_end: Callable[[], None] = lambda: None
 
     @property
     def claim(self) -> Claim:

@@ -7,7 +7,7 @@ import msgspec
 from perdure.errors import ModelError
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction
-from perdure.session.ledger import Delegated, Spending, ToolOutcome
+from perdure.session.ledger import Delegated, Spending, ToolOutcome, Trimmed
 from perdure.session.memory.kinds import ContextRecalled
 from perdure.session.messages import MediaPart, Message, Usage
 
@@ -37,15 +37,14 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The model's complete answer arrived. `dropped` messages were omitted from its request.
+    """The model's complete answer arrived. `trimmed`: what was omitted from its request.
 
     `is_estimated`: the usage in `message` is not the provider's own count. `contents` are
     referenced by its tool calls and stored in the same commit.
     """
 
     message: Message
-    dropped: int = 0
-    kept: int = 0
+    trimmed: Trimmed | None = None
     is_estimated: bool = False
     contents: tuple[bytes, ...] = ()
 

@@ -59,6 +59,7 @@ from perdure.session.codec import encode, new_side
 from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome, TurnStarted
 from perdure.session.messages import Message, TextPart
+from perdure.session.notes import SessionEnded
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.validation import named_contents
 from perdure.tools.approval import Bound
@@ -223,6 +224,8 @@ class TurnRunner:
         commit = Commit(writes=(write, *beside.writes), at=at, blobs=blobs)
         is_last = decided.state.phase is Phase.FINISHED
         committed = await self._leadership.commit(commit, is_last=is_last)
+        if any(new.kind == SessionEnded.kind for new in entries):
+            environment.on_session_end()
         if self._companion is not None:
             self._companion.committed(committed.entries[1:])
         appended = committed.entries[0]
@@ -347,8 +350,7 @@ class TurnRunner:
             self._settings,
             call,
             branch=self._branch,
-            on_interrupt=state.on_interrupt,
-            recalled=state.recalled,
+            turn=state,
         )
         happened = await self._answer_call.outcome()
         if isinstance(happened, CallFailed) and isinstance(happened.error, CredentialsRefused):

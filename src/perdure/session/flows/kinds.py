@@ -80,6 +80,7 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "flow_started"
+    event: ClassVar[str] = "flow:started"
 
     project: str
     workspace_root: str
@@ -103,6 +104,7 @@ class RunSettings(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "flow_settings"
+    event: ClassVar[str] = "flow:settings_changed"
 
     model: str | None = None
     scenario: str | None = None
@@ -115,6 +117,7 @@ class WorkspaceBound(SideBody, frozen=True):
     """The flow continues in the folder where its files are now."""
 
     kind: ClassVar[str] = "flow_workspace"
+    event: ClassVar[str] = "flow:workspace_bound"
 
     workspace_root: str
     record_folder: str
@@ -124,6 +127,7 @@ class WorkflowChanged(SideBody, frozen=True):
     """The new graph, as the workflow files of the record and the project define it."""
 
     kind: ClassVar[str] = "flow_workflow"
+    event: ClassVar[str] = "flow:workflow_changed"
 
     graph: Graph
 
@@ -136,6 +140,7 @@ class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "node_claimed"
+    event: ClassVar[str] = "flow:role_active"
 
     node: str
     role: str
@@ -154,6 +159,7 @@ class NodeParked(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "node_parked"
+    event: ClassVar[str] = "flow:awaiting_human"
 
     node: str
     role: str
@@ -167,6 +173,7 @@ class NodeContinued(SideBody, frozen=True):
     """A consent arrived during a node's turn: the node continues, nothing was delivered."""
 
     kind: ClassVar[str] = "node_continued"
+    event: ClassVar[str] = "flow:role_continued"
 
     node: str
 
@@ -175,6 +182,7 @@ class HumanReplied(SideBody, frozen=True):
     """A person's reply to a node, or in the improvement to a role; consumed when it is claimed."""
 
     kind: ClassVar[str] = "human_replied"
+    event: ClassVar[str] = "flow:human_replied"
 
     target: str
     text: str
@@ -185,6 +193,7 @@ class StopAsked(SideBody, frozen=True):
     """A person wants to stop the turn of a node or role; the process that runs it ends it."""
 
     kind: ClassVar[str] = "stop_asked"
+    event: ClassVar[str] = "flow:stop_requested"
 
     target: str
     by: str
@@ -197,6 +206,7 @@ class HandoffMade(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "handoff_made"
+    event: ClassVar[str] = "flow:handoff_applied"
 
     node: str
     targets: tuple[HandoffTarget, ...]
@@ -208,6 +218,7 @@ class HandoffAwaited(SideBody, frozen=True):
     """A node pauses until it receives a handoff."""
 
     kind: ClassVar[str] = "handoff_awaited"
+    event: ClassVar[str] = "flow:handoff_awaited"
 
     node: str
 
@@ -216,6 +227,7 @@ class HandoffStaged(SideBody, frozen=True):
     """A handoff that a person has to approve."""
 
     kind: ClassVar[str] = "handoff_staged"
+    event: ClassVar[str] = "flow:handoff_staged"
 
     node: str
     role: str
@@ -227,6 +239,7 @@ class HandoffDeclined(SideBody, frozen=True, omit_defaults=True):
     """The staged handoff of a node is dropped; the node waits for the person's reply."""
 
     kind: ClassVar[str] = "handoff_declined"
+    event: ClassVar[str] = "flow:handoff_declined"
 
     node: str
     role: str
@@ -241,6 +254,7 @@ class RepairAsked(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "repair_asked"
+    event: ClassVar[str] = "flow:repair_requested"
 
     node: str
     role: str
@@ -257,6 +271,7 @@ class ConsentChanged(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "flow_consent"
+    event: ClassVar[str] = "flow:consent_changed"
 
     by: str
     mode: ConsentMode | None = None
@@ -273,6 +288,7 @@ class RoleConfigured(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "role_configured"
+    event: ClassVar[str] = "flow:role_configured"
 
     role: str
     model: str | None = None
@@ -291,6 +307,7 @@ class SelectorOpened(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "selector_opened"
+    event: ClassVar[str] = "flow:selector_opened"
 
     role: str
     session: StreamId
@@ -303,6 +320,7 @@ class ForwardPassClosed(SideBody, frozen=True):
     """The owner's last node reports that the work is done."""
 
     kind: ClassVar[str] = "forward_pass_closed"
+    event: ClassVar[str] = "flow:forward_pass_closed"
 
     node: str
 
@@ -311,6 +329,7 @@ class ImprovementChosen(SideBody, frozen=True, omit_defaults=True):
     """How the roles review the flow. `graph` is their order; None without."""
 
     kind: ClassVar[str] = "improvement_chosen"
+    event: ClassVar[str] = "flow:improvement_chosen"
 
     mode: ImprovementMode
     by: str
@@ -322,6 +341,7 @@ class ImprovementClaimed(SideBody, frozen=True, omit_defaults=True):
     """A role reviews the flow, in its own session. `text` is the person's reply it consumes."""
 
     kind: ClassVar[str] = "improvement_claimed"
+    event: ClassVar[str] = "flow:improvement_role_active"
 
     role: str
     session: StreamId
@@ -332,6 +352,7 @@ class ImprovementParked(SideBody, frozen=True, omit_defaults=True):
     """A reviewing role waits for a person. `keeps_reply` is as in `NodeParked`."""
 
     kind: ClassVar[str] = "improvement_parked"
+    event: ClassVar[str] = "flow:improvement_awaiting_human"
 
     role: str
     reason: AwaitingReason
@@ -343,6 +364,7 @@ class FindingsMade(SideBody, frozen=True, omit_defaults=True):
     """A role finished its review. `findings` is a path inside the record folder."""
 
     kind: ClassVar[str] = "findings_made"
+    event: ClassVar[str] = "flow:findings_produced"
 
     role: str
     findings: str
@@ -353,6 +375,7 @@ class FeedbackAsked(SideBody, frozen=True):
     """All findings exist; a person decides whether feedback is written to `artifact`."""
 
     kind: ClassVar[str] = "feedback_asked"
+    event: ClassVar[str] = "flow:feedback_consent_requested"
 
     artifact: str
 
@@ -361,6 +384,7 @@ class FeedbackDecided(SideBody, frozen=True):
     """The decision whether feedback is written."""
 
     kind: ClassVar[str] = "feedback_decided"
+    event: ClassVar[str] = "flow:feedback_consent_resolved"
 
     is_granted: bool
     by: str
@@ -370,6 +394,7 @@ class FlowCompleted(SideBody, frozen=True):
     """The flow is complete."""
 
     kind: ClassVar[str] = "flow_completed"
+    event: ClassVar[str] = "flow:completed"
 
 
 class FlowImported(SideBody, frozen=True, omit_defaults=True):
@@ -382,6 +407,7 @@ class FlowImported(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "flow_imported"
+    event: ClassVar[str] = "flow:imported"
 
     run: dict[str, object]
     graph: Graph
@@ -401,6 +427,7 @@ class DocumentBound(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "flow_document"
+    event: ClassVar[str] = "flow:document_bound"
 
     workflow: dict[str, object]
     passive: tuple[str, ...]
@@ -415,6 +442,7 @@ class NodePassed(SideBody, frozen=True, omit_defaults=True):
     """A node without an agent is done, and passes on its input if it has successors."""
 
     kind: ClassVar[str] = "node_passed"
+    event: ClassVar[str] = "flow:node_passed"
 
     node: str
     targets: tuple[HandoffTarget, ...] = ()

@@ -6,7 +6,7 @@ all erased is erased with them, and a fact with its newest version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -18,6 +18,7 @@ from perdure.session.memory.kinds import (
     FactForgotten,
     FactRemembered,
     FactSourcesErased,
+    FactsReceived,
     SaidBy,
 )
 
@@ -41,7 +42,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     Shape: `sources` are the entries that say so. `agent` None: any agent of the subject.
     `history` are the earlier versions, oldest first.
     Units: Unix milliseconds; `at` is the time of the newest version, `valid_from` and `valid_to`
-    limit when it is true; None: no limit.
+    limit when it is true; None: no limit. `is_received`: the newest version was read from a file.
     """
 
     __repr__ = short_repr
@@ -56,6 +57,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     valid_to: int | None
     at: int
     history: tuple[FactVersion, ...] = ()
+    is_received: bool = False
 
     def is_valid_at(self, moment: int) -> bool:
         """Return whether the fact is true at `moment`. Units: Unix milliseconds."""
@@ -69,6 +71,7 @@ class StoredVersion(msgspec.Struct, frozen=True):
     entry: Entry
     body: FactRemembered | FactCorrected
     sources: tuple[EntryId, ...]
+    is_received: bool = False
 
 
 class StoredFact(msgspec.Struct, frozen=True):
@@ -91,7 +94,10 @@ def stored_facts(entries: Iterable[tuple[Entry, object]]) -> dict[EntryId, Store
     """
     versions: dict[EntryId, list[StoredVersion]] = {}
     gone: set[EntryId] = set()
+    received: list[range] = []
     for entry, body in entries:
+        if isinstance(body, FactsReceived):
+            received.append(range(entry.seq - body.count, entry.seq))
         fact = entry.id if entry.kind == FactRemembered.kind else entry.about
         if fact is None:
             continue
@@ -106,10 +112,15 @@ def stored_facts(entries: Iterable[tuple[Entry, object]]) -> dict[EntryId, Store
             case _:
                 pass
     return {
-        fact: StoredFact(fact, tuple(found))
+        fact: StoredFact(fact, tuple(_marked(each, received) for each in found))
         for fact, found in versions.items()
         if fact not in gone and found
     }
+
+
+def _marked(version: StoredVersion, received: Sequence[range]) -> StoredVersion:
+    is_received = any(version.entry.seq in each for each in received)
+    return msgspec.structs.replace(version, is_received=True) if is_received else version
 
 
 def _without(version: StoredVersion, lost: frozenset[EntryId]) -> StoredVersion:
@@ -130,6 +141,7 @@ def fact_of(stored: StoredFact, subject: str | None) -> Fact:
         valid_from=newest.body.valid_from,
         valid_to=newest.body.valid_to,
         at=newest.entry.at,
+        is_received=newest.is_received,
         history=tuple(
             FactVersion(
                 text=each.body.text,

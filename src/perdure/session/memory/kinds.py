@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from perdure.session.ids import EntryId, StreamId
+from perdure.session.messages import Usage
 from perdure.session.notes import SideBody
 
 EpisodeEnd = Literal["user", "idle", "agent", "flow", "import"]
@@ -19,6 +20,10 @@ EpisodeEnd = Literal["user", "idle", "agent", "flow", "import"]
 
 SaidBy = Literal["person", "tool", "inferred"]
 """The source of a fact: a person said it, a tool returned it, or a model concluded it."""
+
+
+RecallReason = Literal["words", "neighbours", "speaker", "date", "time", "vector"]
+"""Why a text was recalled."""
 
 
 class EpisodeRecorded(SideBody, frozen=True, omit_defaults=True):
@@ -30,6 +35,7 @@ class EpisodeRecorded(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "episode"
+    event: ClassVar[str] = "session:episode_recorded"
 
     first: int
     started_at: int
@@ -51,6 +57,7 @@ class FactRemembered(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "fact_remembered"
+    event: ClassVar[str] = "memory:fact_remembered"
 
     text: str
     agent: str | None = None
@@ -64,6 +71,7 @@ class FactCorrected(SideBody, frozen=True, omit_defaults=True):
     """A newer version of the fact it is about; the older ones are its history."""
 
     kind: ClassVar[str] = "fact_corrected"
+    event: ClassVar[str] = "memory:fact_corrected"
 
     text: str
     agent: str | None = None
@@ -77,24 +85,67 @@ class FactForgotten(SideBody, frozen=True):
     """The fact it is about was forgotten; the same commit erases its versions."""
 
     kind: ClassVar[str] = "fact_forgotten"
+    event: ClassVar[str] = "memory:fact_forgotten"
 
 
 class FactSourcesErased(SideBody, frozen=True):
     """Entries that the fact it is about came from were erased; other sources remain."""
 
     kind: ClassVar[str] = "fact_sources_erased"
+    event: ClassVar[str] = "memory:fact_sources_erased"
 
     sources: tuple[EntryId, ...]
 
 
+class FactsReceived(SideBody, frozen=True):
+    """The `count` entries before this one were read from a file."""
+
+    kind: ClassVar[str] = "facts_received"
+    event: ClassVar[str] = "memory:facts_received"
+
+    count: int
+
+
+class FactsDue(SideBody, frozen=True):
+    """The extractor of `agent` is to look for facts in the episode with the end it is about.
+
+    Written in the commit of that end, if the session's agent has an extractor.
+    """
+
+    kind: ClassVar[str] = "facts_due"
+    event: ClassVar[str] = "memory:facts_due"
+
+    agent: str
+
+
+class FactsCaptured(SideBody, frozen=True, omit_defaults=True):
+    """The extraction of the ``facts_due`` it is about was made; one commit with its facts.
+
+    `facts` are the ids of the new facts. `problem` says why it failed. `model` and `usage` are set
+    if a model was asked.
+    """
+
+    kind: ClassVar[str] = "facts_captured"
+    event: ClassVar[str] = "memory:facts_captured"
+
+    facts: tuple[EntryId, ...] = ()
+    problem: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+
+
 class RecalledText(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The characters `start` to `end` of the text of an entry of `session`; None: to its end."""
+    """The characters `start` to `end` of the text of an entry of `session`; None: to its end.
+
+    `why` are the reasons; it contains no word of the text or of the question.
+    """
 
     session: StreamId
     entry: EntryId
     start: int = 0
     end: int | None = None
     score: float = 0.0
+    why: tuple[RecallReason, ...] = ()
 
 
 class ContextRecalled(SideBody, frozen=True, omit_defaults=True):
@@ -106,6 +157,7 @@ class ContextRecalled(SideBody, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = "context_recalled"
+    event: ClassVar[str] = "memory:context_recalled"
 
     boundary: str
     texts: tuple[RecalledText, ...] = ()
@@ -116,7 +168,7 @@ class ContextRecalled(SideBody, frozen=True, omit_defaults=True):
 FACT_TEXTS = (FactRemembered.kind, FactCorrected.kind)
 """Kinds of the entries that hold a version of a fact."""
 
-FACT_KINDS = (*FACT_TEXTS, FactForgotten.kind, FactSourcesErased.kind)
+FACT_KINDS = (*FACT_TEXTS, FactForgotten.kind, FactSourcesErased.kind, FactsReceived.kind)
 """Kinds of the entries that facts are folded from."""
 
 

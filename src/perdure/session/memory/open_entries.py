@@ -1,4 +1,4 @@
-"""Entries that wait for another entry of their stream: questions, and ends without an episode.
+"""Entries that wait for another entry of their stream: a question for its answer, for example.
 
 Stores list them in the commit that appends one, so that finding all of a namespace costs only what
 is found.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perdure.session.entries import Entry
-from perdure.session.memory.kinds import EpisodeRecorded
+from perdure.session.memory.kinds import EpisodeRecorded, FactsCaptured, FactsDue
 from perdure.session.notes import Answer, Question, QuestionWithdrawn, SessionEnded
 
-OPENING = (Question.kind, SessionEnded.kind)
+OPENING = (Question.kind, SessionEnded.kind, FactsDue.kind)
 """Kinds of the entries that wait for another."""
 
-CLOSING = (Answer.kind, QuestionWithdrawn.kind, EpisodeRecorded.kind)
+CLOSING = (Answer.kind, QuestionWithdrawn.kind, EpisodeRecorded.kind, FactsCaptured.kind)
 """Kinds of the entries that the entry they are about waits for."""
 
 OPEN_KINDS = (*OPENING, *CLOSING)
@@ -23,7 +23,10 @@ OPEN_KINDS = (*OPENING, *CLOSING)
 
 
 def unclosed(notes: Iterable[Entry], kind: str) -> list[Entry]:
-    """Return the entries of `kind` among `notes` (of `OPEN_KINDS`) that no other note closes."""
+    """Return the entries of `kind` among `notes` (of `OPEN_KINDS`) that no note of theirs closes.
+
+    A note about an entry of another stream closes nothing.
+    """
     notes = tuple(notes)
-    closed = {note.about for note in notes if note.kind in CLOSING}
-    return [note for note in notes if note.kind == kind and note.id not in closed]
+    closed = {(note.stream, note.about) for note in notes if note.kind in CLOSING}
+    return [each for each in notes if each.kind == kind and (each.stream, each.id) not in closed]

@@ -79,3 +79,47 @@ async def test_remembered_fact_goes_with_its_source_and_takes_none_out_of_scope(
         assert fact.sources == ("of-ana/0",)
         await store.erase("of-ana")
         assert await store.memory.facts(subject="ana") == []
+
+
+async def test_sessions_out_of_scope_crowd_out_no_answer() -> None:
+    async with perdure.open("memory:") as store:
+        own = await store.create(id="own")
+        await own.append(user("a moon, and much else that was said on that day at sea"))
+        for number in range(30):
+            session = await store.create(id=f"of-ana-{number}", subject="ana")
+            await session.append(user("moon moon moon"))
+        history = History(store, Scope(None, is_all=False))
+        assert "own/0" in await history.search_sessions("moon", limit=1)
+        assert "session own" in await history.list_sessions(limit=1)
+
+
+async def test_id_that_another_subject_uses_now_shows_nothing() -> None:
+    async with perdure.open("memory:") as store:
+        history = History(store, Scope(None, is_all=False))
+        first = await store.create(id="reused")
+        await first.append(user("the moon"))
+        assert "the moon" in await history.search_sessions("moon")
+        await store.erase("reused")
+        second = await store.create(id="reused", subject="ana", reuse_erased=True)
+        await second.append(user("the moon of ana"))
+        assert "ana" not in await history.search_sessions("moon")
+
+
+async def test_part_of_a_secret_is_shown_by_no_tool() -> None:
+    lines = ["".join(f"{(n * 7919 + m) % 36:x}Q" for m in range(32)) for n in range(40)]
+    body = "\n".join(lines)
+    block = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----"
+    for text in (f"{block} moon", "word " * 236 + block, "sun " * 150 + block + " moon" * 150):
+        async with perdure.open("memory:") as store:
+            session = await store.create(id="s")
+            await session.append(user(text))
+            await session.append(user("the moon and the sun, a word"))
+            history = History(store, Scope(None, is_all=False))
+            shown = [
+                await history.read_session("s"),
+                await history.read_entry("s/0"),
+                *[await history.recall(each) for each in ("Which moon?", "Which sun?", "word")],
+                *[await history.search_sessions(each) for each in ("moon", "private", lines[20])],
+            ]
+            for answer in shown:
+                assert not [line for line in lines if line[:8] in answer or line[-8:] in answer]

@@ -8,7 +8,11 @@ import perdure
 from perdure.apps.terminal.contexts import context_data, context_lines
 from perdure.apps.terminal.reports import report_of
 from perdure.apps.terminal.style import Style
+from perdure.client.memory.last_turn import LastTurn, RecalledPiece
+from perdure.memory.knowledge import Source
+from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction, ModelChange
+from perdure.session.ledger import Trimmed
 from perdure.session.messages import assistant, thinking, tool_call, tool_result, user
 
 
@@ -29,7 +33,7 @@ async def test_json_has_the_promised_keys() -> None:
     async with perdure.open("memory:") as store:
         context = await (await talk(store)).context()
     data = msgspec.to_builtins(context_data(context, None))
-    assert list(data) == ["model", "thinking_level", "tokens", "messages", "dropped"]
+    assert list(data) == ["model", "thinking_level", "tokens", "messages", "dropped", "last_turn"]
     assert (data["model"], data["dropped"]) == ("openai:small", 0)
     assert {frozenset(message) for message in data["messages"]} == {
         frozenset({"role", "parts", "entry_id"})
@@ -71,3 +75,44 @@ async def test_omitted_entries_are_counted() -> None:
     assert context.dropped > 0
     assert "messages" in heading
     assert reason == f"{context.dropped} entries were left out, oldest first, to fit 200 tokens."
+
+
+async def test_memory_of_the_last_turn_is_shown_with_scores_and_reasons() -> None:
+    fact = RecalledPiece(
+        kind="fact", id=EntryId("memory-1/0"), text="likes \x1btea", words=("tea",)
+    )
+    said = RecalledPiece(
+        kind="said", id=EntryId("t/1"), text="Tea at five", why=("words", "date"), score=2.5
+    )
+    gone = RecalledPiece(kind="said", id=EntryId("t/2"), text=None, score=1.0)
+    page = RecalledPiece(
+        kind="knowledge",
+        id=EntryId("k/0"),
+        text="Tea",
+        score=1.0,
+        source=Source("a.md", "Tea / Hot"),
+    )
+    last = LastTurn(
+        turn=3,
+        recalled=(fact, said, gone, page),
+        problem="it was locked",
+        trimmed=Trimmed(4, 2, "max_working_tokens", 8_000, 1),
+    )
+    async with perdure.open("memory:") as store:
+        session = await talk(store)
+        context = await session.context()
+        report = await report_of(session, store.backend)
+    text = "\n".join(context_lines(context, report, None, Style(), last))
+    assert "recalled for turn 3" in text
+    assert "fact  memory-1/0  words: tea" in text
+    assert "\x1b" not in text
+    assert "said  t/1  2.50  date\n  Tea at five" in text
+    assert "said  t/2  1.00\n  (erased since)" in text
+    assert "  a.md, Tea / Hot: Tea" in text
+    assert "Not all was recalled for turn 3: it was locked" in text
+    expected = "4 messages were not sent, oldest first, to fit max_working_tokens of 8,000 tokens."
+    assert f"Turn 3: {expected}" in text
+    assert "Turn 3: 1 recalled text was not sent" in text
+    data = msgspec.to_builtins(context_data(context, None, last))["last_turn"]
+    assert data["recalled"][1]["score"] == 2.5
+    assert data["trimmed"]["recalled"] == 1

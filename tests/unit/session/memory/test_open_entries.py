@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, entry_id
@@ -23,3 +25,9 @@ def test_answer_closes_a_question_and_an_episode_an_end() -> None:
     notes = [*asked, *ends, *closing]
     assert unclosed(notes, Question.kind) == asked[1:]
     assert unclosed(notes, SessionEnded.kind) == ends[:1]
+
+
+def test_note_of_another_stream_closes_nothing() -> None:
+    asked = entry(0, Question("approval", "?", ()))
+    forged = msgspec.structs.replace(entry(0, Answer("yes", "me"), 0), stream=StreamId("other"))
+    assert unclosed([asked, forged], Question.kind) == [asked]

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from perdure.engine.turns.executor.working_memory import (
 from perdure.engine.turns.inputs import Answered, CallFailed
 from perdure.engine.turns.lease import LeaseHolder
 from perdure.engine.turns.rules.budget import estimated_usage
-from perdure.engine.turns.state import OpenCall
+from perdure.engine.turns.state import OpenCall, TurnState
 from perdure.engine.windows import FollowedWindow
 from perdure.errors import (
     ContextOverflow,
@@ -37,6 +37,7 @@ from perdure.errors import (
 )
 from perdure.events.envelope import EventDraft
 from perdure.events.types import LiveType
+from perdure.memory.injection import items_in
 from perdure.models.protocol import (
     Delta,
     ModelRequest,
@@ -46,10 +47,9 @@ from perdure.models.protocol import (
 from perdure.models.stream import AnswerBuilder
 from perdure.secrets.mask import log_failure, mask_secrets
 from perdure.session.codec import encode
-from perdure.session.ledger import InterruptPolicy
+from perdure.session.ledger import TrimLimit, Trimmed
 from perdure.session.media.inline import SCHEME
 from perdure.session.media_storage.embedded_base64 import stored_message
-from perdure.session.memory.kinds import ContextRecalled
 from perdure.session.messages import Message, Usage
 from perdure.tools.callbacks import run_callback, run_guarded
 
@@ -123,8 +123,7 @@ class AnswerCall:
         call: OpenCall,
         *,
         branch: FollowedWindow,
-        on_interrupt: InterruptPolicy,
-        recalled: ContextRecalled | None = None,
+        turn: TurnState,
     ) -> None:
         self._environment = environment
         self._leadership = leadership
@@ -132,9 +131,16 @@ class AnswerCall:
         self._settings = settings
         self._call = call
         self._branch = branch
-        self._recalled = recalled
+        self._recalled = turn.recalled
+        working = config.working
+        self._prefers_compaction = (
+            config.compaction.is_enabled
+            and working is not None
+            and working.is_compacted
+            and not turn.has_compacted
+        )
         # Unless the call is always repeated, it matters whether an answer had begun.
-        self._keeps_beginning = on_interrupt != "retry"
+        self._keeps_beginning = turn.on_interrupt != "retry"
         self._builder: AnswerBuilder | None = None
         self._request_tokens: int | None = None
 
@@ -144,7 +150,7 @@ class AnswerCall:
         Raises: LeaseLost if the session was taken over while it streamed.
         """
         try:
-            prompt = await self._prompt()
+            prompt, trimmed = await self._prompt()
             request = await self._request(prompt)
         except (MediaMissing, ContextOverflow) as error:
             return self._failure(error)
@@ -159,7 +165,7 @@ class AnswerCall:
             self._environment.scales.learn(request.model, size, message.usage)
         usage, is_estimated = self.usage(message)
         message, contents = stored_message(msgspec.structs.replace(message, usage=usage))
-        return Answered(message, prompt.dropped, len(prompt.messages), is_estimated, contents)
+        return Answered(message, trimmed, is_estimated, contents)
 
     def usage(self, arrived: Message | None) -> tuple[Usage | None, bool]:
         """Return the usage of the call after `arrived`, priced, and whether it is estimated.
@@ -202,22 +208,28 @@ class AnswerCall:
         partial = self._builder.partial() if self._builder is not None else None
         return partial if partial is not None and partial.parts else None
 
-    async def _prompt(self) -> Prompt:
-        """Return the messages to send. Raises: ContextOverflow if they exceed the memory."""
+    async def _prompt(self) -> tuple[Prompt, Trimmed | None]:
+        """Return the messages to send, and what they lack.
+
+        Raises: ContextOverflow if they exceed the memory, or messages would be left out that can be
+        compacted.
+        """
         conversation = await self._branch.now()
         scale = self._environment.scales.of(self._call.model)
         budget = _budget(self._config.link(self._call.link), self._settings)
-        memory = self._settings.memory
-        block = None
+        memory, limit = self._settings.memory, _Limit("window", budget)
+        block, left_out = None, 0
         if memory is not None:
             around = math.ceil(self._settings.size * scale)
             room = room_for(conversation, self._call.model, memory.max_tokens, around, scale)
             texts = [] if self._recalled is None else await memory.texts(self._recalled)
             boundary = "" if self._recalled is None else self._recalled.boundary
             block = recalled_block(texts, boundary, scale, room, budget)
+            left_out = len(texts) - items_in(block)
             if memory.max_tokens is not None:
                 left = memory.max_tokens - around - tokens_of(block, scale)
-                budget = left if budget is None else min(budget, left)
+                if budget is None or left < budget:
+                    budget, limit = left, _Limit("max_working_tokens", memory.max_tokens)
         prompt = prompt_of(
             conversation,
             budget_tokens=budget,
@@ -226,7 +238,18 @@ class AnswerCall:
         )
         if memory is not None and memory.max_tokens is not None and budget is not None:
             prompt = without_unanswered(prompt, newest_message(conversation), scale, budget)
-        return prompt if block is None else with_block(prompt, block, scale)
+        if prompt.dropped and self._settings.max_messages is not None:
+            whole = prompt_of(conversation, budget_tokens=budget, scale=scale)
+            limit = limit if whole.dropped else _Limit("max_messages", None)
+        if prompt.dropped and limit.name == "max_working_tokens" and self._prefers_compaction:
+            reason = "the history does not fit into max_working_tokens, and can be compacted"
+            raise ContextOverflow(self._call.model, reason, prompt.tokens, limit.tokens)
+        trimmed = None
+        if prompt.dropped or left_out:
+            why = limit if prompt.dropped else _Limit(None, None)
+            kept = len(prompt.messages)
+            trimmed = Trimmed(prompt.dropped, kept, why.name, why.tokens, left_out)
+        return (prompt if block is None else with_block(prompt, block, scale)), trimmed
 
     async def _request(self, prompt: Prompt) -> ModelRequest:
         return ModelRequest(
@@ -287,6 +310,13 @@ class AnswerCall:
             model=self._call.model,
         )
         environment.bus.tell(draft, environment.clock.now_ms())
+
+
+class _Limit(NamedTuple):
+    """What a request was trimmed to."""
+
+    name: TrimLimit | None
+    tokens: int | None
 
 
 def _budget(link: Link, settings: RequestSettings) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 
 from perdure.context.build import build_context
@@ -40,6 +42,8 @@ async def summarise(
     `is_asked`: the hooks already accepted it before an earlier attempt.
     """
     model, settings = config.model, config.compaction
+    working = config.working
+    history = sys.maxsize if working is None or not working.is_compacted else working.history
     state = await environment.store.state(environment.stream)
     window = await pinned_window(environment.store, environment.stream, state.leaf)
     scale = environment.scales.of(model)
@@ -47,7 +51,7 @@ async def summarise(
         begins_at = await _node_begins_at(environment, window)
         plan = plan_node_compaction(window, begins_at, scale=scale)
     else:
-        kept = settings.keep_recent_tokens
+        kept = min(settings.keep_recent_tokens, history // 4)
         plan = plan_compaction(window, keep_recent_tokens=kept, scale=scale)
     if plan is None:
         return NothingToSummarise()
@@ -58,7 +62,7 @@ async def summarise(
     replies: list[Message] = []
     try:
         for request in summary_requests(
-            plan, model, focus=focus, max_output_tokens=settings.summary_tokens
+            plan, model, focus=focus, max_output_tokens=min(settings.summary_tokens, history // 5)
         ):
             reply = await client_call(model, _answer(environment, request))
             replies.append(reply)  # replies before a failure were paid for

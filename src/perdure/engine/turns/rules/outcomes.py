@@ -31,7 +31,6 @@ from perdure.session.ledger import (
     Failure,
     ModelFinished,
     ToolFinished,
-    Trimmed,
     TurnStarted,
 )
 from perdure.session.messages import Message, TextPart, ThinkingPart, ToolResultPart
@@ -88,8 +87,8 @@ def on_answer(scribe: Scribe, happened: inputs.Answered, config: TurnConfig) -> 
     """Record the answer; run its tools, or end the turn with it."""
     call = open_call(scribe)
     message = happened.message
-    if happened.dropped:
-        scribe.side(Trimmed(happened.dropped, happened.kept), call.seq)
+    if happened.trimmed is not None:
+        scribe.side(happened.trimmed, call.seq)
     finished = ModelFinished(
         stop_reason=message.stop_reason,
         usage=message.usage,

@@ -28,7 +28,7 @@ COMMANDS = {command.line: command for command in PROGRAM.walk()}
 every_command = pytest.mark.parametrize("line", COMMANDS)
 
 SUMMARY_CELLS = 95
-_VALUE = re.compile(r"[A-Z][A-Z_]*(=[A-Z]+)?|[a-z0-9-]+(\|[a-z0-9-]+)+")
+_VALUE = re.compile(r"[A-Z][A-Z_]*([=:][A-Z]+)?|[a-z0-9-]+(\|[a-z0-9-]+)+")
 
 
 def test_help_of_all_commands_has_the_summary_of_each() -> None:

@@ -12,7 +12,7 @@ from perdure.engine.turns.state import Phase
 from perdure.errors import ContextOverflow, ModelRefused, ModelUnavailable, RateLimited
 from perdure.models.retry import RetryPolicy
 from perdure.session.kinds import Compaction
-from perdure.session.ledger import Interrupted, ModelCalled, ModelFinished, ToolFinished
+from perdure.session.ledger import Interrupted, ModelCalled, ModelFinished, ToolFinished, Trimmed
 from perdure.session.messages import Usage, assistant, tool_call
 from tests.fakes.turn_log import CONFIG, Course
 
@@ -128,7 +128,7 @@ def test_aborted_tool_is_reported_as_possibly_partial() -> None:
 
 def test_dropped_messages_are_reported() -> None:
     course = Course()
-    course.happens(inputs.Answered(assistant("short"), dropped=3, kept=2))
+    course.happens(inputs.Answered(assistant("short"), Trimmed(3, 2, "window", 100)))
     assert "trimmed" in course.log.kinds
 
 

@@ -1,0 +1,58 @@
+"""``kill -9`` between the end of a session and its extraction: the facts are stored once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import perdure
+from perdure import Agent, MemoryConfig, Runtime
+from perdure.memory.episodes import Episode
+from perdure.memory.extraction import ExtractedFact
+from perdure.session.entries import Entry
+from perdure.session.memory.facts import Fact
+from perdure.testing import ScriptedModel
+
+CHILD = Path(__file__).parent / "children" / "extractor.py"
+
+
+def test_killed_extraction_is_made_once_by_the_next_process(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 's.db'}"
+    child = subprocess.run([sys.executable, str(CHILD), address], check=False, timeout=120)
+    assert child.returncode == -signal.SIGKILL
+    asyncio.run(extract_twice(address))
+
+
+async def extract_twice(address: str) -> None:
+    """Check that the first of two runtimes captures what the killed process left."""
+    calls: list[str] = []
+
+    async def extract(
+        episode: Episode, entries: Sequence[Entry], known: Sequence[Fact]
+    ) -> list[ExtractedFact]:
+        calls.append(episode.id)
+        said = [ExtractedFact(text="Ana likes tea", sources=(entries[0].id,))]
+        return said if len(calls) == 1 else []
+
+    agent = Agent("helper", model="scripted:any", memory=MemoryConfig(extractor=extract))
+    async with perdure.open(address) as store:
+        (episode,) = await store.memory.episodes(subject="ana")
+        assert episode.extraction == "due"
+        for _ in range(2):
+            async with Runtime(store, agents=[agent], models=ScriptedModel(["Hello"])) as runtime:
+                other = await runtime.start("helper", subject="ben")
+                await other.send("Nothing to remember")
+                await other.end()
+        assert calls[0] == episode.id
+        assert len(calls) == 3
+        (fact,) = await store.memory.facts(subject="ana")
+        assert fact.text == "Ana likes tea"
+        assert await store.memory.facts(subject="ben") == []
+        assert {each.extraction for each in await store.memory.episodes(scope="namespace")} == {
+            "done"
+        }
+        assert (await store.verify()).is_ok

@@ -1,0 +1,14 @@
+"""The results of imports are one short line."""
+
+from __future__ import annotations
+
+from perdure.memory.reports import ImportedFacts, ImportedFolder, Unread, UnreadLine
+
+
+def test_reports_name_what_was_not_read() -> None:
+    folder = ImportedFolder(1, 2, problems=(Unread("a.md", "it is binary"),))
+    assert [each.path for each in folder.problems] == ["a.md"]
+    assert "\n" not in repr(folder)
+    facts = ImportedFacts(1, 0, (UnreadLine(3, "no JSON"),))
+    assert [each.line for each in facts.problems] == [3]
+    assert len(repr(facts)) < 200
