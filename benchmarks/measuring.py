@@ -29,6 +29,7 @@ from benchmarks import (
     postgres,
     reading,
     search,
+    serving,
     sessions,
     watchers,
 )
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "erase": erasing.measure,
     "flows": flows.measure,
     "reading": reading.measure,
+    "serving": serving.measure,
     "watchers": watchers.measure,
 }
 

@@ -17,7 +17,7 @@ from perdure.errors import WrongArgument
 from perdure.events.bus import Live, LiveBus, Subscription
 from perdure.events.cursor import Cursor
 from perdure.events.projection import events_of
-from perdure.events.types import AnyEvent
+from perdure.events.types import AnyEvent, Event
 from perdure.session.entries import Entry, Positioned
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.ledger import (
@@ -39,10 +39,13 @@ _log = logging.getLogger(__name__)
 _OPENS = frozenset((ModelCalled.kind, ToolStarted.kind))
 _CLOSES = frozenset((ModelFinished.kind, ToolFinished.kind, Interrupted.kind))
 
-_WAITING: set[asyncio.Task[bool]] = set()
+_FOLLOWING: set[asyncio.Task[None]] = set()
 """The tasks that wait for changes; the event loop keeps only weak references to tasks."""
 
-Read = Callable[[int], Awaitable[Sequence[Positioned]]]
+_Page = Sequence[tuple[Positioned, tuple[Event, ...]]]
+"""Entries with their events."""
+
+Read = Callable[[int], Awaitable[_Page]]
 """Return the next entries after a seq or position, at most `_PAGE`."""
 
 
@@ -77,11 +80,11 @@ def watch_session(
     """
     is_there = after <= head
 
-    async def page(place: int) -> Sequence[Positioned]:
+    async def page(place: int) -> _Page:
         entries = await backing.log.entries(stream, place, _PAGE)
-        return [Positioned(entry.seq, entry) for entry in entries]
+        return [(Positioned(entry.seq, entry), events_of(entry)) for entry in entries]
 
-    async def read(place: int) -> Sequence[Positioned]:
+    async def read(place: int) -> _Page:
         nonlocal is_there
         found = await _together(backing.log, stream, place, page)
         if not (found or is_there):
@@ -102,10 +105,10 @@ def watch_namespace(store: NamespaceReader, bus: LiveBus, after: int | None) -> 
     A position past the newest logs a warning and waits: its entry may have been removed.
     """
 
-    async def page(place: int) -> Sequence[Positioned]:
-        return await store.feed(place, _PAGE)
+    async def page(place: int) -> _Page:
+        return [(each, events_of(each.entry)) for each in await store.feed(place, _PAGE)]
 
-    async def read(place: int) -> Sequence[Positioned]:
+    async def read(place: int) -> _Page:
         return await _together(store, None, place, page)
 
     async def feed(watch: Watch) -> AsyncGenerator[AnyEvent]:
@@ -133,19 +136,17 @@ _PAST_POSITION = (
     "then; unless sessions were removed, the position is of another store, or a later state of it"
 )
 
-_Asked = dict[tuple[StreamId | None, int], "asyncio.Future[Sequence[Positioned]]"]
+_Asked = dict[tuple[StreamId | None, int], "asyncio.Future[_Page]"]
 
 _ASKED: WeakKeyDictionary[object, _Asked] = WeakKeyDictionary()
 """Per log, the requested pages whose read has not started."""
 
 
-async def _together(
-    log: object, stream: StreamId | None, place: int, page: Read
-) -> Sequence[Positioned]:
+async def _together(log: object, stream: StreamId | None, place: int, page: Read) -> _Page:
     """Return the page after `place`; watchers woken by the same commit share one read."""
     asked, key = _ASKED.setdefault(log, {}), (stream, place)
 
-    async def read() -> Sequence[Positioned]:
+    async def read() -> _Page:
         await asyncio.sleep(0)
         # Wakes after this point can refer to commits that this read misses.
         del asked[key]
@@ -159,18 +160,17 @@ async def _together(
 async def _feed(
     watch: Watch, read: Read, changes: AsyncIterator[None], live: Subscription
 ) -> AsyncGenerator[AnyEvent]:
-    woken = await _waiting(changes)
+    wakes = _Wakes(changes, live)
+    await asyncio.sleep(0)  # they are waited for before the first read
     order = _Order(watch)
     is_behind = True
     try:
         while True:
             order.take(live.take())
-            if woken.done():
-                if not woken.result():
-                    return
-                woken = await _waiting(changes)
-                is_behind = True
-            page: Sequence[Positioned] = ()
+            if wakes.have_ended():
+                return
+            is_behind = wakes.take() or is_behind
+            page: _Page = ()
             if is_behind or order.is_uncertain:
                 page = await read(watch.cursor.after)
                 is_behind = len(page) == _PAGE
@@ -178,34 +178,46 @@ async def _feed(
             for event in order.merge_page(page, is_last=not is_behind):
                 yield event
             if not (is_behind or order.is_uncertain):
-                await _either(woken, live)
+                await live.wait()
     finally:
-        woken.cancel()
+        wakes.stop()
 
 
-async def _waiting(changes: AsyncIterator[None]) -> asyncio.Task[bool]:
-    """Return a started task that waits for a change; its result is False at the end."""
+class _Wakes:
+    """The wake-ups of a store for one watch, which waits for live events in the same place.
 
-    async def woken() -> bool:
+    One task for as long as the watch lasts: a task for each wake-up costs more than an event.
+    """
+
+    def __init__(self, changes: AsyncIterator[None], live: Subscription) -> None:
+        self._is_due = False
+        self._task = asyncio.ensure_future(self._follow(changes, live))
+        _FOLLOWING.add(self._task)
+        self._task.add_done_callback(_FOLLOWING.discard)
+
+    async def _follow(self, changes: AsyncIterator[None], live: Subscription) -> None:
         try:
-            await anext(changes)
-        except StopAsyncIteration:
+            async for _ in changes:
+                self._is_due = True
+                live.wake()
+        finally:
+            live.wake()
+
+    def take(self) -> bool:
+        """Return whether there was a change since the last call."""
+        is_due, self._is_due = self._is_due, False
+        return is_due
+
+    def have_ended(self) -> bool:
+        """Return whether the store was closed. Raises: what the store raised."""
+        if not self._task.done():
             return False
+        self._task.result()
         return True
 
-    task = asyncio.ensure_future(woken())
-    _WAITING.add(task)  # a watch that is left without `aclose` is collected after its task
-    task.add_done_callback(_WAITING.discard)
-    await asyncio.sleep(0)
-    return task
-
-
-async def _either(woken: asyncio.Task[bool], live: Subscription) -> None:
-    arrived = asyncio.ensure_future(live.wait())
-    try:
-        await asyncio.wait((woken, arrived), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        arrived.cancel()
+    def stop(self) -> None:
+        """Wait for changes no more."""
+        self._task.cancel()
 
 
 class _Order:
@@ -239,14 +251,13 @@ class _Order:
         """Buffer `events` that arrived during the read."""
         self._late = [event for event in events if self._is_open(event)]
 
-    def merge_page(self, page: Sequence[Positioned], *, is_last: bool) -> Iterator[AnyEvent]:
+    def merge_page(self, page: _Page, *, is_last: bool) -> Iterator[AnyEvent]:
         """Merge the events of `page` with live ones; move the cursor with each entry."""
-        for positioned in page:
+        for positioned, (*firsts, last) in page:
             entry = positioned.entry
             if entry.kind in _CLOSES and entry.about is not None:
                 yield from self._closing(entry.about)
             self._note(entry)
-            *firsts, last = events_of(entry)
             yield from firsts
             self._watch.cursor = Cursor(positioned.position)
             yield last

@@ -39,7 +39,9 @@ class LiveBus:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._open: dict[tuple[StreamId, int], _OpenCall] = {}
-        self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
+        self._subscriptions: weakref.WeakValueDictionary[StreamId | None, _Group] = (
+            weakref.WeakValueDictionary()
+        )
         self._observers: list[LiveObserver] = []
 
     def publish(self, event: LiveEvent) -> None:
@@ -49,8 +51,9 @@ class LiveBus:
         if call is None:
             call = self._open[key] = _OpenCall()
         call.add(event)
-        if self._subscriptions:
-            for subscription in tuple(self._subscriptions):
+        for stream in (event.stream, None):
+            group = self._subscriptions.get(stream)
+            for subscription in () if group is None else tuple(group.members):
                 subscription.offer(event)
         for observer in tuple(self._observers):
             try:
@@ -88,8 +91,11 @@ class LiveBus:
 
         It starts with snapshots of the open calls.
         """
-        subscription = Subscription(self, stream, self._capacity)
-        self._subscriptions.add(subscription)
+        group = self._subscriptions.get(stream)
+        if group is None:
+            group = self._subscriptions[stream] = _Group()
+        subscription = Subscription(self, stream, self._capacity, group)
+        group.members.add(subscription)
         return subscription
 
     def observe(self, observer: LiveObserver) -> Callable[[], None]:
@@ -101,12 +107,22 @@ class LiveBus:
         return lambda: self._observers.remove(observer)
 
 
+class _Group:
+    """The subscriptions to one stream, or to all streams; they keep it alive."""
+
+    def __init__(self) -> None:
+        self.members: weakref.WeakSet[Subscription] = weakref.WeakSet()
+
+
 class Subscription:
     """One subscriber's buffer. Created by `LiveBus.subscribe`."""
 
-    def __init__(self, bus: LiveBus, stream: StreamId | None, capacity: int) -> None:
+    def __init__(
+        self, bus: LiveBus, stream: StreamId | None, capacity: int, group: _Group
+    ) -> None:
         self._bus = bus
         self._stream = stream
+        self._group = group
         self._capacity = capacity
         self._buffer: deque[LiveEvent] = deque()
         self._arrived = asyncio.Event()
@@ -116,19 +132,17 @@ class Subscription:
             self._arrived.set()
 
     def offer(self, event: LiveEvent) -> None:
-        """Add `event` if it belongs to the stream, or fall behind."""
-        if self._stream is not None and event.stream != self._stream:
-            return
+        """Add `event`, or fall behind."""
         if len(self._buffer) < self._capacity:
             self._buffer.append(event)
         else:
             self._is_behind = True
         if self._is_behind:
             self._buffer.clear()
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
-        """Wake the subscriber, which may wait in the event loop of another thread."""
+    def wake(self) -> None:
+        """End `wait`, which may be in the event loop of another thread."""
         loop = self._loop
         if loop is None or _is_current(loop):
             self._arrived.set()
@@ -147,7 +161,7 @@ class Subscription:
         return taken
 
     async def wait(self) -> None:
-        """Wait until there are new events."""
+        """Wait until there are new events, or until `wake`."""
         self._loop = asyncio.get_running_loop()
         await self._arrived.wait()
 

@@ -6,6 +6,7 @@ of unknown types) is passed on unchanged.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import cast
 
 import msgspec
@@ -35,12 +36,22 @@ def fields_of(value: msgspec.Struct) -> dict[str, object]:
     config = value.__struct_config__
     if config.tag is not None:
         data[config.tag_field or "type"] = config.tag
-    for field in msgspec.structs.fields(type(value)):
-        content = getattr(value, field.name)
-        if content is msgspec.UNSET or (content is None and not field.required):
+    for name, written, is_required in _names_of(type(value)):
+        content = getattr(value, name)
+        if content is msgspec.UNSET or (content is None and not is_required):
             continue
-        data[camel(field.name)] = plain(content)
+        data[written] = plain(content)
     return data
+
+
+@cache
+def _names_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
+    """Return each field of `kind`, its name in JSON, and whether it is required.
+
+    Kept: `msgspec.structs.fields` evaluates every annotation of the class again.
+    """
+    fields = msgspec.structs.fields(kind)
+    return tuple((field.name, camel(field.name), field.required) for field in fields)
 
 
 def camel(name: str) -> str:
