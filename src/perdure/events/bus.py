@@ -117,9 +117,7 @@ class _Group:
 class Subscription:
     """One subscriber's buffer. Created by `LiveBus.subscribe`."""
 
-    def __init__(
-        self, bus: LiveBus, stream: StreamId | None, capacity: int, group: _Group
-    ) -> None:
+    def __init__(self, bus: LiveBus, stream: StreamId | None, capacity: int, group: _Group) -> None:
         self._bus = bus
         self._stream = stream
         self._group = group
