@@ -20,6 +20,7 @@ import perdure
 from perdure.models.protocol import ModelClient
 from perdure.server import Role, TokenFile, TokenRecord, app
 from perdure.testing import ScriptedModel
+from tests.fakes.clock import ManualClock
 
 DESK = perdure.Agent("desk", model="scripted:desk", instructions="You answer customers.")
 
@@ -92,12 +93,15 @@ async def served(
     agents: Iterable[perdure.Agent] = (DESK,),
     models: ModelClient | None = None,
     address: str = "memory:",
+    clock: ManualClock | None = None,
+    idle_timeout_s: float | None = None,
     **options: Any,
 ) -> AsyncGenerator[Served]:
     """Serve the store at `address` with `agents`, whose model gives `answers`."""
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(perdure.open(address))
-        runtime = perdure.Runtime(store, agents, models=models or ScriptedModel(list(answers)))
+        store = await stack.enter_async_context(perdure.open(address, clock=clock))
+        client = models or ScriptedModel(list(answers))
+        runtime = perdure.Runtime(store, agents, models=client, idle_timeout_s=idle_timeout_s)
         await stack.enter_async_context(runtime)
         tokens = TokenFile(folder / "tokens.json")
         url = await stack.enter_async_context(serving_app(app(runtime, tokens=tokens, **options)))
