@@ -60,53 +60,51 @@ async def episodes(server: Served, subject: str) -> list[dict[str, Any]]:
     return answer.json()["items"]
 
 
+async def told(server: Served, subject: str, text: str, session: str | None = None) -> str:
+    """Send `text` as `subject`, with the id of a session or none, and return the id."""
+    caller = await server.client("write", subject=subject)
+    sent = await caller.post("/v1/messages", json={"text": text, "sessionId": session})
+    sent.raise_for_status()
+    return str(sent.json()["sessionId"])
+
+
 async def test_sessions_of_several_days_end_and_are_recalled(tmp_path: Path) -> None:
     days = Days(tmp_path)
-    ends = assistant(tool_call("c1", "end_session", {"reason": "the hotel is booked"}))
 
-    async with days.serving("The Aurora, near the river.", "Booked.") as (server, _):
-        ana = await server.client("write", subject="ana")
-        sent = await ana.post("/v1/messages", json={"text": "Which hotel do we take in Lisbon?"})
-        assert sent.status_code == 201  # no id: a new session with an id that nobody can guess
-        trip = sent.json()["sessionId"]
+    async with days.serving("The Aurora, near the river.") as (server, _):
+        trip = await told(server, "ana", "Which hotel do we take in Lisbon?")
         await server.until(trip, "idle")
         days.clock.advance(IDLE_S - 1)
         assert await server.runtime.end_idle() == []
-        open_ended = await ana.get(f"/v1/sessions/{trip}")
-        assert open_ended.json()["state"] == "idle"
 
     days.clock.advance(2)  # the server is down when the time is over
+    ends = assistant(tool_call("c1", "end_session", {"reason": "the hotel is booked"}))
     async with days.serving("", ends, "Goodbye.") as (server, _):
-        assert await server.runtime.end_idle() in ([trip], [])  # or its background was first
-        assert (await server.until(trip, "ended"))["state"] == "ended"
-        (episode,) = await episodes(server, "ana")
-        assert (episode["session"], episode["by"]) == (trip, "idle")
+        await server.until(trip, "ended")
+        (first,) = await episodes(server, "ana")
+        assert (first["session"], first["by"]) == (trip, "idle")
 
         days.clock.advance(DAY_S)
-        ana = await server.client("write", subject="ana")
-        again = await ana.post("/v1/messages", json={"text": "Book it.", "sessionId": trip})
-        assert again.status_code == 200  # a known id: the ended session is opened again
-        await server.until(trip, "ended")  # the agent ended it
-        second, first = await episodes(server, "ana")
-        assert (first, second["by"]) == (episode, "agent")
+        assert await told(server, "ana", "Book it.", trip) == trip  # it is opened again
+        await server.until(trip, "ended")
+        second, same = await episodes(server, "ana")
+        assert (same, second["by"]) == (first, "agent")
         assert second["first"] > first["last"]
 
+        of_shop = await told(server, "ben", "Which hotel did Ana take?", "ben-of-the-shop")
         ben = await server.client("write", subject="ben")
-        own = {"text": "Which hotel did Ana take?", "sessionId": "ben-of-the-shop"}
-        assert (await ben.post("/v1/messages", json=own)).status_code == 201  # an unknown id
+        assert of_shop == "ben-of-the-shop"
         assert (await ben.get(f"/v1/sessions/{trip}")).status_code == 404
 
     days.clock.advance(DAY_S)
     async with days.serving("The Aurora.") as (server, model):
         for subject in ("ana", "ben"):
-            caller = await server.client("write", subject=subject)
-            text = "In which hotel do we have breakfast?"
-            sent = await caller.post("/v1/messages", json={"text": text})
-            await server.until(sent.json()["sessionId"], "idle")
+            asked = await told(server, subject, "In which hotel do we have breakfast?")
+            await server.until(asked, "idle")
         of_ana, of_ben = (request.messages[0].text for request in model.requests)
         assert "The Aurora, near the river." in of_ana
         assert "Aurora" not in of_ben
         days.clock.advance(60)
-        closed = await server.http.post(f"/v1/sessions/{sent.json()['sessionId']}/end", json={})
+        closed = await server.http.post(f"/v1/sessions/{asked}/end", json={})
         assert closed.json()["state"] == "ended"
         assert [each["by"] for each in await episodes(server, "ben")] == ["user", "idle"]
