@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks import (
     append,
     concurrent,
+    console,
     context,
     disk,
     encryption,
@@ -61,6 +62,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "flows": flows.measure,
     "reading": reading.measure,
     "serving": serving.measure,
+    "console": console.measure,
     "watchers": watchers.measure,
 }
 

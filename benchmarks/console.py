@@ -1,0 +1,155 @@
+"""Goals of the console, in Debian's Chromium: it stays quick with much, and small over a long time.
+
+3,000 sessions, one of 30,000 entries: what is in view appears within a second, a search as one
+types within 150 ms of the last key, and scrolling shows no blank frame. Over 60,000 live events of
+a page that stays open, its memory does not grow. Raw is a page of the same server without content.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from benchmarks.figures import Figure, Run, median, percentile
+from benchmarks.workload import ENTRIES_A_TURN, conversation
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
+from perdure.session.messages import user
+from tests.fakes.console import Browser, browsing
+from tests.fakes.served import DESK, Served, served
+
+SESSIONS = 3_000
+ENTRIES = 30_000
+OPENINGS = 7
+FIRST_PAINT_MS = 1_000.0
+SEARCH_MS = 150.0
+LIVE_EVENTS = 60_000
+LIVE_RATE = 200.0
+GROWN_MB = 3.0
+WORDS = ("heron", "river", "budget", "anchor", "lantern", "quarry", "meadow", "violin")
+FRAMES = """async (selector) => {
+  const box = document.querySelector(selector);
+  const seen = { frames: 0, blank: 0 };
+  const area = box.getBoundingClientRect();
+  for (let step = 0; step < 240; step += 1) {
+    box.scrollTop += 400;
+    await new Promise(requestAnimationFrame);
+    const at = document.elementFromPoint(area.left + area.width / 2, area.top + area.height / 2);
+    seen.frames += 1;
+    if (!at || at === box || at.classList.contains("list")) seen.blank += 1;
+  }
+  return seen;
+}"""
+
+
+class Talker:
+    """A model that says a short word at a steady rate."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def info(self, model: str) -> ModelInfo:
+        """A model without limits."""
+        return ModelInfo(model)
+
+    async def stream(self, _: ModelRequest) -> AsyncIterator[Delta]:
+        """Say `count` words."""
+        began = time.monotonic()
+        for number in range(self.count):
+            await asyncio.sleep(max(began + number / LIVE_RATE - time.monotonic(), 0))
+            yield TextDelta(f"{WORDS[number % len(WORDS)]} ")
+        yield StreamEnd("stop")
+
+
+async def measure(run: Run) -> list[Figure]:
+    """With much in the store, then over a long time."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        raise RuntimeError("install chromium first")
+    return [*await _with_much(run, chromium), *await _for_long(run, chromium)]
+
+
+async def _with_much(run: Run, chromium: str) -> list[Figure]:
+    async with served(run.folder, address=f"sqlite:///{run.folder}/console.db") as server:
+        long = await _fill(server, run)
+        async with browsing(chromium, server) as browser:
+            empty = [await _shown(browser, "store", "h1") for _ in range(OPENINGS)]
+            lists = [await _shown(browser, "sessions", ".list > *") for _ in range(OPENINGS)]
+            frames = await browser.page.evaluate(FRAMES, ".scroll")
+            talks = [await _shown(browser, f"sessions/{long}", ".message") for _ in range(OPENINGS)]
+            found = [await _found(browser, word) for word in WORDS]
+    claim = f"console, {run.count(SESSIONS):,} sessions, one of {run.count(ENTRIES):,} entries"
+    return [
+        Figure(claim, "list is shown", median(lists), "ms", median(empty), FIRST_PAINT_MS),
+        Figure(claim, "long session is shown", median(talks), "ms", median(empty), FIRST_PAINT_MS),
+        Figure(claim, "blank frames of 240, scrolling", frames["blank"], "", limit=0),
+        Figure(claim, "search, after the last key", median(found), "ms", limit=SEARCH_MS),
+        Figure(claim, "slowest search", percentile(found, 1.0), "ms"),
+    ]
+
+
+async def _fill(server: Served, run: Run) -> str:
+    for number in range(run.count(SESSIONS)):
+        session = await server.store.create(title=f"Session {number}")
+        word = WORDS[number % len(WORDS)]
+        await session.append(user(f"The {word} of session {number}"))
+    long = await server.store.create(title="The long one")
+    for said in conversation(run.seed, run.count(ENTRIES) // ENTRIES_A_TURN):
+        await long.append(*said)
+    await server.store.search(WORDS[0])  # the index is made before, as by a server that runs
+    return long.id
+
+
+async def _shown(browser: Browser, place: str, what: str) -> float:
+    """Milliseconds from going to `place` until `what` is there."""
+    await browser.page.goto("about:blank")
+    began = time.perf_counter()
+    await browser.page.goto(f"{browser.url}/#/{place}")
+    await browser.page.locator(what).first.wait_for()
+    return 1000 * (time.perf_counter() - began)
+
+
+async def _found(browser: Browser, word: str) -> float:
+    """Milliseconds from the last key of `word` until its hits are there."""
+    await browser.open("sessions")
+    field = browser.page.locator("[data-search]")
+    await field.press_sequentially(word[:-1], delay=60)
+    await browser.page.wait_for_timeout(400)
+    began = time.perf_counter()
+    await field.press(word[-1])
+    await browser.page.locator("mark", has_text=word).first.wait_for()
+    return 1000 * (time.perf_counter() - began)
+
+
+async def _for_long(run: Run, chromium: str) -> list[Figure]:
+    count = run.count(LIVE_EVENTS)
+    models = Talker(count // 20)
+    async with (
+        served(run.folder, agents=(DESK,), models=models) as server,
+        browsing(chromium, server) as browser,
+    ):
+        session = (await server.store.create()).id
+        sizes: list[float] = []
+        for _ in range(20):  # answers, each of as many live events
+            await server.http.post("/v1/messages", json={"text": "go on", "sessionId": session})
+            if not sizes:
+                await browser.open(f"sessions/{session}")
+            await server.until(session, "idle")
+            sizes.append(await _heap_mb(browser.page))
+    claim = f"console, open over {count:,} live events"
+    return [
+        Figure(claim, "heap after the first tenth", sizes[1], "MB"),
+        Figure(claim, "it grew by the end", sizes[-1] - sizes[1], "MB", limit=GROWN_MB),
+    ]
+
+
+async def _heap_mb(page: Any) -> float:
+    """The size of the page's heap without garbage."""
+    protocol = await page.context.new_cdp_session(page)
+    await protocol.send("HeapProfiler.collectGarbage")
+    await protocol.send("Performance.enable")
+    metrics = (await protocol.send("Performance.getMetrics"))["metrics"]
+    await protocol.detach()
+    return next(each["value"] for each in metrics if each["name"] == "JSHeapUsedSize") / 1e6
