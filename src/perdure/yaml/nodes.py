@@ -14,6 +14,7 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.scanner import Scanner, ScannerError
 
 MAX_DEPTH = 50
 
@@ -37,6 +38,15 @@ class PlainYaml(YAML):
 
     def official_plug_ins(self) -> list[str]:
         return []
+
+
+class _ShallowScanner(Scanner):
+    """The library's scanner, which takes seconds of CPU for 2,000 nested brackets."""
+
+    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 - the library's name
+        if len(self.flow_context) > MAX_DEPTH:
+            raise ScannerError(None, None, "nested too deep", self.reader.get_mark())
+        super().fetch_flow_collection_start(TokenClass, to_push)
 
 
 class YamlNode(msgspec.Struct, frozen=True):
@@ -70,6 +80,7 @@ class YamlReader:
     def root(self, text: str) -> YamlNode | None:
         """Return the root node of the document; None if it is empty or `text` is not YAML."""
         parser: Any = PlainYaml(typ="safe", pure=True)
+        parser.Scanner = _ShallowScanner
         try:
             composed: Any = parser.compose(text)
         except MarkedYAMLError as error:
