@@ -54,8 +54,8 @@ class Talker:
         """A model without limits."""
         return ModelInfo(model)
 
-    async def stream(self, _: ModelRequest) -> AsyncIterator[Delta]:
-        """Say `count` words."""
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Say `count` words, whatever the request."""
         began = time.monotonic()
         for number in range(self.count):
             await asyncio.sleep(max(began + number / LIVE_RATE - time.monotonic(), 0))

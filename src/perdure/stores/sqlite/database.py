@@ -219,7 +219,8 @@ class _Readers:
         self._path = path
         self._connect = connect
         self._doubt = doubt
-        self._guard = FileGuard(path)
+        self._file = FileGuard(path)
+        self._guard = self._file
         self._local = threading.local()
         self._opened: list[Connection] = []
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-reader")
@@ -249,13 +250,15 @@ class _Readers:
         db.pragma("query_only", "ON")
         self._opened.append(db)
         reader = _Reader(db, self._doubt, self._path)
-        self._guard = reader.guard  # the log files exist since the first connection
+        self._guard = reader.guard  # the log files exist as long as a connection is open
         return reader
 
     def _give_up(self, db: Connection) -> None:
         """Close a connection with an unfinished read: it would never see later commits."""
         self._local.reader = None
         self._opened.remove(db)
+        if not self._opened:
+            self._guard = self._file
         db.close(force=True)
 
     def close(self) -> None:
