@@ -33,20 +33,28 @@ _NAMES = {
 }
 
 
-class PlainYaml(YAML):
-    """The YAML library without plugins; it does not scan its folder when constructed."""
-
-    def official_plug_ins(self) -> list[str]:
-        return []
-
-
 class _ShallowScanner(Scanner):
     """The library's scanner, which takes seconds of CPU for 2,000 nested brackets."""
 
     def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 - the library's name
-        if len(self.flow_context) > MAX_DEPTH:
-            raise ScannerError(None, None, "nested too deep", self.reader.get_mark())
-        super().fetch_flow_collection_start(TokenClass, to_push)
+        library: Any = super()  # it is untyped
+        if len(library.__self__.flow_context) > MAX_DEPTH:
+            raise ScannerError(None, None, "nested too deep", library.__self__.reader.get_mark())
+        library.fetch_flow_collection_start(TokenClass, to_push)
+
+
+class PlainYaml(YAML):
+    """The YAML library's own safe reader, without plugins: it does not scan its folder for them.
+
+    Brackets nested deeper than `MAX_DEPTH` are a `ScannerError`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(typ="safe", pure=True)
+        self.Scanner = _ShallowScanner
+
+    def official_plug_ins(self) -> list[str]:
+        return []
 
 
 class YamlNode(msgspec.Struct, frozen=True):
@@ -79,8 +87,7 @@ class YamlReader:
 
     def root(self, text: str) -> YamlNode | None:
         """Return the root node of the document; None if it is empty or `text` is not YAML."""
-        parser: Any = PlainYaml(typ="safe", pure=True)
-        parser.Scanner = _ShallowScanner
+        parser: Any = PlainYaml()
         try:
             composed: Any = parser.compose(text)
         except MarkedYAMLError as error:

@@ -135,7 +135,7 @@ def _yaml(text: str) -> object:
         pairs = [line.split(": ", 1) for line in text.splitlines()]
         if len(dict(pairs)) == len(pairs):
             return dict(pairs)
-    reader: Any = PlainYaml(typ="safe", pure=True)  # its annotations leave parts unknown
+    reader: Any = PlainYaml()  # its annotations leave parts unknown
     return reader.load(text)
 
 

@@ -49,7 +49,7 @@ def test_simple_block_parses_like_yaml() -> None:
     for value in VALUES:
         with case(value):
             text = f"target_node_id: {value}\nartifact_path: a.md\n"
-            reader: Any = PlainYaml(typ="safe", pure=True)
+            reader: Any = PlainYaml()
             try:
                 expected: object = reader.load(text)
             except Exception:  # noqa: BLE001 - whatever YAML refuses, the fast way must not take
