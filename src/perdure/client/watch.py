@@ -177,7 +177,7 @@ async def _feed(
                 order.take_late(live.take())
             for event in order.merge_page(page, is_last=not is_behind):
                 yield event
-            if not (is_behind or order.is_uncertain):
+            if not (is_behind or order.is_uncertain or wakes.have_come):
                 await live.wait()
     finally:
         wakes.stop()
@@ -202,6 +202,11 @@ class _Wakes:
                 live.wake()
         finally:
             live.wake()
+
+    @property
+    def have_come(self) -> bool:
+        """Whether `take` or `have_ended` has news. Taking live events ends the wait for both."""
+        return self._is_due or self._task.done()
 
     def take(self) -> bool:
         """Return whether there was a change since the last call."""

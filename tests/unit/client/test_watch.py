@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -137,6 +137,34 @@ async def test_watchers_that_are_woken_together_read_once(clock: ManualClock) ->
         await session.append(user(str(seq)))
         assert [seqs(await each) for each in waiting] == [[seq]] * 50
         assert memory.reads <= 2
+
+
+class SlowStore(MemoryStore):
+    """A store whose answers are old when they arrive: `meanwhile` runs between read and return."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def entries(
+        self, stream: StreamId, after: int = -1, limit: int | None = None, **chosen: Any
+    ) -> list[Entry]:
+        found = await super().entries(stream, after, limit, **chosen)
+        act, self.meanwhile = self.meanwhile, None
+        if act is not None:
+            await act()
+            for _ in range(20):  # its wake-up is there before the answer
+                await asyncio.sleep(0)
+        return found
+
+
+async def test_entry_appended_during_a_read_is_not_missed(clock: ManualClock) -> None:
+    memory = SlowStore(clock=clock, random=SeededRandom())
+    session = await Store(memory, Outside(clock, SeededRandom(1))).create(id="s")
+    other = await Store(memory, Outside(clock, SeededRandom(2))).open("s")
+    watch = session.watch(after=-1)
+    await session.append(user("a"))
+    memory.meanwhile = lambda: other.append(user("b"))
+    async with asyncio.timeout(5):
+        assert seqs(await take(watch, 2)) == [0, 1]
 
 
 async def test_watcher_that_gives_up_takes_no_page_from_the_others(session: Session) -> None:
