@@ -17,6 +17,7 @@ from litestar.types import Receive, Scope, Send
 
 from perdure.apps.server.access.caller import Authentication, Caller
 from perdure.apps.server.access.guard import Guard
+from perdure.apps.server.access.idempotency import Idempotency, keyed_of
 from perdure.apps.server.access.sign_in import SignIn
 from perdure.apps.server.access.tokens import TokenFile
 from perdure.apps.server.conversations import Conversations
@@ -131,7 +132,9 @@ def _routes(
     conversations = Conversations(runtime)
 
     async def caller_of(request: Request[Any, Any, Any]) -> Caller:
-        return Caller(request.user, served, request.headers.get("if-match"))
+        return Caller(
+            request.user, served, request.headers.get("if-match"), await keyed_of(request)
+        )
 
     dependencies = {
         "caller": Provide(caller_of),
@@ -146,7 +149,10 @@ def _routes(
             healthz,
         ],
         exception_handlers={Exception: answer_problem},
-        middleware=[DefineMiddleware(Authentication, tokens=tokens, now_ms=now_ms)],
+        middleware=[
+            DefineMiddleware(Authentication, tokens=tokens, now_ms=now_ms),
+            Idempotency(),
+        ],
         openapi_config=openapi_config(),
         on_startup=[describe_problems],
         request_max_body_size=MAX_BODY_BYTES,

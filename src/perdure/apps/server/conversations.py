@@ -7,7 +7,10 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
+from typing import cast
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.inputs import NewMessage, NewSession
@@ -15,7 +18,12 @@ from perdure.apps.server.problems import Problem
 from perdure.apps.server.values import Sent
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.runtime import Runtime
+from perdure.client.session import Session
 from perdure.errors import LeaseHeld, SessionExists, SessionNotFound, TurnOpen
+from perdure.session.codec import body_of
+from perdure.session.kinds import MESSAGE
+from perdure.session.messages import Message
+from perdure.session.notes import Queued
 
 _KEPT = 256
 """Chats without a running turn that are kept open."""
@@ -38,26 +46,44 @@ class Conversations:
         Erased; ConfigError for an unknown agent; the errors of `Runtime.start`.
         """
         caller.require("write")
-        if new.session_id is None:
+        id = new.session_id or (caller.keyed and caller.keyed.session_id)
+        if id is None:
             return await self._begin(caller, new)
-        async with self._in_turn(new.session_id):
+        new = msgspec.structs.replace(new, session_id=id)
+        async with self._in_turn(id):
             try:
-                await caller.session(new.session_id, "write")
+                session = await caller.session(id, "write", is_repeatable=True)
             except SessionNotFound:
                 with contextlib.suppress(SessionExists):  # another server made it meanwhile
                     return await self._begin(caller, new)
-                await caller.session(new.session_id, "write")
-            return await self._go_on(new.session_id, new)
+                session = await caller.session(id, "write", is_repeatable=True)
+            if caller.keyed is not None and caller.keyed.unknown_since is not None:
+                sent = await _sent_after(session, caller.keyed.unknown_since, new.text)
+                if sent is not None:
+                    return sent
+            return await self._go_on(id, new)
 
     async def create(self, caller: Caller, new: NewSession) -> Chat:
         """Create a session. Durable: when this returns. Raises: as `send`; SessionExists."""
-        chat = await self.runtime.start(
-            self.agent_for(caller, new.agent),
-            id=new.id,
-            title=new.title,
-            subject=caller.principal.subject or new.subject,
-            metadata=new.metadata,
-        )
+        made = new.id is None and caller.keyed
+        id = made.session_id if made else new.id
+        try:
+            chat = await self.runtime.start(
+                self.agent_for(caller, new.agent),
+                id=id,
+                title=new.title,
+                subject=caller.principal.subject or new.subject,
+                metadata=new.metadata,
+            )
+        except SessionExists:
+            if id is None or caller.keyed is None:
+                raise
+            with contextlib.suppress(SessionNotFound):
+                await caller.session(id, "write", is_repeatable=True)
+            if not made and caller.keyed.unknown_since is None:
+                raise
+            return await self.chat(id)
+        await caller.claim(chat.session)
         self._keep(chat)
         return chat
 
@@ -102,6 +128,7 @@ class Conversations:
             subject=caller.principal.subject or new.subject,
         )
         self._keep(chat)
+        await caller.claim(chat.session, is_repeatable=True)
         await chat.send(new.text).started()
         return Sent(session_id=chat.id, status="started", is_new=True)
 
@@ -140,3 +167,17 @@ class Conversations:
         idle = [id for id, each in self._chats.items() if not each.is_running]
         for id in idle[: max(len(self._chats) - _KEPT, 0)]:
             del self._chats[id]
+
+
+async def _sent_after(session: Session, seq: int, text: str) -> Sent | None:
+    """Return what became of a message of `text` after `seq`, None if it was not stored."""
+    async for entry in session.entries(seq):
+        message, status = entry.message, "started"
+        if entry.kind == Queued.kind:
+            queued = cast("Queued", body_of(entry))
+            status = "queued"
+            if queued.entry_kind == MESSAGE:
+                message = msgspec.json.decode(queued.entry_body, type=Message)
+        if message is not None and message.role == "user" and message.text == text:
+            return Sent(session_id=session.id, status=status, is_new=False, entry_id=entry.id)
+    return None

@@ -62,8 +62,23 @@ class Problem(Exception):
         self.facts = facts
 
 
+class Replayed(Exception):
+    """The answer that a request with the same ``Idempotency-Key`` got before."""
+
+    def __init__(self, answer: Mapping[str, Any]) -> None:
+        super().__init__("answered before")
+        self.answer = answer
+
+
 def answer_problem(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Return the answer for `error`; an unknown one is logged and its text is not shown."""
+    if isinstance(error, Replayed):
+        return Response(
+            error.answer["body"].encode(),
+            status_code=error.answer["status"],
+            media_type=error.answer["media_type"],
+            headers={"Idempotency-Replayed": "true"},
+        )
     if isinstance(error, Problem):
         return problem(error.status, error.code, str(error), error.facts)
     if isinstance(error, errors.PerdureError):

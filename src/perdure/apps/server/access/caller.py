@@ -10,6 +10,7 @@ from litestar.datastructures import State
 from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult
 from litestar.types import ASGIApp
 
+from perdure.apps.server.access.idempotency import KeyedRequest
 from perdure.apps.server.access.sign_in import COOKIE, HEADER
 from perdure.apps.server.access.tokens import Principal, Role, Tokens
 from perdure.apps.server.problems import Problem
@@ -63,9 +64,16 @@ def _require_own_page(connection: AnyConnection) -> None:
 class Caller:
     """What one caller may do in a store. A session it may not see does not exist for it."""
 
-    def __init__(self, principal: Principal, store: Store, if_match: str | None = None) -> None:
+    def __init__(
+        self,
+        principal: Principal,
+        store: Store,
+        if_match: str | None = None,
+        keyed: KeyedRequest | None = None,
+    ) -> None:
         self.principal = principal
         self.store = store
+        self.keyed = keyed
         self._if_match = if_match
 
     @property
@@ -94,20 +102,32 @@ class Caller:
         if self.principal.agent not in (None, agent):
             raise Problem(403, "agent_refused", "your token is for another agent")
 
-    async def session(self, id: str, role: Role = "read") -> Session:
+    async def session(
+        self, id: str, role: Role = "read", *, is_repeatable: bool = False
+    ) -> Session:
         """Open the session `id`, of which the caller has the whole id.
 
-        Raises: Problem 403; Problem 412 for a change if the request's ``If-Match`` is outdated;
-        SessionNotFound, also for a session of another person or agent; Erased.
+        For a change the key of the request is recorded; `is_repeatable` as for `claim`.
+        Raises: Replayed, if the request was answered before; Problem 403; Problem 412 for a change
+        if the request's ``If-Match`` is outdated; SessionNotFound, also for a session of another
+        person or agent; Erased.
         """
         self.require(role)
         session = await self.store.open(id)
         if not await self._sees(session):
             raise SessionNotFound(StreamId(id))
-        if role != "read" and self._if_match not in (None, "*", etag_of(session.head)):
-            detail = f"the session has changed: its ETag is {etag_of(session.head)}"
+        head = session.head
+        if role != "read":
+            await self.claim(session, is_repeatable=is_repeatable)
+        if role != "read" and self._if_match not in (None, "*", etag_of(head)):
+            detail = f"the session has changed: its ETag is {etag_of(head)}"
             raise Problem(412, "head_conflict", detail, expected=self._if_match)
         return session
+
+    async def claim(self, session: Session, *, is_repeatable: bool = False) -> None:
+        """Record the key of the request in `session`. Raises: as `KeyedRequest.claim`."""
+        if self.keyed is not None:
+            await self.keyed.claim(session, is_repeatable=is_repeatable)
 
     async def sees(self, id: StreamId) -> bool:
         """Whether the session `id` exists for the caller."""

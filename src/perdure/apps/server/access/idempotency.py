@@ -1,0 +1,201 @@
+"""Requests with an ``Idempotency-Key``: done once, and answered the same again.
+
+The log of the session holds both: a note with the key, committed before the effect, and a note with
+the answer. Its keyed commit decides between two requests at once, also of two servers. Both are
+erased with the session. A store keeps keys for 30 days at least.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+import msgspec
+from litestar import Request
+from litestar.datastructures import MutableScopeHeaders
+from litestar.enums import ScopeType
+from litestar.middleware import ASGIMiddleware
+from litestar.types import ASGIApp, HTTPResponseStartEvent, Message, Receive, Scope, Send
+
+from perdure.apps.server.access.sign_in import COOKIE
+from perdure.apps.server.problems import Problem, Replayed
+from perdure.client.session import Session
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.notes import Note
+
+HEADER = "idempotency-key"
+CLAIM = "perdure.api_request"
+ANSWER = "perdure.api_answer"
+
+_STATE = "perdure_keyed"
+_WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
+_REPEATABLE = _WRITES - {"POST"}
+_CREATES = ("/v1/messages", "/v1/sessions")
+"""Where a request may create a session; before it may stand the path where we are mounted."""
+_MOST = 200
+_POLLS, _POLL_S = 20, 0.1
+"""How long an answer by another process is waited for."""
+
+
+class KeyedRequest:
+    """One request with a key, from its arrival to its answer.
+
+    `unknown_since` is the seq of its claim when an earlier request of this key got no answer, since
+    its process was killed: its effect may have happened after that entry.
+    """
+
+    def __init__(self, method: str, path: str, key: str, token: str, presented: str) -> None:
+        self.unknown_since: int | None = None
+        self._method = method
+        self._path = path
+        self._name = f"api:{token}:{key}"
+        self._secret = presented.encode(errors="replace")
+        self._digest = ""
+        self._session: Session | None = None
+        self._claim: Entry | None = None
+        self._is_replayed = False
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session that this request creates: only its caller can compute it."""
+        made = hmac.digest(self._secret, self._name.encode(), hashlib.sha256)
+        return f"k{made.hex()[:40]}"
+
+    def read(self, query: bytes, body: bytes) -> None:
+        """Take over what the request asks for."""
+        asked = (self._method, self._path, query, body)
+        self._digest = hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest()
+
+    async def claim(self, session: Session, *, is_repeatable: bool = False) -> None:
+        """Record the request in `session`, before its effect.
+
+        Durable: when this returns. `is_repeatable`: the caller looks at `unknown_since`.
+        Raises: Replayed if it was answered; IdempotencyMismatch for another request of this key;
+        Problem 409 if it is unknown whether it was done.
+        """
+        if self._claim is not None:
+            return
+        note = Note(CLAIM, {"digest": self._digest})
+        appended = await session.append_many([note], idempotency_key=self._name)
+        self._session, self._claim = session, appended[0]
+        if not appended.is_replay:
+            return
+        answer = await self._answer()
+        if answer is None:
+            if not is_repeatable and self._method not in _REPEATABLE:
+                raise Problem(
+                    409, "outcome_unknown", "the server stopped during this request: look, and "
+                    "send it with another key if it was not done"
+                )  # fmt: skip
+            self.unknown_since = self._claim.seq
+        elif not answer.get("is_refused"):
+            self._is_replayed = True
+            raise Replayed(answer)
+
+    async def answered(self, start: Message, body: bytes) -> Message:
+        """Record the answer; return its start, whose ``ETag`` includes the record.
+
+        A refusal did nothing: a request with the same key is tried again.
+        """
+        status = cast("HTTPResponseStartEvent", start)["status"]
+        session, claim = self._session, self._claim
+        is_failure = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if session is None or claim is None or self._is_replayed or is_failure:
+            return start
+        headers = MutableScopeHeaders.from_message(start)
+        answer: dict[str, object] = {"is_refused": True}
+        if status < HTTPStatus.BAD_REQUEST:
+            answer = {
+                "status": status,
+                "media_type": headers["content-type"],
+                "body": body.decode(),
+            }
+        entry = await session.note(Note(ANSWER, answer), about=claim.id)
+        if "etag" in headers:
+            headers["etag"] = f'"{entry.seq}"'
+        return start
+
+    async def _answer(self) -> Mapping[str, Any] | None:
+        """Return the newest answer to the claim, None if there is none after a while."""
+        assert self._session is not None
+        assert self._claim is not None
+        for _ in range(_POLLS):
+            found = None
+            async for entry in self._session.notes(ANSWER, about=self._claim.id):
+                found = cast("Note", body_of(entry)).data
+            if found is not None:
+                return found
+            await asyncio.sleep(_POLL_S)
+        return None
+
+
+class Idempotency(ASGIMiddleware):
+    """Serves requests with the same key one after the other, and records their answers."""
+
+    scopes = (ScopeType.HTTP,)
+    exclude_opt_key = "is_open"
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
+        """Serve one request."""
+        request = Request[Any, Any, Any](scope)
+        key = request.headers.get(HEADER)
+        if key is None or request.method not in _WRITES:
+            await next_app(scope, receive, send)
+            return
+        _check(request, key)
+        token = request.user.token
+        lock = self._locks.setdefault(f"{token}:{key}", asyncio.Lock())
+        async with lock:
+            keyed = KeyedRequest(request.method, scope["path"], key, token, presented(request))
+            request.state[_STATE] = keyed
+            await next_app(scope, receive, _recording(keyed, send))
+
+
+def presented(request: Request[Any, Any, Any]) -> str:
+    """Return the token with which `request` came."""
+    bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
+    return bearer or request.cookies.get(COOKIE, "")
+
+
+async def keyed_of(request: Request[Any, Any, Any]) -> KeyedRequest | None:
+    """Return the key of `request` with what it asks for, None without one."""
+    keyed: KeyedRequest | None = request.state.get(_STATE)
+    if keyed is not None:
+        keyed.read(request.scope["query_string"], await request.body())
+    return keyed
+
+
+def _check(request: Request[Any, Any, Any], key: str) -> None:
+    """Raises: Problem 400 for a key that cannot be used, or on a route that keeps none."""
+    if not (0 < len(key) <= _MOST and key.isascii() and key.isprintable()):
+        detail = f"an Idempotency-Key has 1 to {_MOST} printable ASCII characters"
+        raise Problem(400, "idempotency_key_invalid", detail)
+    path = request.scope["path"].rstrip("/")
+    is_of_session = "/sessions/" in path and "session_id" in request.path_params
+    if not (is_of_session or path.endswith(_CREATES)):
+        detail = "this request keeps no Idempotency-Key; send it without"
+        raise Problem(400, "idempotency_unsupported", detail)
+
+
+def _recording(keyed: KeyedRequest, send: Send) -> Send:
+    """Return a `send` that records the whole answer before its first byte is sent."""
+    held: list[Message] = []
+
+    async def recording(message: Message) -> None:
+        held.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            body = b"".join(each["body"] for each in held if each["type"] == "http.response.body")
+            held[0] = await keyed.answered(held[0], body)
+            for each in held:
+                await send(each)
+
+    return recording

@@ -1,0 +1,161 @@
+"""Requests with an Idempotency-Key are done once, also after a restart and two at once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+
+from perdure.apps.server.access import idempotency
+from perdure.session.notes import Note
+from tests.fakes.served import Served, served
+
+KEY = {"Idempotency-Key": "7f1c7c0e-one"}
+
+
+async def said_in(server: Served, session: str) -> list[str]:
+    shown = await server.http.get(f"/v1/sessions/{session}/messages")
+    return [each["text"] for each in shown.json()["items"]]
+
+
+async def test_message_with_the_same_key_is_sent_once(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one", "two"]) as server:
+        both = await asyncio.gather(
+            *(server.http.post("/v1/messages", json={"text": "hi"}, headers=KEY) for _ in range(2))
+        )
+        session = both[0].json()["sessionId"]
+        await server.until(session, "idle")
+        again = await server.http.post("/v1/messages", json={"text": "hi"}, headers=KEY)
+        assert [each.status_code for each in (*both, again)] == [201, 201, 201]
+        assert both[0].content == both[1].content == again.content
+        assert again.headers["idempotency-replayed"] == "true"
+        assert await said_in(server, session) == ["hi", "one"]
+
+
+async def test_key_with_another_body_is_refused(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        first = await server.http.post("/v1/messages", json={"text": "hi"}, headers=KEY)
+        other = await server.http.post("/v1/messages", json={"text": "ho"}, headers=KEY)
+        assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
+        assert (await said_in(server, first.json()["sessionId"]))[0] == "hi"
+
+
+async def test_key_of_another_token_is_another_key(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one", "two"]) as server:
+        other = await server.client("write")
+        sent = [
+            await client.post("/v1/messages", json={"text": "hi"}, headers=KEY)
+            for client in (server.http, other)
+        ]
+        assert len({each.json()["sessionId"] for each in sent}) == 2
+
+
+async def test_key_is_known_after_a_restart(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/store.db"
+    async with served(tmp_path, ["one"], address=address) as server:
+        token = server.token("write")
+        signed = {"Authorization": f"Bearer {token}", **KEY}
+        first = await server.http.post("/v1/messages", json={"text": "hi"}, headers=signed)
+        await server.until(first.json()["sessionId"], "idle")
+    async with served(tmp_path, ["two"], address=address) as server:
+        again = await server.http.post("/v1/messages", json={"text": "hi"}, headers=signed)
+        assert (again.status_code, again.content) == (201, first.content)
+        assert await said_in(server, first.json()["sessionId"]) == ["hi", "one"]
+
+
+async def test_changes_of_a_session_are_done_once(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.said("hi")
+        fork = f"/v1/sessions/{session}/fork"
+        forks = [await server.http.post(fork, json={}, headers=KEY) for _ in range(2)]
+        assert forks[0].json()["id"] == forks[1].json()["id"]
+        made = [
+            await server.http.post(
+                "/v1/sessions", json={"title": "a"}, headers={"Idempotency-Key": "create"}
+            )
+            for _ in range(2)
+        ]
+        assert [each.status_code for each in made] == [201, 201]
+        assert made[0].json()["id"] == made[1].json()["id"]
+        renamed = {"Idempotency-Key": "rename", "If-Match": '"0"'}
+        first = await server.http.patch(
+            f"/v1/sessions/{session}", json={"title": "b"}, headers={"Idempotency-Key": "rename"}
+        )
+        assert first.status_code == 200, first.text
+        again = await server.http.patch(
+            f"/v1/sessions/{session}", json={"title": "b"}, headers=renamed
+        )
+        assert (again.status_code, again.content) == (200, first.content)
+
+
+async def test_etag_of_an_answer_includes_its_record(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.said("hi")
+        place = f"/v1/sessions/{session}"
+        first = await server.http.patch(place, json={"title": "b"}, headers=KEY)
+        head = {"If-Match": first.headers["etag"]}
+        assert (await server.http.patch(place, json={"title": "c"}, headers=head)).is_success
+
+
+async def test_refused_request_is_tried_again(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.said("hi")
+        place = f"/v1/sessions/{session}/follow-up"
+        for _ in range(2):
+            refused = await server.http.post(place, json={"text": "more"}, headers=KEY)
+            assert (refused.status_code, refused.json()["code"]) == (409, "invalid_transition")
+
+
+@pytest.mark.parametrize("was_stored", [True, False])
+async def test_message_of_a_killed_server_is_neither_lost_nor_doubled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, was_stored: bool
+) -> None:
+    monkeypatch.setattr(idempotency, "_POLLS", 1)
+    async with served(tmp_path, ["zero", "one", "two"]) as server:
+        token = server.token("write")
+        signed = {"Authorization": f"Bearer {token}", **KEY}
+        session = await server.said("before")
+        body = {"text": "hi", "sessionId": session}
+        request = httpx.Request("POST", f"{server.url}/v1/messages", json=body)
+        keyed = idempotency.KeyedRequest(
+            "POST", "/v1/messages", KEY["Idempotency-Key"], "t1", token
+        )
+        keyed.read(b"", request.content)
+        await keyed.claim(await server.store.open(session))  # the process is killed after this
+        if was_stored:
+            await server.said("hi", session)
+        await server.http.post("/v1/messages", json=body, headers=signed)
+        await server.until(session, "idle")
+        assert await said_in(server, session) == ["before", "zero", "hi", "one"]
+
+
+async def test_change_with_an_unknown_outcome_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "_POLLS", 1)
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.said("hi")
+        place = f"/v1/sessions/{session}/fork"
+        first = await server.http.post(place, json={}, headers=KEY)
+        assert first.status_code == 201
+        opened = await server.store.open(session)
+        answers = [entry async for entry in opened.notes(idempotency.ANSWER)]
+        await opened.note(Note(idempotency.ANSWER, {"is_refused": True}), about=answers[0].about)
+        assert (await server.http.post(place, json={}, headers=KEY)).json() != first.json()
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201])
+async def test_unusable_key_is_refused(tmp_path: Path, key: str) -> None:
+    async with served(tmp_path) as server:
+        refused = await server.http.post(
+            "/v1/messages", json={"text": "hi"}, headers={"Idempotency-Key": key}
+        )
+        assert (refused.status_code, refused.json()["code"]) == (400, "idempotency_key_invalid")
+
+
+async def test_route_that_keeps_no_key_refuses_it(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        refused = await server.http.post("/v1/memory/facts", json={"text": "a"}, headers=KEY)
+        assert (refused.status_code, refused.json()["code"]) == (400, "idempotency_unsupported")
