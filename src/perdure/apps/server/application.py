@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, cast
 
 from litestar import Litestar, Request, Response, Router, get
@@ -22,11 +23,13 @@ from perdure.apps.server.access.sign_in import SignIn
 from perdure.apps.server.access.tokens import TokenFile
 from perdure.apps.server.conversations import Conversations
 from perdure.apps.server.document import describe_problems, openapi_config
+from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.problems import answer_problem
 from perdure.apps.server.routes import (
     branches,
     console,
     events,
+    flows,
     inbox,
     memory,
     messages,
@@ -46,6 +49,7 @@ _API = (
     *messages.ROUTES,
     *events.ROUTES,
     *inbox.ROUTES,
+    *flows.ROUTES,
     *branches.ROUTES,
     *turns.ROUTES,
     *records.ROUTES,
@@ -72,11 +76,17 @@ class Server:
     """
 
     def __init__(
-        self, runtime: Runtime, tokens: TokenFile, hosts: Sequence[str], codes: SignIn
+        self,
+        runtime: Runtime,
+        tokens: TokenFile,
+        hosts: Sequence[str],
+        codes: SignIn,
+        runs: FlowRuns,
     ) -> None:
         self._runtime = runtime
         self._background: asyncio.Task[None] | None = None
-        self._routes = _routes(runtime, tokens, codes, self._running)
+        self._runs = runs
+        self._routes = _routes(runtime, tokens, codes, runs, self._running)
         self._guarded = Guard(self._routes, hosts)
 
     async def __call__(self, scope: AnyScope, receive: AnyReceive, send: AnySend) -> None:
@@ -95,6 +105,7 @@ class Server:
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait((self._background,))
+        await self._runs.close()
         await self._runtime.suspend()
 
     def _begin(self) -> None:
@@ -108,24 +119,27 @@ def app(
     tokens: TokenFile,
     hosts: Sequence[str] = (),
     signing_in: SignIn | None = None,
+    projects: Sequence[Path] = (),
 ) -> Server:
     """Return the server of `runtime` as an ASGI application, to run or to mount.
 
     It serves the API under ``/v1`` and the console under ``/``. `tokens` finds the caller of each
     request. `hosts` are the names under which it is reached, besides those of loopback.
     `signing_in` accepts the one-time codes of the console; without it people sign in with a token.
+    `projects` are the folders in which flows can be started, also below them: by default none.
     While it runs it continues interrupted turns, and ends idle sessions and expired questions. The
     caller of this function closes the runtime and its store, after the application has ended.
     """
     outside = runtime.host.store.outside
     codes = signing_in or SignIn(tokens, outside.clock.now_ms, outside.random)
-    return Server(runtime, tokens, hosts, codes)
+    return Server(runtime, tokens, hosts, codes, FlowRuns(runtime, projects))
 
 
 def _routes(
     runtime: Runtime,
     tokens: TokenFile,
     codes: SignIn,
+    runs: FlowRuns,
     lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
 ) -> Litestar:
     served = runtime.host.store
@@ -138,6 +152,7 @@ def _routes(
 
     dependencies = {
         "caller": Provide(caller_of),
+        "runs": Provide(lambda: runs, sync_to_thread=False),
         "conversations": Provide(lambda: conversations, sync_to_thread=False),
         "signing_in": Provide(lambda: codes, sync_to_thread=False),
     }

@@ -43,6 +43,16 @@ FactoryArgument = Annotated[
 ]
 
 
+ProjectsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--project",
+        metavar="DIR",
+        help="A folder in which the console can start flows; default: this folder.",
+    ),
+]
+
+
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure serve`` known."""
     program.command("serve")(serve)
@@ -69,6 +79,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     tls_key: Annotated[
         Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key.")
     ] = None,
+    projects: ProjectsOption = None,
     idle_minutes: Annotated[
         float, typer.Option(min=0.1, help="End a session without a message for that long.")
     ] = IDLE_S / 60,
@@ -90,7 +101,13 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
         2  the extra "server" is not installed, or the address is not safe or not free
     """
     wanted = Wanted(
-        host, port, tuple(host_name or ()), tls_certificate, tls_key, is_proxied=behind_proxy
+        host,
+        port,
+        tuple(host_name or ()),
+        tls_certificate,
+        tls_key,
+        is_proxied=behind_proxy,
+        projects=tuple(projects or (Path.cwd(),)),
     )
     wanted.check()
     require_server()
@@ -116,7 +133,7 @@ async def serve_store(
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """Where the server listens, and how it is reached."""
+    """Where the server listens, how it is reached, and where flows can be started."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -124,6 +141,7 @@ class Wanted(msgspec.Struct, frozen=True):
     certificate: Path | None = None
     key: Path | None = None
     is_proxied: bool = False
+    projects: tuple[Path, ...] = ()
 
     def check(self) -> None:
         """Raises: UsageMistake for an address that other machines reach without encryption."""
@@ -157,7 +175,13 @@ async def _serve(
     uvicorn, application = libraries
     codes = application.SignIn(tokens, runtime.host.store.outside.clock.now_ms, system_random)
     config = uvicorn.Config(
-        application.app(runtime, tokens=tokens, hosts=wanted.hosts, signing_in=codes),
+        application.app(
+            runtime,
+            tokens=tokens,
+            hosts=wanted.hosts,
+            signing_in=codes,
+            projects=wanted.projects,
+        ),
         log_level="warning",
         proxy_headers=wanted.is_proxied,
         ssl_certfile=wanted.certificate,

@@ -8,7 +8,7 @@ from litestar import get, post
 from litestar.params import FromPath, JSONBody
 
 from perdure.apps.server.inputs import Answer
-from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConversations
+from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConversations, TheRuns
 from perdure.apps.server.values import EntryView, Page, QuestionView, time_of
 from perdure.apps.server.views import entry_view
 from perdure.client.reads import OpenQuestion
@@ -28,11 +28,13 @@ async def list_questions(caller: TheCaller) -> Page[QuestionView]:
 async def answer_question(
     caller: TheCaller,
     conversations: TheConversations,
+    runs: TheRuns,
+    *,
     session_id: SessionId,
     seq: FromPath[int],
     data: JSONBody[Answer],
 ) -> EntryView:
-    """Answer a question, and resume its turn if no process runs it."""
+    """Answer a question; its turn or its flow goes on if no process runs it."""
     caller.require("write")
     id = f"{session_id}/{seq}"
     asked = [each for each in await caller.store.questions() if each.id == id]
@@ -41,7 +43,11 @@ async def answer_question(
     if not asked:
         await caller.session(session_id, "write")
     answered = await caller.store.answer(id, data.answer, by=caller.name, note=data.note)
-    await conversations.continue_turn(session_id)
+    flow = asked[0].flow if asked and asked[0].flow else await runs.flow_of(session_id)
+    if flow is None:
+        await conversations.continue_turn(session_id)
+    else:
+        await runs.go_on(flow)
     return entry_view(answered)
 
 

@@ -9,12 +9,16 @@ from litestar.params import PathParameter, QueryParameter
 
 from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.conversations import Conversations
+from perdure.apps.server.flows.runs import FlowRuns
 
 TheCaller = NamedDependency[Caller]
 """The caller of the request."""
 
 TheConversations = NamedDependency[Conversations]
 """The conversations of the server."""
+
+TheRuns = NamedDependency[FlowRuns]
+"""The runs of flows in the server."""
 
 SessionId = Annotated[str, PathParameter(description="The whole id of the session.")]
 

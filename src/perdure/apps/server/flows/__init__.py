@@ -1,0 +1,1 @@
+"""The flows of a server: their runs, and how they are shown."""

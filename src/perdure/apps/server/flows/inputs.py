@@ -1,0 +1,53 @@
+"""What clients send about flows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from perdure.apps.server.inputs import Input
+from perdure.session.flows.kinds import Configuring, ConsentMode, GrantedTool
+
+
+class NewFlow(Input, frozen=True, kw_only=True):
+    """A flow to start in the folder `workspace` of the server's machine.
+
+    `mode` workflow runs the file `workflow`, a path in that folder. takeover and greenfield let the
+    owner set up an existing or a new project; missing files of the project are written first.
+    """
+
+    workspace: str
+    mode: Literal["workflow", "takeover", "greenfield"] = "workflow"
+    workflow: str = "workflow.yaml"
+    record_folder: str | None = None
+    consent: ConsentMode = "no-access"
+    configuring: Configuring = "given"
+
+
+class FlowReply(Input, frozen=True, kw_only=True):
+    """A reply to the node or role `to`; null: the only one that waits."""
+
+    text: str
+    to: str | None = None
+
+
+class FlowTarget(Input, frozen=True, kw_only=True):
+    """A node or role instance of a flow."""
+
+    target: str
+
+
+class NewConsent(Input, frozen=True, kw_only=True):
+    """A change of what roles may do without asking: the mode, or one command or MCP tool."""
+
+    mode: ConsentMode | None = None
+    tool: GrantedTool = "bash"
+    command: str | None = None
+    is_revoked: bool = False
+
+
+class ConfiguredRole(Input, frozen=True, kw_only=True):
+    """Model, skills and tools of a role; null: as its agent and its files say."""
+
+    model: str | None = None
+    skills: list[str] | None = None
+    tools: list[str] | None = None

@@ -1,0 +1,125 @@
+"""The runs of flows in a server: each flow has at most one, which goes on after every answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from perdure.apps.server.problems import Problem
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.runtime import Runtime
+from perdure.client.flows.flow import Flow
+from perdure.client.flows.flows import Flows
+from perdure.errors import ConfigError, FlowRefusal, PerdureError
+from perdure.session.ids import StreamId
+
+_log = logging.getLogger(__name__)
+
+
+class FlowRuns:
+    """The flows of `runtime`, and those of them that run in this process.
+
+    A role without an agent of its own gets the first agent of the server under its name. Flows are
+    started only in the folders `projects` and below them.
+    """
+
+    def __init__(self, runtime: Runtime, projects: Sequence[Path] = ()) -> None:
+        self.projects = tuple(Path(os.path.realpath(each)) for each in projects)
+        self._runtime = runtime
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._errors: dict[str, str] = {}
+
+    @cached_property
+    def flows(self) -> Flows:
+        """The flows of the store."""
+        return Flows(self._runtime, default_agent=self._agent_for)
+
+    def _agent_for(self, role: str) -> Agent:
+        agents = self._runtime.host.agents
+        if not agents:
+            raise ConfigError("this server has no agent; a role needs one")
+        return msgspec.structs.replace(next(iter(agents.values())), id=role)
+
+    def project(self, place: str | Path) -> Path:
+        """Return `place` as a real path, if it is in a project of this server. Blocks.
+
+        Raises: Problem 403.
+        """
+        found = Path(os.path.realpath(place))
+        if any(found.is_relative_to(each) for each in self.projects):
+            return found
+        allowed = ", ".join(str(each) for each in self.projects) or "none"
+        detail = f"{str(place)!r} is in no project of this server; it has: {allowed}"
+        raise Problem(403, "folder_refused", detail)
+
+    def window(self, model: str | None) -> int | None:
+        """Return the context window of `model` in tokens; None if unknown."""
+        if model is None:
+            return None
+        try:
+            return self._runtime.host.models.info(model).context_window
+        except PerdureError:  # the server has no provider for it
+            return None
+
+    async def works(self, flow: Flow) -> bool:
+        """Return True if the flow runs in this server, or a role of it works elsewhere."""
+        return flow.id in self._tasks or bool(await flow.workers())
+
+    def error(self, flow: str) -> str | None:
+        """Return why the last run of the flow in this server failed; None if it did not."""
+        return self._errors.get(flow)
+
+    async def ensure(self, id: str) -> Flow:
+        """Run the flow `id` until it is completed, unless this server does so already.
+
+        Raises: FlowNotFound; FlowRefusal when its folder is not on this machine.
+        """
+        flow = await self.flows.open(id)
+        if id not in self._tasks and (await flow.state()).run.status != "completed":
+            self._errors.pop(id, None)
+            self._tasks[id] = asyncio.create_task(self._run(flow))
+        return flow
+
+    async def go_on(self, id: str) -> None:
+        """Run the flow `id` here if no process does; what hinders that is its `error`."""
+        try:
+            if not await self.flows.look(StreamId(id)).workers():
+                await self.ensure(id)
+        except FlowRefusal as error:
+            self._errors[id] = str(error)
+
+    async def flow_of(self, session: str) -> str | None:
+        """Return the flow whose role works in `session`; None for another session."""
+        header = (await self._runtime.host.store.backend.state(StreamId(session))).header
+        return header.parent if header.origin == "role" else None
+
+    async def _run(self, flow: Flow) -> None:
+        try:
+            await flow.run(until_completed=True)
+        except Exception as error:  # noqa: BLE001 - the console shows it, whatever it is
+            _log.exception("flow %s stopped", flow.id)
+            self._errors[flow.id] = str(error)
+        finally:
+            self._tasks.pop(flow.id, None)
+
+    async def stop(self, flow: str) -> None:
+        """Suspend the run of a flow in this server."""
+        task = self._tasks.get(flow)
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def close(self) -> None:
+        """Suspend all runs; the next process continues them."""
+        for flow in [*self._tasks]:
+            await self.stop(flow)
+        if "flows" in self.__dict__:
+            await self.flows.close()

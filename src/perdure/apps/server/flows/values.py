@@ -1,0 +1,173 @@
+"""The JSON values of flows."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.apps.server.values import Value
+from perdure.session.flows.kinds import ConsentMode, ImprovementMode
+from perdure.session.flows.run import FeedbackConsent, FlowStatus, ImprovementStatus
+
+NodeState = Literal["pending", "active", "waiting", "backward", "completed"]
+"""``waiting``: for a person. ``backward``: it waits for better work, or has to deliver it."""
+
+EdgeState = Literal["plain", "done", "unread", "back"]
+"""``unread``: handed over, and not read yet. ``back``: handed back."""
+
+
+class FlowNodeView(Value, frozen=True, kw_only=True):
+    """A node of a graph. `reason` is why it waits for a person; `session` that of its role."""
+
+    id: str
+    role: str
+    state: NodeState
+    reason: str | None = None
+    session: str | None = None
+
+
+class FlowEdgeView(Value, frozen=True, kw_only=True):
+    """An edge, and the newest artifact along it."""
+
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+    state: EdgeState
+    artifact: str | None = None
+
+
+class FlowRoleView(Value, frozen=True, kw_only=True):
+    """A role instance. `session` is null until it begins."""
+
+    role: str
+    state: NodeState
+    session: str | None
+
+
+class FlowWaitView(Value, frozen=True, kw_only=True):
+    """A wait for a person. `question` is its id in the inbox; no `choices`: a reply in words."""
+
+    topic: str
+    target: str | None
+    role: str | None
+    text: str
+    choices: list[str]
+    question: str | None
+    models: list[str]
+    skills: dict[str, str]
+
+
+class FlowConsentView(Value, frozen=True, kw_only=True):
+    """What roles may do without asking."""
+
+    mode: ConsentMode
+    commands: list[str]
+    tools: list[str]
+
+
+class FindingsView(Value, frozen=True, kw_only=True):
+    """A role that looks back, and the file of its findings."""
+
+    role: str
+    state: NodeState
+    session: str | None
+    findings: str | None
+
+
+class ImprovementView(Value, frozen=True, kw_only=True):
+    """How the roles look back. `edges` is their order."""
+
+    mode: ImprovementMode | None
+    status: ImprovementStatus
+    roles: list[FindingsView]
+    edges: list[FlowEdgeView]
+    feedback_path: str | None
+    feedback_consent: FeedbackConsent | None
+
+
+class FlowSummary(Value, frozen=True, kw_only=True):
+    """A flow in a list. `nodes` counts its nodes by state; `waits` what waits for a person."""
+
+    id: str
+    name: str
+    status: FlowStatus
+    is_running: bool
+    waits: int
+    nodes: dict[NodeState, int]
+    workspace: str
+    started_at: str
+
+
+class FlowView(Value, frozen=True, kw_only=True):
+    """A flow. `can_resume`: it could continue, and no process runs it.
+
+    `faults` are those of its workflow file, which is not used; `error` is why its last run in this
+    server failed.
+    """
+
+    id: str
+    name: str
+    status: FlowStatus
+    head: int
+    is_running: bool
+    can_resume: bool
+    workspace: str
+    record_folder: str
+    nodes: list[FlowNodeView]
+    edges: list[FlowEdgeView]
+    roles: list[FlowRoleView]
+    waits: list[FlowWaitView]
+    consent: FlowConsentView
+    improvement: ImprovementView | None
+    faults: list[str]
+    error: str | None
+
+
+class RoleView(Value, frozen=True, kw_only=True):
+    """A role instance with its configuration. Null: as its agent says.
+
+    Units: `context_tokens` and `context_window` are tokens; null if unknown.
+    """
+
+    role: str
+    session: str | None
+    model: str | None
+    skills: list[str] | None
+    tools: list[str] | None
+    context_tokens: int | None
+    context_window: int | None
+
+
+class FeedItemView(Value, frozen=True, kw_only=True):
+    """An item of a role's feed, with the entry that made or changed it last."""
+
+    id: str
+    type: str
+    label: str
+    text: str
+    is_redacted: bool
+    at: str
+    entry_id: str
+
+
+class FeedPage(Value, frozen=True, kw_only=True):
+    """New and changed items of a feed. An item replaces an earlier one with the same id.
+
+    `cursor` is where the next read continues; `has_more`: at once.
+    """
+
+    items: list[FeedItemView]
+    cursor: str
+    has_more: bool
+
+
+class Begun(Value, frozen=True, kw_only=True):
+    """A flow that was started."""
+
+    id: str
+
+
+class Compacted(Value, frozen=True, kw_only=True):
+    """The entry of a compaction; null if there was nothing to summarize."""
+
+    entry: dict[str, Any] | None

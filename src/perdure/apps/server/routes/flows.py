@@ -1,0 +1,274 @@
+"""Flows: list, start, show, feeds; and what people decide about them.
+
+Questions of flows are answered in the inbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+from litestar import delete, get, post, put
+from litestar.params import FromPath, FromQuery, JSONBody, PathParameter, QueryParameter
+
+from perdure.apps.flow.init import initialization, scaffold
+from perdure.apps.flow.views import graph_faults
+from perdure.apps.server.access.tokens import Role
+from perdure.apps.server.flows.feeds import read_feed
+from perdure.apps.server.flows.inputs import (
+    ConfiguredRole,
+    FlowReply,
+    FlowTarget,
+    NewConsent,
+    NewFlow,
+)
+from perdure.apps.server.flows.runs import FlowRuns
+from perdure.apps.server.flows.values import FeedPage, FlowSummary, FlowView, RoleView
+from perdure.apps.server.flows.views import flow_view, summary_of
+from perdure.apps.server.inputs import Focus
+from perdure.apps.server.routes.parameters import TheCaller, TheRuns
+from perdure.apps.server.values import EntryView, Page
+from perdure.apps.server.views import entry_view
+from perdure.client.flows.flow import Flow
+from perdure.client.store import Store
+from perdure.engine.flows.runner import can_continue
+from perdure.errors import FlowNotFound
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.run import FeedbackContext, RoleConfiguration
+from perdure.session.ids import StreamId
+
+FlowId = Annotated[str, PathParameter(description="The whole id of the flow.")]
+
+_STANDARD = FeedbackContext("standard")
+
+
+@get("/flows")
+async def list_flows(caller: TheCaller, runs: TheRuns) -> Page[FlowSummary]:
+    """List all flows, newest first."""
+    caller.require("read")
+    caller.require_all()
+    found: list[FlowSummary] = []
+    for state in await runs.flows.list():
+        flow = runs.flows.look(state.run.flow_id)
+        is_open = state.run.status != "completed"
+        found.append(
+            summary_of(
+                state,
+                await flow.waiting() if is_open else (),
+                is_running=is_open and await runs.works(flow),
+                started_at=(await caller.store.backend.state(flow.id)).info.created_at,
+            )
+        )
+    return Page(items=found)
+
+
+@get("/projects")
+async def list_projects(caller: TheCaller, runs: TheRuns) -> Page[str]:
+    """List the folders in which flows are started, also below them."""
+    caller.require("read")
+    caller.require_all()
+    return Page(items=[str(each) for each in runs.projects])
+
+
+@post("/flows", status_code=201)
+async def start_flow(caller: TheCaller, runs: TheRuns, data: JSONBody[NewFlow]) -> FlowView:
+    """Start a flow and run it. Its roles work as the user of the server, so this needs admin."""
+    caller.require("admin")
+    caller.require_all()
+    workspace = await asyncio.to_thread(runs.project, data.workspace)
+    workflow: Graph | Path = await asyncio.to_thread(runs.project, workspace / data.workflow)
+    record = data.record_folder
+    if record is not None:
+        await asyncio.to_thread(runs.project, workspace / record)
+    feedback = _STANDARD
+    if data.mode != "workflow":
+        await asyncio.to_thread(_lay_out, workspace)
+        workflow = initialization(data.mode)
+        feedback = FeedbackContext("initialization", data.mode)
+    flow = await runs.flows.start(
+        workflow,
+        workspace=workspace,
+        record_folder=record,
+        consent=data.consent,
+        configuring=data.configuring,
+        feedback=feedback,
+    )
+    return await _view(await runs.ensure(flow.id), runs)
+
+
+@get("/flows/{flow_id:str}")
+async def show_flow(caller: TheCaller, runs: TheRuns, flow_id: FlowId) -> FlowView:
+    """Show a flow: its graph, roles, waits, consent and improvement."""
+    return await _view(await _flow(caller, runs, flow_id), runs)
+
+
+@get("/flows/{flow_id:str}/feeds/{role:str}")
+async def show_feed(
+    caller: TheCaller,
+    runs: TheRuns,
+    flow_id: FlowId,
+    role: FromPath[str],
+    *,
+    after: FromQuery[str | None] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=2_000)] = 300,
+) -> FeedPage:
+    """Show the feed of a role: what it thought, said, did and handed over."""
+    flow = await _flow(caller, runs, flow_id)
+    return await read_feed(caller.store, flow.id, role, after, limit)
+
+
+@get("/flows/{flow_id:str}/roles/{role:str}")
+async def show_role(
+    caller: TheCaller, runs: TheRuns, flow_id: FlowId, role: FromPath[str]
+) -> RoleView:
+    """Show a role: its configuration, and how full its context is."""
+    return await _role(await _flow(caller, runs, flow_id), runs, caller.store, role)
+
+
+@put("/flows/{flow_id:str}/roles/{role:str}")
+async def configure_role(
+    caller: TheCaller,
+    runs: TheRuns,
+    flow_id: FlowId,
+    role: FromPath[str],
+    data: JSONBody[ConfiguredRole],
+) -> RoleView:
+    """Set model, skills and tools of a role from its next turn; skills only before it begins."""
+    flow = await _flow(caller, runs, flow_id, "write")
+    await flow.configure(
+        role, model=data.model, skills=data.skills, tools=data.tools, by=caller.name
+    )
+    await runs.go_on(flow.id)
+    return await _role(flow, runs, caller.store, role)
+
+
+@post("/flows/{flow_id:str}/roles/{role:str}/compact", status_code=200)
+async def compact_role(
+    caller: TheCaller,
+    runs: TheRuns,
+    flow_id: FlowId,
+    role: FromPath[str],
+    data: JSONBody[Focus],
+) -> EntryView | None:
+    """Summarize what a role did at its node; null when there is nothing to summarize."""
+    flow = await _flow(caller, runs, flow_id, "write")
+    made = await (await runs.flows.open(flow.id)).compact(role, data.focus)
+    return None if made is None else entry_view(made)
+
+
+@post("/flows/{flow_id:str}/resume", status_code=200)
+async def resume_flow(caller: TheCaller, runs: TheRuns, flow_id: FlowId) -> FlowView:
+    """Run a flow that no process runs."""
+    flow = await _flow(caller, runs, flow_id, "write")
+    return await _view(await runs.ensure(flow.id), runs)
+
+
+@post("/flows/{flow_id:str}/reply", status_code=200)
+async def reply_to_node(
+    caller: TheCaller, runs: TheRuns, flow_id: FlowId, data: JSONBody[FlowReply]
+) -> FlowView:
+    """Reply to a node or role that waits."""
+    flow = await _flow(caller, runs, flow_id, "write")
+    await flow.reply(data.text, data.to, by=caller.name)
+    await runs.go_on(flow.id)
+    return await _view(flow, runs)
+
+
+@post("/flows/{flow_id:str}/stop", status_code=200)
+async def stop_turn(
+    caller: TheCaller, runs: TheRuns, flow_id: FlowId, data: JSONBody[FlowTarget]
+) -> FlowView:
+    """Stop the turn of a node or role; it then waits for a reply."""
+    flow = await _flow(caller, runs, flow_id, "write")
+    await flow.stop(data.target, by=caller.name)
+    return await _view(flow, runs)
+
+
+@post("/flows/{flow_id:str}/consent", status_code=200)
+async def change_consent(
+    caller: TheCaller, runs: TheRuns, flow_id: FlowId, data: JSONBody[NewConsent]
+) -> FlowView:
+    """Change what roles may do without asking. Open questions that it settles are answered."""
+    flow = await _flow(caller, runs, flow_id, "write")
+    await flow.consent(
+        data.mode,
+        command=data.command,
+        tool=data.tool,
+        is_revoked=data.is_revoked,
+        by=caller.name,
+    )
+    await runs.go_on(flow.id)
+    return await _view(flow, runs)
+
+
+@delete("/flows/{flow_id:str}", status_code=204)
+async def delete_flow(caller: TheCaller, runs: TheRuns, flow_id: FlowId) -> None:
+    """Permanently delete a flow and the sessions of its roles. The files of its record stay."""
+    flow = await _flow(caller, runs, flow_id, "admin")
+    await runs.stop(flow.id)
+    await runs.flows.delete(flow.id, by=caller.name)
+
+
+async def _flow(caller: TheCaller, runs: FlowRuns, id: str, role: Role = "read") -> Flow:
+    """Return the flow with the whole id `id`. Raises: Problem 403; FlowNotFound."""
+    caller.require(role)
+    caller.require_all()
+    await runs.flows.state(id)
+    return runs.flows.look(StreamId(id))
+
+
+async def _view(flow: Flow, runs: FlowRuns) -> FlowView:
+    state = await flow.state()
+    is_running = await runs.works(flow)
+    return flow_view(
+        state,
+        await flow.waiting(),
+        is_running=is_running,
+        can_resume=not is_running and state.run.status != "completed" and can_continue(state),
+        faults=await graph_faults(state),
+        error=runs.error(flow.id),
+    )
+
+
+async def _role(flow: Flow, runs: FlowRuns, store: Store, role: str) -> RoleView:
+    state = await flow.state()
+    if role not in state.graph.roles and role not in state.sessions:
+        raise FlowNotFound(f"{flow.id}: role {role}")
+    chosen = state.roles.get(role, RoleConfiguration())
+    session, tokens, model = state.sessions.get(role), None, chosen.model
+    if session is not None:
+        handle = await store.open(session)
+        tokens = (await handle.context()).tokens
+        model = (await handle.info()).model
+    return RoleView(
+        role=role,
+        session=session,
+        model=model,
+        skills=None if chosen.skills is None else list(chosen.skills),
+        tools=None if chosen.tools is None else list(chosen.tools),
+        context_tokens=tokens,
+        context_window=runs.window(model),
+    )
+
+
+def _lay_out(workspace: Path) -> None:
+    workspace.mkdir(parents=True, exist_ok=True)
+    scaffold(workspace)
+
+
+ROUTES = (
+    list_flows,
+    list_projects,
+    start_flow,
+    show_flow,
+    show_feed,
+    show_role,
+    configure_role,
+    compact_role,
+    resume_flow,
+    reply_to_node,
+    stop_turn,
+    change_consent,
+    delete_flow,
+)

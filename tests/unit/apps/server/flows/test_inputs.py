@@ -1,0 +1,19 @@
+"""Inputs of flows: unknown names and unknown modes are refused."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.apps.server.flows.inputs import NewConsent, NewFlow
+
+
+def test_flow_needs_only_workspace() -> None:
+    new = msgspec.json.decode(b'{"workspace":"/p"}', type=NewFlow)
+    assert (new.mode, new.workflow, new.consent) == ("workflow", "workflow.yaml", "no-access")
+
+
+@pytest.mark.parametrize("body", [b'{"mode":"all-access"}', b'{"modes":"no-access"}'])
+def test_unknown_consent_is_refused(body: bytes) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(body, type=NewConsent)

@@ -1,0 +1,59 @@
+"""Runs of flows: one for each flow, and only in the projects of the server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.apps.server.flows.runs import FlowRuns
+from perdure.apps.server.problems import Problem
+from tests.fakes.flow_stage import FlowStage, ends
+from tests.unit.apps.server.flows.test_feeds import ALONE, START
+
+
+def runs_of(stage: FlowStage, *projects: Path) -> FlowRuns:
+    desk = perdure.Agent("desk", model="scripted:flow")
+    return FlowRuns(perdure.Runtime(stage.store, [desk], models=stage.models), projects)
+
+
+async def test_role_without_agent_works_as_first_agent(tmp_path: Path) -> None:
+    stage = FlowStage(tmp_path, ends(START, "forward-pass-closed"))
+    runs = runs_of(stage)
+    flow = await runs.flows.start(ALONE, workspace=tmp_path)
+    await runs.ensure(flow.id)
+    assert await runs.works(flow)
+    async with asyncio.timeout(20):
+        while (await flow.state()).run.status == "running":  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.01)
+    await runs.close()
+    assert not await runs.works(flow)
+    assert (await flow.state()).run.status == "awaiting_improvement_choice"
+
+
+async def test_flow_without_its_folder_reports_why_it_cannot_run(tmp_path: Path) -> None:
+    stage = FlowStage(tmp_path)
+    runs = runs_of(stage)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    flow = await runs.flows.start(ALONE, workspace=folder)
+    folder.rename(tmp_path / "moved")
+    await runs.go_on(flow.id)
+    assert "project" in str(runs.error(flow.id))
+    assert not await runs.works(flow)
+
+
+def test_place_outside_of_projects_is_refused(tmp_path: Path) -> None:
+    stage = FlowStage(tmp_path)
+    inside = tmp_path / "in"
+    inside.mkdir()
+    (inside / "link").symlink_to(tmp_path)
+    runs = runs_of(stage, inside)
+    assert runs.project(inside / "a" / "b") == inside / "a" / "b"
+    for place in (tmp_path, inside / "..", inside / "link", "/", f"{inside}-other"):
+        with pytest.raises(Problem):
+            runs.project(place)
+    with pytest.raises(Problem):
+        runs_of(stage).project(inside)
