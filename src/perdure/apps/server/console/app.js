@@ -1,6 +1,8 @@
 // The shell: sign-in, navigation, the view of the address, keys that work everywhere.
 import { get, onSignedOut, post, watch } from "./api.js";
 import { Conversation } from "./conversation.js";
+import { Flow } from "./flows/flow.js";
+import { Flows } from "./flows/flows.js";
 import { html, render, useEffect, useState } from "./html.js";
 import { Inbox } from "./inbox.js";
 import { Memory } from "./memory.js";
@@ -13,6 +15,7 @@ import { Usage } from "./usage.js";
 
 const VIEWS = [
   ["sessions", "Sessions", "s"],
+  ["flows", "Flows", "f"],
   ["inbox", "Inbox", "i"],
   ["memory", "Memory", "m"],
   ["usage", "Usage", "u"],
@@ -113,6 +116,10 @@ function View({ view, at, waiting }) {
   if (view === "sessions" && at.parts[1]) {
     return html`<${Conversation} key=${at.parts[1]} id=${at.parts[1]} target=${at.parts[2]} side=${at.query.get("side")} />`;
   }
+  if (view === "flows" && at.parts[1]) {
+    return html`<${Flow} key=${at.parts[1]} id=${at.parts[1]} role=${at.parts[2]} item=${at.parts[3]} waiting=${waiting} />`;
+  }
+  if (view === "flows") return html`<${Flows} />`;
   if (view === "inbox") return html`<${Inbox} waiting=${waiting} />`;
   if (view === "memory") return html`<${Memory} />`;
   if (view === "usage") return html`<${Usage} />`;

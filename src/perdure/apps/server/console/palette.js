@@ -1,19 +1,8 @@
 // The command palette, and the list of keys.
 import { get } from "./api.js";
 import { oneLine } from "./format.js";
-import { html, useEffect, useRef, useState } from "./html.js";
-import { useSettled } from "./parts.js";
-
-function useModal(close) {
-  const box = useRef(null);
-  useEffect(() => {
-    box.current.showModal();
-    const ended = () => close();
-    box.current.addEventListener("close", ended);
-    return () => box.current?.removeEventListener("close", ended);
-  }, []);
-  return box;
-}
+import { html, useEffect, useState } from "./html.js";
+import { useModal, useSettled } from "./parts.js";
 
 export function Palette({ views, close }) {
   const box = useModal(close);
@@ -59,8 +48,9 @@ export function Palette({ views, close }) {
 
 const KEYS = [
   ["Ctrl K", "go to a view or a session"], ["/", "search everything said"],
-  ["g s · g i · g m · g u · g t", "sessions, inbox, memory, usage, store"],
+  ["g s · g f · g i · g m · g u · g t", "sessions, flows, inbox, memory, usage, store"],
   ["j k, arrows, Enter", "move in a list, open"], ["1 2 3, or the first letter", "answer the question in focus"],
+  ["arrows, Enter, o · + − 0", "in a graph: go to a node, its feed, its session · size"],
   ["Enter · Shift Enter", "send a message · a new line"], ["Esc", "leave a dialog"], ["?", "this list"],
 ];
 

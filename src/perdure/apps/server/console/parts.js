@@ -38,6 +38,18 @@ export function useSettled(value, ms) {
   return settled;
 }
 
+/** The ref of a dialog that opens with its view; `close` is called when it closes. */
+export function useModal(close) {
+  const box = useRef(null);
+  useEffect(() => {
+    box.current.showModal();
+    const ended = () => close();
+    box.current.addEventListener("close", ended);
+    return () => box.current?.removeEventListener("close", ended);
+  }, []);
+  return box;
+}
+
 export const State = ({ state }) => html`<span class=${`state ${state}`}>${state}</span>`;
 
 let showToast = () => {};
