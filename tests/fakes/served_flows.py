@@ -10,7 +10,7 @@ from typing import Any
 
 import perdure
 from perdure.client.clock import SystemClock
-from perdure.models.scenario import Scenario
+from perdure.models.scenario import Hang, Reply, Say, Scenario, When
 from perdure.models.scripted import ScriptedModel
 from tests.fakes.flow_stage import ends, hands, says
 from tests.fakes.served import Served, served
@@ -27,7 +27,12 @@ workflow:
     - {from: write, to: close}
 """
 ASKS = "Which train?\n```handoff\ntype: prompt-human\n```"
+SLOW = Reply(
+    when=When(user_contains="The slow train", after="user"),
+    steps=(Say("I look the slow train up"), Hang()),
+)
 RULES = (
+    SLOW,
     *hands("The night train", "record", "plan.md", "write"),
     says("Node `owner-intake` started", ASKS),
     *hands("Node `write` started", "record", "page.md", "close"),
@@ -36,9 +41,9 @@ RULES = (
 
 
 @asynccontextmanager
-async def serving_flows(folder: Path) -> AsyncGenerator[Served]:
+async def serving_flows(folder: Path, workflow: str = WORKFLOW) -> AsyncGenerator[Served]:
     """Serve two roles; the workflow is in `folder`, the project."""
-    (folder / "workflow.yaml").write_text(WORKFLOW)
+    (folder / "workflow.yaml").write_text(workflow)
     agents = [
         perdure.Agent(role, model="scripted:flow", tools=["read_file", "write_file"])
         for role in ("owner", "developer")

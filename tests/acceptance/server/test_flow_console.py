@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import perdure
-from tests.fakes.console import Browser, browsing
-from tests.fakes.served_flows import serving_flows
+from tests.fakes.console import NARROW, WIDE, Browser, browsing
+from tests.fakes.served_flows import begun, flow_until, serving_flows, waits_for
 
 pytestmark = pytest.mark.full_only
 
@@ -39,4 +39,93 @@ async def test_person_runs_flow_in_browser(tmp_path: Path, chromium: str) -> Non
         assert await page.locator(".node.completed").count() == 3
         (state,) = await perdure.Flows(server.runtime).list()
         assert state.run.status == "completed"
+        assert browser.complaints == []
+
+
+@pytest.mark.all_only
+async def test_running_turn_is_shown_live_and_stopped(tmp_path: Path, chromium: str) -> None:
+    async with serving_flows(tmp_path) as server, browsing(chromium, server) as browser:
+        page = browser.page
+        await started(browser, tmp_path)
+        await page.get_by_label("Reply to owner-intake").fill("The slow train")
+        await page.get_by_role("button", name="Send").click()
+        await browser.see("I look the slow train up")
+        await page.locator(".node.active", has_text="owner-intake").wait_for()
+        await page.get_by_role("button", name="Stop owner-intake").click()
+        await page.locator(".node.waiting", has_text="owner-intake").wait_for()
+        await page.locator(".item.error").wait_for()
+        await page.get_by_label("Reply to owner-intake").fill("The night train")
+        await page.get_by_role("button", name="Send").click()
+        await page.locator(".node.waiting", has_text="write").wait_for()
+        await page.locator(".item.tool-success a.at").first.click()
+        await page.locator(".message.target").wait_for()
+        assert browser.complaints == []
+
+
+@pytest.mark.all_only
+async def test_consent_role_and_context_are_changed(tmp_path: Path, chromium: str) -> None:
+    async with serving_flows(tmp_path) as server, browsing(chromium, server) as browser:
+        page = browser.page
+        flow = await begun(server, tmp_path, consent="no-access")
+        await flow_until(server, flow, waits_for("prompt-human"))
+        await server.http.post(f"/v1/flows/{flow}/reply", json={"text": "The night train"})
+        await browser.open(f"flows/{flow}")
+        await page.get_by_role("button", name="allow-flow").click()
+        await page.locator(".node.waiting", has_text="write").wait_for()
+        assert await page.get_by_label("Consent mode").input_value() == "partial-access"
+        await page.get_by_role("button", name="owner", exact=False).first.click()
+        await page.get_by_role("button", name="Configure").click()
+        await page.get_by_label("Tools").fill("read_file")
+        await page.get_by_role("button", name="Save").click()
+        await browser.see("From the next turn on")
+        state = await perdure.Flows(server.runtime).state(flow)
+        assert [role.tools for role in state.roles.values()] == [("read_file",)]
+        assert browser.complaints == []
+
+
+LARGE = """
+workflow:
+  name: "<img src=x onerror=window.__hit=1>"
+  nodes:
+    - {id: owner-intake, role: owner, work: ["Ask"]}
+""" + "".join(
+    f"    - {{id: step-{n}, role: {'owner' if n == 99 else 'developer'}}}\n" for n in range(1, 100)
+)
+EDGES = [(0, n) for n in range(1, 34)] + [(n, n + 33) for n in range(1, 66)]
+ENDS = [(n, 99) for n in range(66, 99)]
+
+
+@pytest.mark.all_only
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+async def test_graph_of_hundred_nodes_is_used_by_keyboard(
+    tmp_path: Path, chromium: str, size: tuple[int, int]
+) -> None:
+    name = {0: "owner-intake"} | {n: f"step-{n}" for n in range(1, 100)}
+    edges = "".join(f"    - {{from: {name[a]}, to: {name[b]}}}\n" for a, b in EDGES + ENDS)
+    async with (
+        serving_flows(tmp_path, f"{LARGE}  edges:\n{edges}") as server,
+        browsing(chromium, server, size) as browser,
+    ):
+        page = browser.page
+        flow = await begun(server, tmp_path)
+        await flow_until(server, flow, waits_for("prompt-human"))
+        await browser.open(f"flows/{flow}")
+        await page.locator(".graph .node").first.wait_for()
+        assert await page.locator(".graph .node").count() == 100
+        await page.locator('[data-node="owner-intake"]').focus()
+        await page.keyboard.press("ArrowRight" if size == WIDE else "ArrowDown")
+        focused = "document.activeElement.dataset.node"
+        assert str(await page.evaluate(focused)).startswith("step-")
+        inside = await page.evaluate(
+            "(() => { const a = document.activeElement.getBoundingClientRect(),"
+            " b = document.querySelector('.graph').getBoundingClientRect();"
+            " return a.left >= b.left && a.right <= b.right && a.top >= b.top; })()"
+        )
+        assert inside
+        await page.keyboard.press("0")
+        await page.get_by_role("button", name="List").click()
+        assert await page.locator(".nodes tbody tr").count() == 100
+        width = await page.evaluate("document.documentElement.scrollWidth")
+        assert width <= size[0]
+        assert await page.evaluate("window.__hit") is None
         assert browser.complaints == []

@@ -162,11 +162,15 @@ function Head({ session, path, connection, side, setSide, refresh }) {
   </header>`;
 }
 
+/** The seq of the message that shows the entry `target`: its own, or the last before a call or its outcome. */
+const shownAt = (messages, target) => messages.reduce((found, each) => (seqOf(each.id) <= target ? seqOf(each.id) : found), null);
+
 function Messages({ path, messages, hasMore, earlier, live, questions, target, toSibling, fork, branch, isRunning }) {
   const box = useRef(null);
   const isAtEnd = useRef(true);
   const heightBefore = useRef(null);
   const targeted = useRef(null);
+  const wanted = target === undefined ? null : shownAt(messages, Number(target));
   const results = new Map();
   for (const message of messages) {
     for (const part of message.parts) if (part.type === "tool_result") results.set(part.call_id, { part, at: message.at });
@@ -176,7 +180,7 @@ function Messages({ path, messages, hasMore, earlier, live, questions, target, t
       box.current.scrollTop += box.current.scrollHeight - heightBefore.current;
       heightBefore.current = null;
     } else if (target !== undefined && targeted.current !== target) {
-      const found = box.current.querySelector(`[data-seq="${CSS.escape(target)}"]`);
+      const found = box.current.querySelector(`[data-seq="${wanted}"]`);
       if (found) {
         targeted.current = target;
         found.scrollIntoView({ block: "center" });
@@ -199,7 +203,7 @@ function Messages({ path, messages, hasMore, earlier, live, questions, target, t
       ${hasMore && html`<button class="quiet" onClick=${more}>Earlier messages</button>`}
       ${messages.length === 0 && !live && html`<p class="empty">Nothing was said yet. Write the first message below.</p>`}
       ${messages.map((message) => html`<${Message} key=${message.id} message=${message} results=${results} path=${path} isRunning=${isRunning}
-        isTarget=${target !== undefined && seqOf(message.id) === Number(target)} toSibling=${toSibling} fork=${fork} branch=${branch} />`)}
+        isTarget=${seqOf(message.id) === wanted} toSibling=${toSibling} fork=${fork} branch=${branch} />`)}
       ${live && html`<${Message} key="live" isLive message=${{ id: "live/0", role: "assistant", parts: [
         ...(live.reasoning ? [{ type: "thinking", text: live.reasoning }] : []), { type: "text", text: live.text }], at: null, siblings: [] }} results=${results} path=${path} />`}
       ${questions.map((asked) => html`<${Question} key=${asked.id} asked=${asked} hasFocus=${false} />`)}

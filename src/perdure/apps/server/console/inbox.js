@@ -41,7 +41,7 @@ export function Question({ asked, hasFocus, isLinked }) {
   }
   return html`<section class="question" ref=${setBox} tabindex="0" onKeyDown=${onKeyDown} aria-label=${oneLine(question.text)}>
     <div class="row"><strong>${safe(question.text)}</strong>
-      ${isLinked && html`<a class="small" href=${`#/sessions/${encodeURIComponent(asked.session)}`}>open the session</a>`}
+      ${isLinked && html`<a class="small" href=${asked.flow ? `#/flows/${encodeURIComponent(asked.flow)}` : `#/sessions/${encodeURIComponent(asked.session)}`}>open the ${asked.flow ? "flow" : "session"}</a>`}
       <time class="muted small">${wholeTime(asked.at)}</time></div>
     ${question.preview && !question.arguments && html`<p class="mono">${safe(question.preview)}</p>`}
     ${question.diff ? html`<${Diff} text=${question.diff} />`
