@@ -29,6 +29,7 @@ from perdure.apps.server.routes import (
     branches,
     console,
     events,
+    flow_socket,
     flows,
     inbox,
     memory,
@@ -49,6 +50,7 @@ _API = (
     *messages.ROUTES,
     *events.ROUTES,
     *inbox.ROUTES,
+    *flow_socket.ROUTES,
     *flows.ROUTES,
     *branches.ROUTES,
     *turns.ROUTES,
@@ -60,6 +62,8 @@ _API = (
 
 IDLE_CHECK_S = 30.0
 MAX_BODY_BYTES = 10 * 1024 * 1024
+MAX_MESSAGE_BYTES = 2 * 1024 * 1024
+"""Of a WebSocket; the program that runs the application sets it as its limit."""
 
 
 AnyScope = MutableMapping[str, Any]

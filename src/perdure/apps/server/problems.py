@@ -55,7 +55,7 @@ _TITLE_OF_INTERNAL = "the server failed; its log has the reason"
 class Problem(Exception):
     """An answer that is not a success: a status, a stable code and a sentence."""
 
-    def __init__(self, status: int, code: str, detail: str, **facts: object) -> None:
+    def __init__(self, status: int, code: str, detail: str, /, **facts: object) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
@@ -79,19 +79,25 @@ def answer_problem(_: Request[Any, Any, Any], error: Exception) -> Response[byte
             media_type=error.answer["media_type"],
             headers={"Idempotency-Replayed": "true"},
         )
-    if isinstance(error, Problem):
-        return problem(error.status, error.code, str(error), error.facts)
-    if isinstance(error, errors.PerdureError):
-        return problem(_status_of(error), error.code, str(error), _facts(error))
-    if type(error) is ValueError:  # of an argument that a call of the library does not accept
-        return problem(422, errors.WrongArgument.code, str(error), {})
     if isinstance(error, HTTPException):
         headers = dict(error.headers or {})
         code = "invalid_request" if error.status_code == HTTPStatus.BAD_REQUEST else "http_error"
         extra = {"errors": error.extra} if error.extra else {}
         return problem(error.status_code, code, error.detail, extra, headers)
+    found = known(error)
+    return problem(found.status, found.code, str(found), found.facts)
+
+
+def known(error: Exception) -> Problem:
+    """Return `error` as a problem; an unknown one is logged and its text is not shown."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, errors.PerdureError):
+        return Problem(_status_of(error), error.code, str(error), **_facts(error))
+    if type(error) is ValueError:  # of an argument that a call of the library does not accept
+        return Problem(422, errors.WrongArgument.code, str(error))
     _log.error("a request failed", exc_info=error)
-    return problem(500, "internal_error", _TITLE_OF_INTERNAL, {})
+    return Problem(500, "internal_error", _TITLE_OF_INTERNAL)
 
 
 def problem(
@@ -109,9 +115,9 @@ def problem(
         "code": code,
         "detail": mask_secrets(detail),
     }
-    known = {name: value for name, value in facts.items() if name not in fields}
+    besides = {name: value for name, value in facts.items() if name not in fields}
     return Response(
-        msgspec.json.encode({**known, **fields}),
+        msgspec.json.encode({**besides, **fields}),
         status_code=status,
         media_type="application/problem+json",
         headers=dict(headers or {}),

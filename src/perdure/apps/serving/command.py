@@ -187,6 +187,7 @@ async def _serve(
         ssl_certfile=wanted.certificate,
         ssl_keyfile=wanted.key,
         timeout_graceful_shutdown=2,
+        ws_max_size=application.MAX_MESSAGE_BYTES,
     )
     show(f"{wanted.address(listening.getsockname()[1])}/#code={codes.code()}")
     remark("open this address within 15 minutes; it signs you in once. Stop with Ctrl-C.")

@@ -13,14 +13,17 @@ class NewFlow(Input, frozen=True, kw_only=True):
 
     `mode` workflow runs the file `workflow`, a path in that folder. takeover and greenfield let the
     owner set up an existing or a new project; missing files of the project are written first.
+    update runs `workflow` to bring the project from one version to another.
     """
 
     workspace: str
-    mode: Literal["workflow", "takeover", "greenfield"] = "workflow"
+    mode: Literal["workflow", "takeover", "greenfield", "update"] = "workflow"
     workflow: str = "workflow.yaml"
     record_folder: str | None = None
     consent: ConsentMode = "no-access"
     configuring: Configuring = "given"
+    from_version: str | None = None
+    to_version: str | None = None
 
 
 class FlowReply(Input, frozen=True, kw_only=True):

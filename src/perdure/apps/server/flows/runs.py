@@ -12,12 +12,17 @@ from pathlib import Path
 
 import msgspec
 
+from perdure.apps.flow.init import initialization, scaffold
+from perdure.apps.server.flows.inputs import NewFlow
 from perdure.apps.server.problems import Problem
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.flows.flow import Flow
-from perdure.client.flows.flows import Flows
+from perdure.client.flows.flows import STANDARD, Flows
+from perdure.client.store import Store
 from perdure.errors import ConfigError, FlowRefusal, PerdureError
+from perdure.session.flows.graph import Graph
+from perdure.session.flows.run import FeedbackContext
 from perdure.session.ids import StreamId
 
 _log = logging.getLogger(__name__)
@@ -47,6 +52,11 @@ class FlowRuns:
             raise ConfigError("this server has no agent; a role needs one")
         return msgspec.structs.replace(next(iter(agents.values())), id=role)
 
+    @property
+    def store(self) -> Store:
+        """The store of the flows."""
+        return self._runtime.host.store
+
     def project(self, place: str | Path) -> Path:
         """Return `place` as a real path, if it is in a project of this server. Blocks.
 
@@ -58,6 +68,31 @@ class FlowRuns:
         allowed = ", ".join(str(each) for each in self.projects) or "none"
         detail = f"{str(place)!r} is in no project of this server; it has: {allowed}"
         raise Problem(403, "folder_refused", detail)
+
+    async def start(self, new: NewFlow) -> Flow:
+        """Create the flow `new`, in a project of this server. It does not run yet.
+
+        Durable: when this returns. Raises: Problem 403; as `Flows.start`.
+        """
+        workspace = await asyncio.to_thread(self.project, new.workspace)
+        workflow: Graph | Path = await asyncio.to_thread(self.project, workspace / new.workflow)
+        if new.record_folder is not None:
+            await asyncio.to_thread(self.project, workspace / new.record_folder)
+        feedback = STANDARD
+        if new.mode == "update":
+            feedback = FeedbackContext("update", None, new.from_version, new.to_version)
+        elif new.mode != "workflow":
+            await asyncio.to_thread(_lay_out, workspace)
+            workflow = initialization(new.mode)
+            feedback = FeedbackContext("initialization", new.mode)
+        return await self.flows.start(
+            workflow,
+            workspace=workspace,
+            record_folder=new.record_folder,
+            consent=new.consent,
+            configuring=new.configuring,
+            feedback=feedback,
+        )
 
     def window(self, model: str | None) -> int | None:
         """Return the context window of `model` in tokens; None if unknown."""
@@ -97,7 +132,7 @@ class FlowRuns:
 
     async def flow_of(self, session: str) -> str | None:
         """Return the flow whose role works in `session`; None for another session."""
-        header = (await self._runtime.host.store.backend.state(StreamId(session))).header
+        header = (await self.store.backend.state(StreamId(session))).header
         return header.parent if header.origin == "role" else None
 
     async def _run(self, flow: Flow) -> None:
@@ -123,3 +158,8 @@ class FlowRuns:
             await self.stop(flow)
         if "flows" in self.__dict__:
             await self.flows.close()
+
+
+def _lay_out(workspace: Path) -> None:
+    workspace.mkdir(parents=True, exist_ok=True)
+    scaffold(workspace)

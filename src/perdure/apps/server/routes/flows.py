@@ -5,15 +5,11 @@ Questions of flows are answered in the inbox.
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import Annotated
 
 from litestar import delete, get, post, put
 from litestar.params import FromPath, FromQuery, JSONBody, PathParameter, QueryParameter
 
-from perdure.apps.flow.init import initialization, scaffold
-from perdure.apps.flow.views import graph_faults
 from perdure.apps.server.access.tokens import Role
 from perdure.apps.server.flows.feeds import read_feed
 from perdure.apps.server.flows.inputs import (
@@ -24,23 +20,19 @@ from perdure.apps.server.flows.inputs import (
     NewFlow,
 )
 from perdure.apps.server.flows.runs import FlowRuns
+from perdure.apps.server.flows.states import shown, summaries
 from perdure.apps.server.flows.values import FeedPage, FlowSummary, FlowView, RoleView
-from perdure.apps.server.flows.views import flow_view, summary_of
 from perdure.apps.server.inputs import Focus
 from perdure.apps.server.routes.parameters import TheCaller, TheRuns
 from perdure.apps.server.values import EntryView, Page
 from perdure.apps.server.views import entry_view
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
-from perdure.engine.flows.runner import can_continue
 from perdure.errors import FlowNotFound
-from perdure.session.flows.graph import Graph
-from perdure.session.flows.run import FeedbackContext, RoleConfiguration
+from perdure.session.flows.run import RoleConfiguration
 from perdure.session.ids import StreamId
 
 FlowId = Annotated[str, PathParameter(description="The whole id of the flow.")]
-
-_STANDARD = FeedbackContext("standard")
 
 
 @get("/flows")
@@ -48,19 +40,7 @@ async def list_flows(caller: TheCaller, runs: TheRuns) -> Page[FlowSummary]:
     """List all flows, newest first."""
     caller.require("read")
     caller.require_all()
-    found: list[FlowSummary] = []
-    for state in await runs.flows.list():
-        flow = runs.flows.look(state.run.flow_id)
-        is_open = state.run.status != "completed"
-        found.append(
-            summary_of(
-                state,
-                await flow.waiting() if is_open else (),
-                is_running=is_open and await runs.works(flow),
-                started_at=(await caller.store.backend.state(flow.id)).info.created_at,
-            )
-        )
-    return Page(items=found)
+    return Page(items=await summaries(runs, caller.store))
 
 
 @get("/projects")
@@ -76,31 +56,14 @@ async def start_flow(caller: TheCaller, runs: TheRuns, data: JSONBody[NewFlow]) 
     """Start a flow and run it. Its roles work as the user of the server, so this needs admin."""
     caller.require("admin")
     caller.require_all()
-    workspace = await asyncio.to_thread(runs.project, data.workspace)
-    workflow: Graph | Path = await asyncio.to_thread(runs.project, workspace / data.workflow)
-    record = data.record_folder
-    if record is not None:
-        await asyncio.to_thread(runs.project, workspace / record)
-    feedback = _STANDARD
-    if data.mode != "workflow":
-        await asyncio.to_thread(_lay_out, workspace)
-        workflow = initialization(data.mode)
-        feedback = FeedbackContext("initialization", data.mode)
-    flow = await runs.flows.start(
-        workflow,
-        workspace=workspace,
-        record_folder=record,
-        consent=data.consent,
-        configuring=data.configuring,
-        feedback=feedback,
-    )
-    return await _view(await runs.ensure(flow.id), runs)
+    flow = await runs.start(data)
+    return await shown(await runs.ensure(flow.id), runs)
 
 
 @get("/flows/{flow_id:str}")
 async def show_flow(caller: TheCaller, runs: TheRuns, flow_id: FlowId) -> FlowView:
     """Show a flow: its graph, roles, waits, consent and improvement."""
-    return await _view(await _flow(caller, runs, flow_id), runs)
+    return await shown(await _flow(caller, runs, flow_id), runs)
 
 
 @get("/flows/{flow_id:str}/feeds/{role:str}")
@@ -161,7 +124,7 @@ async def compact_role(
 async def resume_flow(caller: TheCaller, runs: TheRuns, flow_id: FlowId) -> FlowView:
     """Run a flow that no process runs."""
     flow = await _flow(caller, runs, flow_id, "write")
-    return await _view(await runs.ensure(flow.id), runs)
+    return await shown(await runs.ensure(flow.id), runs)
 
 
 @post("/flows/{flow_id:str}/reply", status_code=200)
@@ -172,7 +135,7 @@ async def reply_to_node(
     flow = await _flow(caller, runs, flow_id, "write")
     await flow.reply(data.text, data.to, by=caller.name)
     await runs.go_on(flow.id)
-    return await _view(flow, runs)
+    return await shown(flow, runs)
 
 
 @post("/flows/{flow_id:str}/stop", status_code=200)
@@ -182,7 +145,7 @@ async def stop_turn(
     """Stop the turn of a node or role; it then waits for a reply."""
     flow = await _flow(caller, runs, flow_id, "write")
     await flow.stop(data.target, by=caller.name)
-    return await _view(flow, runs)
+    return await shown(flow, runs)
 
 
 @post("/flows/{flow_id:str}/consent", status_code=200)
@@ -199,7 +162,7 @@ async def change_consent(
         by=caller.name,
     )
     await runs.go_on(flow.id)
-    return await _view(flow, runs)
+    return await shown(flow, runs)
 
 
 @delete("/flows/{flow_id:str}", status_code=204)
@@ -216,19 +179,6 @@ async def _flow(caller: TheCaller, runs: FlowRuns, id: str, role: Role = "read")
     caller.require_all()
     await runs.flows.state(id)
     return runs.flows.look(StreamId(id))
-
-
-async def _view(flow: Flow, runs: FlowRuns) -> FlowView:
-    state = await flow.state()
-    is_running = await runs.works(flow)
-    return flow_view(
-        state,
-        await flow.waiting(),
-        is_running=is_running,
-        can_resume=not is_running and state.run.status != "completed" and can_continue(state),
-        faults=await graph_faults(state),
-        error=runs.error(flow.id),
-    )
 
 
 async def _role(flow: Flow, runs: FlowRuns, store: Store, role: str) -> RoleView:
@@ -250,11 +200,6 @@ async def _role(flow: Flow, runs: FlowRuns, store: Store, role: str) -> RoleView
         context_tokens=tokens,
         context_window=runs.window(model),
     )
-
-
-def _lay_out(workspace: Path) -> None:
-    workspace.mkdir(parents=True, exist_ok=True)
-    scaffold(workspace)
 
 
 ROUTES = (

@@ -1,0 +1,58 @@
+"""The messages of the WebSocket: one of every type of A-Society, and nothing else."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perdure.apps.server.flows import socket_messages as messages
+
+WHERE = {"workspace": "/project"}
+WHOLE: dict[str, dict[str, object]] = {
+    "open_flow": {"flowId": "f"},
+    "resume_flow": {"flowId": "f"},
+    "start_initialized_flow": {**WHERE, "workflow": "w.yaml", "recordFolder": "record"},
+    "start_takeover_initialization": WHERE,
+    "start_greenfield_initialization": {**WHERE, "consent": "partial-access"},
+    "start_update_flow": {**WHERE, "fromVersion": "1", "toVersion": "2"},
+    "stop_active_turn": {"target": "write"},
+    "compact_context": {"role": "developer", "focus": "the plan"},
+    "human_input": {"text": "yes", "to": "owner"},
+    "handoff_approval": {"decision": "decline", "node": "write", "note": "too long"},
+    "improvement_human_input": {"role": "owner", "text": "go on"},
+    "improvement_choice": {"mode": "none"},
+    "feedback_consent_choice": {"isGranted": True},
+    "consent_response": {"question": "f__owner/7", "answer": "allow"},
+    "consent_mode": {"mode": "full-access"},
+    "role_configuration": {"role": "owner", "model": "a:b", "skills": [], "tools": ["read_file"]},
+}
+
+
+@pytest.mark.parametrize("type_", WHOLE)
+def test_message_of_every_type_is_read(type_: str) -> None:
+    given = {"type": type_, "id": "m1", **WHOLE[type_]}
+    message = messages.read(msgspec.json.encode(given).decode())
+    assert given.items() <= msgspec.to_builtins(message).items()
+
+
+def test_wrong_message_is_refused() -> None:
+    wrong: list[object] = [
+        [],
+        "open_flow",
+        {"flowId": "f"},
+        {"type": "open_flow"},
+        {"type": "open_flow", "flowId": 1},
+        {"type": "open_flow", "flowId": "f", "more": 1},
+        {"type": "handoff_approval", "decision": "perhaps"},
+        {"type": "human_input", "text": "x" * 1_000_001},
+    ]
+    for each in wrong:
+        with pytest.raises(msgspec.DecodeError):
+            messages.read(msgspec.json.encode(each).decode())
+
+
+def test_answer_names_its_type() -> None:
+    assert msgspec.json.decode(messages.written(messages.RequestSent(role="owner"))) == {
+        "type": "request_sent",
+        "role": "owner",
+    }

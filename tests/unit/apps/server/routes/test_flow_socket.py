@@ -1,0 +1,136 @@
+"""The WebSocket of flows, by a real client over a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from tests.fakes.served import Served
+from tests.fakes.served_flows import begun, serving_flows
+
+pytestmark = pytest.mark.full_only
+
+
+class Client:
+    """A connected client, and the messages it got."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+        self.got: list[dict[str, Any]] = []
+
+    async def send(self, type_: str, **fields: Any) -> None:
+        """Send a message."""
+        await self.connection.send(msgspec.json.encode({"type": type_, **fields}).decode())
+
+    async def until(self, type_: str, **fields: Any) -> dict[str, Any]:
+        """Receive messages up to one of `type_` with these fields."""
+        async with asyncio.timeout(30):
+            while True:
+                message = msgspec.json.decode(await self.connection.recv())
+                self.got.append(message)
+                if message["type"] == type_ and fields.items() <= message.items():
+                    return message
+
+    async def until_waiting(self, topic: str) -> dict[str, Any]:
+        """Receive messages until the flow waits for a person about `topic`."""
+        while True:
+            flow = (await self.until("flow_state"))["flow"]
+            for wait in flow["waits"]:
+                if wait["topic"] == topic:
+                    return wait
+
+
+@asynccontextmanager
+async def client(server: Served, token: str, **headers: str) -> AsyncGenerator[Client]:
+    """A client with `token`."""
+    address = server.url.replace("http", "ws") + "/v1/flows/socket"
+    given = {"Authorization": f"Bearer {token}", **headers}
+    async with connect(address, additional_headers=given) as connection:
+        yield Client(connection)
+
+
+async def test_flow_is_started_followed_and_decided_over_a_socket(tmp_path: Path) -> None:
+    async with (
+        serving_flows(tmp_path) as server,
+        client(server, server.token()) as socket,
+    ):
+        assert (await socket.until("flow_summaries"))["flows"] == []
+        await socket.send(
+            "start_initialized_flow",
+            workspace=str(tmp_path),
+            recordFolder="record",
+            consent="partial-access",
+        )
+        await socket.until_waiting("prompt-human")
+        await socket.send("human_input", text="The night train.")
+        await socket.until_waiting("handoff-approval")
+        await socket.send("handoff_approval", decision="approve")
+        while (await socket.until("flow_state"))["flow"]["status"] == "running":
+            pass
+        types = {message["type"] for message in socket.got}
+        assert {"request_sent", "receiving_response", "output_text", "response_end"} <= types
+        assert {"operator_event", "feed_replay", "input_text"} <= types
+        spoken = [each["text"] for each in socket.got if each["type"] == "output_text"]
+        assert "Which train?" in "".join(spoken)
+
+
+async def test_late_client_gets_the_whole_feed_and_starts_nothing(tmp_path: Path) -> None:
+    async with serving_flows(tmp_path) as server:
+        flow = await begun(server, tmp_path)
+        async with client(server, server.token("read")) as first:
+            await first.send("open_flow", flowId=flow)
+            await first.until_waiting("prompt-human")
+        await server.runtime.suspend()
+        before = (await server.http.get(f"/v1/flows/{flow}")).json()["head"]
+        async with client(server, server.token("read")) as late:
+            (summary,) = (await late.until("flow_summaries"))["flows"]
+            assert summary["id"] == flow
+            await late.send("open_flow", flowId=flow)
+            assert (await late.until("flow_state"))["flow"]["waits"]
+            feed = await late.until("feed_replay", role="owner")
+            assert any("Which train?" in item["text"] for item in feed["items"])
+        assert (await server.http.get(f"/v1/flows/{flow}")).json()["head"] == before
+
+
+async def test_bad_message_is_answered_and_the_socket_stays_open(tmp_path: Path) -> None:
+    async with serving_flows(tmp_path) as server, client(server, server.token()) as socket:
+        for message in ("{", "[]", '{"type": "unknown"}', '{"type": "open_flow"}'):
+            await socket.connection.send(message)
+            assert (await socket.until("error"))["code"] == "invalid_request"
+        await socket.send("open_flow", flowId="no-such-flow", id="m1")
+        assert (await socket.until("error", id="m1"))["code"] == "session_not_found"
+        await socket.send("human_input", text="hello", id="m2")
+        assert "open_flow" in (await socket.until("error", id="m2"))["message"]
+
+
+async def test_caller_without_the_right_is_refused(tmp_path: Path) -> None:
+    async with serving_flows(tmp_path) as server:
+        flow = await begun(server, tmp_path)
+        async with client(server, server.token("read")) as reader:
+            await reader.send("open_flow", flowId=flow)
+            await reader.until_waiting("prompt-human")
+            await reader.send("human_input", text="The night train.", id="m1")
+            assert (await reader.until("error", id="m1"))["code"] == "role_missing"
+        async with client(server, server.token(subject="ana")) as restricted:
+            with pytest.raises(ConnectionClosed):
+                await restricted.until("flow_summaries")
+        with pytest.raises((InvalidStatus, ConnectionClosed)):
+            async with client(server, "pdr_no_token") as unknown:
+                await unknown.until("flow_summaries")
+
+
+async def test_page_of_another_site_gets_no_socket(tmp_path: Path) -> None:
+    async with serving_flows(tmp_path) as server:
+        address = server.url.replace("http", "ws") + "/v1/flows/socket"
+        headers = {"Cookie": f"perdure_session={server.token()}", "Origin": "http://evil.example"}
+        with pytest.raises((InvalidStatus, ConnectionClosed)):
+            async with connect(address, additional_headers=headers) as connection:
+                await connection.recv()
