@@ -7,6 +7,8 @@ from typing import Literal
 from perdure.apps.server.inputs import Input
 from perdure.session.flows.kinds import Configuring, ConsentMode, GrantedTool
 
+FlowMode = Literal["workflow", "takeover", "greenfield", "update"]
+
 
 class NewFlow(Input, frozen=True, kw_only=True):
     """A flow to start in the folder `workspace` of the server's machine.
@@ -17,7 +19,7 @@ class NewFlow(Input, frozen=True, kw_only=True):
     """
 
     workspace: str
-    mode: Literal["workflow", "takeover", "greenfield", "update"] = "workflow"
+    mode: FlowMode = "workflow"
     workflow: str = "workflow.yaml"
     record_folder: str | None = None
     consent: ConsentMode = "no-access"

@@ -16,7 +16,7 @@ import msgspec
 from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.flows import socket_messages as messages
 from perdure.apps.server.flows.feeds import read_feed
-from perdure.apps.server.flows.inputs import NewFlow
+from perdure.apps.server.flows.inputs import FlowMode, NewFlow
 from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.flows.states import shown, summaries
 from perdure.apps.server.problems import known
@@ -304,22 +304,13 @@ def _role_in(flow: Flow, stream: StreamId) -> str | None:
 
 
 def _new_flow(message: messages.Starting) -> NewFlow:
-    given = {
-        name: getattr(message, name)
-        for name in ("workspace", "record_folder", "consent", "configuring")
-    }
-    match message:
-        case messages.StartTakeover():
-            return NewFlow(**given, mode="takeover")
-        case messages.StartGreenfield():
-            return NewFlow(**given, mode="greenfield")
-        case messages.StartUpdate():
-            return NewFlow(
-                **given,
-                mode="update",
-                workflow=message.workflow,
-                from_version=message.from_version,
-                to_version=message.to_version,
-            )
-        case messages.StartFlow():
-            return NewFlow(**given, workflow=message.workflow)
+    """Return the flow that `message` starts, in the mode that its type names."""
+    return msgspec.structs.replace(message.flow, mode=_MODES[type(message)])
+
+
+_MODES: dict[type, FlowMode] = {
+    messages.StartFlow: "workflow",
+    messages.StartTakeover: "takeover",
+    messages.StartGreenfield: "greenfield",
+    messages.StartUpdate: "update",
+}

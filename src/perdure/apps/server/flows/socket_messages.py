@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perdure.apps.server.flows.inputs import NewFlow
 from perdure.apps.server.flows.values import FeedItemView, FlowSummary, FlowView
-from perdure.session.flows.kinds import Configuring, ConsentMode, ImprovementMode
+from perdure.session.flows.kinds import ConsentMode, ImprovementMode
 
 Text = Annotated[str, msgspec.Meta(max_length=1_000_000)]
 
@@ -32,33 +33,28 @@ class ResumeFlow(FromClient, frozen=True, tag="resume_flow", kw_only=True):
     flow_id: str
 
 
-class _Start(FromClient, frozen=True, kw_only=True):
-    workspace: str
-    record_folder: str | None = None
-    consent: ConsentMode = "no-access"
-    configuring: Configuring = "given"
+class StartFlow(FromClient, frozen=True, tag="start_initialized_flow", kw_only=True):
+    """Start the workflow of an initialized project, and follow it. Its type replaces the mode."""
+
+    flow: NewFlow
 
 
-class StartFlow(_Start, frozen=True, tag="start_initialized_flow", kw_only=True):
-    """Start the workflow of an initialized project, and follow it."""
-
-    workflow: str = "workflow.yaml"
-
-
-class StartTakeover(_Start, frozen=True, tag="start_takeover_initialization", kw_only=True):
+class StartTakeover(FromClient, frozen=True, tag="start_takeover_initialization", kw_only=True):
     """Start the set-up of a project that exists, and follow it."""
 
+    flow: NewFlow
 
-class StartGreenfield(_Start, frozen=True, tag="start_greenfield_initialization", kw_only=True):
+
+class StartGreenfield(FromClient, frozen=True, tag="start_greenfield_initialization", kw_only=True):
     """Start the set-up of a new project, and follow it."""
 
+    flow: NewFlow
 
-class StartUpdate(_Start, frozen=True, tag="start_update_flow", kw_only=True):
+
+class StartUpdate(FromClient, frozen=True, tag="start_update_flow", kw_only=True):
     """Start a workflow that brings a project from one version to another, and follow it."""
 
-    from_version: str
-    to_version: str
-    workflow: str = "workflow.yaml"
+    flow: NewFlow
 
 
 class StopTurn(FromClient, frozen=True, tag="stop_active_turn", kw_only=True):

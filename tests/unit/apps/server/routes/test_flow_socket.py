@@ -63,12 +63,8 @@ async def test_flow_is_started_followed_and_decided_over_a_socket(tmp_path: Path
         client(server, server.token()) as socket,
     ):
         assert (await socket.until("flow_summaries"))["flows"] == []
-        await socket.send(
-            "start_initialized_flow",
-            workspace=str(tmp_path),
-            recordFolder="record",
-            consent="partial-access",
-        )
+        new = {"workspace": str(tmp_path), "recordFolder": "record", "consent": "partial-access"}
+        await socket.send("start_initialized_flow", flow=new)
         await socket.until_waiting("prompt-human")
         await socket.send("human_input", text="The night train.")
         await socket.until_waiting("handoff-approval")
