@@ -150,9 +150,15 @@ def _routes(
     conversations = Conversations(runtime)
 
     async def caller_of(request: Request[Any, Any, Any]) -> Caller:
-        return Caller(
-            request.user, served, request.headers.get("if-match"), await keyed_of(request)
-        )
+        keyed = await keyed_of(request)
+        return Caller(request.user, served, request.headers.get("if-match"), keyed, request.auth)
+
+    names: list[str] = []
+
+    async def namespace() -> str:
+        if not names:
+            names.append((await served.info()).namespace)
+        return names[0]
 
     dependencies = {
         "caller": Provide(caller_of),
@@ -169,7 +175,7 @@ def _routes(
         ],
         exception_handlers={Exception: answer_problem},
         middleware=[
-            DefineMiddleware(Authentication, tokens=tokens, now_ms=now_ms),
+            DefineMiddleware(Authentication, tokens=tokens, now_ms=now_ms, namespace=namespace),
             Idempotency(),
         ],
         openapi_config=openapi_config(),

@@ -72,7 +72,7 @@ class Conversations:
                 self.agent_for(caller, new.agent),
                 id=id,
                 title=new.title,
-                subject=caller.principal.subject or new.subject,
+                subject=caller.subject_or(new.subject),
                 metadata=new.metadata,
             )
         except SessionExists:
@@ -125,7 +125,7 @@ class Conversations:
             agent,
             id=new.session_id,
             title=new.title,
-            subject=caller.principal.subject or new.subject,
+            subject=caller.subject_or(new.subject),
         )
         self._keep(chat)
         await caller.claim(chat.session, is_repeatable=True)

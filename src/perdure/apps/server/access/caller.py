@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from litestar.connection import ASGIConnection
@@ -17,7 +17,7 @@ from perdure.apps.server.problems import Problem
 from perdure.client.conversation.authority import authority_of
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.errors import SessionNotFound
+from perdure.errors import Erased, SessionNotFound
 from perdure.session.ids import StreamId
 
 _READING = ("GET", "HEAD")
@@ -28,23 +28,41 @@ AnyConnection = ASGIConnection[Any, Any, Any, State]
 class Authentication(AbstractAuthenticationMiddleware):
     """Finds the caller by the ``Authorization`` header; every route needs one but the open ones."""
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        tokens: Tokens,
+        now_ms: Callable[[], int],
+        namespace: Callable[[], Awaitable[str]],
+    ) -> None:
         super().__init__(app, exclude_from_auth_key="is_open")
         self._tokens = tokens
         self._now_ms = now_ms
+        self._namespace = namespace
 
     async def authenticate_request(self, connection: AnyConnection) -> AuthenticationResult:
-        """Return the caller. Raises: Problem 401."""
+        """Return the caller, and a function that says if its token is still valid.
+
+        Raises: Problem 401, also for a token of another namespace; Problem 403.
+        """
         scheme, _, token = connection.headers.get("authorization", "").partition(" ")
         if not scheme and COOKIE in connection.cookies:
             token = connection.cookies[COOKIE]
             _require_own_page(connection)
         elif scheme.lower() != "bearer" or not token.strip():
             raise Problem(401, "token_missing", "send a token: Authorization: Bearer TOKEN")
-        principal = self._tokens.principal(token.strip(), self._now_ms())
-        if principal is None:
+        principal = self._found(token.strip())
+        if principal is None or not await self._is_of_store(principal):
             raise Problem(401, "token_invalid", "the token is unknown, expired or revoked")
-        return AuthenticationResult(user=principal, auth=principal.token)
+        return AuthenticationResult(
+            user=principal, auth=lambda: self._found(token.strip()) == principal
+        )
+
+    def _found(self, token: str) -> Principal | None:
+        return self._tokens.principal(token, self._now_ms())
+
+    async def _is_of_store(self, principal: Principal) -> bool:
+        return principal.namespace is None or principal.namespace == await self._namespace()
 
 
 def _require_own_page(connection: AnyConnection) -> None:
@@ -62,7 +80,10 @@ def _require_own_page(connection: AnyConnection) -> None:
 
 
 class Caller:
-    """What one caller may do in a store. A session it may not see does not exist for it."""
+    """What one caller may do in a store. A session it may not see does not exist for it.
+
+    `is_valid` says if its token is still valid, for answers that last long.
+    """
 
     def __init__(
         self,
@@ -70,10 +91,12 @@ class Caller:
         store: Store,
         if_match: str | None = None,
         keyed: KeyedRequest | None = None,
+        is_valid: Callable[[], bool] = lambda: True,
     ) -> None:
         self.principal = principal
         self.store = store
         self.keyed = keyed
+        self.is_valid = is_valid
         self._if_match = if_match
 
     @property
@@ -85,6 +108,10 @@ class Caller:
     def sees_all(self) -> bool:
         """Whether it may see every session of its namespace."""
         return self.principal.subject is None and self.principal.agent is None
+
+    def subject_or(self, asked: str | None) -> str | None:
+        """Return the only person whose records the caller may see, `asked` if it may see all."""
+        return asked if self.principal.subject is None else self.principal.subject
 
     def require(self, role: Role) -> None:
         """Raises: Problem 403 if the caller has not at least the rights of `role`."""
@@ -110,10 +137,16 @@ class Caller:
         For a change the key of the request is recorded; `is_repeatable` as for `claim`.
         Raises: Replayed, if the request was answered before; Problem 403; Problem 412 for a change
         if the request's ``If-Match`` is outdated; SessionNotFound, also for a session of another
-        person or agent; Erased.
+        person or agent; Erased for a caller that sees all sessions: the log no longer says whose
+        an erased session was.
         """
         self.require(role)
-        session = await self.store.open(id)
+        try:
+            session = await self.store.open(id)
+        except Erased:
+            if self.sees_all:
+                raise
+            raise SessionNotFound(StreamId(id)) from None
         if not await self._sees(session):
             raise SessionNotFound(StreamId(id))
         head = session.head
@@ -135,7 +168,7 @@ class Caller:
             return True
         try:
             return await self._sees(await self.store.open(id))
-        except SessionNotFound:
+        except (SessionNotFound, Erased):
             return False
 
     async def agent_of(self, session: StreamId) -> str | None:

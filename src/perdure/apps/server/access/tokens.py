@@ -8,12 +8,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
 
 from perdure.errors import ConfigError
+from perdure.stores.maintenance.file_lock import in_turn
 
 Role = Literal["read", "write", "admin"]
 """``read`` sees, ``write`` also changes sessions, ``admin`` also the store and other persons'."""
@@ -103,19 +106,31 @@ class TokenFile:
         assert len(secret) >= _SECRET_BYTES
         token = f"{PREFIX}{record.id}_{secret.hex()}"
         kept = msgspec.structs.replace(record, hash=_hash(token))
-        self._write({**self._records(), record.id: kept})
+        with self._in_turn():
+            self._write({**self._records(), record.id: kept})
         return token
 
     def revoke(self, id: str, at: int) -> TokenRecord:
         """Revoke the token `id` from now on. Raises: ConfigError for an unknown id."""
-        records = self._records()
-        if id not in records:
-            raise ConfigError(f"no token {id!r}: `token list` shows those there are")
-        found = records[id]
-        if found.revoked_at is None:
-            found = msgspec.structs.replace(found, revoked_at=at)
-            self._write({**records, id: found})
-        return found
+        with self._in_turn():
+            records = self._records()
+            if id not in records:
+                raise ConfigError(f"no token {id!r}: `token list` shows those there are")
+            found = records[id]
+            if found.revoked_at is None:
+                found = msgspec.structs.replace(found, revoked_at=at)
+                self._write({**records, id: found})
+            return found
+
+    @contextmanager
+    def _in_turn(self) -> Generator[None]:
+        """Let no other process change the file, so that none undoes a revocation."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise ConfigError(f"cannot write {self.path}: {error.strerror}") from error
+        with in_turn(self.path.parent):
+            yield
 
     def _records(self) -> dict[str, TokenRecord]:
         try:
@@ -136,7 +151,6 @@ class TokenFile:
     def _write(self, records: dict[str, TokenRecord]) -> None:
         draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
                 file.write(msgspec.json.format(msgspec.json.encode(list(records.values()))))

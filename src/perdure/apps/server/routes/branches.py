@@ -74,7 +74,7 @@ async def fork_session(
         id=data.id,
         title=data.title,
         metadata=data.metadata,
-        subject=caller.principal.subject or data.subject,
+        subject=caller.subject_or(data.subject),
     )
     return await shown(caller, fork, 201)
 

@@ -6,7 +6,7 @@ A slow client gets a snapshot of each open call in place of the live events that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -16,6 +16,7 @@ from litestar.datastructures import State
 from litestar.params import FromQuery
 from litestar.response import Stream
 
+from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.parameters import SessionId, TheCaller
 from perdure.client.watch import Watch
@@ -24,13 +25,14 @@ from perdure.events.wire import wire
 from perdure.session.ids import StreamId
 
 HEARTBEAT_S = 15.0
+CHECK_S = 1.0
+"""How often a stream checks that the token of its caller is still valid."""
 
 _RETRY = b"retry: 1000\n\n"
 _HEARTBEAT = b": nothing new\n\n"
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 AnyRequest = Request[Any, Any, State]
-Sees = Callable[[StreamId], Awaitable[bool]]
 
 
 @get("/sessions/{session_id:str}/events", media_type="text/event-stream")
@@ -45,7 +47,7 @@ async def watch_session(
     session = await caller.session(session_id)
     start = _cursor(request, after)
     watch = session.watch(start)
-    return _stream(blocks(watch, start, session.head))
+    return _stream(blocks(watch, start, session.head, caller))
 
 
 @get("/events", media_type="text/event-stream")
@@ -60,8 +62,7 @@ async def watch_all(
     start = _cursor(request, after)
     head = await caller.store.backend.position()
     watch = caller.store.watch(start)
-    sees = None if caller.sees_all else caller.sees
-    return _stream(blocks(watch, head if start is None else start, head, sees))
+    return _stream(blocks(watch, head if start is None else start, head, caller))
 
 
 def _cursor(request: AnyRequest, after: Any) -> Any:
@@ -79,44 +80,73 @@ def _stream(content: AsyncGenerator[bytes]) -> Stream:
     return Stream(content, media_type="text/event-stream", headers=_HEADERS)
 
 
-async def blocks(
-    watch: Watch, start: int, head: int, sees: Sees | None = None
-) -> AsyncGenerator[bytes]:
+async def blocks(watch: Watch, start: int, head: int, caller: Caller) -> AsyncGenerator[bytes]:
     """Yield `watch`, which begins after `start`, as an event stream.
 
     `caught-up` follows the event at `head`; a comment is sent where nothing happens for long.
-    With `sees`, events of streams that it refuses are left out.
+    Events that the caller may not see are left out. The stream ends when its token is not valid
+    any more.
     """
-    visible: dict[StreamId, bool] = {}
+    view = _View(caller)
     yield _RETRY
     is_caught_up = start >= head
     if is_caught_up:
         yield _caught_up(head)
-    async with aclosing(_beating(watch)) as events:
+    async with aclosing(_beating(watch, caller.is_valid)) as events:
         async for event in events:
             if event is None:
                 yield _HEARTBEAT
                 continue
-            if sees is not None and event.stream not in visible:
-                visible[event.stream] = await sees(event.stream)
             is_last = isinstance(event, Event) and not event.has_more
-            if visible.get(event.stream, True):
+            if await view.shows(event):
                 yield block(event, watch.cursor.after if is_last else None)
             if not is_caught_up and is_last and watch.cursor.after >= head:
                 is_caught_up = True
                 yield _caught_up(head)
 
 
-async def _beating(watch: Watch) -> AsyncGenerator[AnyEvent | None]:
-    """Yield the events of `watch`, and None after each `HEARTBEAT_S` without one."""
+class _View:
+    """Which events of a stream its caller sees.
+
+    The person of a session never changes, its agent may: then each stored event is checked.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._visible: dict[StreamId, bool] = {}
+
+    async def shows(self, event: AnyEvent) -> bool:
+        """Whether the caller sees `event`."""
+        if self._caller.sees_all:
+            return True
+        is_fixed = self._caller.principal.agent is None or not isinstance(event, Event)
+        if not (is_fixed and event.stream in self._visible):
+            self._visible[event.stream] = await self._caller.sees(event.stream)
+        return self._visible[event.stream]
+
+
+async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator[AnyEvent | None]:
+    """Yield the events of `watch`, and None after each `HEARTBEAT_S` without one.
+
+    Ends within about `CHECK_S` when `is_valid` says no.
+    """
     following: asyncio.Task[AnyEvent] | None = None
+    now = asyncio.get_running_loop().time
+    checked = spoken = now()
     try:
         while True:
             following = following or asyncio.ensure_future(anext(watch))
-            await asyncio.wait((following,), timeout=HEARTBEAT_S)
+            await asyncio.wait((following,), timeout=min(CHECK_S, HEARTBEAT_S))
+            if now() - checked >= CHECK_S:
+                if not is_valid():
+                    return
+                checked = now()
             if not following.done():
-                yield None
+                if now() - spoken >= HEARTBEAT_S:
+                    spoken = now()
+                    yield None
                 continue
+            spoken = now()
             done, following = following, None
             try:
                 yield done.result()

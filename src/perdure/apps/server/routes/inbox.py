@@ -37,11 +37,9 @@ async def answer_question(
     """Answer a question; its turn or its flow goes on if no process runs it."""
     caller.require("write")
     id = f"{session_id}/{seq}"
-    asked = [each for each in await caller.store.questions() if each.id == id]
-    if asked and not await caller.sees(_session_of(asked[0])):
+    if not await caller.sees(StreamId(session_id)):
         raise QuestionNotFound(id)
-    if not asked:
-        await caller.session(session_id, "write")
+    asked = [each for each in await caller.store.questions() if each.id == id]
     answered = await caller.store.answer(id, data.answer, by=caller.name, note=data.note)
     flow = asked[0].flow if asked and asked[0].flow else await runs.flow_of(session_id)
     if flow is None:

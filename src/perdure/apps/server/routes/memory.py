@@ -34,7 +34,7 @@ async def recall(
     found = await caller.store.memory.recall(
         question,
         limit=limit,
-        subject=caller.principal.subject or subject,
+        subject=caller.subject_or(subject),
         agent=caller.principal.agent,
     )
     return Page(
@@ -62,7 +62,7 @@ async def list_facts(
 ) -> Page[FactView]:
     """List the facts about a person, or those about none."""
     found = await caller.store.memory.facts(
-        subject=caller.principal.subject or subject,
+        subject=caller.subject_or(subject),
         agent=caller.principal.agent,
         include_past=past,
     )
@@ -76,7 +76,7 @@ async def remember(caller: TheCaller, data: JSONBody[NewFact]) -> FactView:
     sources = [await (await caller.session(_session_of(id))).entry(id) for id in data.sources]
     fact = await caller.store.memory.remember(
         data.text,
-        subject=caller.principal.subject or data.subject,
+        subject=caller.subject_or(data.subject),
         agent=caller.principal.agent or data.agent,
         source=sources or None,
     )
@@ -107,8 +107,10 @@ async def list_episodes(
     limit: Limit = 50,
 ) -> Page[EpisodeView]:
     """List the sessions that ended, newest first."""
+    if session is not None:
+        await caller.session(session)
     found = await caller.store.memory.episodes(
-        subject=caller.principal.subject or subject,
+        subject=caller.subject_or(subject),
         agent=caller.principal.agent,
         session=session,
         limit=limit,

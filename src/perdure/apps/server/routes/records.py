@@ -39,6 +39,8 @@ async def search(
     until: FromQuery[datetime | None] = None,
 ) -> Page[HitView]:
     """Find words in everything that was said, in every branch of every session; best first."""
+    for each in session or ():
+        await caller.session(each)
     found = await caller.store.search(
         text,
         roles=role or (),

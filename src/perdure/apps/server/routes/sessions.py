@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import Annotated, Any, cast
 
 from litestar import Response, delete, get, patch, post
@@ -10,6 +11,7 @@ from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from perdure.apps.server.access.caller import Caller, etag_of
 from perdure.apps.server.inputs import NewSession, Renamed
+from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.parameters import Limit, SessionId, TheCaller, TheConversations
 from perdure.apps.server.values import (
     ContextPart,
@@ -28,9 +30,10 @@ from perdure.apps.server.views import (
     whole_view,
 )
 from perdure.client.session import Session
+from perdure.errors import SessionHasForks
 from perdure.events.wire import wire
 from perdure.interop.reports import ExportFormat, Redaction
-from perdure.session.info import SoughtStatus
+from perdure.session.info import SessionInfo, SoughtStatus
 from perdure.session.kinds import MESSAGE
 from perdure.stores.protocol import SessionScope
 from perdure.stores.retention.erase import ForkPolicy
@@ -50,27 +53,27 @@ async def list_sessions(  # noqa: PLR0913 - each is a filter of its own
     sessions: Annotated[SessionScope, QueryParameter(name="scope")] = "listed",
 ) -> Page[SessionView]:
     """List sessions, newest activity first."""
-    found = await caller.store.recent(
+    recent = partial(
+        caller.store.recent,
         limit + 1,
         scope=sessions,
         cwd=folder,
         query=text,
-        subject=caller.principal.subject or subject,
+        subject=caller.subject_or(subject),
         source=source,
         status=status,
-        after=after,
     )
-    shown = found[:limit]
-    states = await states_of(caller.store, shown)
-    agents = {info.id: await caller.agent_of(info.id) for info in shown}
-    allowed = caller.principal.agent
+    found: list[tuple[SessionInfo, str | None]] = []
+    part = await recent(after=after)
+    while part:
+        agents = [(info, await caller.agent_of(info.id)) for info in part]
+        found += [each for each in agents if caller.principal.agent in (None, each[1])]
+        is_whole = len(part) <= limit or len(found) > limit
+        part = [] if is_whole else await recent(after=part[-1].cursor)
+    states = await states_of(caller.store, [info for info, _ in found[:limit]])
     return Page(
-        items=[
-            session_view(info, states[info.id], agent=agents[info.id])
-            for info in shown
-            if allowed in (None, agents[info.id])
-        ],
-        next=shown[-1].cursor if len(found) > limit else None,
+        items=[session_view(info, states[info.id], agent=agent) for info, agent in found[:limit]],
+        next=found[limit - 1][0].cursor if len(found) > limit else None,
     )
 
 
@@ -212,7 +215,14 @@ async def erase_session(
 ) -> ErasedView:
     """Erase a session for good; the answer is the certificate."""
     session = await caller.session(session_id, "admin")
-    certificate = await session.erase(forks=forks, by=caller.name)
+    if forks == "erase":
+        caller.require_all()
+    try:
+        certificate = await session.erase(forks=forks, by=caller.name)
+    except SessionHasForks as error:
+        if caller.sees_all:
+            raise
+        raise Problem(409, error.code, "forks share entries of it; nothing was erased") from None
     return ErasedView(certificate=cast("dict[str, Any]", wire(certificate)))
 
 
