@@ -41,7 +41,9 @@ RULES = (
 
 
 @asynccontextmanager
-async def serving_flows(folder: Path, workflow: str = WORKFLOW) -> AsyncGenerator[Served]:
+async def serving_flows(
+    folder: Path, workflow: str = WORKFLOW, address: str = "memory:"
+) -> AsyncGenerator[Served]:
     """Serve two roles; the workflow is in `folder`, the project."""
     (folder / "workflow.yaml").write_text(workflow)
     agents = [
@@ -51,7 +53,9 @@ async def serving_flows(folder: Path, workflow: str = WORKFLOW) -> AsyncGenerato
     models = ScriptedModel(
         Scenario(name="flow", rules=RULES, context_window=20_000), clock=SystemClock()
     )
-    async with served(folder, agents=agents, models=models, projects=[folder]) as server:
+    async with served(
+        folder, agents=agents, models=models, projects=[folder], address=address
+    ) as server:
         yield server
 
 

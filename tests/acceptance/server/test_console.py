@@ -14,7 +14,7 @@ from tests.fakes.served import served
 
 pytestmark = pytest.mark.full_only
 
-VIEWS = ("sessions", "inbox", "memory", "usage", "store")
+VIEWS = ("sessions", "flows", "inbox", "memory", "usage", "store")
 
 REFUNDS: list[int] = []
 

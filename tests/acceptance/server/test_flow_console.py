@@ -113,7 +113,7 @@ async def test_graph_of_hundred_nodes_is_used_by_keyboard(
         await page.locator(".graph .node").first.wait_for()
         assert await page.locator(".graph .node").count() == 100
         await page.locator('[data-node="owner-intake"]').focus()
-        await page.keyboard.press("ArrowRight" if size == WIDE else "ArrowDown")
+        await page.keyboard.press("ArrowRight")
         focused = "document.activeElement.dataset.node"
         assert str(await page.evaluate(focused)).startswith("step-")
         inside = await page.evaluate(
@@ -128,4 +128,24 @@ async def test_graph_of_hundred_nodes_is_used_by_keyboard(
         width = await page.evaluate("document.documentElement.scrollWidth")
         assert width <= size[0]
         assert await page.evaluate("window.__hit") is None
+        assert browser.complaints == []
+
+
+@pytest.mark.all_only
+async def test_flow_of_ended_server_is_resumed_in_browser(tmp_path: Path, chromium: str) -> None:
+    address = f"sqlite:///{tmp_path}/store.db"
+    async with serving_flows(tmp_path, address=address) as server:
+        flow = await begun(server, tmp_path)
+        await flow_until(server, flow, waits_for("prompt-human"))
+        await server.http.post(f"/v1/flows/{flow}/reply", json={"text": "The slow train"})
+        await flow_until(server, flow, lambda shown: shown["nodes"][0]["state"] == "active")
+    async with (
+        serving_flows(tmp_path, address=address) as server,
+        browsing(chromium, server) as browser,
+    ):
+        await browser.open(f"flows/{flow}")
+        await browser.see("no process runs it")
+        await browser.page.get_by_role("button", name="Resume").click()
+        await browser.see("I look the slow train up")
+        await browser.page.locator("header .state.running").wait_for()
         assert browser.complaints == []

@@ -16,10 +16,14 @@ export function Palette({ views, close }) {
       .then((page) => setSessions(page.items), () => {});
     return () => control.abort();
   }, [settled]);
+  const [flows, setFlows] = useState([]);
+  useEffect(() => { get("flows").then((page) => setFlows(page.items), () => {}); }, []);
   const wanted = text.toLowerCase();
   const rows = [
     ...views.filter(([, title]) => title.toLowerCase().includes(wanted))
       .map(([name, title]) => ({ href: `#/${name}`, title, kind: "view" })),
+    ...flows.filter((each) => each.name.toLowerCase().includes(wanted)).slice(0, 6)
+      .map((each) => ({ href: `#/flows/${encodeURIComponent(each.id)}`, title: oneLine(each.name), kind: "flow" })),
     ...sessions.map((each) => ({ href: `#/sessions/${encodeURIComponent(each.id)}`, title: oneLine(each.name) || each.id, kind: each.state })),
     ...(wanted ? [{ href: `#/sessions?q=${encodeURIComponent(text)}`, title: `Search for “${text}”`, kind: "search" }] : []),
   ];
@@ -39,7 +43,7 @@ export function Palette({ views, close }) {
     }
   }
   return html`<dialog class="palette" ref=${box} aria-label="Go to">
-    <input autofocus placeholder="Go to a view or a session" aria-label="Go to a view or a session" role="combobox" aria-expanded="true" aria-controls="palette-rows"
+    <input autofocus placeholder="Go to a view, a flow or a session" aria-label="Go to a view, a flow or a session" role="combobox" aria-expanded="true" aria-controls="palette-rows"
       value=${text} onInput=${(e) => { setText(e.target.value); setChosen(0); }} onKeyDown=${onKeyDown} />
     <ul id="palette-rows" role="listbox">${rows.map((row, n) => html`<li role="option" aria-selected=${n === at} onClick=${() => open(row)}>
       <span class="truncate">${row.title}</span><span class="muted small">${row.kind}</span></li>`)}</ul>
@@ -47,7 +51,7 @@ export function Palette({ views, close }) {
 }
 
 const KEYS = [
-  ["Ctrl K", "go to a view or a session"], ["/", "search everything said"],
+  ["Ctrl K", "go to a view, a flow or a session"], ["/", "search everything said"],
   ["g s · g f · g i · g m · g u · g t", "sessions, flows, inbox, memory, usage, store"],
   ["j k, arrows, Enter", "move in a list, open"], ["1 2 3, or the first letter", "answer the question in focus"],
   ["arrows, Enter, o · + − 0", "in a graph: go to a node, its feed, its session · size"],

@@ -8,6 +8,7 @@ import { STATES, titleOf, toldOf } from "./states.js";
 const SCALES = [0.02, 2];
 const READABLE = 0.55;
 const NAMED = 0.28;
+const NEAR = 0.8;
 const ARROWS = ["plain", "done", "unread", "back"];
 
 const within = (value, [least, most]) => Math.min(most, Math.max(least, value));
@@ -40,11 +41,16 @@ function useWindow(box, layout, focus) {
   const size = () => [box.current.clientWidth, box.current.clientHeight];
   const fitting = () => Math.min((size()[0] - 8) / layout.width, (size()[1] - 8) / layout.height, 1);
   const around = (x, y, scale) => ({ scale, x: size()[0] / 2 - x * scale, y: size()[1] / 2 - y * scale });
+  /** The shift that shows the point `at` in the middle, and no more empty room than there must be. */
+  const covering = (axis, at) => {
+    const [whole, room] = [[layout.width, layout.height][axis] * NEAR, size()[axis]];
+    return whole <= room ? (room - whole) / 2 : within(room / 2 - at * NEAR, [room - whole, 0]);
+  };
   const fit = useCallback(() => setSeen(around(layout.width / 2, layout.height / 2, fitting())), [layout]);
   const begin = useCallback(() => {
     const place = layout.nodes.get(focus);
     if (fitting() >= READABLE || !place) fit();
-    else setSeen(around(place.x, place.y, 0.8));
+    else setSeen({ scale: NEAR, x: covering(0, place.x), y: covering(1, place.y) });
   }, [layout, focus]);
   const zoom = useCallback((by, at) => {
     moved.current = true;
@@ -153,16 +159,16 @@ const STEPS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], Arrow
  */
 export function Graph({ nodes, edges, selected, onSelect, label }) {
   const box = useRef(null);
-  const [direction, setDirection] = useState(null);
-  const { layout, error } = useLayout(nodes, edges, direction);
+  const [room, setRoom] = useState(null);
+  const { layout, error } = useLayout(nodes, edges, room);
   const [at, setAt] = useState(null);
   const focus = selected ?? (nodes.find((each) => each.state === "waiting") ?? nodes.find((each) => each.state === "active") ?? nodes[0])?.id;
   const { seen, fit, zoom, move, show } = useWindow(box, layout, focus);
   const hands = useHands(box, { zoom, move });
   useLayoutEffect(() => {
-    const turned = () => setDirection(box.current.clientWidth < box.current.clientHeight ? "TB" : "LR");
-    turned();
-    const sized = new ResizeObserver(turned);
+    const measure = () => setRoom([box.current.clientWidth, box.current.clientHeight]);
+    measure();
+    const sized = new ResizeObserver(measure);
     sized.observe(box.current);
     return () => sized.disconnect();
   }, []);

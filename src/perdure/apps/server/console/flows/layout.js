@@ -3,6 +3,7 @@ import { useEffect, useState } from "../html.js";
 
 export const NODE = { width: 184, height: 48 };
 const KEPT = 8;
+const LARGE = 150;
 
 let worker = null;
 let asked = 0;
@@ -40,24 +41,37 @@ function layoutOf(shape) {
   return known.get(key);
 }
 
-/** The layout of `nodes` and `edges`: {layout, error}; the last one stays until the next is there. */
-export function useLayout(nodes, edges, direction) {
+/**
+ * The layout of `nodes` and `edges` that fits best into `room`, [width, height]: {layout, error}.
+ * The last one stays until the next is there. A large graph is laid out in one direction only.
+ */
+export function useLayout(nodes, edges, room) {
   const ids = nodes.map((each) => each.id);
   const there = new Set(ids);
   const ends = edges.map((each) => [each.from, each.to]).filter(([from, to]) => there.has(from) && there.has(to));
-  const shape = { nodes: ids, edges: ends, direction, ...NODE };
-  const key = JSON.stringify(shape);
-  const [found, setFound] = useState({ layout: null, error: null });
+  const usual = room && (room[0] < room[1] ? ["TB", "LR"] : ["LR", "TB"]);
+  const directions = ids.length > LARGE ? usual?.slice(0, 1) : ["LR", "TB"];
+  const shape = { nodes: ids, edges: ends, ...NODE };
+  const key = JSON.stringify([shape, directions]);
+  const [found, setFound] = useState({ layouts: null, error: null });
   useEffect(() => {
-    if (direction === null) return undefined;
+    if (!directions) return undefined;
     let isOver = false;
-    layoutOf(shape).then(
-      (layout) => isOver || setFound({ layout: keyed(layout, ids, ends), error: null }),
-      (error) => isOver || setFound({ layout: null, error }),
+    Promise.all(directions.map((direction) => layoutOf({ ...shape, direction }))).then(
+      (layouts) => isOver || setFound({ layouts: new Map(layouts.map((each, n) => [directions[n], keyed(each, ids, ends)])), error: null }),
+      (error) => isOver || setFound({ layouts: null, error }),
     );
     return () => { isOver = true; };
   }, [key]);
-  return found;
+  return { layout: room && found.layouts && fittest(found.layouts, usual, room), error: found.error };
+}
+
+/** The layout in the usual direction of a window of this shape, if not another is clearly larger in it. */
+function fittest(layouts, usual, room) {
+  const [first, second] = usual.map((direction) => layouts.get(direction));
+  if (!first || !second) return first ?? second;
+  const size = (layout) => Math.min(room[0] / layout.width, room[1] / layout.height, 1);
+  return size(second) > 1.2 * size(first) ? second : first;
 }
 
 const keyed = (layout, ids, ends) => ({
