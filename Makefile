@@ -41,7 +41,7 @@ help:
 	@echo "make demo       run the demonstration"
 	@echo "make test       run the tests: about five minutes"
 	@echo "make check      format, lint, types, imports, shape, unit and conformance tests"
-	@echo "make programs   install programs of others that tests run (pi, with npm)"
+	@echo "make programs   install programs of others that tests run (pi, axe-core; with npm)"
 	@echo "make test-all   run every test: also every kill, backend and volume of which make test runs a sample"
 	@echo "make soak       run random kills and mutated files for long"
 	@echo "make fix        format, and repair what ruff can repair"
@@ -68,17 +68,26 @@ $(INSTALLED): $(RUNNABLE) requirements/dev.txt
 
 install: $(INSTALLED)
 
-# Programs of others that tests run as they are: pi, from npm. Without them these tests are skipped.
+# Programs of others that tests run as they are: pi and axe-core, from npm. Without them these tests
+# are skipped.
 PI := @mariozechner/pi-coding-agent@0.58.3
-PROGRAMS := .programs/pi/.installed-$(notdir $(PI))
+AXE := axe-core@4.10.3
+PI_INSTALLED := .programs/pi/.installed-$(notdir $(PI))
+AXE_INSTALLED := .programs/axe/.installed-$(AXE)
 
-$(PROGRAMS):
+$(PI_INSTALLED):
 	@rm -rf .programs/pi && mkdir -p .programs/pi
 	@npm install --prefix .programs/pi --no-save --no-audit --no-fund --ignore-scripts \
 		--omit=optional --loglevel=error $(PI)
 	@touch $@
 
-programs: $(PROGRAMS)
+$(AXE_INSTALLED):
+	@rm -rf .programs/axe && mkdir -p .programs/axe
+	@npm install --prefix .programs/axe --no-save --no-audit --no-fund --ignore-scripts \
+		--loglevel=error $(AXE)
+	@touch $@
+
+programs: $(PI_INSTALLED) $(AXE_INSTALLED)
 
 # The console needs the server, which is one of the tools.
 demo: $(if $(findstring --serve,$(ARGS)),$(INSTALLED),$(RUNNABLE))

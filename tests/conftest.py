@@ -22,6 +22,7 @@ from tests.fakes.samples import SOAK
 REPOSITORY = Path(__file__).resolve().parent.parent
 NO_RECORDINGS = "recordings are not here"
 NO_CHROMIUM = "there is no chromium"
+NO_AXE = "there is no axe-core"
 TESTS_LOOKED_AT = 400
 """What so many tests left is looked at for garbage once more, and then never again."""
 NO_PI = "pi's npm package is not installed"
@@ -122,6 +123,15 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe-core; the test is skipped, and counted, where there is none."""
+    script = REPOSITORY / ".programs" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+    if not script.is_file():
+        pytest.skip(f"{NO_AXE} (make programs)")
+    return script.read_text()
+
+
+@pytest.fixture(scope="session")
 def real_pi_package() -> Path:
     """Return the folder of pi's npm package; the test is skipped, and counted, without it.
 
@@ -153,6 +163,7 @@ def postgres() -> Iterator[PostgresServer]:
 MISSING = (
     (NO_RECORDINGS, "RECORDINGS MISSING", "set PERDURE_RECORDINGS to their folder"),
     (NO_CHROMIUM, "CHROMIUM MISSING", "apt-get install chromium"),
+    (NO_AXE, "AXE-CORE MISSING", "make programs (needs npm)"),
     (NO_PI, "PI MISSING", "make programs (needs node and npm)"),
 )
 """Reason of a skip, how it is announced, and what installs what is missing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -35,6 +36,12 @@ class Browser:
         await self.page.goto("about:blank")
         await self.page.goto(f"{self.url}/#/{place}")
         await self.page.wait_for_selector(".rail")
+
+    async def settle(self, timeout_s: float = 20) -> None:
+        """Wait until the view has loaded what it shows."""
+        async with asyncio.timeout(timeout_s):
+            while await self.page.locator("p.waiting").count():  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 import perdure
 from perdure import assistant, thinking, tool_call
-from tests.fakes.console import NARROW, WIDE, Browser, browsing
+from tests.fakes.console import NARROW, WIDE, browsing
 from tests.fakes.served import served
 
 pytestmark = pytest.mark.full_only
@@ -161,15 +160,8 @@ async def test_every_view_fits_its_window(
         async with browsing(chromium, server, size) as browser:
             for place in (*VIEWS, f"sessions/{session}", f"sessions/{session}?side=turns"):
                 await browser.open(place)
-                await settled(browser)
+                await browser.settle()
                 width = await browser.page.evaluate("document.documentElement.scrollWidth")
                 assert width <= size[0], place
                 assert await browser.page.locator(".fault").count() == 0
             assert browser.complaints == []
-
-
-async def settled(browser: Browser) -> None:
-    """Wait until the view has loaded what it shows."""
-    async with asyncio.timeout(20):
-        while await browser.page.locator("p.waiting").count():  # noqa: ASYNC110 - it has no event
-            await asyncio.sleep(0.02)

@@ -196,8 +196,36 @@ class ContextPart(Value, frozen=True, kw_only=True):
     entry_id: str | None
 
 
+class TrimmedView(Value, frozen=True, kw_only=True):
+    """What did not fit into a request. `limit` says which limit, `tokens` how many it leaves.
+
+    `recalled` counts the recalled texts that were left out.
+    """
+
+    dropped: int
+    kept: int
+    limit: str | None
+    tokens: int | None
+    recalled: int
+
+
+class RecalledPart(Value, frozen=True, kw_only=True):
+    """A text that was recalled for a request, and why; null if it was erased since."""
+
+    kind: Literal["fact", "said", "knowledge"]
+    entry_id: str
+    text: str | None
+    words: list[str]
+    why: list[str]
+    score: float | None
+
+
 class ContextView(Value, frozen=True, kw_only=True):
-    """What a model would be sent now. `dropped` counts the entries left out to fit."""
+    """What a model would be sent now, or was sent by the call `call`.
+
+    `dropped` counts the entries left out to fit. Only a call has `reported` tokens, the `system`
+    text, `tools`, what was `trimmed`, and the texts `recalled` before the history.
+    """
 
     model: str | None
     thinking_level: str | None
@@ -205,6 +233,12 @@ class ContextView(Value, frozen=True, kw_only=True):
     messages: list[ContextPart]
     dropped: int
     skipped: int
+    call: int | None = None
+    reported: Tokens | None = None
+    system: str | None = None
+    tools: list[str] = []
+    trimmed: TrimmedView | None = None
+    recalled: list[RecalledPart] = []
 
 
 class HitView(Value, frozen=True, kw_only=True):

@@ -63,7 +63,11 @@ async def last_turn_of(store: SessionStore, session: StreamId) -> LastTurn | Non
 
     The cost is proportional to that turn. Raises: SessionNotFound.
     """
-    entries = await _last_turn(store, session)
+    return await memory_of_turn(store, await _last_turn(store, session))
+
+
+async def memory_of_turn(store: SessionStore, entries: Sequence[Entry]) -> LastTurn | None:
+    """Return what the turn whose `entries` these are recalled; None if they start no turn."""
     started = None if not entries else readable(entries[0])
     if not isinstance(started, TurnStarted):
         return None

@@ -114,14 +114,14 @@ function App() {
 function View({ view, at, waiting }) {
   useEffect(() => { document.title = `${view} · perdure`; }, [view]);
   if (view === "sessions" && at.parts[1]) {
-    return html`<${Conversation} key=${at.parts[1]} id=${at.parts[1]} target=${at.parts[2]} side=${at.query.get("side")} />`;
+    return html`<${Conversation} key=${at.parts[1]} id=${at.parts[1]} target=${at.parts[2]} side=${at.query.get("side")} call=${at.query.get("call")} />`;
   }
   if (view === "flows" && at.parts[1]) {
     return html`<${Flow} key=${at.parts[1]} id=${at.parts[1]} role=${at.parts[2]} item=${at.parts[3]} waiting=${waiting} />`;
   }
   if (view === "flows") return html`<${Flows} />`;
   if (view === "inbox") return html`<${Inbox} waiting=${waiting} />`;
-  if (view === "memory") return html`<${Memory} />`;
+  if (view === "memory") return html`<${Memory} tab=${at.query.get("tab")} />`;
   if (view === "usage") return html`<${Usage} />`;
   if (view === "store") return html`<${Store} />`;
   return html`<${Sessions} query=${at.query.get("q") ?? ""} />`;

@@ -1,22 +1,49 @@
-// What a model would be sent now, within a budget: the whole request, and how much was left out.
+// What a model would be sent now, or was sent by any call: the request, what was left out, and why.
 import { get } from "./api.js";
-import { count, oneLine, pretty, safe, seqOf } from "./format.js";
-import { html, useState } from "./html.js";
+import { count, oneLine, pretty, safe, seqOf, sessionOf, shortTime } from "./format.js";
+import { html, useEffect, useState } from "./html.js";
 import { Fault, Waiting, useLoaded } from "./parts.js";
 
-export function Context({ path, version }) {
+const LIMITS = { window: "the model's window", max_working_tokens: "max_working_tokens", max_messages: "max_messages" };
+
+export function Context({ path, version, call: wanted }) {
   const [budget, setBudget] = useState("");
-  const { data, error, reload } = useLoaded((signal) => get(`${path}/context`, { budget }, signal), [path, version, budget]);
-  if (error && !data) return html`<${Fault} error=${error} retry=${reload} />`;
-  if (!data) return html`<${Waiting} />`;
+  const [call, setCall] = useState(wanted ?? "");
+  useEffect(() => { if (wanted) setCall(wanted); }, [wanted]);
+  const turns = useLoaded((signal) => get(`${path}/turns`, { last: 20 }, signal), [path, version]);
+  const { data, error, reload } = useLoaded(
+    (signal) => get(`${path}/context`, call ? { call } : { budget }, signal), [path, call ? "" : version, budget, call]);
+  const calls = (turns.data?.items ?? []).flatMap((turn) => turn.calls
+    .filter((each) => each.type === "model").map((each) => ({ ...each, turn: turn.number }))).reverse();
   return html`<div class="pad stack">
-    <div class="row"><strong>${count(data.tokens)} tokens</strong><span class="muted small mono">${oneLine(data.model)}</span>
-      <label class="row small">within <input type="number" min="1" size="7" placeholder="no limit" value=${budget} onChange=${(e) => setBudget(e.target.value)} /></label></div>
-    <p class="muted small">${count(data.messages.length)} messages${data.dropped ? `; ${count(data.dropped)} older entries are left out` : ""}${data.skipped ? `; ${count(data.skipped)} cannot be read` : ""}</p>
-    ${data.messages.map((each) => html`<details class="tool"><summary><strong>${each.role}</strong><span class="args truncate">${oneLine(textOf(each))}</span>
-      ${each.entryId && html`<a class="small" href=${`#/${path}/${seqOf(each.entryId)}`}>entry ${seqOf(each.entryId)}</a>`}</summary>
-      <pre class="plain">${each.parts.length === 1 && each.parts[0].type === "text" ? safe(each.parts[0].text) : pretty(each.parts)}</pre></details>`)}
+    <div class="row"><label class="row small grow">Sent by <select class="grow" value=${call} onChange=${(e) => setCall(e.target.value)}>
+        <option value="">the next call</option>
+        ${call && !calls.some((each) => String(each.seq) === call) && html`<option value=${call}>the call at entry ${call}</option>`}
+        ${calls.map((each) => html`<option value=${String(each.seq)}>turn ${each.turn}, ${shortTime(each.startedAt)}, entry ${each.seq}${each.attempt > 1 ? `, attempt ${each.attempt}` : ""}</option>`)}
+      </select></label>
+      ${!call && html`<label class="row small">within <input type="number" min="1" size="7" placeholder="no limit" value=${budget} onChange=${(e) => setBudget(e.target.value)} /> tokens</label>`}</div>
+    ${error && html`<${Fault} error=${error} retry=${reload} />`}
+    ${!data && !error && html`<${Waiting} />`}
+    ${data && !error && html`<${Request} path=${path} data=${data} />`}
   </div>`;
 }
+
+function Request({ path, data }) {
+  const { reported, trimmed } = data;
+  return html`<p class="row"><strong>${count(data.tokens)} tokens</strong>
+      ${reported && html`<span class="small">counted by the provider: ${count(reported.input + reported.cacheRead + reported.cacheWrite)}, of which ${count(reported.cacheRead)} from its cache</span>`}
+      <span class="muted small mono">${oneLine(data.model)}${data.thinkingLevel ? ` · thinks: ${data.thinkingLevel}` : ""}</span></p>
+    <p class="muted small">${count(data.messages.length)} ${data.messages.length === 1 ? "message" : "messages"}${data.dropped ? `; ${count(data.dropped)} older entries are left out` : "; nothing is left out"}${data.skipped ? `; ${count(data.skipped)} cannot be read` : ""}${trimmed?.limit ? `, because of ${LIMITS[trimmed.limit] ?? trimmed.limit}${trimmed.tokens ? ` (${count(trimmed.tokens)} tokens)` : ""}` : ""}${trimmed?.recalled ? `; ${count(trimmed.recalled)} recalled texts did not fit` : ""}.</p>
+    ${data.system && html`<${Sent} role="system" text=${data.system} />`}
+    ${data.tools.length > 0 && html`<p class="small"><span class="muted">Tools:</span> <span class="mono">${oneLine(data.tools.join(", "))}</span></p>`}
+    ${data.recalled.map((each) => html`<details class="tool"><summary><strong>recalled</strong><span class="args truncate">${each.text === null ? "erased since" : oneLine(each.text)}</span></summary>
+      <p class="small muted"><a href=${`#/sessions/${encodeURIComponent(sessionOf(each.entryId))}/${seqOf(each.entryId)}`}>source</a> · ${each.kind}${each.words.length ? `; words: ${safe(each.words.join(", "))}` : ""}${each.why.length ? `; ${safe(each.why.join(", "))}` : ""}${each.score === null ? "" : `; score ${each.score.toFixed(2)}`}</p>
+      <pre class="plain" tabindex="0">${safe(each.text)}</pre></details>`)}
+    ${data.messages.map((each) => html`<${Sent} role=${each.role} text=${each.parts.length === 1 && each.parts[0].type === "text" ? each.parts[0].text : pretty(each.parts)}
+      line=${textOf(each)} href=${each.entryId && `#/${path}/${seqOf(each.entryId)}`} entry=${each.entryId && seqOf(each.entryId)} />`)}`;
+}
+
+const Sent = ({ role, text, line, href, entry }) => html`<details class="tool"><summary><strong>${role}</strong><span class="args truncate">${oneLine(line ?? text.slice(0, 300))}</span></summary>
+  ${href && html`<p class="small"><a href=${href}>entry ${entry}</a></p>`}<pre class="plain" tabindex="0">${safe(text)}</pre></details>`;
 
 const textOf = (message) => message.parts.map((part) => part.text ?? part.name ?? part.type).join(" ").slice(0, 300);

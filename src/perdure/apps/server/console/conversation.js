@@ -104,10 +104,11 @@ function useConversation(id, target) {
   return { path, session, messages, hasMore, questions, live, error, connection, version, earlier, refresh, refreshSession };
 }
 
-export function Conversation({ id, target, side: wanted }) {
+export function Conversation({ id, target, side: wanted, call }) {
   const talk = useConversation(id, target);
   const { session, messages, error, path, live, questions } = talk;
   const [side, setSide] = useState(wanted ?? (innerWidth > 1100 ? "tree" : ""));
+  useEffect(() => { if (wanted) setSide(wanted); }, [wanted, call]);
   const [chosen, setChosen] = useState(null);
   const isRunning = session?.state === "running" || session?.state === "waiting" || live !== null;
 
@@ -136,7 +137,7 @@ export function Conversation({ id, target, side: wanted }) {
       ${side && html`<aside class="side" aria-label=${side}>
         ${side === "tree" && html`<${Tree} path=${path} version=${talk.version} leaf=${session.leaf} branch=${branch} fork=${fork} chosen=${chosen} setChosen=${setChosen} />`}
         ${side === "turns" && html`<${Timeline} path=${path} version=${talk.version} />`}
-        ${side === "context" && html`<${Context} path=${path} version=${talk.version} />`}
+        ${side === "context" && html`<${Context} path=${path} version=${talk.version} call=${call} />`}
       </aside>`}
     </div>`;
 }

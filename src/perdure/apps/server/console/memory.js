@@ -6,13 +6,16 @@ import { Empty, Fault, Waiting, attempt, useLoaded } from "./parts.js";
 
 const entryLink = (id) => `#/sessions/${encodeURIComponent(sessionOf(id))}/${seqOf(id)}`;
 
-export function Memory() {
-  const [tab, setTab] = useState("recall");
+const TABS = ["recall", "facts", "episodes"];
+
+export function Memory({ tab: wanted }) {
+  const tab = TABS.includes(wanted) ? wanted : "recall";
+  const setTab = (name) => { location.hash = `/memory?tab=${name}`; };
   const [subject, setSubject] = useState("");
   return html`<header class="bar"><h1>Memory</h1>
       <label class="row small">Person <input size="12" placeholder="no one" value=${subject} onChange=${(e) => setSubject(e.target.value.trim())} /></label></header>
-    <div class="tabs" role="tablist">${["recall", "facts", "episodes"].map((name) => html`<button class="quiet" role="tab"
-      aria-selected=${tab === name} aria-pressed=${tab === name} onClick=${() => setTab(name)}>${name[0].toUpperCase() + name.slice(1)}</button>`)}</div>
+    <div class="tabs" role="tablist">${TABS.map((name) => html`<button class="quiet" role="tab"
+      aria-selected=${tab === name} onClick=${() => setTab(name)}>${name[0].toUpperCase() + name.slice(1)}</button>`)}</div>
     <div class="scroll pad">${tab === "recall" ? html`<${Recall} subject=${subject} />`
       : tab === "facts" ? html`<${Facts} subject=${subject} />` : html`<${Episodes} subject=${subject} />`}</div>`;
 }
@@ -81,7 +84,7 @@ function Episodes({ subject }) {
   if (error) return html`<${Fault} error=${error} retry=${reload} />`;
   if (!data) return html`<${Waiting} />`;
   if (!data.items.length) return html`<${Empty}>No session has ended yet.<//>`;
-  return html`<div class="table"><table><thead><tr><th>Session</th><th>Ended</th><th>By</th><th class="number">Messages</th><th class="number">Turns</th><th class="number">Tool calls</th></tr></thead>
+  return html`<div class="table" tabindex="0"><table><thead><tr><th>Session</th><th>Ended</th><th>By</th><th class="number">Messages</th><th class="number">Turns</th><th class="number">Tool calls</th></tr></thead>
     <tbody>${data.items.map((each) => html`<tr><td><a href=${`#/sessions/${encodeURIComponent(each.session)}/${each.first}`}>${oneLine(each.title) || each.session}</a>${each.summary && html`<p class="small muted">${safe(each.summary)}</p>`}</td>
       <td>${wholeTime(each.endedAt)}</td><td>${each.by}</td><td class="number">${each.messages}</td><td class="number">${each.turns}</td><td class="number">${each.toolCalls}</td></tr>`)}</tbody></table></div>`;
 }

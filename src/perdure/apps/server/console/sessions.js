@@ -8,11 +8,13 @@ import { Empty, Fault, State, Waiting, attempt, useLoaded, useSettled } from "./
 const STATES = ["", "active", "interrupted", "ended", "exported", "importing"];
 const MOVES = /^(session:|agent:message|inbox:|agent:approval)/;
 
+const FILTERS = [["agent", "Agent"], ["subject", "Person"], ["folder", "Folder"], ["source", "Program"]];
+
 const link = (session, entry) => `#/sessions/${encodeURIComponent(session)}${entry === undefined ? "" : `/${entry}`}`;
 
 export function Sessions({ query }) {
   const [text, setText] = useState(query);
-  const [filters, setFilters] = useState({ status: "", subject: "", folder: "", source: "", scope: "listed" });
+  const [filters, setFilters] = useState({ status: "", subject: "", folder: "", source: "", agent: "", scope: "listed" });
   const settled = useSettled(text.trim(), 120);
   const set = (name) => (event) => setFilters((old) => ({ ...old, [name]: event.target.value }));
   return html`
@@ -23,8 +25,7 @@ export function Sessions({ query }) {
       <select aria-label="State" value=${filters.status} onChange=${set("status")}>
         ${STATES.map((each) => html`<option value=${each}>${each || "any state"}</option>`)}
       </select>
-      <input class="wide" placeholder="person" aria-label="Person" size="9" value=${filters.subject} onChange=${set("subject")} />
-      <input class="wide" placeholder="program" aria-label="Program" size="9" value=${filters.source} onChange=${set("source")} />
+      ${FILTERS.map(([name, title]) => html`<input class="wide" placeholder=${title.toLowerCase()} aria-label=${title} size="8" value=${filters[name]} onChange=${set(name)} />`)}
       <select aria-label="Which sessions" value=${filters.scope} onChange=${set("scope")}>
         <option value="listed">of people</option><option value="all">all</option>
       </select>

@@ -9,10 +9,10 @@ export function Timeline({ path, version }) {
   if (error && !data) return html`<${Fault} error=${error} retry=${reload} />`;
   if (!data) return html`<${Waiting} />`;
   if (!data.items.length) return html`<${Empty}>No turn ran here.<//>`;
-  return html`<div class="pad stack">${[...data.items].reverse().map((turn) => html`<${Turn} key=${turn.seq} turn=${turn} />`)}</div>`;
+  return html`<div class="pad stack">${[...data.items].reverse().map((turn) => html`<${Turn} key=${turn.seq} turn=${turn} path=${path} />`)}</div>`;
 }
 
-function Turn({ turn }) {
+function Turn({ turn, path }) {
   const end = turn.finishedAt ?? new Date().toISOString();
   const whole = Math.max(between(turn.startedAt, end), 1);
   const cost = turn.calls.reduce((sum, call) => sum + (call.costMicrocents ?? 0), 0);
@@ -20,10 +20,10 @@ function Turn({ turn }) {
   return html`<section class="card stack"><div class="row"><h2>Turn ${turn.number}</h2><span class=${`state ${turn.status}`}>${turn.status === "stop" ? "done" : turn.status}</span>
       <span class="muted small">${shortTime(turn.startedAt)} · ${duration(whole)}${hasPrice ? ` · ${money(cost)}` : ""}</span></div>
     ${turn.error && html`<p class="fault">${safe(turn.error)}</p>`}
-    <div class="bars">${turn.calls.map((call) => html`<${Bar} key=${call.seq} call=${call} start=${turn.startedAt} whole=${whole} end=${end} />`)}</div></section>`;
+    <div class="bars">${turn.calls.map((call) => html`<${Bar} key=${call.seq} call=${call} path=${path} start=${turn.startedAt} whole=${whole} end=${end} />`)}</div></section>`;
 }
 
-function Bar({ call, start, whole, end }) {
+function Bar({ call, path, start, whole, end }) {
   const from = (100 * between(start, call.startedAt)) / whole;
   const took = between(call.startedAt, call.finishedAt ?? end);
   const width = Math.max((100 * took) / whole, 0.8);
@@ -33,5 +33,5 @@ function Bar({ call, start, whole, end }) {
       <span class="truncate mono">${oneLine(call.name)}</span>
       <span class="track"><svg viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true"><rect class=${`fill ${call.type} ${call.status}`} x=${Math.min(from, 99)} width=${Math.min(width, 100 - Math.min(from, 99))} height="12" rx="1" /></svg></span>
       <span>${duration(took)}</span></summary>
-    <p class="small muted">${about}</p>${call.input && html`<pre class="plain">${pretty(call.input)}</pre>`}</details>`;
+    <p class="small muted">${about}${call.costMicrocents === null ? "" : ` · ${money(call.costMicrocents)}`}${call.type === "model" && html` · <a href=${`#/${path}?side=context&call=${call.seq}`}>what it was sent</a>`}</p>${call.input && html`<pre class="plain">${pretty(call.input)}</pre>`}</details>`;
 }

@@ -6,15 +6,16 @@ from collections import defaultdict
 from functools import partial
 from typing import Annotated, Any, cast
 
+import msgspec
 from litestar import Response, delete, get, patch, post
 from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from perdure.apps.server.access.caller import Caller, etag_of
+from perdure.apps.server.contexts import context_of_call, next_context
 from perdure.apps.server.inputs import NewSession, Renamed
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.parameters import Limit, SessionId, TheCaller, TheConversations
 from perdure.apps.server.values import (
-    ContextPart,
     ContextView,
     EntryView,
     ErasedView,
@@ -38,6 +39,9 @@ from perdure.session.kinds import MESSAGE
 from perdure.stores.protocol import SessionScope
 from perdure.stores.retention.erase import ForkPolicy
 
+_LARGEST = 2**53 - 1
+"""The largest seq that JSON carries exactly everywhere."""
+
 
 @get("/sessions")
 async def list_sessions(  # noqa: PLR0913 - each is a filter of its own
@@ -50,9 +54,11 @@ async def list_sessions(  # noqa: PLR0913 - each is a filter of its own
     source: FromQuery[str | None] = None,
     status: FromQuery[SoughtStatus | None] = None,
     folder: FromQuery[str | None] = None,
+    agent: FromQuery[str | None] = None,
     sessions: Annotated[SessionScope, QueryParameter(name="scope")] = "listed",
 ) -> Page[SessionView]:
     """List sessions, newest activity first."""
+    wanted = {each for each in (caller.principal.agent, agent) if each is not None}
     recent = partial(
         caller.store.recent,
         limit + 1,
@@ -67,12 +73,12 @@ async def list_sessions(  # noqa: PLR0913 - each is a filter of its own
     part = await recent(after=after)
     while part:
         agents = [(info, await caller.agent_of(info.id)) for info in part]
-        found += [each for each in agents if caller.principal.agent in (None, each[1])]
+        found += [each for each in agents if wanted <= {each[1]}]
         is_whole = len(part) <= limit or len(found) > limit
         part = [] if is_whole else await recent(after=part[-1].cursor)
     states = await states_of(caller.store, [info for info, _ in found[:limit]])
     return Page(
-        items=[session_view(info, states[info.id], agent=agent) for info, agent in found[:limit]],
+        items=[session_view(info, states[info.id], agent=named) for info, named in found[:limit]],
         next=found[limit - 1][0].cursor if len(found) > limit else None,
     )
 
@@ -175,24 +181,17 @@ async def show_context(
     caller: TheCaller,
     session_id: SessionId,
     budget: Annotated[int | None, QueryParameter(ge=1)] = None,
+    call: Annotated[int | None, QueryParameter(ge=0, le=_LARGEST)] = None,
 ) -> ContextView:
-    """Show what a model would be sent now, within `budget` tokens."""
-    context = await (await caller.session(session_id)).context(budget)
-    return ContextView(
-        model=context.model,
-        thinking_level=context.thinking_level,
-        tokens=context.tokens,
-        messages=[
-            ContextPart(
-                role=part.message.role,
-                parts=cast("dict[str, Any]", wire(part.message))["parts"],
-                entry_id=part.entry_id,
-            )
-            for part in context.messages
-        ],
-        dropped=context.dropped,
-        skipped=context.skipped,
-    )
+    """Show what a model would be sent now, within `budget` tokens; or was sent by a `call`.
+
+    What was recalled is of other sessions: only a token that sees all of them is shown it.
+    """
+    session = await caller.session(session_id)
+    if call is not None:
+        view = await context_of_call(caller.store.backend, session, call)
+        return view if caller.sees_all else msgspec.structs.replace(view, recalled=[])
+    return await next_context(session, budget)
 
 
 @get("/sessions/{session_id:str}/export", media_type="application/octet-stream")

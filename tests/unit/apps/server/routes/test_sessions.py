@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import perdure
 from tests.fakes.served import served
 
 
@@ -68,3 +69,23 @@ async def test_entries_are_read_after_seq(tmp_path: Path) -> None:
         assert [each["seq"] for each in rest["items"]] == [3, 4, 5, 6]
         newest = {"newestFirst": True, "limit": 1}
         assert (await server.http.get(url, params=newest)).json()["items"][0]["seq"] == 6
+
+
+async def test_sessions_are_filtered_by_agent_over_all_pages(tmp_path: Path) -> None:
+    agents = [perdure.Agent(name, model="scripted:desk") for name in ("a", "b")]
+    async with served(tmp_path, agents=agents) as server:
+        made: dict[str, list[str]] = {"a": [], "b": []}
+        for n in range(9):
+            name = "a" if n % 3 == 0 else "b"
+            sent = await server.http.post("/v1/sessions", json={"agent": name})
+            made[name].append(sent.json()["id"])
+        for name, wanted in made.items():
+            found, after = list[str](), None
+            while True:
+                query = {"agent": name, "limit": 2} | ({} if after is None else {"after": after})
+                page = (await server.http.get("/v1/sessions", params=query)).json()
+                found += [each["id"] for each in page["items"]]
+                after = page["next"]
+                if after is None:
+                    break
+            assert sorted(found) == sorted(wanted)

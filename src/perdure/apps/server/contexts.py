@@ -1,0 +1,190 @@
+"""What a model is sent: by the next call, and by any call that the log has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+
+from perdure.apps.server.problems import Problem
+from perdure.apps.server.timeline import tokens_of
+from perdure.apps.server.values import ContextPart, ContextView, RecalledPart, TrimmedView
+from perdure.client.conversation.agent_binding import (
+    BINDING_KINDS,
+    binding_in,
+    context_settings_in,
+    tool_names,
+)
+from perdure.client.memory.last_turn import LastTurn, memory_of_turn
+from perdure.client.session import Session
+from perdure.context.build import Context, History, build_context
+from perdure.context.pins import pins_of, with_pins
+from perdure.events.wire import wire
+from perdure.session.codec import body_of, readable
+from perdure.session.entries import Entry
+from perdure.session.fold import ContextWindow, undone_of, window_of
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.ledger import ModelCalled, ModelFinished, Trimmed, TurnStarted
+from perdure.session.notes import CompactionUndone, LeafMoved, Pin
+from perdure.stores.session_store import SessionStore
+
+_PAGE = 256
+
+
+class _Call(msgspec.Struct, frozen=True):
+    """A model call, the branch it continued, and the entries of its turn before it."""
+
+    seq: int
+    body: ModelCalled
+    leaf: EntryId | None
+    turn: Sequence[Entry]
+    finished: ModelFinished | None
+    trimmed: Trimmed | None
+
+
+async def next_context(session: Session, budget: int | None) -> ContextView:
+    """Return what a model would be sent now, within `budget` tokens."""
+    return _view(await session.context(budget))
+
+
+async def context_of_call(store: SessionStore, session: Session, seq: int) -> ContextView:
+    """Return what the model was sent by the call at `seq`, from the log as it was then.
+
+    Raises: Problem 404 if no model call is there; 409 for one that only summarised.
+    """
+    call = await _call_at(store, session.id, seq)
+    notes = await _notes_before(store, session.id, seq)
+    path = await store.branch(session.id, call.leaf)
+    window = with_pins(window_of(path, undone_of(notes)), path, pins_of(notes))
+    settings = context_settings_in(notes)
+    context = build_context(window, history=settings.history, model=call.body.model)
+    if call.trimmed is not None and call.trimmed.dropped:
+        context = _of_length(window, settings.history, call.body.model, call.trimmed.kept)
+    bound = binding_in(notes)
+    usage = None if call.finished is None else call.finished.usage
+    return msgspec.structs.replace(
+        _view(context),
+        call=seq,
+        tokens=call.body.tokens_estimated or context.tokens,
+        thinking_level=context.thinking_level or _level(settings.thinking_level),
+        reported=None if usage is None else tokens_of(usage),
+        system=None if bound is None else bound.system_prompt,
+        tools=[] if bound is None or bound.agent is None else list(tool_names(bound.agent)),
+        trimmed=_trimmed(call.trimmed),
+        recalled=_recalled(await memory_of_turn(store, call.turn)),
+    )
+
+
+async def _call_at(store: SessionStore, stream: StreamId, seq: int) -> _Call:
+    found = await store.entries(stream, seq - 1, _PAGE)
+    body = readable(found[0]) if found and found[0].seq == seq else None
+    if not isinstance(body, ModelCalled):
+        raise Problem(404, "call_not_found", f"entry {seq} of the session is no model call")
+    if body.purpose != "answer":
+        raise Problem(409, "call_is_summary", f"call {seq} summarised; its request is not kept")
+    about = [readable(entry) for entry in found if entry.about == entry_id(stream, seq)]
+    return _Call(
+        seq=seq,
+        body=body,
+        leaf=await _leaf_before(store, stream, seq),
+        turn=await _turn_before(store, stream, seq),
+        finished=next((each for each in about if isinstance(each, ModelFinished)), None),
+        trimmed=next((each for each in about if isinstance(each, Trimmed)), None),
+    )
+
+
+async def _leaf_before(store: SessionStore, stream: StreamId, seq: int) -> EntryId | None:
+    """Return the leaf of the session before its entry `seq`."""
+    before = seq
+    while page := await store.entries(stream, limit=_PAGE, before=before):
+        for entry in page:
+            if entry.lane == "tree":
+                return entry.id
+            moved = body_of(entry) if entry.kind == LeafMoved.kind else None
+            if isinstance(moved, LeafMoved):
+                return moved.target
+        before = page[-1].seq
+    origin = (await store.state(stream)).header.fork
+    return None if origin is None else origin.leaf
+
+
+async def _turn_before(store: SessionStore, stream: StreamId, seq: int) -> Sequence[Entry]:
+    """Return the entries before `seq` of the turn that it belongs to, in log order."""
+    before, found = seq, list[Entry]()
+    while page := await store.entries(stream, limit=_PAGE, before=before):
+        for entry in page:
+            found.append(entry)
+            if entry.kind == TurnStarted.kind:
+                return found[::-1]
+        before = page[-1].seq
+    return ()
+
+
+async def _notes_before(store: SessionStore, stream: StreamId, seq: int) -> list[Entry]:
+    """Return the notes that shape a context, those of the session only before `seq`."""
+    kinds = (*BINDING_KINDS, Pin.kind, CompactionUndone.kind)
+    notes = await store.notes(stream, kinds)
+    return [note for note in notes if note.stream != stream or note.seq < seq]
+
+
+def _of_length(window: ContextWindow, history: History, model: str, kept: int) -> Context:
+    """Return the context of `window` with its newest exchanges, `kept` messages in all.
+
+    The summary and pinned messages are not counted by a limit, so that lower ones are tried.
+    """
+    for most in range(kept, -1, -1):
+        context = build_context(window, history=history, model=model, max_messages=most)
+        if len(context.messages) <= kept:
+            return context
+    return build_context(window, history=history, model=model, max_messages=0)
+
+
+def _view(context: Context) -> ContextView:
+    return ContextView(
+        model=context.model,
+        thinking_level=context.thinking_level,
+        tokens=context.tokens,
+        messages=[
+            ContextPart(
+                role=part.message.role,
+                parts=cast("dict[str, Any]", wire(part.message))["parts"],
+                entry_id=part.entry_id,
+            )
+            for part in context.messages
+        ],
+        dropped=context.dropped,
+        skipped=context.skipped,
+    )
+
+
+def _level(configured: str | None) -> str | None:
+    return None if configured == "off" else configured
+
+
+def _trimmed(trimmed: Trimmed | None) -> TrimmedView | None:
+    if trimmed is None:
+        return None
+    return TrimmedView(
+        dropped=trimmed.dropped,
+        kept=trimmed.kept,
+        limit=trimmed.limit,
+        tokens=trimmed.tokens,
+        recalled=trimmed.recalled,
+    )
+
+
+def _recalled(memory: LastTurn | None) -> list[RecalledPart]:
+    if memory is None:
+        return []
+    return [
+        RecalledPart(
+            kind=piece.kind,
+            entry_id=piece.id,
+            text=piece.text,
+            words=list(piece.words),
+            why=list(piece.why),
+            score=piece.score,
+        )
+        for piece in memory.recalled
+    ]

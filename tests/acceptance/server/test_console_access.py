@@ -1,0 +1,65 @@
+"""Every view of the console with a screen reader's rules, in both colour schemes and widths."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.console import NARROW, WIDE, Browser, browsing
+from tests.fakes.console_store import ANSWERS, DESK, furnished, places
+from tests.fakes.served import served
+
+pytestmark = pytest.mark.full_only
+
+SERIOUS = ("serious", "critical")
+LOOKS = [
+    pytest.param(WIDE, "light", id="wide-light"),
+    pytest.param(WIDE, "dark", id="wide-dark", marks=pytest.mark.all_only),
+    pytest.param(NARROW, "light", id="narrow-light", marks=pytest.mark.all_only),
+    pytest.param(NARROW, "dark", id="narrow-dark", marks=pytest.mark.all_only),
+]
+
+
+@pytest.mark.parametrize(("size", "scheme"), LOOKS)
+async def test_every_view_has_no_serious_fault(
+    tmp_path: Path, chromium: str, axe: str, size: tuple[int, int], scheme: str
+) -> None:
+    async with served(tmp_path, ANSWERS, agents=[DESK]) as server:
+        session = await furnished(server)
+        async with browsing(chromium, server, size, scheme) as browser:
+            faults: dict[str, list[str]] = {}
+            for place in places(session):
+                await browser.open(place)
+                await browser.settle()
+                faults[place] = await serious_faults(browser, axe)
+            await browser.page.keyboard.press("Control+k")
+            await browser.page.locator("dialog.palette li").first.wait_for()
+            faults["palette"] = await serious_faults(browser, axe)
+            found = [f"{place}: {each}" for place, every in faults.items() for each in every]
+            assert not found, "\n".join(found)
+            assert browser.complaints == []
+
+
+async def test_planted_fault_is_found(tmp_path: Path, chromium: str, axe: str) -> None:
+    async with served(tmp_path) as server, browsing(chromium, server) as browser:
+        await browser.page.evaluate(
+            "document.querySelector('main').append(document.createElement('button'))"
+        )
+        (fault,) = await serious_faults(browser, axe)
+        assert fault.startswith("button-name")
+
+
+async def serious_faults(browser: Browser, axe: str) -> list[str]:
+    """What axe-core calls serious or critical in the page, with the element of each."""
+    await browser.page.evaluate(axe)
+    async with asyncio.timeout(60):
+        found: dict[str, Any] = await browser.page.evaluate("axe.run(document)")
+    return [
+        f"{fault['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"
+        for fault in found["violations"]
+        if fault["impact"] in SERIOUS
+        for node in fault["nodes"]
+    ]

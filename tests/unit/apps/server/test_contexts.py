@@ -1,0 +1,81 @@
+"""The context of any model call of the log, against the requests that the model really got."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import perdure
+from perdure import CompactionSettings, assistant, tool_call
+from perdure.events.wire import wire
+from perdure.testing import ScriptedModel
+from tests.fakes.served import Served, served
+
+
+@perdure.tool(effect="read")
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+ANSWERS = [assistant(tool_call("c1", "add", {"a": 1, "b": 2})), "three", "four", "five"]
+
+
+async def test_context_of_each_call_is_its_request(tmp_path: Path) -> None:
+    agent = perdure.Agent("desk", model="scripted:desk", instructions="Add up.", tools=[add])
+    model = ScriptedModel(ANSWERS)
+    async with served(tmp_path, agents=[agent], models=model) as server:
+        session = await server.said("1 and 2?")
+        handle = await server.store.open(session)
+        first = (await handle.path(kind="message"))[0]
+        await server.said("and 1 more?", session)
+        await (await server.store.open(session)).branch(first.id)
+        await server.said("on another branch", session)
+        await (await server.store.open(session)).pin(first.id)
+        seqs = await calls_of(server, session)
+        assert len(seqs) == len(model.requests) == 5
+        for seq, request in zip(seqs, model.requests, strict=True):
+            shown = await context(server, session, seq)
+            wanted = [(each.role, text_of(wire(each))) for each in request.messages]
+            assert [(each["role"], text_of(each)) for each in shown["messages"]] == wanted
+            assert shown["system"] == request.system == "Add up."
+            assert shown["tools"] == ["add"]
+            assert shown["reported"]["output"] > 0
+
+
+async def test_context_of_trimmed_call_has_its_messages_only(tmp_path: Path) -> None:
+    compaction = CompactionSettings(max_messages=3)
+    agent = perdure.Agent("desk", model="scripted:desk", compaction=compaction)
+    model = ScriptedModel(["one", "two", "three"])
+    async with served(tmp_path, agents=[agent], models=model) as server:
+        session = await server.said("first")
+        for text in ("second", "third"):
+            await server.said(text, session)
+        shown = await context(server, session, (await calls_of(server, session))[-1])
+        sent = [[each.text] for each in model.requests[-1].messages]
+        assert [text_of(each) for each in shown["messages"]] == sent
+        assert (shown["trimmed"]["limit"], shown["dropped"] > 0) == ("max_messages", True)
+
+
+async def test_entry_without_call_has_no_context(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.said("hello")
+        for call in (0, 999):
+            found = await server.http.get(f"/v1/sessions/{session}/context", params={"call": call})
+            assert (found.status_code, found.json()["code"]) == (404, "call_not_found")
+
+
+async def calls_of(server: Served, session: str) -> list[int]:
+    """The seqs of the model calls of `session`."""
+    turns = (await server.http.get(f"/v1/sessions/{session}/turns")).json()["items"]
+    return [call["seq"] for turn in turns for call in turn["calls"] if call["type"] == "model"]
+
+
+async def context(server: Served, session: str, call: int) -> dict[str, Any]:
+    """The context of a call of `session`."""
+    return (await server.http.get(f"/v1/sessions/{session}/context", params={"call": call})).json()
+
+
+def text_of(message: Any) -> list[Any]:
+    """What the parts of a message say."""
+    return [part.get("text") or part.get("name") for part in message["parts"]]
