@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from litestar import Litestar, Request, Response, Router, get
-from litestar.di import Provide
+from litestar.di import NamedDependency, Provide
 from litestar.enums import OpenAPIMediaType
 from litestar.middleware import DefineMiddleware
 from litestar.types import Receive, Scope, Send
@@ -25,6 +25,8 @@ from perdure.apps.server.conversations import Conversations
 from perdure.apps.server.document import describe_problems, openapi_config
 from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.problems import answer_problem
+from perdure.apps.server.readiness import Readiness
+from perdure.apps.server.requests import Requests
 from perdure.apps.server.routes import (
     branches,
     console,
@@ -91,7 +93,8 @@ class Server:
         self._background: asyncio.Task[None] | None = None
         self._runs = runs
         self._routes = _routes(runtime, tokens, codes, runs, self._running)
-        self._guarded = Guard(self._routes, hosts)
+        random = runtime.host.store.outside.random
+        self._guarded = Requests(Guard(self._routes, hosts), random)
 
     async def __call__(self, scope: AnyScope, receive: AnyReceive, send: AnySend) -> None:
         """Serve one connection."""
@@ -148,6 +151,7 @@ def _routes(
 ) -> Litestar:
     served = runtime.host.store
     conversations = Conversations(runtime)
+    readiness = Readiness(served)
 
     async def caller_of(request: Request[Any, Any, Any]) -> Caller:
         keyed = await keyed_of(request)
@@ -172,7 +176,9 @@ def _routes(
             Router("/v1", route_handlers=[*_API, openapi], dependencies=dependencies),
             *console.ROUTES,
             healthz,
+            readyz,
         ],
+        dependencies={"readiness": Provide(lambda: readiness, sync_to_thread=False)},
         exception_handlers={Exception: answer_problem},
         middleware=[
             DefineMiddleware(Authentication, tokens=tokens, now_ms=now_ms, namespace=namespace),
@@ -201,6 +207,14 @@ async def _look_after(runtime: Runtime) -> None:
 async def healthz() -> Response[dict[str, str]]:
     """Whether the process answers."""
     return Response({"status": "ok"})
+
+
+@get("/readyz", is_open=True, include_in_schema=False)
+async def readyz(readiness: NamedDependency[Readiness]) -> Response[dict[str, str]]:
+    """Whether this server can take requests: its store answers."""
+    problem = await readiness.problem()
+    status = 200 if problem is None else 503
+    return Response({"status": problem or "ready"}, status_code=status)
 
 
 @get(

@@ -37,6 +37,11 @@ TOOL_CALL: Final = "gen_ai.tool.call.id"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 ERROR_TYPE: Final = "error.type"
 
+HTTP_METHOD: Final = "http.request.method"
+HTTP_ROUTE: Final = "http.route"
+HTTP_STATUS: Final = "http.response.status_code"
+"""The HTTP conventions', for requests of the server."""
+
 INSTRUCTIONS: Final = "gen_ai.system_instructions"
 TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
 INPUT_MESSAGES: Final = "gen_ai.input.messages"

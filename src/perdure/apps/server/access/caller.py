@@ -10,6 +10,7 @@ from litestar.datastructures import State
 from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult
 from litestar.types import ASGIApp
 
+from perdure.apps.server.access.heads import HeadChanged, at_head
 from perdure.apps.server.access.idempotency import KeyedRequest
 from perdure.apps.server.access.sign_in import COOKIE, HEADER
 from perdure.apps.server.access.tokens import Principal, Role, Tokens
@@ -21,6 +22,9 @@ from perdure.errors import Erased, SessionNotFound
 from perdure.session.ids import StreamId
 
 _READING = ("GET", "HEAD")
+_DIGITS = 19
+_NO_HEAD = 2**62
+"""Above every head."""
 
 AnyConnection = ASGIConnection[Any, Any, Any, State]
 
@@ -109,6 +113,11 @@ class Caller:
         """Whether it may see every session of its namespace."""
         return self.principal.subject is None and self.principal.agent is None
 
+    @property
+    def is_conditional(self) -> bool:
+        """Whether a change needs the head that the request names."""
+        return self._if_match not in (None, "*")
+
     def subject_or(self, asked: str | None) -> str | None:
         """Return the only person whose records the caller may see, `asked` if it may see all."""
         return asked if self.principal.subject is None else self.principal.subject
@@ -135,7 +144,8 @@ class Caller:
         """Open the session `id`, of which the caller has the whole id.
 
         For a change the key of the request is recorded; `is_repeatable` as for `claim`.
-        Raises: Replayed, if the request was answered before; Problem 403; Problem 412 for a change
+        With an ``If-Match``, the first commit of the change needs that head.
+        Raises: Replayed, if the request was answered before; Problem 403; HeadChanged for a change
         if the request's ``If-Match`` is outdated; SessionNotFound, also for a session of another
         person or agent; Erased for a caller that sees all sessions: the log no longer says whose
         an erased session was.
@@ -149,13 +159,21 @@ class Caller:
             raise SessionNotFound(StreamId(id)) from None
         if not await self._sees(session):
             raise SessionNotFound(StreamId(id))
-        head = session.head
-        if role != "read":
+        if role == "read":
+            return session
+        expected = head_of(self._if_match) if self.is_conditional else None
+        if expected is None:
             await self.claim(session, is_repeatable=is_repeatable)
-        if role != "read" and self._if_match not in (None, "*", etag_of(head)):
-            detail = f"the session has changed: its ETag is {etag_of(head)}"
-            raise Problem(412, "head_conflict", detail, expected=self._if_match)
-        return session
+            return session
+        if self.keyed is None and expected != session.head:
+            raise HeadChanged(session.head)
+        guarded = await at_head(self.store, session, expected)
+        if self.keyed is None:
+            return guarded
+        await self.claim(guarded, is_repeatable=is_repeatable)
+        if self.keyed.unknown_since is not None:
+            raise HeadChanged(guarded.head)
+        return await at_head(self.store, session, guarded.head)
 
     async def claim(self, session: Session, *, is_repeatable: bool = False) -> None:
         """Record the key of the request in `session`. Raises: as `KeyedRequest.claim`."""
@@ -184,6 +202,12 @@ class Caller:
 def etag_of(head: int) -> str:
     """Return the ``ETag`` of a session whose newest entry is `head`."""
     return f'"{head}"'
+
+
+def head_of(etag: str | None) -> int:
+    """Return the head that `etag` names; one that no session has if it is of another form."""
+    digits = (etag or "").strip('"')
+    return int(digits) if digits.isdecimal() and len(digits) < _DIGITS else _NO_HEAD
 
 
 async def agent_of(store: Store, session: StreamId) -> str | None:

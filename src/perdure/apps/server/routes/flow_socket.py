@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from litestar import WebSocket, websocket
@@ -11,22 +12,37 @@ from litestar.exceptions import WebSocketDisconnect
 from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.flows.socket import FlowSocket
 from perdure.apps.server.problems import Problem
+from perdure.apps.server.routes.events import CHECK_S
 from perdure.apps.server.routes.parameters import TheRuns
 
 REFUSED = 4403
 """Close code for a caller that may not use the socket."""
+
+REVOKED = 4401
+"""Close code when the token of the caller was revoked, or has expired."""
 
 
 @websocket("/flows/socket")
 async def serve_flows(socket: WebSocket[Any, Any, State], runs: TheRuns) -> None:
     """Follow flows and decide about them; docs/guides/serving.md lists the messages."""
     await socket.accept()
+    serving = asyncio.create_task(
+        FlowSocket(socket, Caller(socket.user, runs.store), runs).serve()
+    )
     try:
-        await FlowSocket(socket, Caller(socket.user, runs.store), runs).serve()
+        while not serving.done():
+            await asyncio.wait((serving,), timeout=CHECK_S)
+            if not serving.done() and not socket.auth():
+                await socket.close(REVOKED, "the token is not valid any more")
+                return
+        await serving
     except Problem as refused:
         await socket.close(REFUSED, str(refused))
     except WebSocketDisconnect:
         return
+    finally:
+        serving.cancel()
+        await asyncio.wait((serving,))
 
 
 ROUTES = (serve_flows,)

@@ -217,7 +217,11 @@ async def erase_session(
     if forks == "erase":
         caller.require_all()
     try:
-        certificate = await session.erase(forks=forks, by=caller.name)
+        certificate = await session.erase(
+            forks=forks,
+            by=caller.name,
+            expected_head=session.head if caller.is_conditional else None,
+        )
     except SessionHasForks as error:
         if caller.sees_all:
             raise

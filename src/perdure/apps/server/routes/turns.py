@@ -81,7 +81,8 @@ async def end_session(
     if chat is not None:
         await chat.end(data.reason)
     else:
-        await session.abandon_turn()
+        if await session.abandon_turn():
+            session = await caller.session(session_id)
         await session.end(data.reason)
     return await shown(caller, await caller.session(session_id))
 

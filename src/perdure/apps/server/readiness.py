@@ -1,0 +1,40 @@
+"""Whether the store of a server answers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure.client.store import Store
+from perdure.errors import PerdureError
+
+CHECK_S = 1.0
+"""How long a result is used again: the route needs no token, and must not load the store."""
+
+TIMEOUT_S = 5.0
+
+
+class Readiness:
+    """Reads from a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._checking = asyncio.Lock()
+        self._known: tuple[float, str | None] | None = None
+
+    async def problem(self) -> str | None:
+        """Return why the store cannot be used, None if it answers."""
+        async with self._checking:
+            now = asyncio.get_running_loop().time()
+            if self._known is None or now - self._known[0] >= CHECK_S:
+                self._known = now, await self._check()
+            return self._known[1]
+
+    async def _check(self) -> str | None:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._store.backend.position()
+        except TimeoutError:
+            return "store_timeout"
+        except PerdureError as error:
+            return error.code
+        return None

@@ -1,0 +1,68 @@
+"""Changes with ``If-Match``: of those at the same time, one is made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fakes.served import served
+
+CHANGES: dict[str, tuple[str, str, Any]] = {
+    "rename": ("PATCH", "", {"title": "{n}"}),
+    "label": ("PUT", "/labels/2", {"text": "{n}"}),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_one_of_many_changes_of_one_head_is_made(tmp_path: Path, name: str) -> None:
+    method, path, body = CHANGES[name]
+    address = f"sqlite:///{tmp_path / 'a.db'}"
+    async with served(tmp_path, ["one"], address=address) as server:
+        session = await server.said("hi")
+        url = f"/v1/sessions/{session}"
+        etag = (await server.http.get(url)).headers["etag"]
+        answers = await asyncio.gather(
+            *(
+                server.http.request(method, url + path, json=body, headers={"If-Match": etag})
+                for _ in range(8)
+            )
+        )
+        found = Counter(each.status_code for each in answers)
+        assert found[200] == 1, [each.text for each in answers]
+        refused = {each.json()["code"] for each in answers if each.status_code != 200}
+        assert (refused, found[412]) == ({"head_conflict"}, 7)
+
+
+async def test_keyed_change_needs_head_too(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"], address=f"sqlite:///{tmp_path / 'a.db'}") as server:
+        url = f"/v1/sessions/{await server.said('hi')}"
+        etag = (await server.http.get(url)).headers["etag"]
+
+        def renamed(number: int) -> Coroutine[Any, Any, httpx.Response]:
+            headers = {"If-Match": etag, "Idempotency-Key": f"k{number}"}
+            return server.http.patch(url, json={"title": f"t{number}"}, headers=headers)
+
+        answers = await asyncio.gather(*map(renamed, range(8)))
+        made = [number for number, each in enumerate(answers) if each.status_code == 200]
+        assert len(made) == 1, [each.text for each in answers]
+        assert (await server.http.get(url)).json()["title"] == f"t{made[0]}"
+        assert (await renamed(made[0])).json() == answers[made[0]].json()
+
+
+async def test_later_commits_of_one_change_need_no_head(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one", "two"]) as server:
+        session = await server.said("hi")
+        url = f"/v1/sessions/{session}"
+        etag = (await server.http.get(url)).headers["etag"]
+        for _ in range(3):
+            renamed = await server.http.patch(url, json={"title": etag}, headers={"If-Match": etag})
+            assert renamed.status_code == 200
+            etag = renamed.headers["etag"]
+        anyway = await server.http.patch(url, json={"title": "x"}, headers={"If-Match": "*"})
+        assert anyway.status_code == 200
