@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
 
 import perdure
 from perdure import assistant, tool_call
@@ -365,6 +366,19 @@ async def test_stream_ends_when_its_token_is_revoked(tmp_path: Path, path: str) 
             here.server.tokens.revoke(token.split("_")[1], 1)
             async with asyncio.timeout(10):
                 assert not [line async for line in lines if line.startswith("event:")]
+
+
+async def test_socket_closes_when_its_token_is_revoked(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        token = server.token("read")
+        address = server.url.replace("http", "ws", 1) + "/v1/flows/socket"
+        headers = {"Authorization": f"Bearer {token}"}
+        async with connect(address, additional_headers=headers) as socket:
+            await socket.recv()
+            server.tokens.revoke(token.split("_")[1], 1)
+            async with asyncio.timeout(10):
+                await socket.wait_closed()
+            assert socket.close_code == 4401
 
 
 async def test_watcher_sees_no_live_event_of_another_person(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ Document = dict[str, Any]
 
 _WHEN = "2026-01-01T00:00:00Z"
 _STREAMED = "text/event-stream"
+_CHANGING = frozenset(("date", "x-request-id"))
+"""Headers that differ between two answers to the same request."""
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -58,7 +60,9 @@ class Call(msgspec.Struct, frozen=True):
                 lines.append((await response.aread()).decode(errors="replace"))
         finally:
             await response.aclose()
-        headers = [f"{name}: {value}" for name, value in response.headers.items() if name != "date"]
+        headers = [
+            f"{name}: {value}" for name, value in response.headers.items() if name not in _CHANGING
+        ]
         return response.status_code, "\n".join([*headers, *lines])
 
 

@@ -12,7 +12,6 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
 from perdure import errors
-from perdure.apps.server.access.heads import HeadChanged
 from perdure.events.wire import wire
 from perdure.secrets.mask import mask_secrets
 
@@ -63,6 +62,14 @@ class Problem(Exception):
         self.facts = facts
 
 
+class HeadChanged(Problem):
+    """The session has the head `actual`, and not the one that the request expects."""
+
+    def __init__(self, actual: int) -> None:
+        detail = f'the session has changed: its ETag is "{actual}"'
+        super().__init__(412, errors.HeadConflict.code, detail, actual=actual)
+
+
 class Replayed(Exception):
     """The answer that a request with the same ``Idempotency-Key`` got before."""
 
@@ -93,9 +100,6 @@ def known(error: Exception) -> Problem:
     """Return `error` as a problem; an unknown one is logged and its text is not shown."""
     if isinstance(error, Problem):
         return error
-    if isinstance(error, HeadChanged):
-        detail = f'the session has changed: its ETag is "{error.actual}"'
-        return Problem(412, errors.HeadConflict.code, detail, actual=error.actual)
     if isinstance(error, errors.PerdureError):
         return Problem(_status_of(error), error.code, str(error), **_facts(error))
     if type(error) is ValueError:  # of an argument that a call of the library does not accept

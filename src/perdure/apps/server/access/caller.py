@@ -10,11 +10,11 @@ from litestar.datastructures import State
 from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult
 from litestar.types import ASGIApp
 
-from perdure.apps.server.access.heads import HeadChanged, at_head
+from perdure.apps.server.access.heads import at_head
 from perdure.apps.server.access.idempotency import KeyedRequest
 from perdure.apps.server.access.sign_in import COOKIE, HEADER
 from perdure.apps.server.access.tokens import Principal, Role, Tokens
-from perdure.apps.server.problems import Problem
+from perdure.apps.server.problems import HeadChanged, Problem
 from perdure.client.conversation.authority import authority_of
 from perdure.client.session import Session
 from perdure.client.store import Store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure.apps.server.problems import HeadChanged
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import HeadConflict
@@ -11,14 +12,6 @@ from perdure.session.ids import StreamId
 from perdure.stores.lazy_session import StoredSession
 from perdure.stores.protocol import Commit, CommitResult, Write
 from perdure.stores.session_store import SessionStore
-
-
-class HeadChanged(Exception):
-    """The session has another head than the request expects. `actual` is its head."""
-
-    def __init__(self, actual: int) -> None:
-        super().__init__(actual)
-        self.actual = actual
 
 
 async def at_head(store: Store, session: Session, head: int) -> Session:

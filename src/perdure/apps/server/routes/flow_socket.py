@@ -26,9 +26,7 @@ REVOKED = 4401
 async def serve_flows(socket: WebSocket[Any, Any, State], runs: TheRuns) -> None:
     """Follow flows and decide about them; docs/guides/serving.md lists the messages."""
     await socket.accept()
-    serving = asyncio.create_task(
-        FlowSocket(socket, Caller(socket.user, runs.store), runs).serve()
-    )
+    serving = asyncio.create_task(FlowSocket(socket, Caller(socket.user, runs.store), runs).serve())
     try:
         while not serving.done():
             await asyncio.wait((serving,), timeout=CHECK_S)
