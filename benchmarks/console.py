@@ -27,6 +27,7 @@ FIRST_PAINT_MS = 1_000.0
 SEARCH_MS = 150.0
 LIVE_EVENTS = 60_000
 LIVE_RATE = 200.0
+ANSWERS = 20
 GROWN_MB = 3.0
 WORDS = ("heron", "river", "budget", "anchor", "lantern", "quarry", "meadow", "violin")
 FRAMES = """async (selector) => {
@@ -125,19 +126,22 @@ async def _found(browser: Browser, word: str) -> float:
 
 async def _for_long(run: Run, chromium: str) -> list[Figure]:
     count = run.count(LIVE_EVENTS)
-    models = Talker(count // 20)
+    models = Talker(count // ANSWERS)
     async with (
         served(run.folder, agents=(DESK,), models=models) as server,
         browsing(chromium, server) as browser,
     ):
-        session = (await server.store.create()).id
-        sizes: list[float] = []
-        for _ in range(20):  # answers, each of as many live events
-            await server.http.post("/v1/messages", json={"text": "go on", "sessionId": session})
-            if not sizes:
+        session, sizes = None, list[float]()
+        for _ in range(ANSWERS):
+            new = {"text": "go on", "sessionId": session}
+            sent = (await server.http.post("/v1/messages", json=new)).raise_for_status()
+            if session is None:
+                session = str(sent.json()["sessionId"])
                 await browser.open(f"sessions/{session}")
             await server.until(session, "idle")
             sizes.append(await _heap_mb(browser.page))
+        said = len((await (await server.store.open(session or "")).messages())[-1].text.split())
+        assert said == count // ANSWERS
     claim = f"console, open over {count:,} live events"
     return [
         Figure(claim, "heap after the first tenth", sizes[1], "MB"),
