@@ -12,4 +12,5 @@ from perdure.apps.server.access.tokens import Role as Role
 from perdure.apps.server.access.tokens import TokenFile as TokenFile
 from perdure.apps.server.access.tokens import TokenRecord as TokenRecord
 from perdure.apps.server.access.tokens import Tokens as Tokens
+from perdure.apps.server.access.visitors import sign_visitor as sign_visitor
 from perdure.apps.server.application import app as app

@@ -19,6 +19,7 @@ from litestar.types import Receive, Scope, Send
 from perdure.apps.server.access.caller import Authentication, Caller
 from perdure.apps.server.access.guard import Guard
 from perdure.apps.server.access.idempotency import Idempotency, keyed_of
+from perdure.apps.server.access.origins import Origins
 from perdure.apps.server.access.sign_in import SignIn
 from perdure.apps.server.access.tokens import TokenFile
 from perdure.apps.server.conversations import Conversations
@@ -93,8 +94,9 @@ class Server:
         self._background: asyncio.Task[None] | None = None
         self._runs = runs
         self._routes = _routes(runtime, tokens, codes, runs, self._running)
-        random = runtime.host.store.outside.random
-        self._guarded = Requests(Guard(self._routes, hosts), random)
+        outside = runtime.host.store.outside
+        shared = Origins(self._routes, tokens, outside.clock.now_ms)
+        self._guarded = Requests(Guard(shared, hosts), outside.random)
 
     async def __call__(self, scope: AnyScope, receive: AnyReceive, send: AnySend) -> None:
         """Serve one connection."""

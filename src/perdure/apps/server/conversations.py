@@ -46,7 +46,8 @@ class Conversations:
         Erased; ConfigError for an unknown agent; the errors of `Runtime.start`.
         """
         caller.require("write")
-        id = new.session_id or (caller.keyed and caller.keyed.session_id)
+        named = new.session_id or caller.principal.visit
+        id = named or (caller.keyed and caller.keyed.session_id)
         if id is None:
             return await self._begin(caller, new)
         new = msgspec.structs.replace(new, session_id=id)
@@ -54,6 +55,7 @@ class Conversations:
             try:
                 session = await caller.session(id, "write", is_repeatable=True)
             except SessionNotFound:
+                caller.require_new(named)
                 with contextlib.suppress(SessionExists):  # another server made it meanwhile
                     return await self._begin(caller, new)
                 session = await caller.session(id, "write", is_repeatable=True)
@@ -126,6 +128,7 @@ class Conversations:
             id=new.session_id,
             title=new.title,
             subject=caller.subject_or(new.subject),
+            metadata=caller.mark,
         )
         self._keep(chat)
         await caller.claim(chat.session, is_repeatable=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import msgspec
 import typer
 
+from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import only_subject, only_text
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.server.access.tokens import Role, TokenRecord
+from perdure.apps.server.access.visitors import KEY
 from perdure.apps.serving.places import tokens_of
 from perdure.apps.terminal.output import local_time, out_style, remark, width
 from perdure.apps.terminal.text import Column, safe, table
@@ -53,29 +56,35 @@ async def create(
     name: Annotated[
         str, typer.Option(metavar="TEXT", help="What it is for; `perdure token list` shows it.")
     ] = "",
+    publishable: Annotated[
+        bool,
+        typer.Option("--publishable", help="For the chat in a page: sends and watches only."),
+    ] = False,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="An origin of these pages: https://shop.example.com"),
+    ] = None,
     common: CommonOptions,
 ) -> None:
     """Create a token and print it.
 
+    A publishable token needs --agent and --origin. The signing key that is printed too stays in
+    your server; it signs tokens for single visitors (docs/guides/serving.md).
+
     Examples:
         perdure token create --role write --subject ana --days 30
+        perdure token create --publishable --agent desk --origin https://shop.example.com
         perdure token create --role admin --name "backup job"
     """
+    origins = _origins(origin or [], agent, is_publishable=publishable)
     async with common.writable_store() as store:
-        now = store.outside.clock.now_ms()
-        expires = None if days is None else now + int(timedelta(days=days).total_seconds() * 1000)
-        record = TokenRecord(
-            id=system_random(4).hex(),
-            hash="",
-            role=role,
-            created_at=now,
-            name=name,
-            agent=agent,
-            subject=subject,
-            expires_at=expires,
-        )
+        record = _record(store.outside.clock.now_ms(), role, days, origins)
+        record = msgspec.structs.replace(record, name=name, agent=agent, subject=subject)
         made = (await tokens_of(store)).create(record, system_random(32))
-    common.show({"id": record.id, "token": made}, made)
+    data = {"id": record.id, "token": made} | (
+        {"signing_key": record.signing_key} if origins else {}
+    )
+    common.show(data, [made, record.signing_key] if origins else made)
     if not common.as_json:
         remark("it is shown only now; a server accepts it at once")
 
@@ -91,9 +100,10 @@ async def list_tokens(*, common: CommonOptions) -> None:
     async with common.existing_store() as store:
         records = (await tokens_of(store)).records()
         now = store.outside.clock.now_ms()
-    data = [msgspec.to_builtins(msgspec.structs.replace(each, hash="")) for each in records]
+    data = [msgspec.to_builtins(each) for each in records]
     for row in data:
         row.pop("hash", None)
+        row.pop("signing_key", None)
     common.show(data, _table(records, now) if records else "No tokens; `perdure token create`.")
 
 
@@ -131,7 +141,7 @@ def _table(records: list[TokenRecord], now: int) -> list[str]:
     rows = [
         (
             each.id,
-            each.role,
+            "visitor" if each.origins else each.role,
             _state(each, now),
             safe(each.subject or ""),
             safe(each.agent or ""),
@@ -147,3 +157,31 @@ def _state(record: TokenRecord, now: int) -> str:
     if record.revoked_at is not None:
         return "revoked"
     return "valid" if record.is_valid(now) else "expired"
+
+
+def _record(now: int, role: Role, days: float | None, origins: tuple[str, ...]) -> TokenRecord:
+    id = system_random(4).hex()
+    return TokenRecord(
+        id=id,
+        hash="",
+        role="write" if origins else role,
+        created_at=now,
+        expires_at=None if days is None else now + int(timedelta(days=days).total_seconds() * 1000),
+        origins=origins,
+        signing_key=f"{KEY}{id}_{system_random(32).hex()}" if origins else "",
+    )
+
+
+def _origins(given: list[str], agent: str | None, *, is_publishable: bool) -> tuple[str, ...]:
+    """Return the origins of a publishable token. Raises: UsageMistake."""
+    if not is_publishable:
+        if given:
+            raise UsageMistake("--origin belongs to --publishable")
+        return ()
+    if not given or agent is None:
+        raise UsageMistake("a publishable token needs --agent and at least one --origin")
+    for each in given:
+        url = urlsplit(each)
+        if url.scheme not in ("http", "https") or each != f"{url.scheme}://{url.netloc}".lower():
+            raise UsageMistake(f"{each!r} is not an origin, for example https://shop.example.com")
+    return tuple(given)

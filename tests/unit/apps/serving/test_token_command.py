@@ -30,3 +30,15 @@ def test_expired_token_is_listed_as_such(tmp_path: Path) -> None:
     assert "No tokens" in world.ok("token", "list").out
     world.ok("token", "create", "--days", "0")
     assert "expired" in world.ok("token", "list").out
+
+
+def test_publishable_token_comes_with_a_signing_key(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    wanted = ("token", "create", "--publishable", "--agent", "desk")
+    made = world.ok(*wanted, "--origin", "https://shop.example.com", "--json").json
+    assert made["signing_key"].startswith(f"pds_{made['id']}_")
+    assert "visitor" in world.ok("token", "list").out
+    assert made["signing_key"][-20:] not in world.ok("token", "list", "--json").out
+    assert world.run(*wanted).code == 2
+    assert world.run(*wanted, "--origin", "https://shop.example.com/page").code == 2
+    assert world.run("token", "create", "--origin", "https://shop.example.com").code == 2

@@ -14,12 +14,16 @@ from perdure.apps.server.access.heads import at_head
 from perdure.apps.server.access.idempotency import KeyedRequest
 from perdure.apps.server.access.sign_in import COOKIE, HEADER
 from perdure.apps.server.access.tokens import Principal, Role, Tokens
+from perdure.apps.server.access.visitors import MADE_BY
 from perdure.apps.server.problems import HeadChanged, Problem
 from perdure.client.conversation.authority import authority_of
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import Erased, SessionNotFound
 from perdure.session.ids import StreamId
+
+FOR_VISITORS = "is_for_visitors"
+"""The option of a route that published tokens may use."""
 
 _READING = ("GET", "HEAD")
 _DIGITS = 19
@@ -58,6 +62,8 @@ class Authentication(AbstractAuthenticationMiddleware):
         principal = self._found(token.strip())
         if principal is None or not await self._is_of_store(principal):
             raise Problem(401, "token_invalid", "the token is unknown, expired or revoked")
+        if principal.is_visitor:
+            _require_visit(connection, principal)
         return AuthenticationResult(
             user=principal, auth=lambda: self._found(token.strip()) == principal
         )
@@ -67,6 +73,14 @@ class Authentication(AbstractAuthenticationMiddleware):
 
     async def _is_of_store(self, principal: Principal) -> bool:
         return principal.namespace is None or principal.namespace == await self._namespace()
+
+
+def _require_visit(connection: AnyConnection, principal: Principal) -> None:
+    """Raises: Problem 403 for a page of another origin, and for what visitors may not do."""
+    if connection.headers.get("origin") not in principal.origins:
+        raise Problem(403, "origin_refused", "this token is for pages of other origins")
+    if not connection.route_handler.opt.get(FOR_VISITORS):
+        raise Problem(403, "token_publishable", "a published token sends and watches only")
 
 
 def _require_own_page(connection: AnyConnection) -> None:
@@ -108,10 +122,17 @@ class Caller:
         """How the log names the caller."""
         return self.principal.subject or f"token:{self.principal.token}"
 
+    def require_new(self, named: str | None) -> None:
+        """Raises: Problem 403 if the caller may not create a session under the id `named`."""
+        if self.principal.is_visitor and named != self.principal.visit:
+            detail = "a session id of your own needs a token that the host signed for it"
+            raise Problem(403, "session_unsigned", detail)
+
     @property
     def sees_all(self) -> bool:
         """Whether it may see every session of its namespace."""
-        return self.principal.subject is None and self.principal.agent is None
+        own = self.principal
+        return own.subject is None and own.agent is None and not own.is_visitor
 
     @property
     def is_conditional(self) -> bool:
@@ -120,7 +141,13 @@ class Caller:
 
     def subject_or(self, asked: str | None) -> str | None:
         """Return the only person whose records the caller may see, `asked` if it may see all."""
-        return asked if self.principal.subject is None else self.principal.subject
+        own = self.principal
+        return asked if own.subject is None and not own.is_visitor else own.subject
+
+    @property
+    def mark(self) -> dict[str, object] | None:
+        """The metadata of a session that a visitor begins, by which it is found to be its own."""
+        return {MADE_BY: self.principal.token} if self.principal.is_visitor else None
 
     def require(self, role: Role) -> None:
         """Raises: Problem 403 if the caller has not at least the rights of `role`."""
@@ -196,7 +223,14 @@ class Caller:
     async def _sees(self, session: Session) -> bool:
         if self.principal.subject not in (None, session.subject):
             return False
+        if self.principal.is_visitor and not self._visits(session):
+            return False
         return self.principal.agent in (None, await agent_of(self.store, session.id))
+
+    def _visits(self, session: Session) -> bool:
+        if self.principal.visit is not None:
+            return session.id == self.principal.visit
+        return session.metadata.get(MADE_BY) == self.principal.token
 
 
 def etag_of(head: int) -> str:

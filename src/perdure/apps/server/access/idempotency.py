@@ -39,6 +39,9 @@ _REPEATABLE = _WRITES - {"POST"}
 _CREATES = ("/v1/messages", "/v1/sessions")
 """Where a request may create a session; before it may stand the path where we are mounted."""
 _MOST = 200
+_LEAST_OF_VISITOR = 16
+"""The id of a session that a visitor begins is made of its key and a public token."""
+
 _POLLS, _POLL_S = 20, 0.1
 """How long an answer by another process is waited for."""
 
@@ -178,6 +181,9 @@ def _check(request: Request[Any, Any, Any], key: str) -> None:
     """Raises: Problem 400 for a key that cannot be used, or on a route that keeps none."""
     if not (0 < len(key) <= _MOST and key.isascii() and key.isprintable()):
         detail = f"an Idempotency-Key has 1 to {_MOST} printable ASCII characters"
+        raise Problem(400, "idempotency_key_invalid", detail)
+    if request.user.is_visitor and len(key) < _LEAST_OF_VISITOR:
+        detail = f"a page sends random keys of at least {_LEAST_OF_VISITOR} characters"
         raise Problem(400, "idempotency_key_invalid", detail)
     path = request.scope["path"].rstrip("/")
     is_of_session = "/sessions/" in path and "session_id" in request.path_params

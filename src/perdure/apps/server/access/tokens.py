@@ -1,4 +1,6 @@
-"""Bearer tokens of the API: made, checked and revoked. Only a hash of each is kept.
+"""Bearer tokens of the API: made, checked and revoked.
+
+Only a hash of each is kept, and the key with which the host of a page signs for its visitors.
 
 A token is random text of 256 bits, so that one fast hash protects it. Its file is of one store.
 """
@@ -14,7 +16,9 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
+from perdure.apps.server.access.visitors import SIGNED, token_id_of, visitor_of
 from perdure.errors import ConfigError
 from perdure.stores.maintenance.file_lock import in_turn
 
@@ -31,7 +35,9 @@ _FILE_LIMIT = 4 * 1024 * 1024
 class Principal(msgspec.Struct, frozen=True):
     """A caller: what the token of its request allows.
 
-    `agent` and `subject` restrict it to sessions of that agent and of that person.
+    `agent` and `subject` restrict it to sessions of that agent and of that person. With `origins`
+    it is a visitor of a page of one of these: of the sessions that it began itself, or of the
+    session `visit` that the host signed.
     """
 
     token: str
@@ -39,6 +45,13 @@ class Principal(msgspec.Struct, frozen=True):
     namespace: str | None = None
     agent: str | None = None
     subject: str | None = None
+    origins: tuple[str, ...] = ()
+    visit: str | None = None
+
+    @property
+    def is_visitor(self) -> bool:
+        """Whether its token is published in a page."""
+        return bool(self.origins)
 
     def may(self, role: Role) -> bool:
         """Whether it has at least the rights of `role`."""
@@ -46,7 +59,10 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of a token. Units: Unix milliseconds; `hash` is SHA-256 in hex."""
+    """What is kept of a token. Units: Unix milliseconds; `hash` is SHA-256 in hex.
+
+    A publishable token has `origins`, and a `signing_key` for tokens of single visitors.
+    """
 
     id: str
     hash: str
@@ -58,6 +74,8 @@ class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     subject: str | None = None
     expires_at: int | None = None
     revoked_at: int | None = None
+    origins: tuple[str, ...] = ()
+    signing_key: str = ""
 
     def is_valid(self, at: int) -> bool:
         """Whether it is neither revoked nor expired at `at`."""
@@ -66,7 +84,7 @@ class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def principal(self) -> Principal:
         """The caller that presents it."""
-        return Principal(self.id, self.role, self.namespace, self.agent, self.subject)
+        return Principal(self.id, self.role, self.namespace, self.agent, self.subject, self.origins)
 
 
 class Tokens(Protocol):
@@ -86,12 +104,29 @@ class TokenFile:
 
     def principal(self, token: str, at: int) -> Principal | None:
         """Return the caller that `token` belongs to at `at`, None if it is not valid."""
+        if token.startswith(SIGNED):
+            return self._visitor(token, at)
         named = token.removeprefix(PREFIX).partition("_")[0]
         record = self._records().get(named)
         digest = _hash(token)
         if record is None or not hmac.compare_digest(record.hash, digest):
             return None
         return record.principal if record.is_valid(at) else None
+
+    def _visitor(self, token: str, at: int) -> Principal | None:
+        record = self._records().get(token_id_of(token))
+        if record is None or not record.is_valid(at):
+            return None
+        visitor = visitor_of(token, record.signing_key, at)
+        if visitor is None:
+            return None
+        subject = record.subject or visitor.subject
+        return replace(record.principal, subject=subject, visit=visitor.session)
+
+    def origins(self, at: int) -> frozenset[str]:
+        """Return the origins of all publishable tokens that are valid at `at`."""
+        valid = (each for each in self._records().values() if each.is_valid(at))
+        return frozenset(origin for each in valid for origin in each.origins)
 
     def records(self) -> list[TokenRecord]:
         """Return all tokens, oldest first, also those that are revoked or expired."""

@@ -1,4 +1,4 @@
-"""The files of the console: one page, its modules and its style."""
+"""The files of the console: one page, its modules and its style; and the widget of host pages."""
 
 from __future__ import annotations
 
@@ -25,6 +25,17 @@ async def show_console() -> File:
     )
 
 
+@get("/widget.js", is_open=True, include_in_schema=False)
+async def show_widget() -> File:
+    """Return the script that opens the chat in a host page."""
+    return File(
+        FOLDER / "widget" / "loader.js",
+        media_type="text/javascript",
+        content_disposition_type="inline",
+        headers=_FRESH,
+    )
+
+
 _FILES = cast("Any", static_files).create_static_files_router(
     "/console",
     directories=[FOLDER],
@@ -32,4 +43,4 @@ _FILES = cast("Any", static_files).create_static_files_router(
     opt={"is_open": True},
 )
 
-ROUTES = (show_console, _FILES)
+ROUTES = (show_console, show_widget, _FILES)

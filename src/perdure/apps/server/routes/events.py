@@ -6,7 +6,7 @@ A slow client gets a snapshot of each open call in place of the live events that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -17,6 +17,7 @@ from litestar.params import FromQuery
 from litestar.response import Stream
 
 from perdure.apps.server.access.caller import Caller
+from perdure.apps.server.access.visitors import visible
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.parameters import SessionId, TheCaller
 from perdure.client.watch import Watch
@@ -35,7 +36,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 AnyRequest = Request[Any, Any, State]
 
 
-@get("/sessions/{session_id:str}/events", media_type="text/event-stream")
+@get("/sessions/{session_id:str}/events", media_type="text/event-stream", is_for_visitors=True)
 async def watch_session(
     request: AnyRequest, caller: TheCaller, session_id: SessionId, after: FromQuery[int] = -1
 ) -> Stream:
@@ -88,6 +89,7 @@ async def blocks(watch: Watch, start: int, head: int, caller: Caller) -> AsyncGe
     any more.
     """
     view = _View(caller)
+    shape = visible if caller.principal.is_visitor else _whole
     yield _RETRY
     is_caught_up = start >= head
     if is_caught_up:
@@ -98,8 +100,9 @@ async def blocks(watch: Watch, start: int, head: int, caller: Caller) -> AsyncGe
                 yield _HEARTBEAT
                 continue
             is_last = isinstance(event, Event) and not event.has_more
-            if await view.shows(event):
-                yield block(event, watch.cursor.after if is_last else None)
+            shown = shape(event) if await view.shows(event) else None
+            if shown is not None:
+                yield block(event, watch.cursor.after if is_last else None, shown)
             if not is_caught_up and is_last and watch.cursor.after >= head:
                 is_caught_up = True
                 yield _caught_up(head)
@@ -159,10 +162,16 @@ async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator
         await watch.aclose()
 
 
-def block(event: AnyEvent, id: int | None) -> bytes:
-    """Return `event` as a block of an event stream, with `id` if a client can continue after it."""
-    kind = "flow" if event.type.startswith("flow:") else "session"
-    data = msgspec.json.encode(wire(event, kind))
+def _whole(event: AnyEvent) -> Mapping[str, object]:
+    return wire(event, "flow" if event.type.startswith("flow:") else "session")
+
+
+def block(event: AnyEvent, id: int | None, shown: Mapping[str, object] | None = None) -> bytes:
+    """Return `event` as a block of an event stream, with `id` if a client can continue after it.
+
+    `shown` are its data, all of it by default.
+    """
+    data = msgspec.json.encode(_whole(event) if shown is None else shown)
     number = b"" if id is None else b"id: %d\n" % id
     return b"event: %s\n%sdata: %s\n\n" % (_name_of(event), number, data)
 

@@ -14,6 +14,7 @@ from perdure.apps.server.values import Sent
 @post(
     "/messages",
     status_code=200,
+    is_for_visitors=True,
     responses={
         201: ResponseSpec(
             Sent, generate_examples=False, description="The message began a session."

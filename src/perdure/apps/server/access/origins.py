@@ -1,0 +1,71 @@
+"""What pages of other origins may load: the files of the widget, and the API for its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from litestar.datastructures import Headers, MutableScopeHeaders
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from perdure.apps.server.access.tokens import TokenFile
+
+_PREFLIGHT = {
+    "access-control-allow-methods": "GET, POST",
+    "access-control-allow-headers": "authorization, content-type, idempotency-key, last-event-id",
+    "access-control-max-age": "600",
+}
+_OPEN = {"access-control-allow-origin": "*", "cross-origin-resource-policy": "cross-origin"}
+
+
+class Origins:
+    """Adds the headers of CORS: for files of the widget to all, else to the tokens' origins only.
+
+    No answer allows credentials, so no page of another site uses the cookie of the console.
+    """
+
+    def __init__(self, app: ASGIApp, tokens: TokenFile, now_ms: Callable[[], int]) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._now_ms = now_ms
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = self._headers_for(scope)
+
+        async def shared(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                found = MutableScopeHeaders.from_message(message)
+                for name, value in headers.items():
+                    found[name] = value
+            await send(message)
+
+        asked = Headers.from_scope(scope)
+        is_preflight = (
+            scope["method"] == "OPTIONS"
+            and "access-control-request-method" in asked
+            and "access-control-allow-origin" in headers
+        )
+        if not is_preflight:
+            await self._app(scope, receive, shared)
+            return
+        pairs = [(name.encode(), value.encode()) for name, value in _PREFLIGHT.items()]
+        await shared({"type": "http.response.start", "status": 204, "headers": pairs})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _headers_for(self, scope: Scope) -> dict[str, str]:
+        path = scope["path"]
+        if path.endswith("/widget.js") or "/console/" in path:
+            return _OPEN
+        origin = Headers.from_scope(scope).get("origin")
+        if origin is None:
+            return {}
+        if origin not in self._tokens.origins(self._now_ms()):
+            return {"vary": "Origin"}
+        return {
+            "access-control-allow-origin": origin,
+            "access-control-expose-headers": "retry-after",
+            "vary": "Origin",
+        }

@@ -1,0 +1,176 @@
+"""The chat widget in a page of another origin, in a real browser against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Route, expect
+
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
+from perdure.server import sign_visitor
+from tests.fakes.host_page import Visit, visiting
+from tests.fakes.served import Served, served
+
+pytestmark = pytest.mark.full_only
+
+EVIL = (
+    "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    "[x](javascript:alert(3)) \"'><svg/onload=alert(4)>"
+)
+KEY = "pds_pub_" + "5" * 64
+
+
+@dataclass
+class Paced:
+    """A model that says `before`, waits for `go`, and says `after`."""
+
+    before: str
+    after: str
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def info(self, model: str) -> ModelInfo:
+        return ModelInfo(model, None)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        yield TextDelta(self.before)
+        await self.go.wait()
+        yield TextDelta(self.after)
+        yield StreamEnd("stop")
+
+
+def tag(server: Served, visit: Visit, attributes: str = "") -> str:
+    """Make a publishable token for the page, and return its script."""
+    token = server.token("write", id="pub", agent="desk", origins=(visit.url,), signing_key=KEY)
+    known = attributes or f'data-token="{token}"'
+    return f'<script src="{server.url}/widget.js" data-agent="desk" {known}></script>'
+
+
+async def said(server: Served) -> list[str]:
+    """Return the texts in the log of the only session."""
+    (info,) = await server.store.recent()
+    await server.until(info.id, "idle")
+    return [each.text for each in await (await server.store.open(info.id)).messages()]
+
+
+async def test_visitor_talks_and_reloads_during_an_answer(tmp_path: Path, chromium: str) -> None:
+    model = Paced("One moment, ", "it is **sent**.")
+    async with served(tmp_path, models=model) as server, visiting(chromium, server) as visit:
+        await visit.open(tag(server, visit))
+        await visit.say("Where is my order?")
+        await visit.page.locator(".live").get_by_text("One moment,").wait_for()
+        await visit.page.reload()
+        await visit.page.locator(".live").get_by_text("One moment,").wait_for()
+        model.go.set()
+        await visit.page.locator(".log strong", has_text="sent").wait_for()
+        assert await visit.texts() == ["Where is my order?", "One moment, it is sent."]
+        assert await said(server) == ["Where is my order?", "One moment, it is **sent**."]
+        assert visit.complaints == []
+
+
+async def test_offline_minute_loses_and_doubles_nothing(tmp_path: Path, chromium: str) -> None:
+    model = Paced("One moment, ", "it is sent.")
+    async with served(tmp_path, models=model) as server, visiting(chromium, server) as visit:
+        await visit.open(tag(server, visit))
+        await visit.say("Where is my order?")
+        await visit.page.locator(".live").get_by_text("One moment,").wait_for()
+        await visit.context.set_offline(True)
+        await visit.page.get_by_text("No connection").wait_for()
+        await visit.say("Hello?")
+        await asyncio.sleep(1)
+        model.go.set()
+        await asyncio.sleep(1)
+        await visit.context.set_offline(False)
+        await expect(visit.said).to_have_count(4, timeout=20_000)
+        texts = [
+            "Where is my order?",
+            "One moment, it is sent.",
+            "Hello?",
+            "One moment, it is sent.",
+        ]
+        assert await visit.texts() == texts
+        await asyncio.sleep(1)
+        assert await said(server) == texts
+        assert await visit.texts() == texts
+
+
+async def test_lost_answer_to_a_message_sends_it_once(tmp_path: Path, chromium: str) -> None:
+    async with served(tmp_path, ["It is sent."]) as server, visiting(chromium, server) as visit:
+        lost: list[str] = []
+
+        async def lose(route: Route) -> None:
+            if lost:
+                await route.continue_()
+                return
+            response = await route.fetch()
+            lost.append(await response.text())
+            await route.abort()
+
+        await visit.page.route("**/v1/messages", lose)
+        await visit.open(tag(server, visit))
+        await visit.say("Where is my order?")
+        await expect(visit.said).to_have_count(2, timeout=20_000)
+        assert len(lost) == 1
+        assert await said(server) == ["Where is my order?", "It is sent."]
+
+
+async def test_hostile_texts_are_shown_as_text(tmp_path: Path, chromium: str) -> None:
+    async with served(tmp_path, [EVIL]) as server, visiting(chromium, server) as visit:
+        await visit.open(tag(server, visit))
+        await visit.say(EVIL)
+        await expect(visit.said).to_have_count(2, timeout=20_000)
+        await asyncio.sleep(0.3)
+        assert EVIL in (await visit.texts())[0]
+        assert "onerror=alert(1)" in (await visit.texts())[1]
+        assert (
+            await visit.page.locator(
+                ".message img, .message script, .message svg, .message a"
+            ).count()
+            == 0
+        )
+        assert visit.complaints == []
+
+
+async def test_signed_visitor_gets_its_session_and_new_tokens(
+    tmp_path: Path, chromium: str
+) -> None:
+    async with served(tmp_path, ["one", "two"]) as server, visiting(chromium, server) as visit:
+        source = 'data-token-url="/token" data-session="shop-ana"'
+        script = tag(server, visit, source)
+        visit.host.token = lambda: sign_visitor(
+            KEY, "shop-ana", now_s=time.time(), subject="ana", valid_s=3
+        )
+        await visit.open(script)
+        await visit.say("hi")
+        await expect(visit.said).to_have_count(2, timeout=20_000)
+        await asyncio.sleep(4)
+        await visit.say("again")
+        await expect(visit.said).to_have_count(4, timeout=20_000)
+        assert len(set(visit.host.tokens)) > 1
+        (info,) = await server.store.recent()
+        assert (info.id, info.subject) == ("shop-ana", "ana")
+
+
+async def test_chat_works_by_keyboard_and_is_announced(tmp_path: Path, chromium: str) -> None:
+    async with (
+        served(tmp_path, ["Yes."]) as server,
+        visiting(chromium, server, (390, 844)) as visit,
+    ):
+        visit.host.script = tag(server, visit)
+        page = visit.page
+        await page.goto(visit.url)
+        await page.get_by_role("button", name="Open: Chat").wait_for()
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_label("Your message")).to_be_focused()
+        await page.keyboard.type("Is it open?")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("log")).to_contain_text("Yes.")
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("button", name="Open: Chat")).to_be_focused()
+        width = await page.evaluate("document.documentElement.scrollWidth")
+        assert width == 390
