@@ -11,16 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import expect
 
 import perdure
 from perdure import MemoryConfig
+from perdure.server import sign_visitor
 from perdure.session.messages import assistant, tool_call
 from perdure.testing import ScriptedModel
 from tests.fakes.clock import ManualClock
+from tests.fakes.host_page import visiting
 from tests.fakes.served import Served, served
 
 DAY_S = 86_400.0
 IDLE_S = 30 * 60.0
+KEY, KEY2 = "pds_pub_" + "5" * 64, "pds_pub2_" + "6" * 64
 HELPER = perdure.Agent(
     "helper",
     model="scripted:any",
@@ -108,3 +112,57 @@ async def test_sessions_of_several_days_end_and_are_recalled(tmp_path: Path) -> 
         closed = await server.http.post(f"/v1/sessions/{asked}/end", json={})
         assert closed.json()["state"] == "ended"
         assert [each["by"] for each in await episodes(server, "ben")] == ["user", "idle"]
+
+
+@pytest.mark.all_only
+async def test_page_and_signed_visitor_and_program_share_what_was_said(
+    tmp_path: Path, chromium: str
+) -> None:
+    days = Days(tmp_path)
+
+    def signed() -> str:
+        return sign_visitor(KEY, "shop-ana", subject="ana", now_s=days.clock.now_ms() / 1000)
+
+    async with (
+        days.serving("The Aurora, near the river.", "Booked.") as (server, _),
+        visiting(chromium, server) as page,
+        visiting(chromium, server) as shop,
+    ):
+        token = server.token(
+            "write", id="pub", agent="helper", origins=(page.url, shop.url), signing_key=KEY
+        )
+        await page.open(f'<script src="{server.url}/widget.js" data-token="{token}"></script>')
+        await page.say("Good morning.")
+        await expect(page.said).to_have_count(2)
+        shop.host.token = signed
+        by_host = 'data-token-url="/token" data-session="shop-ana"'
+        await shop.open(f'<script src="{server.url}/widget.js" {by_host}></script>')
+        await shop.say("Which hotel do we take in Lisbon?")
+        await expect(shop.said).to_have_count(2)
+        await server.until("shop-ana", "idle")
+        days.clock.advance(IDLE_S + 1)
+        assert len(await server.runtime.end_idle()) in (0, 1, 2)  # or its background was first
+        (of_ana,) = await episodes(server, "ana")
+        assert (of_ana["session"], of_ana["by"]) == ("shop-ana", "idle")
+
+    days.clock.advance(DAY_S)
+    async with (
+        days.serving("", "Booked.") as (server, _),
+        visiting(chromium, server) as phone,  # another device: nothing is stored in it
+    ):
+        server.tokens.revoke("pub", days.clock.now_ms())
+        server.token("write", id="pub2", agent="helper", origins=(phone.url,), signing_key=KEY2)
+        phone.host.token = lambda: sign_visitor(
+            KEY2, "shop-ana", subject="ana", now_s=days.clock.now_ms() / 1000
+        )
+        await phone.open(f'<script src="{server.url}/widget.js" {by_host}></script>')
+        await expect(phone.said).to_have_count(2)  # what was said on the first day
+        await phone.say("Book it.")
+        await expect(phone.said).to_have_count(4)
+        assert phone.complaints == []
+
+    days.clock.advance(DAY_S)
+    async with days.serving("The Aurora.") as (server, model):
+        asked = await told(server, "ana", "In which hotel do we have breakfast?")
+        await server.until(asked, "idle")
+        assert "The Aurora, near the river." in model.requests[0].messages[0].text
