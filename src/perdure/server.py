@@ -7,6 +7,7 @@ It needs the extra ``perdure[server]``. ``docs/guides/serving.md`` shows whole p
 
 from __future__ import annotations
 
+from perdure.apps.server.access.rates import Limits as Limits
 from perdure.apps.server.access.tokens import Principal as Principal
 from perdure.apps.server.access.tokens import Role as Role
 from perdure.apps.server.access.tokens import TokenFile as TokenFile

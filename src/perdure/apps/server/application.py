@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from litestar import Litestar, Request, Response, Router, get
 from litestar.di import NamedDependency, Provide
@@ -20,6 +20,7 @@ from perdure.apps.server.access.caller import Authentication, Caller
 from perdure.apps.server.access.guard import Guard
 from perdure.apps.server.access.idempotency import Idempotency, keyed_of
 from perdure.apps.server.access.origins import Origins
+from perdure.apps.server.access.rates import Limits, Rates
 from perdure.apps.server.access.sign_in import SignIn
 from perdure.apps.server.access.tokens import TokenFile
 from perdure.apps.server.conversations import Conversations
@@ -64,6 +65,7 @@ _API = (
 )
 
 IDLE_CHECK_S = 30.0
+LIMITS = Limits()
 MAX_BODY_BYTES = 10 * 1024 * 1024
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 """Of a WebSocket; the program that runs the application sets it as its limit."""
@@ -73,6 +75,14 @@ AnyScope = MutableMapping[str, Any]
 AnyReceive = Callable[[], Awaitable[AnyScope]]
 AnySend = Callable[[AnyScope], Awaitable[None]]
 """The types of ASGI, in the form in which the frameworks agree on them."""
+
+
+class Access(NamedTuple):
+    """What decides about a request: the tokens, the codes of the console, the rates."""
+
+    tokens: TokenFile
+    codes: SignIn
+    rates: Rates
 
 
 class Server:
@@ -85,17 +95,16 @@ class Server:
     def __init__(
         self,
         runtime: Runtime,
-        tokens: TokenFile,
+        access: Access,
         hosts: Sequence[str],
-        codes: SignIn,
         runs: FlowRuns,
     ) -> None:
         self._runtime = runtime
         self._background: asyncio.Task[None] | None = None
         self._runs = runs
-        self._routes = _routes(runtime, tokens, codes, runs, self._running)
+        self._routes = _routes(runtime, access, runs, self._running)
         outside = runtime.host.store.outside
-        shared = Origins(self._routes, tokens, outside.clock.now_ms)
+        shared = Origins(self._routes, access.tokens, outside.clock.now_ms)
         self._guarded = Requests(Guard(shared, hosts), outside.random)
 
     async def __call__(self, scope: AnyScope, receive: AnyReceive, send: AnySend) -> None:
@@ -129,6 +138,7 @@ def app(
     hosts: Sequence[str] = (),
     signing_in: SignIn | None = None,
     projects: Sequence[Path] = (),
+    limits: Limits = LIMITS,
 ) -> Server:
     """Return the server of `runtime` as an ASGI application, to run or to mount.
 
@@ -136,29 +146,24 @@ def app(
     request. `hosts` are the names under which it is reached, besides those of loopback.
     `signing_in` accepts the one-time codes of the console; without it people sign in with a token.
     `projects` are the folders in which flows can be started, also below them: by default none.
+    `limits` are those of each caller.
     While it runs it continues interrupted turns, and ends idle sessions and expired questions. The
     caller of this function closes the runtime and its store, after the application has ended.
     """
     outside = runtime.host.store.outside
     codes = signing_in or SignIn(tokens, outside.clock.now_ms, outside.random)
-    return Server(runtime, tokens, hosts, codes, FlowRuns(runtime, projects))
+    access = Access(tokens, codes, Rates(limits, outside.clock.steady_s))
+    return Server(runtime, access, hosts, FlowRuns(runtime, projects))
 
 
 def _routes(
     runtime: Runtime,
-    tokens: TokenFile,
-    codes: SignIn,
+    access: Access,
     runs: FlowRuns,
     lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
 ) -> Litestar:
     served = runtime.host.store
-    conversations = Conversations(runtime)
     readiness = Readiness(served)
-
-    async def caller_of(request: Request[Any, Any, Any]) -> Caller:
-        keyed = await keyed_of(request)
-        return Caller(request.user, served, request.headers.get("if-match"), keyed, request.auth)
-
     names: list[str] = []
 
     async def namespace() -> str:
@@ -166,16 +171,14 @@ def _routes(
             names.append((await served.info()).namespace)
         return names[0]
 
-    dependencies = {
-        "caller": Provide(caller_of),
-        "runs": Provide(lambda: runs, sync_to_thread=False),
-        "conversations": Provide(lambda: conversations, sync_to_thread=False),
-        "signing_in": Provide(lambda: codes, sync_to_thread=False),
-    }
     now_ms = served.outside.clock.now_ms
     return Litestar(
         [
-            Router("/v1", route_handlers=[*_API, openapi], dependencies=dependencies),
+            Router(
+                "/v1",
+                route_handlers=[*_API, openapi],
+                dependencies=_dependencies(runtime, access, runs),
+            ),
             *console.ROUTES,
             healthz,
             readyz,
@@ -183,7 +186,13 @@ def _routes(
         dependencies={"readiness": Provide(lambda: readiness, sync_to_thread=False)},
         exception_handlers={Exception: answer_problem},
         middleware=[
-            DefineMiddleware(Authentication, tokens=tokens, now_ms=now_ms, namespace=namespace),
+            DefineMiddleware(
+                Authentication,
+                tokens=access.tokens,
+                now_ms=now_ms,
+                namespace=namespace,
+                rates=access.rates,
+            ),
             Idempotency(),
         ],
         openapi_config=openapi_config(),
@@ -192,6 +201,22 @@ def _routes(
         lifespan=[lifespan],
         logging_config=None,
     )
+
+
+def _dependencies(runtime: Runtime, access: Access, runs: FlowRuns) -> dict[str, Provide]:
+    conversations, store = Conversations(runtime), runtime.host.store
+
+    async def caller_of(request: Request[Any, Any, Any]) -> Caller:
+        keyed = await keyed_of(request)
+        return Caller(request.user, store, request.headers.get("if-match"), keyed, request.auth)
+
+    return {
+        "caller": Provide(caller_of),
+        "runs": Provide(lambda: runs, sync_to_thread=False),
+        "rates": Provide(lambda: access.rates, sync_to_thread=False),
+        "conversations": Provide(lambda: conversations, sync_to_thread=False),
+        "signing_in": Provide(lambda: access.codes, sync_to_thread=False),
+    }
 
 
 async def _look_after(runtime: Runtime) -> None:

@@ -93,7 +93,9 @@ def answer_problem(_: Request[Any, Any, Any], error: Exception) -> Response[byte
         extra = {"errors": error.extra} if error.extra else {}
         return problem(error.status_code, code, error.detail, extra, headers)
     found = known(error)
-    return problem(found.status, found.code, str(found), found.facts)
+    wait_s = found.facts.get("retryAfterS")
+    headers = {} if wait_s is None else {"Retry-After": str(wait_s)}
+    return problem(found.status, found.code, str(found), found.facts, headers)
 
 
 def known(error: Exception) -> Problem:

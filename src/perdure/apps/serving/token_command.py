@@ -62,7 +62,9 @@ async def create(
     ] = False,
     origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="An origin of these pages: https://shop.example.com"),
+        typer.Option(
+            metavar="URL", help="An origin of these pages, such as https://shop.example.com."
+        ),
     ] = None,
     common: CommonOptions,
 ) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import cast
 
-from litestar.connection import ASGIConnection
-from litestar.datastructures import State
 from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult
 from litestar.types import ASGIApp
 
 from perdure.apps.server.access.heads import at_head
 from perdure.apps.server.access.idempotency import KeyedRequest
+from perdure.apps.server.access.rates import AnyConnection, Rates, address_of
 from perdure.apps.server.access.sign_in import COOKIE, HEADER
 from perdure.apps.server.access.tokens import Principal, Role, Tokens
 from perdure.apps.server.access.visitors import MADE_BY
@@ -30,8 +29,6 @@ _DIGITS = 19
 _NO_HEAD = 2**62
 """Above every head."""
 
-AnyConnection = ASGIConnection[Any, Any, Any, State]
-
 
 class Authentication(AbstractAuthenticationMiddleware):
     """Finds the caller by the ``Authorization`` header; every route needs one but the open ones."""
@@ -42,16 +39,18 @@ class Authentication(AbstractAuthenticationMiddleware):
         tokens: Tokens,
         now_ms: Callable[[], int],
         namespace: Callable[[], Awaitable[str]],
+        rates: Rates,
     ) -> None:
         super().__init__(app, exclude_from_auth_key="is_open")
         self._tokens = tokens
         self._now_ms = now_ms
         self._namespace = namespace
+        self._rates = rates
 
     async def authenticate_request(self, connection: AnyConnection) -> AuthenticationResult:
         """Return the caller, and a function that says if its token is still valid.
 
-        Raises: Problem 401, also for a token of another namespace; Problem 403.
+        Raises: Problem 401, also for a token of another namespace; Problem 403; Problem 429.
         """
         scheme, _, token = connection.headers.get("authorization", "").partition(" ")
         if not scheme and COOKIE in connection.cookies:
@@ -64,6 +63,7 @@ class Authentication(AbstractAuthenticationMiddleware):
             raise Problem(401, "token_invalid", "the token is unknown, expired or revoked")
         if principal.is_visitor:
             _require_visit(connection, principal)
+        self._rates.count(principal, address_of(connection))
         return AuthenticationResult(
             user=principal, auth=lambda: self._found(token.strip()) == principal
         )

@@ -17,9 +17,10 @@ from litestar.params import FromQuery
 from litestar.response import Stream
 
 from perdure.apps.server.access.caller import Caller
+from perdure.apps.server.access.rates import Rates, address_of
 from perdure.apps.server.access.visitors import visible
 from perdure.apps.server.problems import Problem
-from perdure.apps.server.routes.parameters import SessionId, TheCaller
+from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheRates
 from perdure.client.watch import Watch
 from perdure.events.types import AnyEvent, Event, LiveEvent
 from perdure.events.wire import wire
@@ -38,7 +39,11 @@ AnyRequest = Request[Any, Any, State]
 
 @get("/sessions/{session_id:str}/events", media_type="text/event-stream", is_for_visitors=True)
 async def watch_session(
-    request: AnyRequest, caller: TheCaller, session_id: SessionId, after: FromQuery[int] = -1
+    request: AnyRequest,
+    caller: TheCaller,
+    rates: TheRates,
+    session_id: SessionId,
+    after: FromQuery[int] = -1,
 ) -> Stream:
     """Stream the events of a session after a seq: those stored so far, then new ones.
 
@@ -47,13 +52,14 @@ async def watch_session(
     """
     session = await caller.session(session_id)
     start = _cursor(request, after)
+    rates.require_stream(caller.principal, address_of(request))
     watch = session.watch(start)
-    return _stream(blocks(watch, start, session.head, caller))
+    return _stream(request, rates, caller, blocks(watch, start, session.head, caller))
 
 
 @get("/events", media_type="text/event-stream")
 async def watch_all(
-    request: AnyRequest, caller: TheCaller, after: FromQuery[int | None] = None
+    request: AnyRequest, caller: TheCaller, rates: TheRates, after: FromQuery[int | None] = None
 ) -> Stream:
     """Stream the events of all sessions and flows after a position; without one, new events only.
 
@@ -62,8 +68,10 @@ async def watch_all(
     """
     start = _cursor(request, after)
     head = await caller.store.backend.position()
+    rates.require_stream(caller.principal, address_of(request))
     watch = caller.store.watch(start)
-    return _stream(blocks(watch, head if start is None else start, head, caller))
+    content = blocks(watch, head if start is None else start, head, caller)
+    return _stream(request, rates, caller, content)
 
 
 def _cursor(request: AnyRequest, after: Any) -> Any:
@@ -77,8 +85,16 @@ def _cursor(request: AnyRequest, after: Any) -> Any:
         raise Problem(400, "invalid_request", detail) from None
 
 
-def _stream(content: AsyncGenerator[bytes]) -> Stream:
-    return Stream(content, media_type="text/event-stream", headers=_HEADERS)
+def _stream(
+    request: AnyRequest, rates: Rates, caller: Caller, content: AsyncGenerator[bytes]
+) -> Stream:
+    async def counted() -> AsyncGenerator[bytes]:
+        with rates.stream(caller.principal, address_of(request)):
+            async with aclosing(content):
+                async for block in content:
+                    yield block
+
+    return Stream(counted(), media_type="text/event-stream", headers=_HEADERS)
 
 
 async def blocks(watch: Watch, start: int, head: int, caller: Caller) -> AsyncGenerator[bytes]:

@@ -10,22 +10,37 @@ from litestar.datastructures import State
 from litestar.exceptions import WebSocketDisconnect
 
 from perdure.apps.server.access.caller import Caller
+from perdure.apps.server.access.rates import address_of
+from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.flows.socket import FlowSocket
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.events import CHECK_S
-from perdure.apps.server.routes.parameters import TheRuns
+from perdure.apps.server.routes.parameters import TheRates, TheRuns
 
 REFUSED = 4403
 """Close code for a caller that may not use the socket."""
+
+LIMITED = 4429
+"""Close code for a caller that has too many open streams."""
 
 REVOKED = 4401
 """Close code when the token of the caller was revoked, or has expired."""
 
 
 @websocket("/flows/socket")
-async def serve_flows(socket: WebSocket[Any, Any, State], runs: TheRuns) -> None:
+async def serve_flows(socket: WebSocket[Any, Any, State], runs: TheRuns, rates: TheRates) -> None:
     """Follow flows and decide about them; docs/guides/serving.md lists the messages."""
     await socket.accept()
+    try:
+        rates.require_stream(socket.user, address_of(socket))
+    except Problem as refused:
+        await socket.close(LIMITED, str(refused))
+        return
+    with rates.stream(socket.user, address_of(socket)):
+        await _serve(socket, runs)
+
+
+async def _serve(socket: WebSocket[Any, Any, State], runs: FlowRuns) -> None:
     serving = asyncio.create_task(FlowSocket(socket, Caller(socket.user, runs.store), runs).serve())
     try:
         while not serving.done():

@@ -8,6 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import PathParameter, QueryParameter
 
 from perdure.apps.server.access.caller import Caller
+from perdure.apps.server.access.rates import Rates
 from perdure.apps.server.conversations import Conversations
 from perdure.apps.server.flows.runs import FlowRuns
 
@@ -19,6 +20,9 @@ TheConversations = NamedDependency[Conversations]
 
 TheRuns = NamedDependency[FlowRuns]
 """The runs of flows in the server."""
+
+TheRates = NamedDependency[Rates]
+"""The rate limits of the server."""
 
 SessionId = Annotated[str, PathParameter(description="The whole id of the session.")]
 

@@ -1,0 +1,97 @@
+"""Rate limits: how many requests and open streams one caller may have.
+
+They are of one process and start anew with it. Tokens are too long to be guessed, so requests with
+a wrong one are not counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from litestar.connection import ASGIConnection
+from litestar.datastructures import State
+
+from perdure.apps.server.access.tokens import Principal
+from perdure.apps.server.problems import Problem
+
+_MINUTE_S = 60.0
+_KNOWN = 10_000
+"""Callers whose requests are remembered; the one that was quiet for longest is forgotten first."""
+
+
+AnyConnection = ASGIConnection[Any, Any, Any, State]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one caller may do. Units: requests a minute, streams at once.
+
+    A caller is a token. The visitors of a page share one, so there it is the token and the address
+    that it is used from.
+    """
+
+    requests: int = 30_000
+    streams: int = 1_000
+    visitor_requests: int = 120
+    visitor_streams: int = 10
+
+
+class Rates:
+    """The requests and streams of a server's callers. `steady_s` gives the time, in seconds."""
+
+    def __init__(self, limits: Limits, steady_s: Callable[[], float]) -> None:
+        self._limits = limits
+        self._steady_s = steady_s
+        self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """Caller -> its requests that count still, and when that was true."""
+        self._streams: Counter[str] = Counter()
+
+    def count(self, principal: Principal, address: str) -> None:
+        """Count a request. Raises: Problem 429 if there were too many; it does not count then."""
+        caller = _caller(principal, address)
+        limits = self._limits
+        most = limits.visitor_requests if principal.is_visitor else limits.requests
+        now, per_s = self._steady_s(), most / _MINUTE_S
+        spent, at = self._spent.pop(caller, (0.0, now))
+        spent = max(spent - (now - at) * per_s, 0.0)
+        is_allowed = spent + 1 <= most
+        self._spent[caller] = (spent + is_allowed, now)
+        if len(self._spent) > _KNOWN:
+            self._spent.popitem(last=False)
+        if not is_allowed:
+            wait_s = math.ceil((spent + 1 - most) / per_s)
+            detail = f"more than {most} requests a minute; try again in {wait_s} s"
+            raise Problem(429, "rate_limited", detail, retryAfterS=wait_s)
+
+    def require_stream(self, principal: Principal, address: str) -> None:
+        """Raises: Problem 429 if the caller may open no further stream."""
+        limits = self._limits
+        most = limits.visitor_streams if principal.is_visitor else limits.streams
+        if self._streams[_caller(principal, address)] >= most:
+            detail = f"more than {most} open streams; close one first"
+            raise Problem(429, "rate_limited", detail, retryAfterS=1)
+
+    @contextmanager
+    def stream(self, principal: Principal, address: str) -> Generator[None]:
+        """Count a stream while it is open."""
+        caller = _caller(principal, address)
+        self._streams[caller] += 1
+        try:
+            yield
+        finally:
+            self._streams[caller] -= 1
+            if not self._streams[caller]:
+                del self._streams[caller]
+
+
+def address_of(connection: AnyConnection) -> str:
+    """Return the address that a request came from."""
+    return connection.client.host if connection.client else ""
+
+
+def _caller(principal: Principal, address: str) -> str:
+    return f"{principal.token} {address}" if principal.is_visitor else principal.token
