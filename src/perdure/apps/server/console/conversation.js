@@ -176,6 +176,7 @@ function Messages({ path, messages, hasMore, earlier, live, questions, target, t
   for (const message of messages) {
     for (const part of message.parts) if (part.type === "tool_result") results.set(part.call_id, { part, at: message.at });
   }
+  const waiting = new Set(questions.map((asked) => asked.question.call_id));
   useLayoutEffect(() => {
     if (heightBefore.current !== null) {
       box.current.scrollTop += box.current.scrollHeight - heightBefore.current;
@@ -203,7 +204,7 @@ function Messages({ path, messages, hasMore, earlier, live, questions, target, t
     <div class="messages">
       ${hasMore && html`<button class="quiet" onClick=${more}>Earlier messages</button>`}
       ${messages.length === 0 && !live && html`<p class="empty">Nothing was said yet. Write the first message below.</p>`}
-      ${messages.map((message) => html`<${Message} key=${message.id} message=${message} results=${results} path=${path} isRunning=${isRunning}
+      ${messages.map((message) => html`<${Message} key=${message.id} message=${message} results=${results} path=${path} isRunning=${isRunning} waiting=${waiting}
         isTarget=${seqOf(message.id) === wanted} toSibling=${toSibling} fork=${fork} branch=${branch} />`)}
       ${live && html`<${Message} key="live" isLive message=${{ id: "live/0", role: "assistant", parts: [
         ...(live.reasoning ? [{ type: "thinking", text: live.reasoning }] : []), { type: "text", text: live.text }], at: null, siblings: [] }} results=${results} path=${path} />`}

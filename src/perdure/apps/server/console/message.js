@@ -7,7 +7,7 @@ import { attempt, toast } from "./parts.js";
 
 const WHO = { user: "Person", assistant: "Agent", tool: "Tool", system: "System", context: "Recalled" };
 
-export function Message({ message, results, path, isLive, isTarget, isRunning, toSibling, fork, branch }) {
+export function Message({ message, results, path, isLive, isTarget, isRunning, waiting, toSibling, fork, branch }) {
   const isOnlyResults = message.parts.every((part) => part.type === "tool_result");
   if (message.role === "tool" && isOnlyResults && !isTarget && message.parts.every((part) => part.name || part.call_id)) return null;
   const seq = seqOf(message.id);
@@ -22,7 +22,7 @@ export function Message({ message, results, path, isLive, isTarget, isRunning, t
       ${message.siblings.length > 0 && html`<${Switch} message=${message} toSibling=${toSibling} />`}
       ${!isLive && html`<${Actions} message=${message} path=${path} fork=${fork} branch=${branch} />`}
     </header>
-    ${message.parts.map((part, n) => html`<${Part} key=${n} part=${part} message=${message} results=${results} path=${path} isLive=${isLive} isRunning=${isRunning} />`)}
+    ${message.parts.map((part, n) => html`<${Part} key=${n} part=${part} message=${message} results=${results} path=${path} isLive=${isLive} isRunning=${isRunning} waiting=${waiting} />`)}
     ${message.error && html`<p class="fault">${safe(typeof message.error === "string" ? message.error : JSON.stringify(message.error))}</p>`}
   </article>`;
 }
@@ -56,7 +56,7 @@ function Actions({ message, path, fork, branch }) {
     <button class="quiet" title="A new session from here" onClick=${() => fork(message.id)}>Fork</button></div></details>`;
 }
 
-function Part({ part, message, results, path, isLive, isRunning }) {
+function Part({ part, message, results, path, isLive, isRunning, waiting }) {
   switch (part.type) {
     case "text":
       if (!part.text) return null;
@@ -65,7 +65,7 @@ function Part({ part, message, results, path, isLive, isRunning }) {
       return html`<details open=${isLive && !message.parts.some((each) => each.type === "text" && each.text)}><summary>Reasoning</summary>
         <div class="prose muted"><p>${part.is_redacted ? "The provider keeps this reasoning to itself." : safe(part.text)}</p></div></details>`;
     case "tool_call":
-      return html`<${ToolCall} call=${part} message=${message} result=${results.get(part.id)} isRunning=${isRunning} />`;
+      return html`<${ToolCall} call=${part} message=${message} result=${results.get(part.id)} isRunning=${isRunning} isWaiting=${waiting?.has(part.id)} />`;
     case "tool_result":
       return html`<${Code} text=${safe(part.text)} language=${part.is_error ? "error" : (part.name ?? "result")} />`;
     case "media":
@@ -75,12 +75,15 @@ function Part({ part, message, results, path, isLive, isRunning }) {
   }
 }
 
-function ToolCall({ call, message, result, isRunning }) {
-  const state = result ? (result.part.is_error ? "error" : "done") : isRunning ? "running" : "no outcome";
+const LOOKS = { error: "error", running: "running pulse", waiting: "waiting" };
+
+function ToolCall({ call, message, result, isRunning, isWaiting }) {
+  const open = isWaiting ? "waiting" : isRunning ? "running" : "no outcome";
+  const state = result ? (result.part.is_error ? "error" : "done") : open;
   return html`<details class="tool">
     <summary><strong class="mono">${oneLine(call.name)}</strong><span class="args truncate mono">${oneLine(JSON.stringify(call.args))}</span>
       ${result && html`<span class="muted small">${duration(between(message.at, result.at))}</span>`}
-      <span class=${`state ${state === "error" ? "error" : state === "running" ? "running pulse" : ""}`}>${state}</span></summary>
+      <span class=${`state ${LOOKS[state] ?? ""}`}>${state}</span></summary>
     <div class="stack"><${Code} text=${pretty(call.args)} language="arguments" />
       ${result && html`<${Code} text=${safe(result.part.text)} language=${result.part.is_error ? "error" : "result"} />`}</div></details>`;
 }
