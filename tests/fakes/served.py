@@ -67,13 +67,25 @@ class Served:
                 await asyncio.sleep(0.01)
 
 
+class _PromptServer(uvicorn.Server):
+    """A server that ends when it is told, not at the next of its ticks."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.end = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Serve until `end` is set."""
+        await self.end.wait()
+
+
 @asynccontextmanager
 async def serving_app(application: Any) -> AsyncGenerator[str]:
     """Serve an ASGI application on a free port of loopback, and yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `perdure serve`
         config = uvicorn.Config(application, log_level="error", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
+        server = _PromptServer(config)
         task = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             async with asyncio.timeout(60):
@@ -81,7 +93,7 @@ async def serving_app(application: Any) -> AsyncGenerator[str]:
                     await asyncio.sleep(0.005)
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
-            server.should_exit = True
+            server.end.set()
             await task
 
 

@@ -24,7 +24,7 @@ from perdure.apps.server.access.rates import Limits, Rates
 from perdure.apps.server.access.sign_in import SignIn
 from perdure.apps.server.access.tokens import TokenFile
 from perdure.apps.server.conversations import Conversations
-from perdure.apps.server.document import describe_problems, openapi_config
+from perdure.apps.server.document import document_of, openapi_config
 from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.problems import answer_problem
 from perdure.apps.server.readiness import Readiness
@@ -196,7 +196,6 @@ def _routes(
             Idempotency(),
         ],
         openapi_config=openapi_config(),
-        on_startup=[describe_problems],
         request_max_body_size=MAX_BODY_BYTES,
         lifespan=[lifespan],
         logging_config=None,
@@ -249,4 +248,4 @@ async def readyz(readiness: NamedDependency[Readiness]) -> Response[dict[str, st
 )
 async def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
     """Return the OpenAPI document of this server."""
-    return request.app.openapi_schema.to_schema()
+    return document_of(request.app)

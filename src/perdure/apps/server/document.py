@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import metadata
+from typing import Any
 
 from litestar import Litestar
 from litestar.openapi import OpenAPIConfig
@@ -49,7 +50,13 @@ def openapi_config() -> OpenAPIConfig:
     )
 
 
-def describe_problems(app: Litestar) -> None:
+def document_of(app: Litestar) -> dict[str, Any]:
+    """Return the OpenAPI document of `app`, made at the first call, with what it refuses."""
+    _describe_problems(app)
+    return app.openapi_schema.to_schema()
+
+
+def _describe_problems(app: Litestar) -> None:
     """Say of every operation of `app` that it may answer with a problem document."""
     refused = OpenAPIResponse(
         description="Refused; the problem says why.",
