@@ -75,6 +75,7 @@ async def test_message_of_another_client_appears_by_itself(tmp_path: Path, chrom
             assert browser.complaints == []
 
 
+@pytest.mark.all_only
 async def test_branches_are_switched_and_forked(tmp_path: Path, chromium: str) -> None:
     async with served(tmp_path, ["Answer one"]) as server:
         session = await server.said("Question")

@@ -72,6 +72,7 @@ async def test_visitor_talks_and_reloads_during_an_answer(tmp_path: Path, chromi
         assert visit.complaints == []
 
 
+@pytest.mark.all_only
 async def test_offline_minute_loses_and_doubles_nothing(tmp_path: Path, chromium: str) -> None:
     model = Paced("One moment, ", "it is sent.")
     async with served(tmp_path, models=model) as server, visiting(chromium, server) as visit:
@@ -98,6 +99,7 @@ async def test_offline_minute_loses_and_doubles_nothing(tmp_path: Path, chromium
         assert await visit.texts() == texts
 
 
+@pytest.mark.all_only
 async def test_lost_answer_to_a_message_sends_it_once(tmp_path: Path, chromium: str) -> None:
     async with served(tmp_path, ["It is sent."]) as server, visiting(chromium, server) as visit:
         lost: list[str] = []
@@ -118,6 +120,7 @@ async def test_lost_answer_to_a_message_sends_it_once(tmp_path: Path, chromium: 
         assert await said(server) == ["Where is my order?", "It is sent."]
 
 
+@pytest.mark.all_only
 async def test_hostile_texts_are_shown_as_text(tmp_path: Path, chromium: str) -> None:
     async with served(tmp_path, [EVIL]) as server, visiting(chromium, server) as visit:
         await visit.open(tag(server, visit))
@@ -135,6 +138,7 @@ async def test_hostile_texts_are_shown_as_text(tmp_path: Path, chromium: str) ->
         assert visit.complaints == []
 
 
+@pytest.mark.all_only
 async def test_signed_visitor_gets_its_session_and_new_tokens(
     tmp_path: Path, chromium: str
 ) -> None:
@@ -155,6 +159,7 @@ async def test_signed_visitor_gets_its_session_and_new_tokens(
         assert (info.id, info.subject) == ("shop-ana", "ana")
 
 
+@pytest.mark.all_only
 async def test_chat_works_by_keyboard_and_is_announced(tmp_path: Path, chromium: str) -> None:
     async with (
         served(tmp_path, ["Yes."]) as server,
