@@ -155,7 +155,7 @@ async def test_no_markdown_runs_anything(page: Page, tmp_path: Path, first: int)
 
 
 def seconds_of(page: Page, file: Path) -> float:
-    """How long `file` takes to be shown. One of several tries must be quick: others use the machine."""
+    """Return how long `file` takes to be shown. Several tries: others use the machine too."""
     begun = time.monotonic()
     page.show(file)
     page.until("document.querySelectorAll('.block').length === 1")
