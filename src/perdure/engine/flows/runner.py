@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -290,10 +290,18 @@ class FlowRunner:
         tasks = [*self._tasks.values(), *([] if woken is None else [woken])]
         for task in tasks:
             task.cancel()
+        is_cancelled = False
+        while pending := [task for task in tasks if not task.done()]:
+            try:
+                await asyncio.wait(pending)
+            except asyncio.CancelledError:  # raised when all are suspended
+                is_cancelled = True
         for task in tasks:
-            with suppress(asyncio.CancelledError, Exception):
-                await task
+            if not task.cancelled():
+                task.exception()  # seen: asyncio does not print it
         self._tasks.clear()
+        if is_cancelled:
+            raise asyncio.CancelledError
 
 
 def can_continue(state: FlowState) -> bool:

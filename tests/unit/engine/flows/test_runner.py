@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,28 @@ async def test_line_of_roles_works_to_its_end(tmp_path: Path) -> None:
         b"what is in plan.md",
         b"what is in done.md",
     ]
+
+
+async def test_cancellation_while_run_ends_is_raised(tmp_path: Path) -> None:
+    place = Place(tmp_path, owner=[ASK])
+    here = await begun(place.store, place.clock, LINE, tmp_path)
+    is_ending, may_end = asyncio.Event(), asyncio.Event()
+
+    async def wakes() -> AsyncGenerator[int | None]:
+        try:
+            await asyncio.Event().wait()
+            yield None
+        finally:
+            is_ending.set()
+            await may_end.wait()
+
+    running = asyncio.create_task(FlowRunner(here, place.roles, place.clock, wakes).run())
+    await is_ending.wait()
+    running.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 async def test_branches_run_in_parallel_but_role_only_once(tmp_path: Path) -> None:
