@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import Sequence
@@ -117,7 +116,8 @@ class FlowRuns:
         Raises: FlowNotFound; FlowRefusal when its folder is not on this machine.
         """
         flow = await self.flows.open(id)
-        if id not in self._tasks and (await flow.state()).run.status != "completed":
+        is_open = (await flow.state()).run.status != "completed"
+        if is_open and id not in self._tasks:  # nothing awaits from here to the new task
             self._errors.pop(id, None)
             self._tasks[id] = asyncio.create_task(self._run(flow))
         return flow
@@ -149,8 +149,7 @@ class FlowRuns:
         task = self._tasks.get(flow)
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait((task,))
 
     async def close(self) -> None:
         """Suspend all runs; the next process continues them."""

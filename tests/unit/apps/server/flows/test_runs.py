@@ -33,6 +33,19 @@ async def test_role_without_agent_works_as_first_agent(tmp_path: Path) -> None:
     assert (await flow.state()).run.status == "awaiting_improvement_choice"
 
 
+async def test_flow_resumed_twice_at_once_has_one_run(tmp_path: Path) -> None:
+    models = FlowStage(tmp_path, ends(START, "forward-pass-closed")).models
+    desk = perdure.Agent("desk", model="scripted:flow")
+    async with perdure.open(f"sqlite:///{tmp_path}/store.db") as store:
+        runs = FlowRuns(perdure.Runtime(store, [desk], models=models))
+        flow = await runs.flows.start(ALONE, workspace=tmp_path)
+        before = asyncio.all_tasks()
+        await asyncio.gather(*(runs.ensure(flow.id) for _ in range(4)))
+        begun = [each for each in asyncio.all_tasks() - before if "FlowRuns._run" in repr(each)]
+        await runs.close()
+    assert len(begun) == 1
+
+
 async def test_flow_without_its_folder_reports_why_it_cannot_run(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     runs = runs_of(stage)
