@@ -1,0 +1,80 @@
+"""No token of another person, agent or namespace gets or changes anything of a flow that runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from perdure.apps.server.access.caller import Caller
+from tests.fakes.api_calls import Operation, calls, operations
+from tests.fakes.served import Served
+from tests.fakes.served_flows import begun, flow_until, serving_flows, waits_for
+
+ASKED = "Which train?"
+"""What the owner of the flow asks: no answer to an attacker has it."""
+
+
+@asynccontextmanager
+async def waiting(folder: Path) -> AsyncGenerator[tuple[Served, str, list[Operation]]]:
+    """Serve a flow whose owner has asked; with its id, and all routes."""
+    async with serving_flows(folder) as server:
+        flow = await begun(server, folder)
+        await flow_until(server, flow, waits_for("prompt-human"))
+        document = (await server.http.get("/v1/openapi.json")).json()
+        yield server, flow, operations(document)
+
+
+async def found(client: httpx.AsyncClient, flow: str, chosen: list[Operation]) -> list[str]:
+    """Return the calls that tell `client` of the flow, or that it carried out."""
+    leaks: list[str] = []
+    for operation in chosen:
+        is_of_flow = "/flows" in operation.path
+        for stream in (flow, f"{flow}__owner"):
+            values: dict[str, Any] = {"session_id": stream, "flow_id": flow, "role": "owner"}
+            values |= {"stream": stream, "seq": 1, "text": "The night train", "q": "train"}
+            values |= {"answer": "approve", "target": "owner-intake", "mode": "full-access"}
+            for call in calls(operation, values, is_whole=False):
+                status, text = await call.answer(client)
+                is_done = is_of_flow and status < httpx.codes.BAD_REQUEST
+                is_named = flow in text and flow not in f"{call.path} {call.query} {call.body}"
+                if is_done or is_named or ASKED in text:
+                    leaks.append(f"{operation.name} {call.path}: {status} {text[-500:]}")
+    return leaks
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param({"subject": "ana"}, id="other subject"),
+        pytest.param({"agent": "other"}, id="other agent"),
+        pytest.param({"subject": ""}, id="empty subject", marks=pytest.mark.all_only),
+        pytest.param({"namespace": "other"}, id="other namespace", marks=pytest.mark.all_only),
+        pytest.param({"expires_at": 1}, id="expired", marks=pytest.mark.all_only),
+    ],
+)
+async def test_restricted_token_finds_and_changes_nothing_of_flow(
+    tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    async with waiting(tmp_path) as (server, flow, routes):
+        before = (await server.http.get(f"/v1/flows/{flow}")).json()
+        attacker = await server.client("admin", **limits)
+        leaks = await found(attacker, flow, routes)
+        assert not leaks, "\n".join(leaks)
+        assert (await server.http.get(f"/v1/flows/{flow}")).json() == before
+
+
+async def test_planted_leak_of_flow_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with waiting(tmp_path) as (server, flow, routes):
+        attacker = await server.client("read", subject="ana")
+        reads = [each for each in routes if "/flows/" in each.path and not each.is_change]
+        assert await found(attacker, flow, reads) == []
+        monkeypatch.setattr(Caller, "require_all", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] - a leak
+        leaks = await found(attacker, flow, reads)
+        assert any(ASKED in each for each in leaks), leaks
