@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, str] = {
     "init": "perdure.apps.setup.command",
     "chat": "perdure.apps.chat.command",
     "agents": "perdure.apps.configuration.agents_command",
-    "sessions": "perdure.apps.cli.sessions",
+    "sessions": "perdure.apps.cli.sessions.group",
     "import": "perdure.apps.cli.imports",
     "export": "perdure.apps.cli.transfer",
     "flow": "perdure.apps.flow.command",

@@ -31,7 +31,7 @@ def add_to(program: typer.Typer) -> None:
     """Make ``perdure store`` known."""
     # Imported lazily: its options come from this package.
     importlib.import_module("perdure.apps.maintenance.commands").add_to(store_commands)
-    importlib.import_module("perdure.apps.cli.retention.limits").add_to(store_commands)
+    importlib.import_module("perdure.apps.cli.limits").add_to(store_commands)
     program.add_typer(store_commands, name="store")
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.changes import FocusOption, told_compaction
 from perdure.apps.cli.options import ModelOption
+from perdure.apps.cli.sessions.changes import FocusOption, told_compaction
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.options import FlowArgument, ScenarioOption, WorkspaceOption, flows_of
 from perdure.apps.flow.run import resumed_flow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from perdure.apps.cli.search import hit_data, hit_lines
+from perdure.apps.cli.sessions.search import hit_data, hit_lines
 from perdure.apps.terminal.style import Style
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.search.values import Hit

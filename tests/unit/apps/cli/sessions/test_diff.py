@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.apps.cli.diff import difference, difference_data, difference_lines
+from perdure.apps.cli.sessions.diff import difference, difference_data, difference_lines
 from perdure.apps.terminal.style import Style
 from perdure.session.codec import encode
 from perdure.session.entries import Entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.search import ROLES, search
+from perdure.apps.cli.sessions.search import ROLES, search
 from perdure.apps.cli.store_options import CommonOptions
 
 

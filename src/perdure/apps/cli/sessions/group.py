@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.apps.cli import changes, search
 from perdure.apps.cli.options import MOST, SessionArgument, only_subject
+from perdure.apps.cli.sessions import changes, search
 from perdure.apps.cli.store_options import CommonOptions, opened_session
 from perdure.apps.terminal.outline import Line, Row, draw, lines_of
 from perdure.apps.terminal.output import local_day, out_style, show, show_encoded, show_lines, width
@@ -33,9 +33,9 @@ else:
 
 _BY_NAME = (
     "perdure.apps.picker.command",
-    "perdure.apps.cli.diff",
-    "perdure.apps.cli.retention.erase",
-    "perdure.apps.cli.tools",
+    "perdure.apps.cli.sessions.diff",
+    "perdure.apps.cli.sessions.erase",
+    "perdure.apps.cli.sessions.tools",
 )
 """Modules with commands of this group; the options of their commands are those of this package."""
 

@@ -1,1 +1,0 @@
-"""Commands for what a store keeps no longer, or does not take in."""

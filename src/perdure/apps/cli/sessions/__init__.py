@@ -1,0 +1,1 @@
+"""``perdure sessions``: list, show, search and change sessions."""
