@@ -64,3 +64,40 @@ async def test_closed_store_is_reported_to_waiters() -> None:
     with pytest.raises(StoreUnavailable, match="it was closed"):
         await asyncio.wait_for(waiting, PATIENCE_S)
     await waker.close()
+
+
+class SlowStore(MemoryStore):
+    """A store whose `position` takes its time to end when it is cancelled."""
+
+    is_ending: asyncio.Event
+    may_end: asyncio.Event
+
+    async def position(self) -> int:
+        try:
+            return await asyncio.Future[int]()
+        finally:
+            self.is_ending.set()
+            await self.may_end.wait()
+
+
+async def test_cancelled_close_raises_its_cancellation() -> None:
+    store = SlowStore(clock=ManualClock(), random=SeededRandom())
+    store.is_ending, store.may_end = asyncio.Event(), asyncio.Event()
+    waker = Waker(store)
+    woken = waker.wakes(FLOW)
+    waiting = asyncio.ensure_future(anext(woken))
+    while not followers():  # noqa: ASYNC110 - the follower says nothing before it waits
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    closing = asyncio.create_task(waker.close())
+    await store.is_ending.wait()
+    closing.cancel()
+    await asyncio.sleep(0)
+    store.may_end.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    await store.close()

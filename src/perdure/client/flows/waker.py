@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
 
 from perdure.session.ids import StreamId
 from perdure.stores.session_store import SessionStore
@@ -77,12 +76,13 @@ class Waker:
                 del self._waiting[stream]
 
     async def close(self) -> None:
-        """Stop following."""
+        """Stop following. Raises: StoreError when the store could not be followed."""
         task, self._following = self._following, None
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait((task,))
+            if not task.cancelled():
+                task.result()
 
     def _followed(self) -> asyncio.Task[None]:
         if self._following is None:

@@ -112,15 +112,19 @@ class Watcher:
     async def close(self) -> None:
         """Send pending notifications, and stop listening."""
         self._is_closing.set()
-        telling = self._telling
-        if telling is not None:
-            await asyncio.wait({telling}, timeout=LAST_WORD_S)
-            telling.cancel()
-        if self._listening is not None:
-            self._listening.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._listening
-        self._watches.end()
+        telling, listening = self._telling, self._listening
+        try:
+            if telling is not None:
+                await asyncio.wait((telling,), timeout=LAST_WORD_S)
+        finally:
+            for task in (telling, listening):
+                if task is not None:
+                    task.cancel()
+            self._watches.end()
+        if listening is not None:
+            await asyncio.wait((listening,))
+            if not listening.cancelled():
+                listening.result()
 
     # -- notifying
 

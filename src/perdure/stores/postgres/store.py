@@ -181,8 +181,10 @@ class PostgresStore:
     async def close(self) -> None:
         if not self.handle.db.check_loop():
             return
-        await self.handle.watcher.close()
-        await self.handle.db.close()
+        try:
+            await self.handle.watcher.close()
+        finally:
+            await self.handle.db.close()
 
 
 def _with_digests(contents: Sequence[bytes]) -> list[tuple[str, bytes]]:

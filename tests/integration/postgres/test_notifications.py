@@ -1,0 +1,44 @@
+"""The listener for commits of other processes, as it begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.stores.postgres.database import Connected, Database, conninfo_of
+from perdure.stores.postgres.notifications import Watcher
+from tests.fakes.clock import SeededRandom
+
+
+class SlowDatabase(Database):
+    """A database whose new connection takes its time to end when it is cancelled."""
+
+    is_ending: asyncio.Event
+    may_end: asyncio.Event
+
+    async def connect_apart(self) -> Connected:
+        try:
+            return await asyncio.Future[Connected]()
+        finally:
+            self.is_ending.set()
+            await self.may_end.wait()
+
+
+async def test_cancelled_close_raises_its_cancellation_and_ends_the_watches() -> None:
+    database = SlowDatabase(conninfo_of("postgresql://127.0.0.1:1/none"), "default", "normal")
+    database.is_ending, database.may_end = asyncio.Event(), asyncio.Event()
+    watcher = Watcher(database, SeededRandom())
+    changes = watcher.watch()
+    await asyncio.sleep(0)
+
+    closing = asyncio.create_task(watcher.close())
+    await database.is_ending.wait()
+    closing.cancel()
+    await asyncio.sleep(0)
+    database.may_end.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    with pytest.raises(StopAsyncIteration):
+        await anext(changes)
