@@ -172,6 +172,13 @@ class MaintenanceService(Protocol):
         """Check every hash, parent, count and span. May call `on_progress` on another thread."""
         ...
 
+    async def check_writable(self) -> None:
+        """Commit a write that changes nothing.
+
+        Raises: StoreReadOnly, StoreFull, StoreUnavailable, as a commit now would.
+        """
+        ...
+
     async def vacuum(self) -> VacuumReport:
         """Remove contents that nothing refers to, and return free space. Raises: Unsupported."""
         ...

@@ -37,7 +37,9 @@ def desk(store):
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
+async def serving(
+    folder: Path, *options: str
+) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
     """The server of the program in `folder`, and the address that it prints."""
     environment = {
         "PATH": os.environ["PATH"],
@@ -46,7 +48,7 @@ async def serving(folder: Path) -> AsyncGenerator[tuple[asyncio.subprocess.Proce
         "PERDURE_STORE": f"sqlite:///{folder / 'desk.db'}",
         "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
     }
-    command = (sys.executable, "-m", "perdure", "serve", "shop:desk", "--port", "0")
+    command = (sys.executable, "-m", "perdure", "serve", "shop:desk", "--port", "0", *options)
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, cwd=folder, stdout=asyncio.subprocess.PIPE
     )

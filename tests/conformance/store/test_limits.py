@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from perdure.errors import QuotaExceeded, SessionNotFound
+from perdure.errors import QuotaExceeded, SessionNotFound, StoreUnavailable
 from perdure.session.codec import new_side, new_tree
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import ModelChange
@@ -48,6 +48,28 @@ def limiting(store: SessionStore) -> SessionStore:
 
 
 # ---------------------------------------------------------------- retention
+
+
+async def test_check_of_writability_changes_nothing(retaining: SessionStore, data: Data) -> None:
+    await create(retaining)
+
+    async def figures() -> tuple[int, int, int]:
+        info = await retaining.info()
+        return info.streams, info.entries, await retaining.position()
+
+    before = await figures()
+
+    await retaining.maintenance.check_writable()
+    assert await retaining.retention.policy() == Retention()
+    await retaining.retention.set_policy(Retention(max_idle_s=60))
+    await retaining.maintenance.check_writable()
+
+    assert await retaining.retention.policy() == Retention(max_idle_s=60)
+    assert await figures() == before
+    assert (await retaining.maintenance.verify()).is_ok
+    await retaining.close()
+    with pytest.raises(StoreUnavailable):
+        await retaining.maintenance.check_writable()
 
 
 async def test_retention_policy_is_stored(retaining: SessionStore, data: Data) -> None:

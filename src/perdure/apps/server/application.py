@@ -67,9 +67,6 @@ _API = (
 IDLE_CHECK_S = 30.0
 LIMITS = Limits()
 MAX_BODY_BYTES = 10 * 1024 * 1024
-MAX_MESSAGE_BYTES = 2 * 1024 * 1024
-"""Of a WebSocket; the program that runs the application sets it as its limit."""
-
 
 AnyScope = MutableMapping[str, Any]
 AnyReceive = Callable[[], Awaitable[AnyScope]]
@@ -102,7 +99,8 @@ class Server:
         self._runtime = runtime
         self._background: asyncio.Task[None] | None = None
         self._runs = runs
-        self._routes = _routes(runtime, access, runs, self._running)
+        self._readiness = Readiness(runtime.host.store)
+        self._routes = _routes(runtime, access, runs, self._readiness, self._running)
         outside = runtime.host.store.outside
         shared = Origins(self._routes, access.tokens, outside.clock.now_ms)
         self._guarded = Requests(Guard(shared, hosts), outside.random)
@@ -116,10 +114,15 @@ class Server:
             self._begin()
             await self._guarded(*connection)
 
+    def drain(self) -> None:
+        """Answer ``/readyz`` with 503 from now on, so that a balancer sends requests elsewhere."""
+        self._readiness.is_draining = True
+
     @contextlib.asynccontextmanager
     async def _running(self, _: Litestar) -> AsyncGenerator[None]:
         self._begin()
         yield
+        self.drain()
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait((self._background,))
@@ -160,10 +163,10 @@ def _routes(
     runtime: Runtime,
     access: Access,
     runs: FlowRuns,
+    readiness: Readiness,
     lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
 ) -> Litestar:
     served = runtime.host.store
-    readiness = Readiness(served)
     names: list[str] = []
 
     async def namespace() -> str:
@@ -237,7 +240,7 @@ async def healthz() -> Response[dict[str, str]]:
 
 @get("/readyz", is_open=True, include_in_schema=False)
 async def readyz(readiness: NamedDependency[Readiness]) -> Response[dict[str, str]]:
-    """Whether this server can take requests: its store answers."""
+    """Whether this server takes requests: its store accepts writes, and it is not draining."""
     problem = await readiness.problem()
     status = 200 if problem is None else 503
     return Response({"status": problem or "ready"}, status_code=status)

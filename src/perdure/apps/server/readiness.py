@@ -1,4 +1,4 @@
-"""Whether the store of a server answers."""
+"""Whether a server takes requests: its store accepts writes, and it is not being stopped."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ TIMEOUT_S = 5.0
 
 
 class Readiness:
-    """Reads from a store."""
+    """Writes to a store, which that does not change. `is_draining`: the server is being stopped."""
 
     def __init__(self, store: Store) -> None:
+        self.is_draining = False
         self._store = store
         self._checking = asyncio.Lock()
         self._known: tuple[float, str | None] | None = None
 
     async def problem(self) -> str | None:
-        """Return why the store cannot be used, None if it answers."""
+        """Return why the server takes no requests, None if it does."""
+        if self.is_draining:
+            return "draining"
         async with self._checking:
             now = asyncio.get_running_loop().time()
             if self._known is None or now - self._known[0] >= CHECK_S:
@@ -32,7 +35,7 @@ class Readiness:
     async def _check(self) -> str | None:
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                await self._store.backend.position()
+                await self._store.backend.maintenance.check_writable()
         except TimeoutError:
             return "store_timeout"
         except PerdureError as error:

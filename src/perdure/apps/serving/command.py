@@ -53,6 +53,11 @@ ProjectsOption = Annotated[
 ]
 
 
+DrainOption = Annotated[
+    float, typer.Option(min=0, metavar="N", help="After SIGTERM: serve so long as not ready.")
+]
+
+
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure serve`` known."""
     program.command("serve")(serve)
@@ -83,6 +88,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     idle_minutes: Annotated[
         float, typer.Option(min=0.1, help="End a session without a message for that long.")
     ] = IDLE_S / 60,
+    drain_seconds: DrainOption = 0.0,
     common: CommonOptions,
 ) -> None:
     """Serve the API and the console over a store.
@@ -108,6 +114,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
         tls_key,
         is_proxied=behind_proxy,
         projects=tuple(projects or (Path.cwd(),)),
+        drain_s=drain_seconds,
     )
     wanted.check()
     require_server()
@@ -142,6 +149,7 @@ class Wanted(msgspec.Struct, frozen=True):
     key: Path | None = None
     is_proxied: bool = False
     projects: tuple[Path, ...] = ()
+    drain_s: float = 0.0
 
     def check(self) -> None:
         """Raises: UsageMistake for an address that other machines reach without encryption."""
@@ -172,33 +180,33 @@ async def _serve(
     libraries: tuple[Any, Any],
 ) -> None:
     """Serve until SIGINT or SIGTERM."""
-    uvicorn, application = libraries
+    draining, application = libraries
     codes = application.SignIn(tokens, runtime.host.store.outside.clock.now_ms, system_random)
-    config = uvicorn.Config(
-        application.app(
-            runtime,
-            tokens=tokens,
-            hosts=wanted.hosts,
-            signing_in=codes,
-            projects=wanted.projects,
-        ),
+    served = application.app(
+        runtime, tokens=tokens, hosts=wanted.hosts, signing_in=codes, projects=wanted.projects
+    )
+    config = draining.config(
+        app=served,
         log_level="warning",
         proxy_headers=wanted.is_proxied,
         ssl_certfile=wanted.certificate,
         ssl_keyfile=wanted.key,
         timeout_graceful_shutdown=2,
-        ws_max_size=application.MAX_MESSAGE_BYTES,
     )
     show(f"{wanted.address(listening.getsockname()[1])}/#code={codes.code()}")
     remark("open this address within 15 minutes; it signs you in once. Stop with Ctrl-C.")
     sys.stdout.flush()
-    await uvicorn.Server(config).serve(sockets=[listening])
+    server = draining.DrainingServer(config, served.drain, wanted.drain_s)
+    await server.serve(sockets=[listening])
 
 
 def _libraries() -> tuple[Any, Any]:
-    """Return uvicorn and our application. Raises: ConfigError without the extra."""
+    """Return the modules of process and application. Raises: ConfigError without the extra."""
     try:
-        return import_module("uvicorn"), import_module("perdure.apps.server.application")
+        return (
+            import_module("perdure.apps.serving.draining"),
+            import_module("perdure.apps.server.application"),
+        )
     except ModuleNotFoundError as error:
         if error.name not in ("uvicorn", "litestar"):
             raise

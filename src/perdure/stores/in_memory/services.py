@@ -240,6 +240,9 @@ class MemoryMaintenance:
         steps.end()
         return Verification(len(heap.streams), len(entries), tuple(problems), erased)
 
+    async def check_writable(self) -> None:
+        self._handle.check_open()
+
     async def vacuum(self) -> VacuumReport:
         raise Unsupported("vacuum", "memory")
 

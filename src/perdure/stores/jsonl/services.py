@@ -220,6 +220,9 @@ class JsonlMaintenance:
             )
         )
 
+    async def check_writable(self) -> None:
+        await self._handle.run(self._handle.limits.write_probe)
+
     async def vacuum(self) -> VacuumReport:
 
         def work() -> VacuumReport:

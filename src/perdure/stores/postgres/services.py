@@ -157,6 +157,8 @@ class PostgresMaintenance:
         self.handle.db.check_usable()
         return await asyncio.to_thread(verify.verification, self.handle.db, on_progress)
 
+    check_writable = asking(retention_policy.rewrite_policy)
+
     async def vacuum(self) -> VacuumReport:
         blobs, blob_bytes = await content_gc.remove_unreferenced(self.handle.db)
         keys = await retention_policy.forget_old_keys(self.handle.db, self.handle.now())

@@ -253,6 +253,14 @@ class SqliteMaintenance:
     async def verify(self, on_progress: OnProgress | None = None) -> Verification:
         return await self._handle.read(verify.verification, on_progress)
 
+    async def check_writable(self) -> None:
+        name = self._handle.namespace
+        await self._handle.write(
+            lambda tables: retention_policy.set_policy(
+                tables, name, retention_policy.policy_of(tables, name)
+            )
+        )
+
     async def vacuum(self) -> VacuumReport:
         database = self._handle.database()
         found = await self._handle.read(content_gc.find_unreferenced)

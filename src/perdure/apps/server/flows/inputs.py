@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from perdure.apps.server.access.tokens import Role
 from perdure.apps.server.inputs import Input
 from perdure.session.flows.kinds import Configuring, ConsentMode, GrantedTool
 
@@ -26,6 +27,15 @@ class NewFlow(Input, frozen=True, kw_only=True):
     configuring: Configuring = "given"
     from_version: str | None = None
     to_version: str | None = None
+
+
+def role_for(mode: ConsentMode | None) -> Role:
+    """Return the role that sets the consent `mode`.
+
+    With full-access the roles of a flow run any program as the user of the server, as a flow that
+    is started can: both need admin.
+    """
+    return "admin" if mode == "full-access" else "write"
 
 
 class FlowReply(Input, frozen=True, kw_only=True):

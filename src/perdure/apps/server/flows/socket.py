@@ -16,7 +16,7 @@ import msgspec
 from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.flows import socket_messages as messages
 from perdure.apps.server.flows.feeds import read_feed
-from perdure.apps.server.flows.inputs import FlowMode, NewFlow
+from perdure.apps.server.flows.inputs import FlowMode, NewFlow, role_for
 from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.flows.states import shown, summaries
 from perdure.apps.server.problems import known
@@ -33,7 +33,14 @@ QUIET_S = 0.03
 
 FEED_ITEMS = 300
 
+MAX_MESSAGE_BYTES = 2 * 1024 * 1024
+"""Longest message of a client, in UTF-8."""
+
 _log = logging.getLogger(__name__)
+
+
+class MessageTooLong(Exception):
+    """A client sent more than `MAX_MESSAGE_BYTES` in one message."""
 
 
 class Socket(Protocol):
@@ -60,14 +67,20 @@ class FlowSocket:
         self._following: asyncio.Task[None] | None = None
 
     async def serve(self) -> None:
-        """Answer messages until the client leaves. Raises: what `Socket.receive_text` raises."""
+        """Answer messages until the client leaves.
+
+        Raises: what `Socket.receive_text` raises; MessageTooLong.
+        """
         self._caller.require("read")
         self._caller.require_all()
         found = await summaries(self._runs, self._caller.store)
         await self._send(messages.FlowSummaries(flows=found))
         try:
             while True:
-                await self._answer(await self._socket.receive_text())
+                data = await self._socket.receive_text()
+                if len(data.encode(errors="replace")) > MAX_MESSAGE_BYTES:
+                    raise MessageTooLong
+                await self._answer(data)
         finally:
             await self._leave()
 
@@ -147,6 +160,7 @@ class FlowSocket:
                     raise QuestionNotFound(asked)
                 await self._caller.store.answer(asked, message.answer, by=by, note=message.note)
             case messages.SetConsent():
+                self._caller.require(role_for(message.mode))
                 await flow.consent(message.mode, by=by)
             case messages.ConfigureRole():
                 await flow.configure(

@@ -22,6 +22,7 @@ from perdure.apps.server.access.visitors import visible
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheRates
 from perdure.client.watch import Watch
+from perdure.errors import WrongArgument
 from perdure.events.types import AnyEvent, Event, LiveEvent
 from perdure.events.wire import wire
 from perdure.session.ids import StreamId
@@ -52,6 +53,9 @@ async def watch_session(
     """
     session = await caller.session(session_id)
     start = _cursor(request, after)
+    if start > session.head:
+        detail = f"after is {start}, and the newest entry is {session.head}"
+        raise Problem(422, WrongArgument.code, detail, newest=session.head)
     rates.require_stream(caller.principal, address_of(request))
     watch = session.watch(start)
     return _stream(request, rates, caller, blocks(watch, start, session.head, caller))

@@ -12,13 +12,16 @@ from litestar.exceptions import WebSocketDisconnect
 from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.access.rates import address_of
 from perdure.apps.server.flows.runs import FlowRuns
-from perdure.apps.server.flows.socket import FlowSocket
+from perdure.apps.server.flows.socket import MAX_MESSAGE_BYTES, FlowSocket, MessageTooLong
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.events import CHECK_S
 from perdure.apps.server.routes.parameters import TheRates, TheRuns
 
 REFUSED = 4403
 """Close code for a caller that may not use the socket."""
+
+TOO_LONG = 1009
+"""Close code of the protocol for a message that is too long."""
 
 LIMITED = 4429
 """Close code for a caller that has too many open streams."""
@@ -51,6 +54,8 @@ async def _serve(socket: WebSocket[Any, Any, State], runs: FlowRuns) -> None:
         await serving
     except Problem as refused:
         await socket.close(REFUSED, str(refused))
+    except MessageTooLong:
+        await socket.close(TOO_LONG, f"a message has at most {MAX_MESSAGE_BYTES} bytes")
     except WebSocketDisconnect:
         return
     finally:

@@ -18,6 +18,7 @@ from perdure.apps.server.flows.inputs import (
     FlowTarget,
     NewConsent,
     NewFlow,
+    role_for,
 )
 from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.flows.states import shown, summaries
@@ -152,8 +153,11 @@ async def stop_turn(
 async def change_consent(
     caller: TheCaller, runs: TheRuns, flow_id: FlowId, data: JSONBody[NewConsent]
 ) -> FlowView:
-    """Change what roles may do without asking. Open questions that it settles are answered."""
-    flow = await _flow(caller, runs, flow_id, "write")
+    """Change what roles may do without asking. Open questions that it settles are answered.
+
+    The mode full-access needs the role admin.
+    """
+    flow = await _flow(caller, runs, flow_id, role_for(data.mode))
     await flow.consent(
         data.mode,
         command=data.command,

@@ -28,7 +28,7 @@ from perdure.stores.retention.policy import Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
 
 KIND = "limits"
-POLICY, QUOTA, KEYS = "retention", "quota", "keys"
+POLICY, QUOTA, KEYS, PROBE = "retention", "quota", "keys", "probe"
 
 T = TypeVar("T")
 
@@ -51,6 +51,10 @@ class Limits:
     def set_policy(self, policy: Retention) -> None:
         """Set the policy of the namespace."""
         self._keep(POLICY, msgspec.json.encode(policy))
+
+    def write_probe(self) -> None:
+        """Write a file that nothing reads."""
+        self._keep(PROBE, b"")
 
     # -- quotas
 

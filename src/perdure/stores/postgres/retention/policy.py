@@ -45,6 +45,11 @@ INSERT INTO perdure.retention VALUES (%s, %s)
 ON CONFLICT (namespace) DO UPDATE SET policy = excluded.policy
 """
 
+_REWRITE_POLICY: LiteralString = """
+INSERT INTO perdure.retention AS kept VALUES (%s, %s)
+ON CONFLICT (namespace) DO UPDATE SET policy = kept.policy
+"""
+
 _NOW: LiteralString = "coalesce(%s::bigint, perdure.now_ms())"
 
 _AT: LiteralString = f"SELECT {_NOW}"
@@ -144,6 +149,12 @@ async def policy(db: Database) -> Retention:
 async def set_policy(db: Database, policy: Retention) -> None:
     """Set the policy of the namespace."""
     await db.ask(Statement(_KEEP_POLICY, (db.namespace, msgspec.json.encode(policy))))
+
+
+async def rewrite_policy(db: Database) -> None:
+    """Write the policy of the namespace as it is."""
+    empty = msgspec.json.encode(Retention())
+    await db.ask(Statement(_REWRITE_POLICY, (db.namespace, empty)))
 
 
 async def is_due(db: Database, policy: Retention, now: int | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perdure.apps.server.flows.inputs import NewConsent, NewFlow
+from perdure.apps.server.flows.inputs import NewConsent, NewFlow, role_for
 
 
 def test_flow_needs_only_workspace() -> None:
@@ -17,3 +17,8 @@ def test_flow_needs_only_workspace() -> None:
 def test_unknown_consent_is_refused(body: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(body, type=NewConsent)
+
+
+def test_full_access_needs_the_role_that_starts_flows() -> None:
+    assert role_for("full-access") == "admin"
+    assert {role_for(mode) for mode in ("no-access", "partial-access", None)} == {"write"}

@@ -82,6 +82,23 @@ async def test_cursor_that_is_no_number_is_refused(tmp_path: Path) -> None:
         assert (got.status_code, got.json()["code"]) == (400, "invalid_request")
 
 
+@pytest.mark.parametrize("past", [1, 10**6, 2**63, 10**30])
+async def test_cursor_past_the_newest_entry_is_refused_before_the_stream(
+    tmp_path: Path, past: int
+) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.said("hi")
+        head = (await server.store.open(session)).head
+        url = f"/v1/sessions/{session}/events"
+        after = str(head + past)
+        for got in (
+            await server.http.get(url, params={"after": after}),
+            await server.http.get(url, headers={"Last-Event-ID": after}),
+        ):
+            assert (got.status_code, got.json()["code"]) == (422, "wrong_argument")
+            assert got.json()["newest"] == head
+
+
 async def test_namespace_stream_shows_visible_sessions_only(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"] * 9) as server:
         ana = await server.client(subject="ana")

@@ -13,6 +13,8 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from perdure.apps.server.flows.socket import MAX_MESSAGE_BYTES
+from perdure.apps.server.routes.flow_socket import TOO_LONG
 from tests.fakes.served import Served
 from tests.fakes.served_flows import begun, serving_flows
 
@@ -121,6 +123,35 @@ async def test_caller_without_the_right_is_refused(tmp_path: Path) -> None:
         with pytest.raises((InvalidStatus, ConnectionClosed)):
             async with client(server, "pdr_no_token") as unknown:
                 await unknown.until("flow_summaries")
+
+
+async def test_writer_cannot_let_roles_do_everything(tmp_path: Path) -> None:
+    async with serving_flows(tmp_path) as server:
+        flow = await begun(server, tmp_path)
+        async with client(server, server.token("write")) as connected:
+            await connected.send("open_flow", flowId=flow)
+            await connected.send("consent_mode", id="1", mode="full-access")
+            refused = await connected.until("error")
+            assert (refused["code"], refused["id"]) == ("role_missing", "1")
+            await connected.send("consent_mode", mode="no-access")
+            while True:
+                shown = (await connected.until("flow_state"))["flow"]
+                if shown["consent"]["mode"] == "no-access":
+                    break
+
+
+async def test_too_long_message_ends_the_socket(tmp_path: Path) -> None:
+    async with serving_flows(tmp_path) as server:  # uvicorn itself accepts 16 MB
+        for size, is_long in ((MAX_MESSAGE_BYTES // 2, False), (MAX_MESSAGE_BYTES // 2 + 1, True)):
+            async with client(server, server.token("read")) as connected:
+                await connected.until("flow_summaries")
+                await connected.connection.send("é" * size)
+                if is_long:
+                    with pytest.raises(ConnectionClosed):
+                        await connected.until("error")
+                    assert connected.connection.close_code == TOO_LONG
+                else:
+                    assert (await connected.until("error"))["code"] == "invalid_request"
 
 
 async def test_page_of_another_site_gets_no_socket(tmp_path: Path) -> None:

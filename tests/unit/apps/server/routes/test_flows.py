@@ -43,6 +43,11 @@ async def test_consent_and_configuration_are_changed(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         flow = await begun(server, tmp_path, consent="no-access")
         url = f"/v1/flows/{flow}"
+        writer = await server.client("write")
+        refused = await writer.post(f"{url}/consent", json={"mode": "full-access"})
+        assert (refused.status_code, refused.json()["code"]) == (403, "role_missing")
+        narrower = await writer.post(f"{url}/consent", json={"mode": "partial-access"})
+        assert narrower.json()["consent"]["mode"] == "partial-access"
         changed = await server.http.post(f"{url}/consent", json={"mode": "full-access"})
         assert changed.json()["consent"]["mode"] == "full-access"
         body = {"model": "scripted:flow", "tools": ["read_file"]}

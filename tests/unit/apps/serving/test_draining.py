@@ -1,0 +1,40 @@
+"""A server that is stopped says so first, and serves meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.acceptance.server.test_serve import PROGRAM, serving, signed_in
+
+pytestmark = pytest.mark.full_only
+
+
+async def test_server_says_draining_and_serves_before_it_stops(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    async with (
+        serving(tmp_path, "--drain-seconds", "60") as (process, address),
+        signed_in(address) as client,
+    ):
+        assert (await client.get("/readyz")).json() == {"status": "ready"}
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(60):
+            while (ready := await client.get("/readyz")).status_code == 200:  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.01)
+        assert (ready.status_code, ready.json()) == (503, {"status": "draining"})
+        async with httpx.AsyncClient(base_url=client.base_url) as other:  # a new connection
+            assert (await other.get("/healthz")).status_code == 200
+        assert (await client.get("/v1/sessions")).status_code == 200
+        process.send_signal(signal.SIGTERM)  # a second one does not wait
+        assert await asyncio.wait_for(process.wait(), 30) in (0, 143, -signal.SIGTERM)
+
+
+async def test_server_stops_by_itself_after_draining(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    async with serving(tmp_path, "--drain-seconds", "0.5") as (process, _):
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 30) in (0, 143, -signal.SIGTERM)
