@@ -82,6 +82,8 @@ LINES: dict[str, list[str]] = {
     "sessions fork": [S],
     "sessions label": [S, "0", "here"],
     "sessions list": ["--all"],
+    "sessions read": [S],
+    "sessions resume": [S],
     "sessions pin": [S, "0"],
     "sessions rename": [S, f"again {MARK.replace(chr(0), '')}"],
     "sessions search": ["Hello"],

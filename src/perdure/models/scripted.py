@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 import msgspec
 
 from perdure.errors import (
+    ConfigError,
     ContextOverflow,
     MalformedResponse,
     ModelError,
@@ -99,6 +100,16 @@ class ScriptedModel:
             return ModelInfo(model)
         return ModelInfo(model, scenario.context_window, scenario.max_output_tokens)
 
+    def require(self, model: str) -> None:
+        """Make sure that the scenario of `model` exists. Raises: ConfigError."""
+        if (problem := self._problem(model)) is not None:
+            raise ConfigError(problem)
+
+    def _problem(self, model: str) -> str | None:
+        if _name_of(model) in (ECHO, *self._scenarios):
+            return None
+        return f"unknown scenario; available: {', '.join(sorted({ECHO, *self._scenarios}))}"
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         if sum(map(_bytes_of, request.messages[-_LEAST_REMEMBERED:])) < _LARGE_BYTES:
             heard, reply = self._answered(request)
@@ -134,10 +145,9 @@ class ScriptedModel:
         name = _name_of(request.model)
         scenario = self._scenarios.get(name)
         if scenario is None:
-            if name == ECHO:
-                return echo(request)
-            known = ", ".join(sorted({ECHO, *self._scenarios}))
-            raise ModelRefused(request.model, f"unknown scenario; available: {known}")
+            if (problem := self._problem(request.model)) is not None:
+                raise ModelRefused(request.model, problem)
+            return echo(request)
         window = scenario.context_window
         if window is not None and (used := estimated_tokens(request, heard)) > window:
             reason = f"{used} tokens do not fit a window of {window}"

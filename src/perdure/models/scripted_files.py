@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 
 from perdure.errors import ConfigError, ModelRefused
-from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
 from perdure.session.clock import Clock
@@ -29,15 +29,16 @@ class FiledScripts:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._named: ModelClient = ScriptedModel(clock=clock)
-        self._filed: dict[str, tuple[int, ModelClient]] = {}
+        self._named = ScriptedModel(clock=clock)
+        self._filed: dict[str, tuple[int, ScriptedModel]] = {}
 
     def require(self, model: str) -> None:
         """Make sure that `model` can act.
 
-        Raises: ConfigError when its file cannot be read, or with every fault and its line.
+        Raises: ConfigError for an unknown scenario, and when its file cannot be read, or with every
+        fault and its line.
         """
-        self._client(model)
+        self._client(model).require(model)
 
     def info(self, model: str) -> ModelInfo:
         try:
@@ -53,7 +54,7 @@ class FiledScripts:
         async for delta in client.stream(request):
             yield delta
 
-    def _client(self, model: str) -> ModelClient:
+    def _client(self, model: str) -> ScriptedModel:
         name = model.partition(":")[2]
         if not name.endswith(ENDINGS):
             return self._named

@@ -225,6 +225,34 @@ def test_killed_turn_is_resumed_before_the_next_prompt(
     assert roles == ["user", "assistant", "tool", "assistant"] * 2
 
 
+def test_killed_turn_is_listed_and_resumed_with_all_interrupted_turns(
+    hanging: tuple[World, str, subprocess.Popen[bytes]],
+) -> None:
+    world, session, process = hanging
+    assert world.ok("sessions", "list", "--interrupted", "--json").json == []
+    assert world.ok("sessions", "list", "--json").json[0]["state"] == "running"
+    process.kill()
+    process.communicate()
+    (row,) = world.ok("sessions", "list", "--interrupted", "--json").json
+    assert (row["id"], row["state"]) == (session, "interrupted")
+    assert "INTERRUPTED" in world.ok("sessions", "list").out
+    assert "1 turn interrupted" in world.ok("inbox").out
+    (check,) = [
+        each for each in world.ok("doctor", "--json").json["checks"] if each["name"] == "turns"
+    ]
+    assert (check["status"], check["detail"]) == ("warn", "1 turn interrupted")
+    failed = world.run("sessions", "resume", "--all", "--json")  # its model is not here
+    assert (failed.code, failed.lines[0]["ending"]) == (1, "failed")
+    scenario = world.scenario(ANSWERS)
+    done = world.ok("sessions", "resume", "--all", "--scenario", scenario, "--json").lines
+    assert done == [{"session": session, "ending": "completed", "detail": "I have read it: sea"}]
+    assert kinds_of(world, session).count("tool_started") == 1
+    assert world.ok("sessions", "list", "--interrupted", "--json").json == []
+    again = world.ok("sessions", "resume", session, "--json").lines
+    assert again[0]["ending"] == "not interrupted"
+    assert world.ok("sessions", "resume", "--all").out == "No turn is interrupted.\n"
+
+
 def test_two_processes_do_not_run_turns_in_one_session(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:

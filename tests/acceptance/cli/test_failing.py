@@ -265,7 +265,7 @@ def test_stream_may_be_closed(sample: World, command: str, code: int) -> None:
     done = _in_shell(sample, f"perdure {command}")
     assert (done.returncode, done.stderr) == (code, "")
     is_shown = code == 0 and ">&-" not in command.replace("2>&-", "")
-    assert (SAMPLE_ID in done.stdout) is is_shown
+    assert (SAMPLE_ID[:8] in done.stdout) is is_shown
 
 
 def _in_shell(world: World, command: str) -> subprocess.CompletedProcess[str]:

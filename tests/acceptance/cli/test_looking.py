@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from tests.acceptance.cli.conftest import SAMPLE_ID, World
+from tests.acceptance.cli.conftest import PERDURE, SAMPLE_ID, World
 
 LIST_KEYS = {
     "id",
@@ -23,6 +26,10 @@ LIST_KEYS = {
     "status",
     "subject",
     "metadata",
+    "source",
+    "agent",
+    "model",
+    "state",
 }
 
 
@@ -44,7 +51,7 @@ def test_list_has_a_row_for_each_session(imported: World) -> None:
         assert datetime.fromisoformat(row[name]).utcoffset() is not None
         assert row[name].endswith("Z")
     text = imported.ok("sessions", "list").out
-    assert SAMPLE_ID in text
+    assert SAMPLE_ID[:8] in text
     assert "The tide table that lost an hour" in text
 
 
@@ -54,6 +61,40 @@ def test_list_can_be_limited_and_searched(imported: World) -> None:
     assert len(imported.ok("sessions", "list", "--limit", "0", "--json").json) == 1
     assert imported.ok("sessions", "list", "--cwd", "/elsewhere", "--json").json == []
     assert len(imported.ok("sessions", "list", "--cwd", "/home/mira/tidepool", "--json").json) == 1
+
+
+def test_list_can_be_filtered_by_program_agent_model_and_time(imported: World) -> None:
+    def found(*options: str) -> int:
+        return len(imported.ok("sessions", "list", "--json", *options).json)
+
+    (row,) = imported.ok("sessions", "list", "--json").json
+    day = row["updated_at"][:10]
+    assert found("--source", row["source"]) == 1
+    assert found("--source", "nothing") == 0
+    assert found("--model", row["model"].partition(":")[2].upper()) == 1
+    assert found("--model", "nothing") == 0
+    assert found("--agent", "nobody") == 0
+    assert found("--since", "2001-01-01") == found("--until", "today") == 1
+    assert found("--since", "1d") == found("--until", "2001-01-01") == 0
+    assert found("--since", day, "--limit", "0") == 1
+    assert found("--interrupted") == 0
+    ended = imported.run("sessions", "list", "--since", "some day")
+    assert ended.code == 2
+    assert "yesterday, 7d" in ended.err
+
+
+def test_list_goes_on_after_the_session_of_the_last_page(world: World) -> None:
+    for text in ("one", "two", "three"):
+        world.ok("chat", "-p", text)
+    page = world.ok("sessions", "list", "--limit", "2")
+    rest = world.ok("sessions", "list", "--after", page.err.split()[-1])
+    assert [line.split()[-1] for line in page.out.splitlines()] == ["TITLE", "three", "two"]
+    assert [line.split()[-1] for line in rest.out.splitlines()] == ["TITLE", "one"]
+    assert rest.err == ""
+    ids = [line.split()[0] for line in page.out.splitlines()[1:]]
+    for id in ids:  # made within a second, so their ids begin alike
+        assert world.ok("sessions", "show", id, "--json").json["id"].startswith(id)
+    assert world.run("sessions", "list", "--after", "nothing").code == 3
 
 
 def test_session_is_shown_with_its_facts_and_its_branch(imported: World) -> None:
@@ -256,3 +297,49 @@ def test_tool_calls_are_listed_with_result_and_as_json(imported: World) -> None:
     assert len(lines) == 3
     assert imported.ok("sessions", "tools", "--tool", "none").out == "No tool calls found.\n"
     assert imported.run("sessions", "tools", "ghost").code == 3
+
+
+def test_read_prints_whole_messages_of_the_branch(imported: World) -> None:
+    out = imported.ok("sessions", "read", SAMPLE_ID).out
+    context = imported.ok("sessions", "read", SAMPLE_ID, "--json").json
+    texts = [
+        part["text"]
+        for entry in context
+        for part in entry["body"].get("parts", ())
+        if part["type"] == "text"
+    ]
+    assert texts
+    assert all(text in out for text in texts)
+    newest = imported.ok("sessions", "read", SAMPLE_ID, "--last", "1").out
+    assert out.endswith(newest)
+    assert len(newest) < len(out)
+
+
+def test_read_of_an_entry_prints_this_entry_of_any_branch(imported: World) -> None:
+    tree = imported.ok("sessions", "tree", SAMPLE_ID, "--json").json
+    for node in list(nodes(tree))[:20]:
+        number = node["id"].rpartition("/")[2]
+        (entry,) = imported.ok("sessions", "read", SAMPLE_ID, number, "--json").json
+        assert entry["id"] == node["id"]
+        assert imported.ok("sessions", "read", SAMPLE_ID, number).out.startswith(f"{number} ")
+    assert imported.run("sessions", "read", SAMPLE_ID, "99999").code == 3
+
+
+def test_read_in_a_terminal_goes_through_the_pager(imported: World) -> None:
+    pager = imported.folder / "pager"
+    pager.write_text("#!/bin/sh\nsed 's/^/paged: /' > paged.txt\n")
+    pager.chmod(0o700)
+    ours, theirs = pty.openpty()
+    words = ("sessions", "read", SAMPLE_ID, "--last", "1")
+    environment = {**imported.environment, "PAGER": str(pager), "NO_COLOR": "1", "TERM": "xterm"}
+    try:
+        subprocess.run(
+            [PERDURE, *words], stdout=theirs, env=environment, cwd=imported.folder, check=True
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    paged = (imported.folder / "paged.txt").read_text().splitlines()
+    plain = imported.ok(*words).out.splitlines()
+    assert [line.removeprefix("paged: ") for line in paged] == plain
+    assert all(line.startswith("paged: ") for line in paged)

@@ -9,7 +9,7 @@ from tests.acceptance.cli.conftest import PERDURE, SAMPLE_ID, World
 
 KEYS = {
     *("session", "entry_id", "role", "snippet", "score", "on_branch"),
-    *("at", "about", "marks"),
+    *("at", "about", "marks", "title", "cwd"),
 }
 
 
@@ -30,7 +30,7 @@ def test_search_gives_the_promised_json(imported: World) -> None:
 def test_hits_are_shown_with_what_fits_in_brackets(imported: World) -> None:
     out = imported.ok("sessions", "search", "tide", "--limit", "3").out
 
-    assert out.count(SAMPLE_ID + "/") <= 3
+    assert out.count(f"perdure sessions read {SAMPLE_ID[:8]} ") <= 3
     assert re.search(r"\[[Tt]ide\]", out)
     assert "\x1b" not in out
     assert all(len(line) <= 100 for line in out.splitlines())
@@ -58,6 +58,10 @@ def test_filters_narrow_a_search(imported: World) -> None:
     assert found("--since", "2001-01-01", "--until", "2100-01-01T12:00") == every
     assert found("--until", "2001-01-01") == 0
     assert found("--tool", "no_such_tool") == 0
+    assert found("--cwd", "/home/mira/tidepool") == every
+    assert found("--cwd", "/elsewhere") == 0
+    assert found("--cwd", "/elsewhere", "--session", SAMPLE_ID) == 0
+    assert found("--since", "1d") == 0
 
 
 def test_query_or_filter_that_makes_no_sense_says_so(imported: World) -> None:
@@ -66,7 +70,7 @@ def test_query_or_filter_that_makes_no_sense_says_so(imported: World) -> None:
     assert ended.error["query"] == "NOT tide"
     assert imported.run("sessions", "search", "").code == 2
     assert imported.run("sessions", "search", "tide", "--role", "nobody").code == 2
-    assert imported.run("sessions", "search", "tide", "--since", "yesterday").code == 2
+    assert imported.run("sessions", "search", "tide", "--since", "some day").code == 2
     assert imported.run("sessions", "search", "tide", "--session", "zzyzx").code == 3
 
 
@@ -109,3 +113,18 @@ def test_ends_of_time_are_times(sample: World) -> None:
     )
     assert everything
     assert sample.ok("sessions", "search", "tide", "--until", "0001-01-01", "--json").json == []
+
+
+def test_command_of_a_hit_prints_its_entry(imported: World) -> None:
+    command = imported.ok("sessions", "search", "tide", "--limit", "1").out.splitlines()[-1]
+    words = command.split()
+    assert words[:3] == ["perdure", "sessions", "read"]
+    assert "tide" in imported.ok(*words[1:]).out.lower()
+
+
+def test_search_of_the_imports_of_a_program_finds_only_these(imported: World) -> None:
+    def found(source: str) -> int:
+        return len(imported.ok("sessions", "search", "tide", "--json", "--source", source).json)
+
+    source = imported.ok("sessions", "list", "--json").json[0]["source"]
+    assert found(source) > found("codex") == 0

@@ -28,7 +28,7 @@ def test_invalid_value_gets_a_message_without_library_terms(world: World) -> Non
             "Invalid value for '--limit': 'x' is no whole number;",
         ),
         (("chat", "--approve", "no"), "Invalid value for '--approve': 'no' is not one of 'ask'"),
-        (("sessions", "search", "a", "--since", "soon"), "--since': 'soon' does not match"),
+        (("sessions", "search", "a", "--since", "soon"), "--since': 'soon' is no date or time"),
     ):
         ended = world.run(*words)
         assert ended.code == 2

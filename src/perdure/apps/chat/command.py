@@ -24,7 +24,13 @@ from perdure.apps.chat.questions import pending_questions
 from perdure.apps.chat.session import AnswerOptions, Cast
 from perdure.apps.chat.turn_view import RESUMING, pasted_remark, show_turn, tell_begun
 from perdure.apps.cli.exits import DONE, INTERRUPTED, UsageMistake
-from perdure.apps.cli.options import ModelOption, named_values, only_text, stored_path
+from perdure.apps.cli.options import (
+    ModelOption,
+    ScenarioOption,
+    named_values,
+    only_text,
+    stored_path,
+)
 from perdure.apps.cli.store_options import CommonOptions, named_session, require_folder
 from perdure.apps.picker.command import pick_session
 from perdure.apps.settings.agents import agents_here, chosen_agent, invocable, is_file_name
@@ -79,9 +85,6 @@ VariablesOption = Annotated[
         metavar="NAME=VALUE",
         help="A value for {{ctx.NAME}} in the agent's instructions.",
     ),
-]
-ScenarioOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Use the scripted model with this scenario.")
 ]
 
 

@@ -34,6 +34,7 @@ from perdure.errors import ConfigError, TurnOpen
 from perdure.models.prices import Price
 from perdure.models.router import ModelRouter
 from perdure.models.scenario import Scenario
+from perdure.models.scripted import ScriptedModel
 from perdure.models.scripted_files import FiledScripts
 from perdure.secrets.references import unfilled_in
 from perdure.session.entries import Entry
@@ -271,7 +272,7 @@ class AnswerOptions:
         """
         try:
             client = self._router.client_for(model)
-            if isinstance(client, FiledScripts):
+            if isinstance(client, FiledScripts | ScriptedModel):
                 client.require(model)
         except ConfigError as error:
             raise ModelNotHere(model, str(error)) from error

@@ -204,9 +204,18 @@ async def _content(common: CommonOptions) -> list[Check]:
             facts = await opened.info()
             is_small = facts.size_bytes <= VERIFIED_BYTES
             found = await opened.verify() if is_small else None
+            interrupted = await opened.recent(None, status="interrupted")
     except PerdureError as error:
         return [Check("content", "fail", message_of(error))]
-    return [_content_check(facts, found), _durability(facts), _encryption(facts)]
+    turns = _turns_check(len(interrupted))
+    return [_content_check(facts, found), turns, _durability(facts), _encryption(facts)]
+
+
+def _turns_check(interrupted: int) -> Check:
+    if not interrupted:
+        return Check("turns", "ok", "no turn is interrupted")
+    detail = f"{count_of(interrupted, 'turn')} interrupted"
+    return Check("turns", "warn", detail, "`perdure sessions resume --all` continues them")
 
 
 def _content_check(facts: StoreInfo, found: Verification | None) -> Check:

@@ -14,7 +14,7 @@ from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import only_text
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.terminal.approvals import FEW_LINES, approval_lines
-from perdure.apps.terminal.output import local_time, out_style
+from perdure.apps.terminal.output import count_of, local_time, out_style
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.inbox.details import in_full
 from perdure.client.lookup.identifiers import find_question, stream_asking
@@ -73,7 +73,8 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 async def list_questions(*, common: CommonOptions) -> None:
     """List the open questions, oldest first.
 
-    Each with its session and the command that answers it.
+    Each with its session and the command that answers it, and then the number of interrupted turns
+    (`perdure sessions list --interrupted`).
 
     Examples:
         perdure inbox list
@@ -81,9 +82,12 @@ async def list_questions(*, common: CommonOptions) -> None:
     """
     async with common.existing_store() as opened:
         waiting = await _waiting(opened)
-    common.show(
-        [_data(each) for each in waiting], _lines(waiting) if waiting else "Nothing waits for you."
-    )
+        asking = {each.info.id for each in waiting}
+        interrupted = await opened.recent(None, status="interrupted")
+    lines = list(_lines(waiting)) if waiting else ["Nothing waits for you."]
+    if cut := [info for info in interrupted if info.id not in asking]:
+        lines.append(f"{count_of(len(cut), 'turn')} interrupted: `perdure sessions resume --all`")
+    common.show([_data(each) for each in waiting], lines)
 
 
 @inbox.command("show")

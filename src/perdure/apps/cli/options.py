@@ -120,6 +120,19 @@ ModelOption = Annotated[
         help="The model, as provider:name; scripted:echo works offline.",
     ),
 ]
+FolderFilter = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Only sessions of this folder.")
+]
+SourceFilter = Annotated[
+    str | None,
+    typer.Option(metavar="PROGRAM", help="Only imports of this program, such as claude-code."),
+]
+ScenarioOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", parser=stored_path, help="Use the scripted model with this scenario."
+    ),
+]
 SessionArgument = Annotated[
     str,
     typer.Argument(

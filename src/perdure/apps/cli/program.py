@@ -137,10 +137,11 @@ def _spread_options(program: typer.Typer) -> None:
 
 def _spread(command: Callable[..., object]) -> Callable[..., object]:
     parameters: dict[str, inspect.Parameter] = {}
-    common, known = "", msgspec.Struct
+    structs: dict[str, type[msgspec.Struct]] = {}
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-        if isinstance(parameter.annotation, type) and issubclass(parameter.annotation, known):
-            common, known = name, parameter.annotation
+        known = parameter.annotation
+        if isinstance(known, type) and issubclass(known, msgspec.Struct):
+            structs[name] = known
             hints = get_type_hints(known, include_extras=True)
             for field in msgspec.structs.fields(known):
                 parameters[field.name] = parameter.replace(
@@ -151,8 +152,11 @@ def _spread(command: Callable[..., object]) -> Callable[..., object]:
 
     @wraps(command)
     def called(**given: Any) -> object:
-        options = {name: given.pop(name) for name in known.__struct_fields__}
-        return command(**{common: known(**options)}, **given)
+        options = {
+            name: known(**{field: given.pop(field) for field in known.__struct_fields__})
+            for name, known in structs.items()
+        }
+        return command(**options, **given)
 
     called.__annotations__ = {name: each.annotation for name, each in parameters.items()}
     vars(called)["__signature__"] = inspect.Signature(list(parameters.values()))

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.options import ModelOption
+from perdure.apps.cli.options import ModelOption, ScenarioOption
 from perdure.apps.cli.sessions.changes import FocusOption, told_compaction
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.flow.options import FlowArgument, ScenarioOption, WorkspaceOption, flows_of
+from perdure.apps.flow.options import FlowArgument, WorkspaceOption, flows_of
 from perdure.apps.flow.run import resumed_flow
 from perdure.apps.flow.run_settings import typed_settings
 from perdure.apps.wiring import scenario_in

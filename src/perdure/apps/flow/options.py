@@ -67,12 +67,6 @@ RoleDomainsOption = Annotated[
         help="A host that roles can contact; default: as configured.",
     ),
 ]
-ScenarioOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", parser=stored_path, help="Use the scripted model with this scenario."
-    ),
-]
 WatchOption = Annotated[
     bool,
     typer.Option(

@@ -14,7 +14,13 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
-from perdure.apps.cli.options import ModelOption, model_names, named_path, stored_path
+from perdure.apps.cli.options import (
+    ModelOption,
+    ScenarioOption,
+    model_names,
+    named_path,
+    stored_path,
+)
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.documents.agents import recast
 from perdure.apps.flow.documents.start import (
@@ -31,7 +37,6 @@ from perdure.apps.flow.options import (
     ProjectOption,
     RoleCommandsOption,
     RoleDomainsOption,
-    ScenarioOption,
     WaitOption,
     WatchOption,
     WorkspaceOption,

@@ -10,14 +10,11 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from perdure.apps.session_rows import SessionState
 from perdure.session.clock import timestamp
 from perdure.session.ledger import ToolOutcome, TurnEnd
 
 T = TypeVar("T")
-
-SessionState = Literal["idle", "running", "waiting", "interrupted", "ended"]
-"""``running``: a turn runs in some process. ``waiting``: it waits for a person. ``interrupted``: a
-turn is open that no process runs."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

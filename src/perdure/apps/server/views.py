@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, cast
 
-from perdure.apps.server.access.caller import agent_of
-from perdure.apps.server.values import EntryView, MessageView, SessionState, SessionView, time_of
+from perdure.apps.server.values import EntryView, MessageView, SessionView, time_of
+from perdure.apps.session_rows import SessionState, agent_of, states_of
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.events.wire import wire
 from perdure.session.entries import Entry
 from perdure.session.info import SessionInfo
 from perdure.session.messages import Message
-
-
-async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, SessionState]:
-    """Return the state of each session of `infos` by id."""
-    infos = list(infos)
-    interrupted, waiting = set[str](), set[str]()
-    if any(info.open_turn is not None for info in infos):
-        found = await store.recent(None, scope="all", status="interrupted")
-        interrupted = {str(info.id) for info in found}
-        waiting = {question.id.rpartition("/")[0] for question in await store.questions()}
-
-    def state(info: SessionInfo) -> SessionState:
-        if info.open_turn is None:
-            return "ended" if info.status in ("ended", "exported") else "idle"
-        if info.id in waiting:
-            return "waiting"
-        return "interrupted" if info.id in interrupted else "running"
-
-    return {info.id: state(info) for info in infos}
 
 
 def session_view(

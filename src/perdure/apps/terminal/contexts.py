@@ -90,7 +90,7 @@ def context_lines(
         yield ""
         yield _message_heading(each, report, style)
         for part in each.message.parts:
-            yield from _part_lines(part, style)
+            yield from part_lines(part, style)
 
 
 def _heading(context: Context) -> str:
@@ -168,7 +168,8 @@ def _short(entry: EntryId, report: Report) -> str:
     return seq if stream == report.info.id else entry
 
 
-def _part_lines(part: Part, style: Style) -> Iterator[str]:
+def part_lines(part: Part, style: Style) -> Iterator[str]:
+    """Return the whole content of `part`."""
     match part:
         case TextPart(text=text):
             yield safe(text)

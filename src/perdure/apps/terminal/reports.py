@@ -267,6 +267,7 @@ def row_data(info: SessionInfo) -> dict[str, object]:
         "entries": info.entries,
         "parent": info.parent,
         "status": info.status,
+        "source": info.source,
         "subject": info.subject,
         "metadata": info.metadata,
     }

@@ -1,14 +1,13 @@
-"""Views: the state of a session as clients see it."""
+"""Views: a session as clients see it."""
 
 from __future__ import annotations
 
 import perdure
-from perdure.apps.server.views import states_of, whole_view
+from perdure.apps.server.views import whole_view
 
 
-async def test_state_tells_open_turns_apart() -> None:
+async def test_view_of_a_session_has_its_state_and_head() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(title="Trip")
-        assert (await whole_view(store, session)).state == "idle"
-        await session.end()
-        assert (await states_of(store, [await session.info()])) == {session.id: "ended"}
+        view = await whole_view(store, session)
+        assert (view.state, view.title, view.head) == ("idle", "Trip", session.head)

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.apps.cli.options import MOST, SessionArgument, only_subject
-from perdure.apps.cli.sessions import changes, search
+from perdure.apps import session_rows
+from perdure.apps.cli.options import MOST, SessionArgument
+from perdure.apps.cli.sessions import changes, overview, reader, search
 from perdure.apps.cli.store_options import CommonOptions, opened_session
 from perdure.apps.terminal.outline import Line, Row, draw, lines_of
-from perdure.apps.terminal.output import local_day, out_style, show, show_encoded, show_lines, width
-from perdure.apps.terminal.text import Column, one_line, table
+from perdure.apps.terminal.output import out_style, show, show_encoded, show_lines, width
 from perdure.client.memory.last_turn import last_turn_of
 from perdure.client.session import Session
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
-from perdure.session.info import SessionInfo
 from perdure.session.tree import branch_to, tree_json, tree_of
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.session_store import SessionStore
@@ -32,6 +31,7 @@ else:
     reports = Later("perdure.apps.terminal.reports")
 
 _BY_NAME = (
+    "perdure.apps.chat.resumption",
     "perdure.apps.picker.command",
     "perdure.apps.cli.sessions.diff",
     "perdure.apps.cli.sessions.erase",
@@ -60,87 +60,13 @@ sessions = typer.Typer(help=HELP, no_args_is_help=True)
 
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure sessions`` known."""
+    overview.add_to(sessions)
+    reader.add_to(sessions)
     changes.add_to(sessions)
     search.add_to(sessions)
     for module in _BY_NAME:
         importlib.import_module(module).add_to(sessions)
     program.add_typer(sessions, name="sessions")
-
-
-@sessions.command("list")
-async def list_sessions(
-    *,
-    limit: Annotated[
-        int, typer.Option(min=0, max=MOST, metavar="N", help="Maximum number; 0: all.")
-    ] = 50,
-    query: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Only sessions whose title or id contains this."),
-    ] = None,
-    cwd: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Only sessions of this folder.")
-    ] = None,
-    subject: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", callback=only_subject, help="Only sessions about this person or thing."
-        ),
-    ] = None,
-    is_all: Annotated[
-        bool, typer.Option("--all", help="Also sessions of roles and subagents.")
-    ] = False,
-    common: CommonOptions,
-) -> None:
-    """List sessions, newest activity first.
-
-    The activity of a session is its newest user or assistant message. To choose a session
-    interactively, use `perdure sessions pick`; to search messages, `perdure sessions search`.
-
-    Examples:
-        perdure sessions list --cwd .             # those of this folder
-        perdure sessions list --query hotel --limit 5
-        perdure sessions list --json --limit 0    # all of them, for a program
-    """
-    async with common.existing_store() as opened:
-        scope = "all" if is_all else "listed"
-        found = await opened.recent(
-            limit or None, scope=scope, cwd=cwd, query=query, subject=subject
-        )
-    common.show(
-        [reports.row_data(info) for info in found],
-        _rows(found)
-        if found
-        else "No sessions here yet. `perdure import FILE` or `perdure chat` makes one.",
-    )
-
-
-def _rows(found: list[SessionInfo]) -> Iterator[str]:
-    columns = (
-        Column("ID", "strong"),
-        Column("LAST USED", "faint"),
-        Column("MESSAGES", is_right=True),
-        Column("TITLE", gives_way=True),
-    )
-    rows = [
-        (info.id, local_day(info.updated_at), f"{info.messages:,}", _title(info)) for info in found
-    ]
-    return table(columns, rows, width(), out_style())
-
-
-def _title(info: SessionInfo) -> str:
-    marks = [mark for mark, is_set in _marks(info) if is_set]
-    title = one_line(info.name, 200) or "(nothing said yet)"
-    return f"{title} ({', '.join(marks)})" if marks else title
-
-
-def _marks(info: SessionInfo) -> tuple[tuple[str, bool], ...]:
-    return (
-        ("role", info.is_role),
-        ("fork", info.parent is not None and info.origin != "subagent" and not info.is_role),
-        ("invoked", info.origin == "subagent"),
-        ("ended", info.status == "ended"),
-        ("import not finished", info.status == "importing"),
-    )
 
 
 @sessions.command("show")
@@ -163,7 +89,9 @@ async def show_session(session: SessionArgument, *, common: CommonOptions) -> No
         report = await reports.report_of(
             await opened_session(opened, session), opened.backend, most
         )
-    common.show(reports.report_data(report), reports.report_lines(report, width(), out_style()))
+        state = (await session_rows.states_of(opened, [report.info]))[report.info.id]
+    data = {**reports.report_data(report), "state": state}
+    common.show(data, reports.report_lines(report, width(), out_style()))
 
 
 @sessions.command("tree")

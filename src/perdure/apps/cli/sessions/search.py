@@ -4,57 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
+from pathlib import PurePath
 from typing import Annotated, get_args
 
+import msgspec
 import typer
 from rich.cells import cell_len
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.options import MOST
+from perdure.apps.cli.moments import SinceOption, UntilOption
+from perdure.apps.cli.options import MOST, FolderFilter, SourceFilter
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.progress import progress_bar
+from perdure.apps.session_rows import short_ids
 from perdure.apps.terminal.output import local_time, out_style, remark, show_json, show_lines, width
 from perdure.apps.terminal.style import Style
-from perdure.apps.terminal.text import clip, safe
+from perdure.apps.terminal.text import one_line, safe
+from perdure.client.store import Store
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.clock import timestamp
+from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo
 from perdure.session.search.values import HITS, Hit, SearchRole
 
 ROLES: tuple[SearchRole, ...] = get_args(SearchRole)
 
-RolesOption = Annotated[
-    list[str] | None,
-    typer.Option("--role", metavar="ROLE", help=f"Only {', '.join(ROLES)}."),
-]
-SessionsOption = Annotated[
-    list[str] | None,
-    typer.Option("--session", metavar="ID", help="Only in this session."),
-]
-ToolsOption = Annotated[
-    list[str] | None,
-    typer.Option("--tool", metavar="NAME", help="Only calls and results of this tool."),
-]
-_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
-SinceOption = Annotated[
-    datetime | None,
-    typer.Option(
-        formats=_FORMATS,
-        metavar="TIME",
-        help="Not before this local date or time: 2026-11-21T09:30.",
-    ),
-]
-UntilOption = Annotated[
-    datetime | None,
-    typer.Option(formats=_FORMATS, metavar="TIME", help="Before this local date or time."),
-]
-BranchOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--on-branch/--off-branch",
-        help="Only entries on the current branch of their session, or only others.",
-    ),
-]
+
+class SearchFilters(msgspec.Struct, frozen=True):
+    """The options that select entries."""
+
+    role: Annotated[
+        list[str] | None,
+        typer.Option("--role", metavar="ROLE", help=f"Only {', '.join(ROLES)}."),
+    ] = None
+    session: Annotated[
+        list[str] | None,
+        typer.Option("--session", metavar="ID", help="Only in this session."),
+    ] = None
+    tool: Annotated[
+        list[str] | None,
+        typer.Option("--tool", metavar="NAME", help="Only calls and results of this tool."),
+    ] = None
+    since: SinceOption = None
+    until: UntilOption = None
+    on_branch: Annotated[
+        bool | None,
+        typer.Option(
+            "--on-branch/--off-branch",
+            help="Only entries on the current branch of their session, or only others.",
+        ),
+    ] = None
+    cwd: FolderFilter = None
+    source: SourceFilter = None
+
+    @property
+    def roles(self) -> tuple[SearchRole, ...]:
+        """The roles. Raises: UsageMistake."""
+        for name in self.role or ():
+            if name not in ROLES:
+                raise UsageMistake(f"unknown role {name!r}: use one of {', '.join(ROLES)}")
+        return tuple([role for role in ROLES if role in (self.role or ())])
+
+    async def sessions(self, store: Store) -> list[StreamId] | None:
+        """Return the sessions to search; None: all. Raises: as `named_session`."""
+        named = [await named_session(store, each) for each in self.session or ()]
+        if self.cwd is None and self.source is None:
+            return named or None
+        found = await store.recent(None, scope="all", cwd=self.cwd, source=self.source)
+        return [info.id for info in found if not named or info.id in named]
 
 
 def add_to(sessions: typer.Typer) -> None:
@@ -62,15 +79,10 @@ def add_to(sessions: typer.Typer) -> None:
     sessions.command("search")(search)
 
 
-async def search(  # noqa: PLR0913 - each is an option of the command
+async def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help='Words, "phrases", begin*.')],
     *,
-    role: RolesOption = None,
-    session: SessionsOption = None,
-    tool: ToolsOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    on_branch: BranchOption = None,
+    filters: SearchFilters,
     limit: Annotated[
         int, typer.Option(min=1, max=MOST, metavar="N", help="Maximum number of hits.")
     ] = HITS,
@@ -86,47 +98,60 @@ async def search(  # noqa: PLR0913 - each is an option of the command
         perdure sessions search 'which hotel'
         perdure sessions search '"exact words" OR migrat*' --role user --since 2026-11-01
         perdure sessions search TODO --session 01jd --json
+        perdure sessions search retry --cwd . --source codex --since 30d
 
     Exit codes:
         2  the query is invalid
     """
-    roles = _roles(role or ())
-
+    roles = filters.roles
     async with common.existing_store() as opened:
         # Without a writable index, the search reads the texts that are not indexed.
         with suppress(StoreReadOnly, StoreFull, StoreUnavailable):
             await opened.index(progress_bar("index"))
-        found = await opened.search(
-            query,
-            roles=roles,
-            sessions=[await named_session(opened, each) for each in session or ()],
-            tools=tool or (),
-            since=since,
-            until=until,
-            on_branch=on_branch,
-            limit=limit,
-            on_progress=progress_bar("search"),
-        )
+        sessions = await filters.sessions(opened)
+        found: list[Hit] = []
+        if sessions is None or sessions:
+            found = await opened.search(
+                query,
+                roles=roles,
+                sessions=sessions or (),
+                tools=filters.tool or (),
+                since=filters.since,
+                until=filters.until,
+                on_branch=filters.on_branch,
+                limit=limit,
+                on_progress=progress_bar("search"),
+            )
+        shown = await _with_sessions(opened, found)
     if common.as_json:
-        show_json([hit_data(hit) for hit in found])
-    elif found:
-        show_lines(hit_lines(found, width(), out_style()))
+        show_json([hit_data(each) for each in shown])
+    elif shown:
+        show_lines(hit_lines(shown, width(), out_style()))
     else:
         remark("Nothing found.")
-
-
-def _roles(names: Sequence[str]) -> tuple[SearchRole, ...]:
-    for name in names:
-        if name not in ROLES:
-            raise UsageMistake(f"unknown role {name!r}: use one of {', '.join(ROLES)}")
-    return tuple([role for role in ROLES if role in names])
 
 
 _INDENT = 2
 
 
-def hit_data(hit: Hit) -> dict[str, object]:
-    """Return `hit` as JSON data. `entry_id` is null for the initial title of a session."""
+class ShownHit(msgspec.Struct, frozen=True):
+    """A hit, and the session it is in with its short id."""
+
+    hit: Hit
+    info: SessionInfo
+    short_id: str
+
+
+async def _with_sessions(store: Store, hits: Sequence[Hit]) -> list[ShownHit]:
+    streams = list(dict.fromkeys(hit.stream for hit in hits))
+    infos = {each: (await store.backend.state(each)).info for each in streams}
+    ids = await short_ids(store, streams)
+    return [ShownHit(hit, infos[hit.stream], ids[hit.stream]) for hit in hits]
+
+
+def hit_data(shown: ShownHit) -> dict[str, object]:
+    """Return `shown` as JSON data. `entry_id` is null for the initial title of a session."""
+    hit, info = shown.hit, shown.info
     return {
         "session": hit.stream,
         "entry_id": hit.entry,
@@ -137,22 +162,36 @@ def hit_data(hit: Hit) -> dict[str, object]:
         "at": timestamp(hit.at),
         "about": hit.about,
         "marks": hit.marks,
+        "title": info.name or None,
+        "cwd": info.cwd,
     }
 
 
-def hit_lines(hits: Sequence[Hit], width: int, style: Style) -> Iterator[str]:
-    """Format each of `hits` in two lines: its entry, and its snippet with marked matches."""
-    for hit in hits:
-        yield _heading(hit, style)
-        yield from (" " * _INDENT + line for line in _snippet_lines(hit, width - _INDENT, style))
+def hit_lines(hits: Sequence[ShownHit], width: int, style: Style) -> Iterator[str]:
+    """Format each of `hits`: its session, its snippet with marked matches, how to read it."""
+    for each in hits:
+        yield _heading(each.hit, each.info, width, style)
+        snippet = _snippet_lines(each.hit, width - _INDENT, style)
+        yield from (" " * _INDENT + line for line in snippet)
+        yield style.paint(f"{' ' * _INDENT}perdure sessions read {_place(each)}", "faint")
 
 
-def _heading(hit: Hit, style: Style) -> str:
-    place = style.paint(clip(safe(hit.entry or hit.stream), 200), "strong")
-    facts = [hit.role, local_time(hit.at)]
+def _place(shown: ShownHit) -> str:
+    """Return the words that name the entry in a command."""
+    entry = shown.hit.about or shown.hit.entry
+    if entry is None:
+        return shown.short_id
+    stream, _, number = entry.rpartition("/")
+    return f"{shown.short_id} {number if stream == shown.info.id else entry}"
+
+
+def _heading(hit: Hit, info: SessionInfo, width: int, style: Style) -> str:
+    facts = [PurePath(info.cwd or "").name, hit.role, local_time(hit.at)]
     if not hit.is_on_branch:
         facts.append("another branch")
-    return f"{place}  {style.paint('  '.join(facts), 'faint')}"
+    told = safe("  ".join(filter(None, facts)))
+    title = one_line(info.name, max(width - cell_len(told) - _INDENT, 16)) or "(no title)"
+    return f"{style.paint(title, 'strong')}  {style.paint(told, 'faint')}"
 
 
 def _snippet_lines(hit: Hit, width: int, style: Style) -> Iterator[str]:

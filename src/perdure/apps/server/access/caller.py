@@ -15,7 +15,7 @@ from perdure.apps.server.access.sign_in import COOKIE, HEADER
 from perdure.apps.server.access.tokens import Principal, Role, Tokens
 from perdure.apps.server.access.visitors import MADE_BY
 from perdure.apps.server.problems import HeadChanged, Problem
-from perdure.client.conversation.authority import authority_of
+from perdure.apps.session_rows import agent_of
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import Erased, SessionNotFound
@@ -216,10 +216,6 @@ class Caller:
         except (SessionNotFound, Erased):
             return False
 
-    async def agent_of(self, session: StreamId) -> str | None:
-        """Return the id of the newest agent in the log of `session`, None without one."""
-        return await agent_of(self.store, session)
-
     async def _sees(self, session: Session) -> bool:
         if self.principal.subject not in (None, session.subject):
             return False
@@ -242,10 +238,3 @@ def head_of(etag: str | None) -> int:
     """Return the head that `etag` names; one that no session has if it is of another form."""
     digits = (etag or "").strip('"')
     return int(digits) if digits.isdecimal() and len(digits) < _DIGITS else _NO_HEAD
-
-
-async def agent_of(store: Store, session: StreamId) -> str | None:
-    """Return the id of the newest agent in the log of `session`, None without one."""
-    bound = (await authority_of(store.backend, session)).bound
-    found = (bound.agent or {}).get("id") if bound is not None else None
-    return found if isinstance(found, str) else None

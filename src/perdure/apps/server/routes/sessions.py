@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -27,14 +26,14 @@ from perdure.apps.server.views import (
     entry_view,
     message_view,
     session_view,
-    states_of,
     whole_view,
 )
+from perdure.apps.session_rows import RowFilter, newest_rows
 from perdure.client.session import Session
 from perdure.errors import SessionHasForks
 from perdure.events.wire import wire
 from perdure.interop.reports import ExportFormat, Redaction
-from perdure.session.info import SessionInfo, SoughtStatus
+from perdure.session.info import SoughtStatus
 from perdure.session.kinds import MESSAGE
 from perdure.stores.protocol import SessionScope
 from perdure.stores.retention.erase import ForkPolicy
@@ -59,27 +58,19 @@ async def list_sessions(  # noqa: PLR0913 - each is a filter of its own
 ) -> Page[SessionView]:
     """List sessions, newest activity first."""
     wanted = {each for each in (caller.principal.agent, agent) if each is not None}
-    recent = partial(
-        caller.store.recent,
-        limit + 1,
+    rows = RowFilter(
         scope=sessions,
         cwd=folder,
         query=text,
         subject=caller.subject_or(subject),
         source=source,
         status=status,
+        agents=frozenset(wanted),
     )
-    found: list[tuple[SessionInfo, str | None]] = []
-    part = await recent(after=after)
-    while part:
-        agents = [(info, await caller.agent_of(info.id)) for info in part]
-        found += [each for each in agents if wanted <= {each[1]}]
-        is_whole = len(part) <= limit or len(found) > limit
-        part = [] if is_whole else await recent(after=part[-1].cursor)
-    states = await states_of(caller.store, [info for info, _ in found[:limit]])
+    found = await newest_rows(caller.store, rows, limit + 1, after)
     return Page(
-        items=[session_view(info, states[info.id], agent=named) for info, named in found[:limit]],
-        next=found[limit - 1][0].cursor if len(found) > limit else None,
+        items=[session_view(row.info, row.state, agent=row.agent) for row in found[:limit]],
+        next=found[limit - 1].info.cursor if len(found) > limit else None,
     )
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.sessions.search import ROLES, search
+from perdure.apps.cli.sessions.search import ROLES, SearchFilters, search
 from perdure.apps.cli.store_options import CommonOptions
 
 
 async def test_role_that_is_none_is_refused_before_anything_is_opened() -> None:
     with pytest.raises(UsageMistake, match="unknown role 'nobody': use one of system, "):
-        await search("word", role=["nobody"], common=CommonOptions("nonsense:"))
+        await search(
+            "word", filters=SearchFilters(role=["nobody"]), common=CommonOptions("nonsense:")
+        )
 
 
 def test_every_role_is_offered() -> None:

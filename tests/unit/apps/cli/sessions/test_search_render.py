@@ -4,33 +4,39 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from perdure.apps.cli.sessions.search import hit_data, hit_lines
+from perdure.apps.cli.sessions.search import ShownHit, hit_data, hit_lines
 from perdure.apps.terminal.style import Style
 from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import SessionInfo
 from perdure.session.search.values import Hit
 
 PLAIN, COLOURED = Style(), Style(is_coloured=True)
 
 
-def hit(snippet: str, *marks: tuple[int, int], is_on_branch: bool = True) -> Hit:
-    return Hit(StreamId("s"), EntryId("s/1"), None, "user", 0, snippet, marks, 0.5, is_on_branch)
+INFO = SessionInfo(StreamId("s"), "session", "user", 0, 0, title="Trip", cwd="/home/mira/tide")
+
+
+def hit(snippet: str, *marks: tuple[int, int], is_on_branch: bool = True) -> ShownHit:
+    found = Hit(StreamId("s"), EntryId("s/1"), None, "user", 0, snippet, marks, 0.5, is_on_branch)
+    return ShownHit(found, INFO, "s")
 
 
 def test_matches_are_in_brackets_without_colours() -> None:
-    heading, line = hit_lines([hit("the tide table", (4, 8))], 80, PLAIN)
+    heading, line, command = hit_lines([hit("the tide table", (4, 8))], 80, PLAIN)
 
-    assert heading.startswith("s/1  user  19")
+    assert heading.startswith("Trip  tide  user  19")
+    assert command == "  perdure sessions read s 1"
     assert line == "  the [tide] table"
 
 
 def test_matches_are_coloured_with_colours() -> None:
-    _, line = hit_lines([hit("the tide table", (4, 8))], 80, COLOURED)
+    _, line, _ = hit_lines([hit("the tide table", (4, 8))], 80, COLOURED)
 
     assert line == "  the \x1b[1;33mtide\x1b[0m table"
 
 
 def test_another_branch_is_named() -> None:
-    heading, _ = hit_lines([hit("x", is_on_branch=False)], 80, PLAIN)
+    heading, *_ = hit_lines([hit("x", is_on_branch=False)], 80, PLAIN)
 
     assert heading.endswith("another branch")
 
@@ -39,20 +45,21 @@ def test_long_snippet_is_wrapped_at_spaces() -> None:
     lines = list(hit_lines([hit("word " * 30 + "酒店 end", (150, 152))], 40, PLAIN))
 
     assert all(cell_len(line) <= 40 for line in lines)
-    assert "[酒店] end" in lines[-1]
+    assert "[酒店] end" in lines[-2]
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
-    _, line = hit_lines([hit("a\x1b[2J b", (6, 7))], 80, PLAIN)
+    _, line, _ = hit_lines([hit("a\x1b[2J b", (6, 7))], 80, PLAIN)
 
     assert "\x1b" not in line
     assert line.endswith("[b]")
 
 
 def test_title_of_a_new_session_has_no_entry() -> None:
-    title = Hit(StreamId("s"), None, None, "title", 0, "Trip", ((0, 4),), 1.0, True)
+    found = Hit(StreamId("s"), None, None, "title", 0, "Trip", ((0, 4),), 1.0, True)
+    title = ShownHit(found, INFO, "s")
 
-    assert next(iter(hit_lines([title], 80, PLAIN))).startswith("s  title")
+    assert list(hit_lines([title], 80, PLAIN))[-1] == "  perdure sessions read s"
     data = hit_data(title)
     assert (data["session"], data["entry_id"], data["on_branch"]) == ("s", None, True)
     assert data["at"] == "1970-01-01T00:00:00.000Z"

@@ -1,0 +1,57 @@
+"""Moments as a person types them: dates, times, and spans back from now."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from perdure.client.clock import SystemClock
+from perdure.session.clock import moment_of
+
+FORMS = "2026-11-21, 2026-11-21T09:30, today, yesterday, 7d, 12h, 30m or 2w"
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SPAN = re.compile(r"([0-9]{1,6})([mhdw])(?: ago)?")
+_DAYS = {"today": 0, "yesterday": 1}
+
+
+def moment(typed: str, now: datetime) -> datetime:
+    """Return the time that `typed` names, seen from `now`; without a zone it is local.
+
+    A day is its beginning; ``7d`` is seven days before `now`. Pure.
+    Raises: typer.BadParameter.
+    """
+    said = typed.strip().casefold()
+    if said in _DAYS:
+        return now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=_DAYS[said])
+    span = _SPAN.fullmatch(said)
+    try:
+        if span is not None:
+            return now - timedelta(**{_UNITS[span[2]]: int(span[1])})
+        return datetime.fromisoformat(typed.strip())
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(f"{typed!r:.60} is no date or time: write {FORMS}") from None
+
+
+def typed_moment(typed: str | datetime) -> datetime:
+    """Return the moment of an option. Raises: typer.BadParameter."""
+    if isinstance(typed, datetime):
+        return typed
+    return moment(typed, moment_of(SystemClock().now_ms()).astimezone().replace(tzinfo=None))
+
+
+SinceOption = Annotated[
+    datetime | None,
+    typer.Option(
+        parser=typed_moment,
+        metavar="TIME",
+        help="Not before this local date or time: 2026-11-21T09:30, yesterday, 7d.",
+    ),
+]
+UntilOption = Annotated[
+    datetime | None,
+    typer.Option(parser=typed_moment, metavar="TIME", help="Before this local date or time."),
+]

@@ -1,0 +1,196 @@
+"""``perdure sessions list``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.moments import SinceOption, UntilOption
+from perdure.apps.cli.options import MOST, FolderFilter, SourceFilter, only_subject
+from perdure.apps.cli.store_options import CommonOptions, opened_session
+from perdure.apps.session_rows import RowFilter, SessionRow, newest_rows, short_ids
+from perdure.apps.terminal.output import local_time, out_style, remark, width
+from perdure.apps.terminal.text import Column, one_line, table
+from perdure.stores.access.lazy_modules import Later
+
+if TYPE_CHECKING:
+    from perdure.apps.terminal import reports
+else:
+    reports = Later("perdure.apps.terminal.reports")
+
+_OWN = "perdure"
+_WIDE = 110
+"""Cells of a line from which the columns of agent and model fit."""
+
+
+_CELLS = 22
+"""The most cells of a folder, agent or model."""
+
+
+def add_to(sessions: typer.Typer) -> None:
+    """Add the command to ``perdure sessions``."""
+    sessions.command("list")(list_sessions)
+
+
+class ListFilters(msgspec.Struct, frozen=True):
+    """The options that select sessions."""
+
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Only sessions whose title or id contains this."),
+    ] = None
+    cwd: FolderFilter = None
+    source: SourceFilter = None
+    agent: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only sessions of this agent.")
+    ] = None
+    model: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only sessions whose model contains this.")
+    ] = None
+    subject: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", callback=only_subject, help="Only sessions about this person or thing."
+        ),
+    ] = None
+    since: SinceOption = None
+    until: UntilOption = None
+    is_interrupted: Annotated[
+        bool, typer.Option("--interrupted", help="Only sessions with an interrupted turn.")
+    ] = False
+    is_all: Annotated[bool, typer.Option("--all", help="Also sessions of roles and subagents.")] = (
+        False
+    )
+
+    @property
+    def rows(self) -> RowFilter:
+        """The sessions that the list has."""
+        return RowFilter(
+            scope="all" if self.is_all else "listed",
+            cwd=self.cwd,
+            query=self.query,
+            subject=self.subject,
+            source=self.source,
+            status="interrupted" if self.is_interrupted else None,
+            agents=frozenset({self.agent} if self.agent is not None else ()),
+            model=self.model,
+            since=self.since,
+            until=self.until,
+        )
+
+
+async def list_sessions(
+    *,
+    limit: Annotated[
+        int, typer.Option(min=0, max=MOST, metavar="N", help="Maximum number; 0: all.")
+    ] = 50,
+    after: Annotated[
+        str | None, typer.Option(metavar="ID", help="The sessions after this one: the next page.")
+    ] = None,
+    filters: ListFilters,
+    common: CommonOptions,
+) -> None:
+    """List sessions, newest activity first.
+
+    The activity of a session is its newest user or assistant message. An id is as short as other
+    commands accept it. To choose a session interactively, use `perdure sessions pick`; to search
+    messages, `perdure search`.
+
+    Examples:
+        perdure sessions list --cwd .             # those of this folder
+        perdure sessions list --query hotel --limit 5
+        perdure sessions list --source codex --since 7d
+        perdure sessions list --interrupted       # turns that were cut off
+        perdure sessions list --json --limit 0    # all of them, for a program
+
+    Exit codes:
+        3  the session after --after does not exist
+    """
+    wanted = filters.rows
+    async with common.existing_store() as opened:
+        start = None if after is None else await (await opened_session(opened, after)).info()
+        most = limit + 1 if limit else None
+        has_models = common.as_json or width() >= _WIDE
+        found = await newest_rows(opened, wanted, most, start, has_models=has_models)
+        rows = found[:limit] if limit else found
+        named = () if common.as_json else [row.info.id for row in rows]
+        ids = await short_ids(opened, named)
+    lines = () if common.as_json else _lines(rows, ids, has_models=has_models)
+    common.show([_row_data(row) for row in rows], lines or _none_found(wanted))
+    if len(found) > len(rows) and not common.as_json:
+        remark(f"there are more: add --after {ids[rows[-1].info.id]}")
+
+
+def _none_found(wanted: RowFilter) -> str:
+    if wanted in (RowFilter(), RowFilter(scope="all")):
+        return "No sessions here yet. `perdure import FILE` or `perdure chat` makes one."
+    return "No session matches these options."
+
+
+def _row_data(row: SessionRow) -> dict[str, object]:
+    return {
+        **reports.row_data(row.info),
+        "agent": row.agent,
+        "model": row.info.model,
+        "state": row.state,
+    }
+
+
+def _lines(
+    rows: Sequence[SessionRow], ids: Mapping[str, str], *, has_models: bool
+) -> Iterable[str]:
+    if not rows:
+        return ()
+    columns = [
+        Column("ID", "strong"),
+        Column("LAST USED", "faint"),
+        Column("FROM", "faint"),
+        Column("FOLDER"),
+        *((Column("AGENT"), Column("MODEL")) if has_models else ()),
+        Column("MESSAGES" if has_models else "MSGS", is_right=True),
+        Column("TITLE", gives_way=True),
+    ]
+    cells = [_cells(row, ids[row.info.id], has_models=has_models) for row in rows]
+    return table(columns, cells, width(), out_style())
+
+
+def _cells(row: SessionRow, id: str, *, has_models: bool) -> list[str]:
+    info = row.info
+    models = [_short(row.agent), _short((info.model or "").partition(":")[2])]
+    return [
+        id,
+        local_time(info.updated_at),
+        _short(info.source or _OWN),
+        _short(PurePath(info.cwd or "").name),
+        *(models if has_models else ()),
+        f"{info.messages:,}",
+        _title(row),
+    ]
+
+
+def _short(text: str | None) -> str:
+    return one_line(text or "", _CELLS)
+
+
+def _title(row: SessionRow) -> str:
+    marks = [mark for mark, is_set in _marks(row) if is_set]
+    title = one_line(row.info.name, 200) or "(nothing said yet)"
+    return f"{', '.join(marks)}: {title}" if marks else title
+
+
+def _marks(row: SessionRow) -> tuple[tuple[str, bool], ...]:
+    info = row.info
+    return (
+        ("INTERRUPTED", row.state == "interrupted"),
+        ("waits for you", row.state == "waiting"),
+        ("running", row.state == "running"),
+        ("role", info.is_role),
+        ("fork", info.parent is not None and info.origin != "subagent" and not info.is_role),
+        ("invoked", info.origin == "subagent"),
+        ("ended", info.status == "ended"),
+        ("import not finished", info.status == "importing"),
+    )

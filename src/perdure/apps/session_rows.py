@@ -1,0 +1,157 @@
+"""The rows of a list of sessions: what a session is, who works in it, and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from perdure.client.conversation.authority import authority_of
+from perdure.client.store import Store
+from perdure.session.clock import ms_of
+from perdure.session.ids import StreamId
+from perdure.session.info import SessionInfo, SoughtStatus
+from perdure.stores.protocol import SessionScope
+
+SessionState = Literal["running", "waiting", "interrupted", "idle", "ended"]
+"""``running``: a turn runs in some process. ``waiting``: it waits for a person. ``interrupted``: a
+turn is open that no process runs."""
+
+_LEAST_READ = 50
+"""Sessions that a filtered list reads at a time."""
+
+
+class SessionRow(msgspec.Struct, frozen=True):
+    """A session of a list, with the id of its agent."""
+
+    info: SessionInfo
+    agent: str | None
+    state: SessionState
+
+
+class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which sessions a list has. `model` and `agent` are read for each session."""
+
+    scope: SessionScope = "listed"
+    cwd: str | None = None
+    query: str | None = None
+    subject: str | None = None
+    source: str | None = None
+    status: SoughtStatus | None = None
+    agents: frozenset[str] = frozenset()
+    model: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+async def newest_rows(
+    store: Store,
+    wanted: RowFilter,
+    limit: int | None,
+    after: str | SessionInfo | None = None,
+    *,
+    has_models: bool = False,
+) -> list[SessionRow]:
+    """Return `limit` sessions that match `wanted`, newest activity first, from `after` on.
+
+    With `has_models` the row has the model of its session.
+    Raises: as `Store.recent`.
+    """
+    recent = partial(
+        store.recent,
+        scope=wanted.scope,
+        cwd=wanted.cwd,
+        query=wanted.query,
+        subject=wanted.subject,
+        source=wanted.source,
+        status=wanted.status,
+    )
+    size = None if limit is None else max(limit, _LEAST_READ if _is_narrow(wanted) else 0)
+    found: list[tuple[SessionInfo, str | None]] = []
+    while part := await recent(size, after=after):
+        for info in part:
+            if limit is not None and len(found) == limit:
+                break
+            if (row := await _row(store, info, wanted, has_models=has_models)) is not None:
+                found.append(row)
+        is_over = wanted.since is not None and part[-1].updated_at < ms_of(wanted.since)
+        if size is None or len(part) < size or len(found) == limit or is_over:
+            break
+        after = part[-1]
+    states = await states_of(store, [info for info, _ in found])
+    return [SessionRow(info, agent, states[info.id]) for info, agent in found]
+
+
+def _is_narrow(wanted: RowFilter) -> bool:
+    """Return True if rows are dropped after they were read."""
+    return bool(wanted.agents or wanted.model or wanted.since or wanted.until)
+
+
+async def _row(
+    store: Store, info: SessionInfo, wanted: RowFilter, *, has_models: bool
+) -> tuple[SessionInfo, str | None] | None:
+    """Return `info` with its agent; None if it does not match."""
+    if wanted.since is not None and info.updated_at < ms_of(wanted.since):
+        return None
+    if wanted.until is not None and info.updated_at >= ms_of(wanted.until):
+        return None
+    agent = await agent_of(store, info.id)
+    if not wanted.agents <= {agent}:
+        return None
+    if has_models or wanted.model is not None:
+        info = await (await store.open(info.id)).info()
+    if wanted.model is not None and wanted.model.casefold() not in (info.model or "").casefold():
+        return None
+    return info, agent
+
+
+async def agent_of(store: Store, session: StreamId) -> str | None:
+    """Return the id of the newest agent in the log of `session`, None without one."""
+    bound = (await authority_of(store.backend, session)).bound
+    found = (bound.agent or {}).get("id") if bound is not None else None
+    return found if isinstance(found, str) else None
+
+
+async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, SessionState]:
+    """Return the state of each session of `infos` by id."""
+    infos = list(infos)
+    interrupted, waiting = set[str](), set[str]()
+    if any(info.open_turn is not None for info in infos):
+        found = await store.recent(None, scope="all", status="interrupted")
+        interrupted = {str(info.id) for info in found}
+        waiting = {question.id.rpartition("/")[0] for question in await store.questions()}
+
+    def state(info: SessionInfo) -> SessionState:
+        if info.open_turn is None:
+            return "ended" if info.status in ("ended", "exported") else "idle"
+        if info.id in waiting:
+            return "waiting"
+        return "interrupted" if info.id in interrupted else "running"
+
+    return {info.id: state(info) for info in infos}
+
+
+_SHORTEST_ID = 8
+
+
+async def short_ids(store: Store, ids: Sequence[str]) -> dict[str, str]:
+    """Return the shortest prefix of each of `ids` that names it in the store, of 8 or more."""
+    return {id: await _short(store, id) for id in ids}
+
+
+async def _short(store: Store, id: str) -> str:
+    length = _SHORTEST_ID
+    while length < len(id):
+        others = [each.id for each in await store.recent(2, scope="all", id_prefix=id[:length])]
+        if all(other == id for other in others):
+            return id[:length]
+        length = max(length + 1, *(_common(id, other) + 1 for other in others if other != id))
+    return id
+
+
+def _common(one: str, other: str) -> int:
+    """Return the length of the common beginning."""
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))

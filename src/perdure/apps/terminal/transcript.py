@@ -1,0 +1,65 @@
+"""Whole entries as text: a heading, and everything that was said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from perdure.apps.terminal.contexts import part_lines
+from perdure.apps.terminal.output import local_time
+from perdure.apps.terminal.previews import preview_of, role_meaning, who_of
+from perdure.apps.terminal.style import Style
+from perdure.apps.terminal.text import safe
+from perdure.errors import SessionError
+from perdure.session.codec import Body, body_of
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
+from perdure.session.messages import Message
+
+_ONE_LINE = 400
+"""The most cells of an entry that is no text, such as a switch of the model."""
+
+
+def transcript_lines(entries: Iterable[Entry], session: StreamId, style: Style) -> Iterator[str]:
+    """Return `entries` of the tree of `session` in full, with a blank line between two."""
+    for number, entry in enumerate(entries):
+        if number:
+            yield ""
+        yield _heading(entry, session, style)
+        yield from _content(entry, style)
+
+
+def _heading(entry: Entry, session: StreamId, style: Style) -> str:
+    who, meaning = who_of(entry)
+    number = str(entry.seq) if entry.stream == session else entry.id
+    body = _read(entry)
+    facts = [local_time(entry.at)]
+    if isinstance(body, Message):
+        facts += [each for each in (body.author, body.model) if each]
+    return f"{style.paint(f'{number} {safe(who)}', meaning)}  " + style.paint(
+        safe("  ".join(facts)), "faint"
+    )
+
+
+def _content(entry: Entry, style: Style) -> Iterator[str]:
+    match _read(entry):
+        case Message(parts=parts, error=error):
+            for part in parts:
+                yield from part_lines(part, style)
+            if error:
+                yield style.paint(safe(error), "bad")
+        case CustomMessage(parts=parts):
+            for part in parts:
+                yield from part_lines(part, style)
+        case Compaction(summary=text) | BranchSummary(summary=text):
+            yield style.paint(safe(text), role_meaning("system"))
+        case _:
+            told = preview_of(entry, _ONE_LINE).what or entry.body.decode(errors="replace")
+            yield style.paint(safe(told), "faint")
+
+
+def _read(entry: Entry) -> Body | None:
+    try:
+        return body_of(entry)
+    except SessionError:
+        return None

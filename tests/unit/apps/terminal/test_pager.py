@@ -1,0 +1,15 @@
+"""The pager; a terminal is used in tests/acceptance/cli."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.apps.terminal.pager import show_in_pager
+
+
+def test_lines_go_to_stdout_without_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAGER", "false")
+    show_in_pager(["one", "t\x07wo"])
+    assert capsys.readouterr().out == "one\nt\N{REPLACEMENT CHARACTER}wo\n"

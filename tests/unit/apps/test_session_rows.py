@@ -1,0 +1,54 @@
+"""Rows of a list of sessions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import perdure
+from perdure.apps.session_rows import RowFilter, newest_rows, short_ids, states_of
+
+ALL = RowFilter()
+AGENTS = tuple(perdure.Agent(name, model="scripted:echo") for name in ("clerk", "guide"))
+
+
+async def test_state_tells_open_turns_apart() -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create(title="Trip")
+        assert (await newest_rows(store, ALL, 1))[0].state == "idle"
+        await session.end()
+        assert (await states_of(store, [await session.info()])) == {session.id: "ended"}
+
+
+async def test_rows_of_an_agent_are_found_behind_many_others() -> None:
+    async with perdure.open("memory:") as store, perdure.Runtime(store, AGENTS) as runtime:
+        first = await runtime.start("guide", title="the first")
+        others = [await runtime.start("clerk", title="another") for _ in range(120)]
+        guides = RowFilter(agents=frozenset({"guide"}))
+        (row,) = await newest_rows(store, guides, 2, has_models=True)
+        assert (row.info.id, row.agent, row.info.model) == (first.id, "guide", "scripted:echo")
+        assert await newest_rows(store, guides, 2, row.info) == []
+        clerks = RowFilter(agents=frozenset({"clerk"}), model="ECHO")
+        assert len(await newest_rows(store, clerks, 100)) == 100
+        assert len(await newest_rows(store, clerks, None)) == len(others)
+        assert await newest_rows(store, RowFilter(model="gpt"), 5) == []
+
+
+async def test_rows_lie_between_since_and_until() -> None:
+    async with perdure.open("memory:") as store:
+        await store.create(title="Trip")
+        past, future = datetime(2001, 1, 1, tzinfo=UTC), datetime(2201, 1, 1, tzinfo=UTC)
+        assert len(await newest_rows(store, RowFilter(since=past, until=future), 5)) == 1
+        assert await newest_rows(store, RowFilter(since=future), 5) == []
+        assert await newest_rows(store, RowFilter(until=past), 5) == []
+
+
+async def test_short_ids_name_exactly_one_session() -> None:
+    async with perdure.open("memory:") as store:
+        ids = ["abcdefghij-1", "abcdefghij-2", "abcdefghij-22", "abcdefgx", "zz"]
+        for id in ids:
+            await store.create(id=id, title=id)
+        short = await short_ids(store, ids)
+        assert [await store.find(short[id]) for id in ids] == ids
+        assert short["abcdefgx"] == "abcdefgx"
+        assert short["abcdefghij-1"] == "abcdefghij-1"
+        assert (short["zz"], short["abcdefghij-22"]) == ("zz", "abcdefghij-22")
