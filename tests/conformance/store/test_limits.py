@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from perdure.client.clock import Outside
+from perdure.client.store import Store
 from perdure.errors import QuotaExceeded, SessionNotFound, StoreUnavailable
 from perdure.session.codec import new_side, new_tree
 from perdure.session.ids import EntryId, StreamId
@@ -32,7 +34,7 @@ from tests.conformance.store.building import (
     texts,
     turn_started,
 )
-from tests.fakes.clock import START_MS
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
 T = StreamId("t")
 
@@ -276,6 +278,25 @@ async def test_exceeded_quota_does_not_block_other_limits(
     await append(store, S, said("goes on"))
     with pytest.raises(QuotaExceeded):
         await create(store, "u")
+
+
+@pytest.mark.needs("erase")
+async def test_memory_stream_does_not_count_as_session(store: SessionStore) -> None:
+    handle = Store(store, Outside(ManualClock(), SeededRandom(3)))
+    await create(store, S, said("a"))
+    await create(store, T, said("a"))
+    await store.retention.set_quota(Quota(max_sessions=1))
+
+    await handle.memory.remember("likes tea", subject="ana")
+
+    assert (await store.retention.quota())[1].sessions == 2
+    with pytest.raises(QuotaExceeded):
+        await create(store, "u")
+    await handle.erase(subject="ana")
+    assert (await store.retention.quota())[1].sessions == 2
+    await store.retention.set_quota(Quota())
+    assert (await store.retention.quota())[1].sessions == 2
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_concurrent_commits_never_exceed_quota(

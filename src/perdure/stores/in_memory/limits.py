@@ -15,7 +15,7 @@ from perdure.stores.in_memory.erase import forget_keys_of, without_contents
 from perdure.stores.in_memory.streams import Heap, HeldStream, held_in, open_in
 from perdure.stores.protocol import Commit
 from perdure.stores.retention.policy import Hold, Holding, Retention
-from perdure.stores.retention.quotas import Quota, Usage
+from perdure.stores.retention.quotas import Quota, Usage, is_counted
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Limits:
         new = {blob_hash(content): len(content) for content in commit.blobs}
         used = self.used
         more = Usage(
-            sum(write.create is not None for write in commit.writes),
+            sum(write.create is not None and is_counted(write.create) for write in commit.writes),
             sum(map(len, entries)),
             sum(len(entry.body) for each in entries for entry in each)
             + sum(size for name, size in new.items() if name not in heap.blobs),
@@ -57,7 +57,10 @@ def usage_of(heap: Heap) -> Usage:
     """Return the usage of the heap, without erased data."""
     rows = [row for held in heap.streams.values() for row in held.rows]
     return Usage(
-        sum(held.state.info.status != "erased" for held in heap.streams.values()),
+        sum(
+            held.state.info.status != "erased" and is_counted(held.state.header)
+            for held in heap.streams.values()
+        ),
         sum(row.salt is not None for row in rows),
         sum(len(row.entry.body) for row in rows) + sum(map(len, heap.blobs.values())),
     )

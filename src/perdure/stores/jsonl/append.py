@@ -58,6 +58,7 @@ from perdure.stores.jsonl.lines import HEADER_TYPE, Batch, Ours, line_of
 from perdure.stores.jsonl.retention.content_gc import all_held, held_for
 from perdure.stores.jsonl.retention.limits import Limits
 from perdure.stores.jsonl.rows import Key
+from perdure.stores.retention.quotas import is_counted
 from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.protocol import Commit, CommitResult, StreamState, Write
 
@@ -138,12 +139,13 @@ class Appender:
         sees = _sees(log)
         facts = BatchFacts(commit.at, made.count, commit.idempotency_key, fingerprint(commit))
         admission = plan_append(state, made.write, commit.at, sees)
+        is_new = write.create is not None and is_counted(write.create)
         batch = CommitLines(self._shelf, log, state, admission, facts)
         if batch.is_empty:
             return CommitResult(((),))
         with (
             held_for(self._folder, admission.entries),
-            self._limits.room(admission.entries, contents, is_new=log is None),
+            self._limits.room(admission.entries, contents, is_new=is_new),
         ):
             for content in contents:
                 put_blob(self._folder, content)

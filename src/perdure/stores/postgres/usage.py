@@ -37,7 +37,7 @@ _BEHIND: LiteralString = """
 s AS (
     SELECT count(*) AS streams,
         count(*) FILTER (WHERE s.kind = 'session' AND NOT s.is_erased) AS sessions,
-        count(*) FILTER (WHERE s.kind <> 'session' AND NOT s.is_erased) AS flows
+        count(*) FILTER (WHERE s.kind = 'flow' AND NOT s.is_erased) AS flows
     FROM perdure.birth AS b
     JOIN perdure.stream AS s ON s.namespace = b.namespace AND s.id = b.stream
     WHERE b.namespace = %s AND b.n > (SELECT position FROM u) AND b.n <= %s

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure.session.info import StreamHeader
+
 
 class Quota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The limits of a namespace; None: no limit.
+
+    `max_sessions` limits sessions and flows; the facts that are remembered about a person are neither.
 
     Units: `max_bytes` limits bodies plus contents, each content once and in its stored size. Erased
     sessions and entries do not count.
@@ -20,6 +24,11 @@ class Quota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def is_empty(self) -> bool:
         """Whether nothing is limited."""
         return self == Quota()
+
+
+def is_counted(header: StreamHeader) -> bool:
+    """Return whether a stream counts as one of the `max_sessions`."""
+    return header.kind != "memory"
 
 
 class Usage(msgspec.Struct, frozen=True):

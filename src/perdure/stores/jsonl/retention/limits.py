@@ -25,7 +25,7 @@ from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.retention.content_gc import sizes_of
 from perdure.stores.jsonl.session_index import FileState, SessionIndex
 from perdure.stores.retention.policy import Hold, Holding, Retention
-from perdure.stores.retention.quotas import Quota, Usage
+from perdure.stores.retention.quotas import Quota, Usage, is_counted
 
 KIND = "limits"
 POLICY, QUOTA, KEYS, PROBE = "retention", "quota", "keys", "probe"
@@ -75,7 +75,7 @@ class Limits:
         standings = [standing for _, standing in self.shelf.standings()]
         contents = sum(sizes_of(blobs_in(self.folder)).values())
         return Usage(
-            len(standings),
+            sum(is_counted(standing.header) for standing in standings),
             sum(standing.head + 1 for standing in standings),
             sum(standing.payload for standing in standings) + contents,
         )

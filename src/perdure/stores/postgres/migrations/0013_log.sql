@@ -637,7 +637,7 @@ BEGIN
         _namespace, _stream, _header, _hash, _messages, _from, _from_head,
         CASE WHEN _from IS NOT NULL THEN _leaf END, _is_path, nextval('perdure.position')
     );
-    IF _is_limited THEN
+    IF _is_limited AND _kind <> 'memory' THEN
         PERFORM perdure.count(_namespace, 1, 0, 0);
     END IF;
 END

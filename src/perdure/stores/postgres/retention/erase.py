@@ -51,6 +51,7 @@ from perdure.stores.retention.erasure_plan import (
     roots_among,
 )
 from perdure.stores.retention.facts import fact_erasures
+from perdure.stores.retention.quotas import is_counted
 
 BACKEND = "postgres"
 
@@ -389,7 +390,10 @@ class _Erasure:
         closed = [plan for plan in plans if plan.taking.is_whole]
         less = counting(
             self._ns,
-            sessions=-sum(plan.stream.state.info.status != "erased" for plan in closed),
+            sessions=-sum(
+                plan.stream.state.info.status != "erased" and is_counted(plan.stream.state.header)
+                for plan in closed
+            ),
             entries=-sum(plan.entries for plan in plans),
             size=-sum(plan.bytes for plan in plans) - content_bytes,
         )

@@ -18,7 +18,8 @@ WHERE namespace = %s
 """
 
 _USAGE: LiteralString = """
-SELECT (SELECT count(*) FROM perdure.stream WHERE namespace = %s AND NOT is_erased),
+SELECT (SELECT count(*) FROM perdure.stream
+        WHERE namespace = %s AND NOT is_erased AND kind <> 'memory'),
     (SELECT count(*) FROM perdure.entry WHERE namespace = %s AND salt IS NOT NULL),
     (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM perdure.entry WHERE namespace = %s)
     + (SELECT coalesce(sum(size), 0)::bigint FROM perdure.blob WHERE namespace = %s)

@@ -19,7 +19,7 @@ SELECT (SELECT count(*) FROM stream WHERE namespace = ?1),
     (SELECT count(*) FROM stream
      WHERE namespace = ?1 AND kind = 'session' AND status <> 'erased'),
     (SELECT count(*) FROM stream
-     WHERE namespace = ?1 AND kind <> 'session' AND status <> 'erased'),
+     WHERE namespace = ?1 AND kind = 'flow' AND status <> 'erased'),
     count(e.n), count(e.salt), coalesce(sum(length(e.body)), 0),
     (SELECT coalesce(sum(size), 0) FROM blob WHERE namespace = ?1),
     (SELECT coalesce(sum(length(content)), 0) FROM blob WHERE namespace = ?1)
@@ -27,7 +27,7 @@ FROM stream AS s CROSS JOIN entry AS e ON e.stream = s.no WHERE s.namespace = ?1
 """
 
 _NAMES = (
-    "sessions and flows",
+    "sessions, flows and memories",
     "sessions that are not erased",
     "flows that are not erased",
     "entries",

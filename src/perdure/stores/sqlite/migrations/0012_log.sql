@@ -268,7 +268,7 @@ CREATE TABLE quota (
 ) STRICT;
 
 -- What a namespace contains, maintained by the triggers below. streams and entries include erased
--- ones; sessions, flows and kept do not. Units: body_bytes of bodies, content_bytes of contents,
+-- ones; sessions, flows and kept do not. A stream of kind memory is neither a session nor a flow. Units: body_bytes of bodies, content_bytes of contents,
 -- packed_bytes of contents as stored. Entries after the position in counted are not included: a
 -- commit counts them every 64 positions, so that most appends write no extra page, and every read
 -- adds them.
@@ -297,18 +297,18 @@ END;
 CREATE TRIGGER usage_stream_made AFTER INSERT ON stream BEGIN
     UPDATE usage SET streams = streams + 1,
         sessions = sessions + (NEW.kind = 'session' AND NEW.status <> 'erased'),
-        flows = flows + (NEW.kind <> 'session' AND NEW.status <> 'erased')
+        flows = flows + (NEW.kind = 'flow' AND NEW.status <> 'erased')
     WHERE namespace = NEW.namespace;
     SELECT RAISE(ABORT, 'perdure quota sessions') FROM quota AS q CROSS JOIN usage AS u
     WHERE q.namespace = NEW.namespace AND u.namespace = q.namespace AND NOT q.is_lifted
-        AND u.sessions + u.flows > q.max_sessions;
+        AND NEW.kind <> 'memory' AND u.sessions + u.flows > q.max_sessions;
 END;
 
 CREATE TRIGGER usage_stream_erased AFTER UPDATE OF status ON stream
 WHEN (OLD.status = 'erased') <> (NEW.status = 'erased') BEGIN
     UPDATE usage SET
         sessions = sessions + (NEW.kind = 'session') * iif(NEW.status = 'erased', -1, 1),
-        flows = flows + (NEW.kind <> 'session') * iif(NEW.status = 'erased', -1, 1)
+        flows = flows + (NEW.kind = 'flow') * iif(NEW.status = 'erased', -1, 1)
     WHERE namespace = NEW.namespace;
 END;
 
@@ -316,7 +316,7 @@ CREATE TRIGGER usage_stream_removed AFTER UPDATE OF namespace ON stream
 WHEN OLD.namespace <> NEW.namespace BEGIN
     UPDATE usage SET streams = streams - 1,
         sessions = sessions - (NEW.kind = 'session' AND NEW.status <> 'erased'),
-        flows = flows - (NEW.kind <> 'session' AND NEW.status <> 'erased'),
+        flows = flows - (NEW.kind = 'flow' AND NEW.status <> 'erased'),
         (entries, kept, body_bytes) = (
             SELECT entries - count(*), kept - count(e.salt),
                 body_bytes - coalesce(sum(length(e.body)), 0)
