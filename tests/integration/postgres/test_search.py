@@ -12,7 +12,7 @@ from perdure.session.search.parts import sizes
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
-from perdure.stores.postgres.search import search_index, tables
+from perdure.stores.postgres.search import log, search_index, tables
 from perdure.stores.postgres.search.tables import forget
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.retention.erase import EraseRequest
@@ -245,6 +245,21 @@ async def test_search_uses_indexes_under_row_level_security(
     ):
         plan = db.execute(b"EXPLAIN " + sql.encode(), values).fetchall()
         assert any("Index Cond" in row[0] and condition in row[0] for row in plan), sql
+
+
+async def test_indexing_looks_up_each_session_before_first_analyze(
+    store: PostgresStore, db: Database
+) -> None:
+    for number in range(50):
+        await create(store, f"s{number}", said("word"))
+    values = ("default", 0, 10**9, list(KINDS), 100, 10**6)
+    db.execute("SET enable_seqscan = off")
+
+    plan = db.execute(b"EXPLAIN " + log.NEXT.encode(), values).fetchall()
+
+    lookups = [row[0] for row in plan if "on stream" in row[0]]
+    assert len(lookups) == 1
+    assert "using stream_pkey" in lookups[0]
 
 
 async def test_text_too_long_for_index_is_found(

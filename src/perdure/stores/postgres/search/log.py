@@ -28,7 +28,6 @@ AT_ONCE = MOST_RANKED
 
 _FROM: LiteralString = """
 FROM perdure.entry AS e
-JOIN perdure.stream AS s ON s.namespace = e.namespace AND s.id = e.stream AND s.kind = 'session'
 WHERE e.namespace = %s AND e.n > %s AND e.n <= %s AND e.kind = ANY(%s)
 """
 
@@ -37,11 +36,17 @@ _SUBJECT: LiteralString = """
 WHERE b.namespace = e.namespace AND b.stream = e.stream)::text
 """
 
-_COLUMNS: LiteralString = f"{ENTRY_COLUMNS}, {_SUBJECT}"
+# No join: before the first ANALYZE, a partial index on sessions looks as cheap as the primary key, and
+# would be read as a whole for each entry.
+_KIND: LiteralString = """
+(SELECT s.kind FROM perdure.stream AS s WHERE s.namespace = e.namespace AND s.id = e.stream)
+"""
+
+_COLUMNS: LiteralString = f"{ENTRY_COLUMNS}, {_SUBJECT}, {_KIND}"
 
 _ENTRIES: LiteralString = f"SELECT {_COLUMNS}, e.n {_FROM} ORDER BY e.n DESC LIMIT %s"
 
-_NEXT: LiteralString = f"""
+NEXT: LiteralString = f"""
 SELECT {_COLUMNS}, e.of, e.n FROM (
     SELECT e.*, count(*) OVER () AS of,
         sum(octet_length(e.body)) OVER (ORDER BY e.n) - octet_length(e.body) AS before
@@ -56,7 +61,6 @@ WHERE b.namespace = %s AND b.n > %s AND b.n <= %s ORDER BY b.n LIMIT %s
 
 _ENTRIES_AT: LiteralString = f"""
 SELECT {_COLUMNS}, e.n FROM perdure.entry AS e
-JOIN perdure.stream AS s ON s.namespace = e.namespace AND s.id = e.stream AND s.kind = 'session'
 WHERE e.namespace = %s AND e.n = ANY(%s) AND e.kind = ANY(%s)
 """  # noqa: S608 - put together from constants
 
@@ -113,7 +117,7 @@ class PostgresLog:
         span, most = (self._namespace, mark.entry, upto), sizes.BATCH_ROWS
         rows, titles = await self._ask(
             [
-                Statement(_NEXT, (*span, list(KINDS), most, sizes.BATCH_BYTES)),
+                Statement(NEXT, (*span, list(KINDS), most, sizes.BATCH_BYTES)),
                 Statement(_TITLES, (*span, most)),
             ]
         )
@@ -207,5 +211,7 @@ def _found_in_row(row: Row) -> Found | None:
     *columns, position = row
     if len(columns) == 1:
         return found_title(position, _header.decode(columns[0]))
-    *entry, subject = columns
+    *entry, subject, kind = columns
+    if kind != "session":
+        return None
     return found_entry(position, entry_of(tuple(entry)), subject and _subject.decode(subject))
