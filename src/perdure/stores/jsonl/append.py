@@ -58,9 +58,9 @@ from perdure.stores.jsonl.lines import HEADER_TYPE, Batch, Ours, line_of
 from perdure.stores.jsonl.retention.content_gc import all_held, held_for
 from perdure.stores.jsonl.retention.limits import Limits
 from perdure.stores.jsonl.rows import Key
-from perdure.stores.retention.quotas import is_counted
 from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.protocol import Commit, CommitResult, StreamState, Write
+from perdure.stores.retention.quotas import is_counted
 
 BACKEND = "jsonl"
 

@@ -10,7 +10,7 @@ from perdure.session.info import StreamHeader
 class Quota(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The limits of a namespace; None: no limit.
 
-    `max_sessions` limits sessions and flows; the facts that are remembered about a person are neither.
+    `max_sessions` limits sessions and flows; the facts about a person are neither.
 
     Units: `max_bytes` limits bodies plus contents, each content once and in its stored size. Erased
     sessions and entries do not count.

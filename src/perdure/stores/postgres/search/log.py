@@ -36,8 +36,8 @@ _SUBJECT: LiteralString = """
 WHERE b.namespace = e.namespace AND b.stream = e.stream)::text
 """
 
-# No join: before the first ANALYZE, a partial index on sessions looks as cheap as the primary key, and
-# would be read as a whole for each entry.
+# No join: before the first ANALYZE, a partial index on sessions looks as cheap as the primary key,
+# and would be read as a whole for each entry.
 _KIND: LiteralString = """
 (SELECT s.kind FROM perdure.stream AS s WHERE s.namespace = e.namespace AND s.id = e.stream)
 """
