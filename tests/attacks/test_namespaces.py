@@ -219,6 +219,7 @@ CALLS: dict[str, list[Call]] = {
     "maintenance.segment_states": [lambda s, _: s.maintenance.segment_states()],
     "state": [lambda s, id: s.state(id)],
     "tree": [lambda s, id: s.tree(id)],
+    "maintenance.check_writable": [lambda s, _: s.maintenance.check_writable()],
     "maintenance.vacuum": [lambda s, _: s.maintenance.vacuum()],
     "maintenance.verify": [lambda s, _: s.maintenance.verify()],
 }

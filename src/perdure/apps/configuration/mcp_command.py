@@ -101,7 +101,8 @@ async def serve(
 
     Started by the client: docs/guides/mcp.md shows its configuration. The client can search, recall
     and read; it changes nothing without --allow-write. Without --subject it sees the sessions
-    that have no subject. Secrets are masked, and long texts are cut.
+    that have no subject. Secrets are masked, and long texts are cut. For clients on other machines
+    `perdure serve` offers the same at /mcp.
 
     Examples:
         perdure mcp serve

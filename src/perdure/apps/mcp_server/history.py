@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from perdure.apps.session_rows import agent_of
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.errors import EntryNotFound, FactNotFound, SessionNotFound
+from perdure.errors import AmbiguousId, EntryNotFound, Erased, FactNotFound, SessionNotFound
 from perdure.memory.hits import MemoryHit
+from perdure.memory.scope import ScopeName
 from perdure.secrets.mask import mask_part, mask_secrets
 from perdure.session.clock import minute
 from perdure.session.entries import Entry
@@ -40,15 +42,33 @@ _LOOKED_AT = 4
 
 
 class Scope:
-    """The sessions that a client sees: those of `subject`, or with `is_all` of every subject."""
+    """The sessions that a client sees: those of `subject`, or with `is_all` of every subject.
 
-    def __init__(self, subject: str | None, *, is_all: bool) -> None:
-        self.subject = subject
+    With `agent` only those of this agent.
+    """
+
+    def __init__(self, subject: str | None, *, is_all: bool, agent: str | None = None) -> None:
+        self.subject = None if is_all else subject
+        self.agent = agent
         self.is_all = is_all
 
-    def allows(self, subject: str | None) -> bool:
-        """Return whether the client sees sessions of `subject`."""
-        return self.is_all or subject == self.subject
+    @property
+    def is_limited(self) -> bool:
+        """Whether there may be sessions that the client does not see."""
+        return not self.is_all or self.agent is not None
+
+    @property
+    def name(self) -> ScopeName:
+        """What memory calls it."""
+        if not self.is_all:
+            return "subject"
+        return "namespace" if self.agent is None else "agent"
+
+    async def allows(self, store: Store, session: StreamId, subject: str | None) -> bool:
+        """Return whether the client sees `session`, which belongs to `subject`."""
+        if not self.is_all and subject != self.subject:
+            return False
+        return self.agent is None or self.agent == await agent_of(store, session)
 
 
 class History:
@@ -64,11 +84,12 @@ class History:
         Finds messages that are about the question, also if they share few words with it. Each
         result names its session and entry; read_session and read_entry give more of them.
         """
-        scope = "namespace" if self._scope.is_all else "subject"
-        subject = None if self._scope.is_all else self._scope.subject
+        scope, wanted = self._scope, _within(limit, MOST_HITS)
         hits = await self._store.memory.recall(
-            question, limit=_within(limit, MOST_HITS), subject=subject, scope=scope
+            question, limit=wanted, subject=scope.subject, agent=scope.agent, scope=scope.name
         )
+        if scope.agent is not None:  # a session may have changed its agent
+            hits = [hit for hit in hits if await self._is_shown(StreamId(hit.session_id))]
         found = [_recalled(hit, _text_of(await self._store.entry(hit.entry_id))) for hit in hits]
         return _answer(found, "Nothing in earlier sessions is about that.")
 
@@ -123,16 +144,20 @@ class History:
 
     async def list_facts(self, limit: int = 50) -> str:
         """List the facts that were remembered, newest first."""
-        scope = "namespace" if self._scope.is_all else "subject"
-        subject = None if self._scope.is_all else self._scope.subject
+        scope, wanted = self._scope, _within(limit, MOST_LISTED)
         facts = await self._store.memory.facts(
-            subject=subject, scope=scope, limit=_within(limit, MOST_LISTED)
+            subject=scope.subject, agent=scope.agent, scope=scope.name, limit=wanted
         )
         return _answer(map(_fact, facts), "No facts are remembered.")
 
     async def shown_entry(self, entry: str) -> Entry:
         """Return an entry in scope. Raises: EntryNotFound, also for one out of scope."""
-        found = await self._store.entry(entry)
+        try:
+            found = await self._store.entry(entry)
+        except (AmbiguousId, Erased):
+            if not self._scope.is_limited:
+                raise
+            raise EntryNotFound(entry, None) from None
         if not await self._is_shown(found.stream):
             raise EntryNotFound(entry, None)
         return found
@@ -148,7 +173,11 @@ class History:
         while page is None or (len(page) == limit * _LOOKED_AT and len(shown) < limit):
             last = page[-1] if page else None
             page = await self._store.recent(limit * _LOOKED_AT, query=query or None, after=last)
-            shown += [info for info in page if self._scope.allows(info.subject)]
+            shown += [
+                info
+                for info in page
+                if await self._scope.allows(self._store, info.id, info.subject)
+            ]
         return shown[:limit]
 
     async def _shown_hits(self, query: str, wanted: int) -> list[Hit]:
@@ -164,17 +193,23 @@ class History:
                 return found
 
     async def _open(self, session: str) -> Session:
-        opened = await self._store.open(await self._store.find(session))
-        if not self._scope.allows(opened.subject):
+        if not self._scope.is_limited:
+            return await self._store.open(await self._store.find(session))
+        if await self._is_shown(StreamId(session)):
+            return await self._store.open(session)
+        begun = await self._store.recent(MOST_LISTED, scope="all", id_prefix=session)
+        shown = [info.id for info in begun if await self._is_shown(info.id)]
+        if len(shown) != 1:  # others with this beginning do not exist for the client
             raise SessionNotFound(session)
-        return opened
+        return await self._store.open(shown[0])
 
     async def _is_shown(self, stream: StreamId) -> bool:
-        if self._scope.is_all:
+        if not self._scope.is_limited:
             return True
         try:
-            return self._scope.allows((await self._store.open(stream)).subject)
-        except SessionNotFound:  # erased meanwhile
+            subject = (await self._store.open(stream)).subject
+            return await self._scope.allows(self._store, stream, subject)
+        except (SessionNotFound, Erased):
             return False
 
 
@@ -183,7 +218,7 @@ class Notebook:
 
     def __init__(self, store: Store, scope: Scope) -> None:
         self._store = store
-        self._subject = scope.subject
+        self._scope = scope
         self._history = History(store, scope)
 
     async def remember(self, text: str, entry: str = "") -> str:
@@ -194,7 +229,11 @@ class Notebook:
         """
         source = await self._history.shown_entry(entry) if entry else None
         fact = await self._store.memory.remember(
-            text, subject=self._subject, source=source, said_by="tool"
+            text,
+            subject=self._scope.subject,
+            agent=self._scope.agent,
+            source=source,
+            said_by="tool",
         )
         return f"Remembered as {fact.id}."
 
@@ -210,11 +249,12 @@ class Notebook:
 
     async def _own(self, fact: str) -> str:
         """Return the id of a fact of the subject. Raises: FactNotFound."""
-        found = await self._store.memory.fact(fact)
-        known = await self._store.memory.facts(subject=self._subject, include_past=True)
-        if found.id not in {each.id for each in known}:
+        known = await self._store.memory.facts(
+            subject=self._scope.subject, agent=self._scope.agent, include_past=True
+        )
+        if fact not in {each.id for each in known}:
             raise FactNotFound(fact)
-        return found.id
+        return fact
 
 
 def _recalled(hit: MemoryHit, whole: str) -> str:

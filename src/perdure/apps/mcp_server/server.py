@@ -1,4 +1,7 @@
-"""The MCP server over a history: its tools, its resources, and how it runs on stdio."""
+"""The MCP server over a history: its tools, its resources, and how it runs on stdio.
+
+Over HTTP it runs in ``perdure serve``: ``apps/server/routes/mcp.py``.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +37,19 @@ async def serve(store: Store, scope: Scope, *, is_writable: bool) -> None:
     await server.run_stdio_async()
 
 
-async def server_of(store: Store, scope: Scope, *, is_writable: bool) -> Any:
-    """Return the server: an ``MCPServer`` of the library. Raises: ConfigError without it."""
+def load_library() -> Any:
+    """Return the module with the server of the library. Raises: ConfigError without the extra."""
     try:
-        library = importlib.import_module("mcp.server.mcpserver")
+        return importlib.import_module("mcp.server.mcpserver")
     except ModuleNotFoundError as error:
         raise ConfigError(
             "an MCP server needs the extra \"mcp\": pip install 'perdure[mcp]'"
         ) from error
-    server = library.MCPServer(
+
+
+async def server_of(store: Store, scope: Scope, *, is_writable: bool) -> Any:
+    """Return the server: an ``MCPServer`` of the library. Raises: ConfigError without it."""
+    server = load_library().MCPServer(
         "perdure",
         instructions=_INSTRUCTIONS,
         version=metadata.version("perdure"),
@@ -74,9 +81,14 @@ def _add(server: Any, tool: Callable[..., Awaitable[str]], *, is_reading: bool) 
     server.add_tool(_explained(tool), description=inspect.getdoc(tool), annotations=annotations)
 
 
-def _explained(tool: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
-    """Return `tool` so that an error of ours reaches the client as its sentence, secrets masked."""
-    error_type = importlib.import_module("mcp.server.mcpserver.exceptions").ToolError
+def _explained(
+    tool: Callable[..., Awaitable[str]], kind: str = "ToolError"
+) -> Callable[..., Awaitable[str]]:
+    """Return `tool` so that an error of ours reaches the client as its sentence, secrets masked.
+
+    `kind` is the error of the library that it becomes.
+    """
+    error_type = getattr(importlib.import_module("mcp.server.mcpserver.exceptions"), kind)
 
     @functools.wraps(tool)
     async def explained(*args: Any, **named: Any) -> str:
@@ -91,7 +103,7 @@ def _explained(tool: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[s
 async def _add_resources(server: Any, history: History) -> None:
     @server.resource("perdure://sessions/{session}", mime_type="text/plain", title="A session")
     async def session_text(session: str) -> str:
-        return await _explained(history.text_of)(session)
+        return await _explained(history.text_of, "ResourceError")(session)
 
     resources = importlib.import_module("mcp.server.mcpserver.resources")
     for info in await history.newest(RESOURCES):

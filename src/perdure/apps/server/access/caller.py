@@ -83,12 +83,17 @@ def _require_visit(connection: AnyConnection, principal: Principal) -> None:
         raise Problem(403, "token_publishable", "a published token sends and watches only")
 
 
-def _require_own_page(connection: AnyConnection) -> None:
-    """Raises: Problem 403 for a request that a page of another site could have sent."""
+def require_own_origin(connection: AnyConnection) -> None:
+    """Raises: Problem 403 for a request of a page of another site."""
     origin = connection.headers.get("origin")
     host = connection.headers.get("host", "")
     if origin is not None and origin.partition("://")[2] != host:
         raise Problem(403, "origin_refused", "the request comes from a page of another site")
+
+
+def _require_own_page(connection: AnyConnection) -> None:
+    """Raises: Problem 403 for a request that a page of another site could have sent."""
+    require_own_origin(connection)
     method = cast("Mapping[str, object]", connection.scope).get("method", "GET")
     is_change = method not in _READING
     if is_change and connection.headers.get(HEADER) != "1":

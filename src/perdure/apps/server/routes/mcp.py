@@ -1,0 +1,51 @@
+"""MCP over HTTP: the sessions and the memory that a token allows, for any MCP client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from litestar import Request, asgi
+from litestar.datastructures import State
+from litestar.handlers import ASGIRouteHandler
+from litestar.types import Receive, Scope, Send
+
+from perdure.apps.mcp_server import history
+from perdure.apps.mcp_server.server import load_library, server_of
+from perdure.apps.server.access.caller import require_own_origin
+from perdure.apps.server.access.tokens import Principal
+from perdure.apps.server.problems import Problem
+from perdure.client.store import Store
+from perdure.errors import ConfigError
+
+
+def mcp_route(store: Store) -> ASGIRouteHandler:
+    """Return the route of the MCP server of `store`."""
+
+    @asgi("/mcp", copy_scope=False)
+    async def serve_mcp(scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request of an MCP client.
+
+        Each request gets a server of its own, which knows no more than the token of the request.
+        """
+        request = Request[Principal, Any, State](scope)
+        if request.method != "POST":
+            raise Problem(405, "method_not_allowed", "send JSON-RPC messages with POST")
+        require_own_origin(request)
+        try:
+            await asyncio.to_thread(load_library)  # takes seconds, once
+            server = await server_of(
+                store, _scope_of(request.user), is_writable=request.user.may("write")
+            )
+        except ConfigError as error:
+            raise Problem(501, "mcp_missing", str(error)) from error
+        server.streamable_http_app(stateless_http=True, json_response=True, host="")
+        async with server.session_manager.run():
+            await server.session_manager.handle_request(scope, receive, send)
+
+    return serve_mcp
+
+
+def _scope_of(principal: Principal) -> history.Scope:
+    own = principal.subject
+    return history.Scope(own, is_all=own is None, agent=principal.agent)
