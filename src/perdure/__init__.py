@@ -7,8 +7,9 @@
 Each name is imported at its first use (PEP 562): ``import perdure`` imports nothing else, and a
 program only imports what it uses. ``perdure.blocking`` has the same calls without async.
 
-The table below lists the public names; every error of `perdure.errors` is one too. Type checkers
-read ``__init__.pyi``, which ``scripts/make_blocking.py`` writes from it.
+The table below lists the public names; the errors are in `perdure.errors`, other types of arguments
+and results in `perdure.types`. Type checkers read ``__init__.pyi``, which
+``scripts/make_blocking.py`` writes from the table.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _NAMES: Mapping[str, str] = {
     "perdure.client.agents.files.reader": "agent_of_text",
     "perdure.client.agents.files.writer": "agent_text",
     "perdure.client.agents.runtime": "Runtime",
-    "perdure.client.agents.session_usage": "SessionUsage revoke standing_of",
+    "perdure.client.agents.session_usage": "revoke standing_of",
     "perdure.client.agents.turn": "Reply Turn",
-    "perdure.client.conversation.append": "AppendOptions Appended CommittedSessions",
+    "perdure.client.conversation.append": "AppendOptions",
     "perdure.client.conversation.workspace": "Selection Workspace",
     "perdure.client.flows.feeds": "RoleFeed",
     "perdure.client.flows.flow": "Flow",
@@ -38,12 +39,10 @@ _NAMES: Mapping[str, str] = {
     "perdure.client.memory.handle": "Memory",
     "perdure.client.memory.tools": "memory_tools",
     "perdure.client.open": "open",
-    "perdure.client.reads": "OpenQuestion",
     "perdure.client.session": "Session",
     "perdure.client.store": "Store",
     "perdure.client.watch": "Watch",
     "perdure.context.build": "Context",
-    "perdure.engine.flows.rules.pending": "FlowWait",
     "perdure.engine.hooks.points": "Block",
     "perdure.engine.hooks.registry": "Hooks",
     "perdure.engine.turns.config": "Budget CompactionSettings Limits MemoryConfig",
@@ -55,10 +54,9 @@ _NAMES: Mapping[str, str] = {
     "perdure.models.prices": "Price dollars",
     "perdure.session.codec": "body_of",
     "perdure.session.entries": "LEAF Entry",
-    "perdure.session.flows.feed": "FeedItem",
     "perdure.session.flows.graph": "FlowEdge FlowNode Graph",
     "perdure.session.flows.kinds": "RunSettings",
-    "perdure.session.flows.run": "FeedbackContext FlowRun FlowState RoleConfiguration",
+    "perdure.session.flows.run": "FeedbackContext RoleConfiguration",
     "perdure.session.info": "SessionInfo",
     "perdure.session.kinds": (
         "BranchSummary Compaction Custom CustomMessage ModelChange ThinkingChange raw_data"
@@ -70,28 +68,20 @@ _NAMES: Mapping[str, str] = {
         "ToolResultPart Usage assistant system thinking tool_call tool_result user"
     ),
     "perdure.session.notes": "Note",
-    "perdure.session.records": "ActivityTotal FileEdit ToolCallRecord UsageTotal",
     "perdure.session.search.values": "Hit",
-    "perdure.session.tree": "TreeNode",
     "perdure.tools.decorator": "tool",
     "perdure.tools.mcp.servers": "McpServer",
     "perdure.tools.permissions": "Permissions",
     "perdure.tools.spec": "ToolCall ToolOutput ToolSpec",
 }
-"""Module -> the public names it defines; those of `perdure.errors` are listed there."""
+"""Module -> the public names it defines."""
 
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
-def _errors() -> dict[str, object]:
-    """Return the errors by name."""
-    found = vars(importlib.import_module("perdure.errors"))
-    return {name: value for name, value in found.items() if isinstance(value, type)}
-
-
 def _public() -> list[str]:
     """Return every public name."""
-    return [*_HOMES, *_errors(), *_MODULES]
+    return [*_HOMES, *_MODULES]
 
 
 def __getattr__(name: str) -> object:
@@ -105,8 +95,6 @@ def __getattr__(name: str) -> object:
         value = importlib.import_module(f"{__name__}.{name}")
     elif name == "__version__":
         value = importlib.import_module("importlib.metadata").version(__name__)
-    elif name[0].isupper() and name in _errors():
-        value = _errors()[name]
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -5,15 +5,20 @@ The most common names are in `perdure` itself; handles without async are in `per
 
 from __future__ import annotations
 
+from perdure.client.agents.session_usage import SessionUsage as SessionUsage
+from perdure.client.conversation.append import Appended as Appended
+from perdure.client.conversation.append import CommittedSessions as CommittedSessions
 from perdure.client.conversation.append import ExpectedLeaf as ExpectedLeaf
 from perdure.client.conversation.append import Item as Item
 from perdure.client.conversation.append import Parent as Parent
 from perdure.client.flows.deletion import DeletedFlow as DeletedFlow
 from perdure.client.open import StoreOpening as StoreOpening
 from perdure.client.reads import EntryRef as EntryRef
+from perdure.client.reads import OpenQuestion as OpenQuestion
 from perdure.context.compaction import LeftContext as LeftContext
 from perdure.context.emission import ContextMessage as ContextMessage
 from perdure.egress.destinations import Destination as Destination
+from perdure.engine.flows.rules.pending import FlowWait as FlowWait
 from perdure.engine.hooks.registry import Registered as Registered
 from perdure.engine.turns.environment import SilenceLimits as SilenceLimits
 from perdure.events.cursor import Cursor as Cursor
@@ -38,6 +43,7 @@ from perdure.memory.scope import ScopeName as ScopeName
 from perdure.models.retry import RetryPolicy as RetryPolicy
 from perdure.secrets.vault import Taint as Taint
 from perdure.session.codec import Unknown as Unknown
+from perdure.session.flows.feed import FeedItem as FeedItem
 from perdure.session.flows.kinds import DocumentBound as DocumentBound
 from perdure.session.flows.kinds import HandoffTarget as HandoffTarget
 from perdure.session.flows.kinds import Offers as Offers
@@ -49,6 +55,8 @@ from perdure.session.flows.run import CommandGrant as CommandGrant
 from perdure.session.flows.run import CommandGrants as CommandGrants
 from perdure.session.flows.run import ConsentState as ConsentState
 from perdure.session.flows.run import Declined as Declined
+from perdure.session.flows.run import FlowRun as FlowRun
+from perdure.session.flows.run import FlowState as FlowState
 from perdure.session.flows.run import HumanInput as HumanInput
 from perdure.session.flows.run import ImprovementPhase as ImprovementPhase
 from perdure.session.flows.run import ToolGrant as ToolGrant
@@ -65,8 +73,13 @@ from perdure.session.messages import UnknownPart as UnknownPart
 from perdure.session.notes import Question as Question
 from perdure.session.notes import SideBody as SideBody
 from perdure.session.records import ActivityGroup as ActivityGroup
+from perdure.session.records import ActivityTotal as ActivityTotal
+from perdure.session.records import FileEdit as FileEdit
+from perdure.session.records import ToolCallRecord as ToolCallRecord
 from perdure.session.records import UsageGroup as UsageGroup
+from perdure.session.records import UsageTotal as UsageTotal
 from perdure.session.search.values import SearchRole as SearchRole
+from perdure.session.tree import TreeNode as TreeNode
 from perdure.stores.protocol import Capabilities as Capabilities
 from perdure.stores.protocol import Problem as Problem
 from perdure.stores.protocol import StoreInfo as StoreInfo

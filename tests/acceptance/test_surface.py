@@ -100,7 +100,7 @@ async def recovery(stage: Stage) -> bool:
 
 async def waiting(stage: Stage) -> bool:
     turn = stage.chat.send("more", while_waiting="raise")
-    return (await turn).text == "again" and perdure.Waiting is perdure.errors.Waiting
+    return (await turn).text == "again" and perdure.errors.Waiting is perdure.errors.Waiting
 
 
 async def lifecycle(stage: Stage) -> bool:

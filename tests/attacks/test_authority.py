@@ -422,5 +422,5 @@ async def test_imported_question_is_neither_listed_nor_answered(tmp_path: Path) 
     async with perdure.open("memory:") as ours:
         await import_source(ours.backend, place, clock=SystemClock(), random=system_random)
         assert await ours.questions() == []
-        with pytest.raises(perdure.QuestionClosed):
+        with pytest.raises(perdure.errors.QuestionClosed):
             await ours.answer("asked/2", "allow", by="somebody")

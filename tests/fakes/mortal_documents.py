@@ -120,7 +120,7 @@ async def begun(plan: DocumentPlan, store: Store) -> None:
 async def _begun(plan: DocumentPlan, flows: perdure.Flows) -> perdure.Flow:
     try:
         return await flows.open(FLOW)
-    except perdure.SessionNotFound:
+    except perdure.errors.SessionNotFound:
         return await flows.start(
             Path(plan.folder) / "w.workflow.yaml",
             id=FLOW,

@@ -182,7 +182,7 @@ async def finished(plan: FlowPlan, store: Store, told: int | None = None) -> Flo
 async def _begun(plan: FlowPlan, flows: perdure.Flows) -> perdure.Flow:
     try:
         return await flows.open(FLOW)
-    except perdure.SessionNotFound:
+    except perdure.errors.SessionNotFound:
         try:
             return await flows.start(
                 GRAPHS[plan.kind],
@@ -192,7 +192,7 @@ async def _begun(plan: FlowPlan, flows: perdure.Flows) -> perdure.Flow:
                 project="p",
                 configuring="auto" if plan.kind == "chosen" else "given",
             )
-        except perdure.SessionExists:  # another process was faster
+        except perdure.errors.SessionExists:  # another process was faster
             return await flows.open(FLOW)
 
 
@@ -204,7 +204,7 @@ def _judged(flow: perdure.Flow, waiting: FlowWait) -> Awaitable[FlowState]:
 
 
 async def _unless_done(answering: Awaitable[FlowState]) -> None:
-    with suppress(perdure.FlowRefusal):  # another process answered
+    with suppress(perdure.errors.FlowRefusal):  # another process answered
         await answering
 
 

@@ -179,7 +179,7 @@ async def begun(plan: Plan, store: Store, acknowledge: int | None = None) -> Cha
     running = runtime(plan, store, store.outside.clock, acknowledge)
     try:
         chat = await running.resume(SESSION)
-    except perdure.SessionNotFound:
+    except perdure.errors.SessionNotFound:
         chat = await running.start("writer", id=SESSION)
     if chat.turn is None and not any(m.role == "user" for m in await chat.session.messages()):
         chat.send(QUESTION)

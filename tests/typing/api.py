@@ -36,7 +36,7 @@ async def sessions() -> None:
         await session.label(hello.id, "start")
         await session.label(hello, None)
         assert_type(await session.path(), list[perdure.Entry])
-        assert_type(await session.tree(), tuple[perdure.TreeNode, ...])
+        assert_type(await session.tree(), tuple[perdure.types.TreeNode, ...])
         assert_type(await session.messages(last=50), list[perdure.Message])
         assert_type(await session.context(budget_tokens=8_000), perdure.Context)
         assert_type(await session.fork(at=hello.id), perdure.Session)
@@ -162,14 +162,14 @@ async def flows() -> None:
         chosen = {"reviewer": perdure.RoleConfiguration(skills=("careful-reading",))}
         flow = await flows.start("workflow.yaml", configuring="ask", roles=chosen)
         assert_type(flow, perdure.Flow)
-        assert_type(await flow.run(), perdure.FlowRun)
+        assert_type(await flow.run(), perdure.types.FlowRun)
         for asked in await store.questions():
-            assert_type(asked, perdure.OpenQuestion)
+            assert_type(asked, perdure.types.OpenQuestion)
             assert_type(await store.answer(asked.id, "approve", by="ana"), perdure.Entry)
         feed = flow.feed("owner", after=None)
-        assert_type(await feed.read(limit=50), tuple[perdure.FeedItem, ...])
+        assert_type(await feed.read(limit=50), tuple[perdure.types.FeedItem, ...])
         async for item in feed:
-            assert_type(item, perdure.FeedItem)
+            assert_type(item, perdure.types.FeedItem)
 
 
 def flows_without_async() -> None:
@@ -178,19 +178,19 @@ def flows_without_async() -> None:
         flow = flows.open("f")
         assert_type(flow, perdure.blocking.Flow)
         assert_type(flow.session("owner"), perdure.blocking.Session)
-        assert_type(flow.run(), perdure.FlowRun)
+        assert_type(flow.run(), perdure.types.FlowRun)
         for item in flow.feed("owner"):
-            assert_type(item, perdure.FeedItem)
+            assert_type(item, perdure.types.FeedItem)
 
 
 def errors() -> None:
     try:
         without_async()
-    except perdure.HeadConflict as conflict:
+    except perdure.errors.HeadConflict as conflict:
         assert_type(conflict.expected, int)
-    except perdure.LeaseHeld as held:
+    except perdure.errors.LeaseHeld as held:
         assert_type(held.owner, str)
-    except perdure.PerdureError as error:
+    except perdure.errors.PerdureError as error:
         assert_type(error.code, str)
         assert_type(error.retryable, bool)
         assert_type(error.facts(), dict[str, object])

@@ -41,9 +41,9 @@ from perdure import (
     Store,
     ToolOutput,
     Workspace,
-    WrongArgument,
     blocking,
 )
+from perdure.errors import WrongArgument
 from perdure.session.argument_checks import kind_of
 from perdure.session.ids import StreamId
 from perdure.testing import ScriptedModel
@@ -311,7 +311,7 @@ async def test_a_message_with_nonsense_in_it_is_not_sent() -> None:
 def test_nothing_public_is_forgotten() -> None:
     for name in PUBLIC[perdure]:
         value = getattr(perdure, name)
-        if not isinstance(value, type) or issubclass(value, perdure.PerdureError):
+        if not isinstance(value, type) or issubclass(value, perdure.errors.PerdureError):
             continue
         if ".flows." in value.__module__:  # what is read from workflows, and handles of its own
             continue

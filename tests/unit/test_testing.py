@@ -39,7 +39,9 @@ async def test_scripted_model_answers_in_order_and_shows_its_requests() -> None:
         other = await runtime.start("helper")
         assert (await other.send("What is 2 + 3?")).text == "It is 5."
         await other.send("Thanks")
-        with pytest.raises(perdure.TurnFailed, match=r"test:any: .*gives ScriptedModel no further"):
+        with pytest.raises(
+            perdure.errors.TurnFailed, match=r"test:any: .*gives ScriptedModel no further"
+        ):
             await other.send("And now?")
     assert len(model.requests) == 7
     assert model.requests[1].messages[-1].text == "5"
@@ -48,8 +50,8 @@ async def test_scripted_model_answers_in_order_and_shows_its_requests() -> None:
 
 
 async def test_scripted_error_is_raised_once_and_the_last_one_always() -> None:
-    busy = perdure.RateLimited("test:any", "slow down", 0.0)
-    refused = perdure.ModelRefused("test:any", "no credit", 402)
+    busy = perdure.errors.RateLimited("test:any", "slow down", 0.0)
+    refused = perdure.errors.ModelRefused("test:any", "no credit", 402)
     model = ScriptedModel([busy, "Done.", refused])
     async with (
         perdure.open("memory:") as store,
@@ -58,7 +60,7 @@ async def test_scripted_error_is_raised_once_and_the_last_one_always() -> None:
         chat = await runtime.start("a")
         assert (await chat.send("one")).text == "Done."
         for _ in range(2):
-            with pytest.raises(perdure.TurnFailed, match="no credit"):
+            with pytest.raises(perdure.errors.TurnFailed, match="no credit"):
                 await chat.send("two")
 
 
@@ -86,11 +88,11 @@ async def test_scripted_summary_answers_a_compaction() -> None:
         ("Hello", "takes a list of answers, not str"),
         ([5], "as answers, not int"),
         ([user("Hello")], "not one of user: use perdure.assistant"),
-        ([perdure.ModelError("m", "r")], "cannot raise ModelError: use RateLimited"),
+        ([perdure.errors.ModelError("m", "r")], "cannot raise ModelError: use RateLimited"),
     ],
 )
 def test_scripted_model_with_wrong_answers_says_what_it_takes(answers: Any, told: str) -> None:
-    with pytest.raises(perdure.WrongArgument, match=told):
+    with pytest.raises(perdure.errors.WrongArgument, match=told):
         ScriptedModel(answers)
 
 

@@ -186,5 +186,5 @@ async def test_36_duplicate_seq_is_rejected_and_no_read_is_torn(
         assert reads > 1
         at = store.outside.clock.now_ms()
         stale = Write(stream=StreamId("s"), entries=(), expected_head=0)
-        with pytest.raises(perdure.HeadConflict):
+        with pytest.raises(perdure.errors.HeadConflict):
             await store.backend.commit(Commit(writes=(stale,), at=at))

@@ -228,7 +228,7 @@ async def test_29_a_call_that_is_approved_after_the_abort_never_runs() -> None:
     (asked,) = await chat.session.questions()
     assert asked.question.topic == "approval"
     await chat.abort()
-    with pytest.raises(perdure.QuestionClosed):
+    with pytest.raises(perdure.errors.QuestionClosed):
         await chat.session.answer(asked.id, "allow", by="somebody")
     assert (await turn).end == "aborted"
     assert ran == []

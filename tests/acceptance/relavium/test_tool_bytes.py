@@ -92,7 +92,7 @@ async def test_base64_of_refused_failed_and_cut_calls_is_not_in_log() -> None:
         ]
     )
     chat = await theatre.chat(tools=[perdure.tool(effect="read")(fail)])
-    with pytest.raises(perdure.TurnFailed):
+    with pytest.raises(perdure.errors.TurnFailed):
         await chat.send("go")
     await without_base64(theatre)
     refused, failed = await theatre.bodies(ToolFinished)

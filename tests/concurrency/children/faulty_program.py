@@ -67,13 +67,13 @@ async def cut(address: str) -> None:
         os.write(1, b"running\n")
         over = asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
         while not over.done():
-            with suppress(perdure.PerdureError):
+            with suppress(perdure.errors.PerdureError):
                 chat.send("nobody awaits this")
-            with suppress(perdure.PerdureError):
+            with suppress(perdure.errors.PerdureError):
                 await chat.session.append(perdure.user("x"))
             await asyncio.sleep(0.002)
             if chat.turn is not None and not chat.turn.is_running:
-                with suppress(perdure.PerdureError):
+                with suppress(perdure.errors.PerdureError):
                     chat = await runtime.resume("s")
 
 

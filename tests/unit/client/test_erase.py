@@ -20,9 +20,9 @@ async def test_session_erases_itself_and_is_not_opened_again() -> None:
         assert (certificate.by, certificate.entries) == ("ann", 1)
         assert certificate.is_complete
         assert await store.recent() == []
-        with pytest.raises(perdure.Erased):
+        with pytest.raises(perdure.errors.Erased):
             await store.open(session.id)
-        with pytest.raises(perdure.Erased):
+        with pytest.raises(perdure.errors.Erased):
             await session.append(user("more"))
         assert await store.erasures() == [certificate]
 
@@ -33,7 +33,7 @@ async def test_fork_blocks_erasure_until_policy_is_given() -> None:
         await session.append(user("a"))
         fork = await session.fork()
 
-        with pytest.raises(perdure.SessionHasForks):
+        with pytest.raises(perdure.errors.SessionHasForks):
             await store.erase(session.id)
         await store.erase(session.id, forks="keep")
 

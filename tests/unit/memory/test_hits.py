@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import perdure
-from perdure import MemoryHit, WrongArgument, assistant, user
+from perdure import MemoryHit, assistant, user
+from perdure.errors import WrongArgument
 
 
 async def test_hit_says_what_it_is_and_why() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import perdure
-from perdure import SessionNotFound, assistant, user
+from perdure import assistant, user
 from perdure.apps.mcp_server.history import MOST_CHARACTERS, History, Notebook, Scope
-from perdure.errors import EntryNotFound, FactNotFound
+from perdure.errors import EntryNotFound, FactNotFound, SessionNotFound
 
 
 async def test_scope_decides_what_every_tool_shows() -> None:

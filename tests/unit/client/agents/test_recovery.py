@@ -123,16 +123,16 @@ async def test_resume_all_reports_a_session_of_an_unknown_store(
         perdure.Runtime(store, agents=[agent], models=ScriptedModel([STRUCK])) as runtime,
     ):
         turn = (await runtime.start("a", id="s")).send("go", while_waiting="raise")
-        with pytest.raises(perdure.Waiting):
+        with pytest.raises(perdure.errors.Waiting):
             await turn
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "ours"))
     async with (
         perdure.open(address, is_trusted=False) as store,
         perdure.Runtime(store, models=ScriptedModel([])) as runtime,
     ):
-        errors: dict[str, perdure.PerdureError] = {}
+        errors: dict[str, perdure.errors.PerdureError] = {}
         assert await runtime.resume_all(on_error=errors.__setitem__) == []
-        assert isinstance(errors["s"], perdure.ConfigError)
+        assert isinstance(errors["s"], perdure.errors.ConfigError)
         assert await runtime.resume_all() == []
         assert "session s was not resumed" in caplog.text
 
@@ -143,7 +143,7 @@ def test_resume_all_without_async_returns_chats() -> None:
         agent = perdure.Agent("a", model="x:y", tools=[STRIKE])
         with perdure.blocking.Runtime(store, [agent], models=models) as runtime:
             chat = runtime.start("a")
-            with pytest.raises(perdure.Waiting) as caught:
+            with pytest.raises(perdure.errors.Waiting) as caught:
                 chat.send("go", while_waiting="raise").result()
             runtime.suspend()
         with perdure.blocking.Runtime(store, [agent], models=models) as runtime:

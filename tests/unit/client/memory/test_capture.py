@@ -91,12 +91,12 @@ async def test_fact_without_a_source_in_the_episode_raises(store: Store) -> None
     _, episode = await ended(store)
     other = await (await store.create(subject="bob")).append(user("Hello"))
     for sources in ((), (other.id,)):
-        with pytest.raises(perdure.WrongArgument, match="sources in its episode"):
+        with pytest.raises(perdure.errors.WrongArgument, match="sources in its episode"):
             await store.memory.capture(episode, Fixed(ExtractedFact(text="x", sources=sources)))
 
 
 async def test_answer_that_is_no_json_raises_and_stores_nothing(store: Store) -> None:
     _, episode = await ended(store)
-    with pytest.raises(perdure.MalformedResponse):
+    with pytest.raises(perdure.errors.MalformedResponse):
         await store.memory.capture(episode, perdure.ModelExtractor(ScriptedModel(["no"]), "p:m"))
     assert await store.memory.facts(subject="ana") == []

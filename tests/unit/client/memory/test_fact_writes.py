@@ -34,7 +34,7 @@ async def test_sources_of_several_subjects_need_a_named_one(store: Store) -> Non
         await (await store.create(subject=subject)).append(user("Hello"))
         for subject in ("ana", "bob")
     ]
-    with pytest.raises(perdure.WrongArgument, match="several subjects"):
+    with pytest.raises(perdure.errors.WrongArgument, match="several subjects"):
         await store.memory.remember("know each other", source=entries)
     fact = await store.memory.remember("know each other", source=entries, subject="ana")
     assert fact.subject == "ana"
@@ -46,18 +46,22 @@ async def test_missing_or_erased_source_raises(store: Store) -> None:
     await session.erase_entries([entry])
     fact = await store.memory.remember("likes tea")
     for source in ("nothing", "nothing/1", entry, fact.id):
-        with pytest.raises(perdure.EntryNotFound):
+        with pytest.raises(perdure.errors.EntryNotFound):
             await store.memory.remember("x", source=source)
 
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"text": " \n"}, perdure.WrongArgument, "empty"),
-    ({"text": "a\0b"}, perdure.WrongArgument, "NUL"),
-    ({"text": "half \ud800"}, perdure.WrongArgument, "half"),
-    ({"text": "x" * 17_000_000}, perdure.LimitExceeded, "fact of 17,000,000 bytes"),
-    ({"text": "key: ghp_" + "a1B2" * 9}, perdure.SecretPasted, "github-token"),
-    ({"text": "x", "valid_from": LATER, "valid_to": LATER}, perdure.WrongArgument, "valid_to"),
-    ({"text": "x", "said_by": "nobody"}, perdure.WrongArgument, "said_by"),
+    ({"text": " \n"}, perdure.errors.WrongArgument, "empty"),
+    ({"text": "a\0b"}, perdure.errors.WrongArgument, "NUL"),
+    ({"text": "half \ud800"}, perdure.errors.WrongArgument, "half"),
+    ({"text": "x" * 17_000_000}, perdure.errors.LimitExceeded, "fact of 17,000,000 bytes"),
+    ({"text": "key: ghp_" + "a1B2" * 9}, perdure.errors.SecretPasted, "github-token"),
+    (
+        {"text": "x", "valid_from": LATER, "valid_to": LATER},
+        perdure.errors.WrongArgument,
+        "valid_to",
+    ),
+    ({"text": "x", "said_by": "nobody"}, perdure.errors.WrongArgument, "said_by"),
 ]
 
 
@@ -80,7 +84,7 @@ async def test_repeated_call_with_its_key_returns_the_first_fact(store: Store) -
     newer = await memory.correct(first.id, "likes milk", idempotency_key="k2")
     assert await memory.correct(first.id, "likes milk", idempotency_key="k2") == newer
     assert len(newer.history) == 1
-    with pytest.raises(perdure.IdempotencyMismatch):
+    with pytest.raises(perdure.errors.IdempotencyMismatch):
         await memory.remember("likes coffee", subject="ana", idempotency_key="k")
 
 
@@ -112,7 +116,7 @@ async def test_erased_subject_can_be_remembered_again(store: Store) -> None:
 async def test_session_with_the_id_of_a_memory_stream_is_no_memory(store: Store) -> None:
     await store.create(id=memory_stream("ana"))
     assert await store.memory.facts(subject="ana") == []
-    with pytest.raises(perdure.SessionExists):
+    with pytest.raises(perdure.errors.SessionExists):
         await store.memory.remember("likes tea", subject="ana")
 
 
@@ -129,7 +133,7 @@ async def test_correction_of_a_fact_forgotten_meanwhile_leaves_no_text(
             return await commit(asked)
 
         monkeypatch.setattr(store.backend, "commit", forgotten_first)
-        with pytest.raises(perdure.FactNotFound):
+        with pytest.raises(perdure.errors.FactNotFound):
             await store.memory.correct(fact.id, "likes milk", idempotency_key=key)
         notes = await store.backend.notes(memory_stream("ana"), FACT_KINDS)
         assert not [note for note in notes if b"milk" in note.body]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import Agent, Runtime, WrongArgument, user
+from perdure import Agent, Runtime, user
+from perdure.errors import WrongArgument
 from perdure.testing import ScriptedModel
 
 WITHOUT_NUMPY = """

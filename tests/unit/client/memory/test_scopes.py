@@ -74,7 +74,7 @@ async def test_forgotten_fact_and_its_history_are_erased(store: Store) -> None:
     (certificate,) = await store.erasures()
     assert (certificate.by, certificate.entries) == ("ana", 2)
     for call in (memory.fact(fact.id), memory.forget(fact.id), memory.correct(fact.id, "x")):
-        with pytest.raises(perdure.FactNotFound, match="no fact"):
+        with pytest.raises(perdure.errors.FactNotFound, match="no fact"):
             await call
 
 
@@ -94,7 +94,7 @@ async def test_episodes_are_listed_latest_end_first(store: Store, clock: ManualC
     assert await memory.episodes(subject="ana", before=before) == [oldest]
     assert await memory.episodes(session=newest.session) == [newest]
     assert await memory.episodes(session=newest.session, agent="x") == []
-    with pytest.raises(perdure.SessionNotFound):
+    with pytest.raises(perdure.errors.SessionNotFound):
         await memory.episodes(session="nothing")
 
 
@@ -104,7 +104,7 @@ async def test_memory_streams_are_no_sessions(store: Store) -> None:
     assert await store.search("tea") == []
     stream = StreamId(fact.id.rpartition("/")[0])
     assert (await store.backend.state(stream)).header.kind == "memory"
-    with pytest.raises(perdure.SessionNotFound):
+    with pytest.raises(perdure.errors.SessionNotFound):
         await store.open(stream)
 
 
@@ -152,5 +152,5 @@ async def test_memory_stream_with_the_subject_of_another_is_not_used(store: Stor
     await store.backend.commit(Commit(writes=(write,), at=START_MS))
     assert await store.memory.facts(subject="ana") == []
     assert await store.memory.facts(subject="bob") == []
-    with pytest.raises(perdure.SessionExists):
+    with pytest.raises(perdure.errors.SessionExists):
         await store.memory.remember("likes tea", subject="ana")

@@ -20,7 +20,7 @@ async def run(
     agent = perdure.Agent("helper", model="x:y", tools=perdure.memory_tools(store.memory))
     asked: list[str] = []
 
-    async def decide(question: perdure.OpenQuestion) -> None:
+    async def decide(question: perdure.types.OpenQuestion) -> None:
         asked.append(question.id)
         await store.answer(question.id, answer, by="ana")
 

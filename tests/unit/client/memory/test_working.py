@@ -153,7 +153,7 @@ async def test_memory_that_fails_does_not_fail_the_turn(
         model = ScriptedModel(["Sorry."])
 
         async def broken(*_: object) -> None:
-            raise perdure.SearchIndexDamaged("memory:")
+            raise perdure.errors.SearchIndexDamaged("memory:")
 
         monkeypatch.setattr(type(store.backend.search), "recall", broken)
         async with Runtime(store, agents=[agent()], models=model) as runtime:

@@ -17,7 +17,7 @@ from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 def divide(a: int, b: int) -> str:
     """Divide two numbers."""
     if b == 0:
-        raise perdure.ToolError("divide", "division by zero")
+        raise perdure.errors.ToolError("divide", "division by zero")
     return str(a // b)
 
 
@@ -96,7 +96,7 @@ async def test_newest_calls_come_from_the_newest_sessions_without_reading_older_
 
 async def test_tool_calls_of_an_unknown_session_raise() -> None:
     async with perdure.open("memory:") as store:
-        with pytest.raises(perdure.SessionNotFound):
+        with pytest.raises(perdure.errors.SessionNotFound):
             await store.tool_calls(session="ghost")
         with pytest.raises(ValueError, match="last"):
             await store.tool_calls(last=-1)

@@ -38,7 +38,7 @@ async def test_usage_counts_each_model_call_once() -> None:
         ours, theirs = await store.usage()
         assert (ours.key, ours.calls, ours.sessions) == ("x:y", 2, 1)
         assert (ours.usage.input_tokens, ours.usage.output_tokens) == (200, 40)
-        assert theirs == perdure.UsageTotal("a:b", 1, Usage(10, 1), 1, 1)
+        assert theirs == perdure.types.UsageTotal("a:b", 1, Usage(10, 1), 1, 1)
         assert [each.key for each in await store.usage("agent")] == ["helper", ""]
         assert {each.key for each in await store.usage("session")} == {chat.id, imported.id}
         (day,) = await store.usage("day")

@@ -68,7 +68,7 @@ async def test_media_are_sent_as_bytes_and_missing_ones_reported() -> None:
     gone = msgspec.structs.replace(here, handle="media://sha256-" + "0" * 64)
     await chat.send(user("look", here))
     assert model.requests[0].media == {here.handle: picture}
-    with pytest.raises(perdure.TurnFailed, match=f"{gone.handle}.* is missing or damaged"):
+    with pytest.raises(perdure.errors.TurnFailed, match=f"{gone.handle}.* is missing or damaged"):
         await chat.send(user("and this?", gone))
     assert len(model.requests) == 1
 
@@ -77,7 +77,7 @@ async def test_missing_picture_lets_every_model_try() -> None:
     stage, model = Stage(), Listening()
     agent = Agent("a", model="m:x", fallbacks=["m:y"])
     chat = await Runtime(stage.store, models=model).start(agent, id="s")
-    with pytest.raises(perdure.TurnFailed, match="m:y: media://"):
+    with pytest.raises(perdure.errors.TurnFailed, match="m:y: media://"):
         await chat.send(user("look", MediaPart("image/png", "media://sha256-" + "0" * 64, 1)))
     entries = [entry async for entry in chat.session.entries()]
     assert [e.kind for e in entries].count("model_called") == 2
