@@ -32,6 +32,7 @@ _SCENARIO = ("--scenario", "SCENARIO")
 """In it the model asks to write a file with a marker in it, which waits for an approval."""
 
 LINES: dict[str, list[str]] = {
+    "activity": [],
     "agents list": [],
     "agents show": ["marked"],
     "agents validate": [],
@@ -39,6 +40,7 @@ LINES: dict[str, list[str]] = {
     "config explain": [],
     "config path": [],
     "doctor": [],
+    "edits": [],
     "export": [S, "--format", "markdown", "--all-branches"],
     "flow approve": [F],
     "flow compact": [F, "owner"],
@@ -110,6 +112,7 @@ LINES: dict[str, list[str]] = {
     "token create": ["--name", MARK.replace(chr(0), "")],
     "token list": [],
     "store verify": [],
+    "usage": [],
 }
 FIRST = ("export", "sessions show", "sessions tree", "sessions context", "sessions list")
 LAST = ("sessions end", "flow delete", "sessions erase", "sessions erasures")

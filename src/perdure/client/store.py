@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from perdure.client.records import edits as edit_records
     from perdure.client.records import tool_calls as call_records
     from perdure.client.records import usage as usage_records
+    from perdure.models import prices as model_prices
 else:
     memory_handle = Later("perdure.client.memory.handle")
     authority = Later("perdure.client.conversation.authority")
@@ -94,6 +95,7 @@ else:
     edit_records = Later("perdure.client.records.edits")
     call_records = Later("perdure.client.records.tool_calls")
     usage_records = Later("perdure.client.records.usage")
+    model_prices = Later("perdure.models.prices")
 
 
 @takes_all_declared
@@ -109,7 +111,9 @@ class Store:
         self.outside = outside
         self.bus = bus or LiveBus()
         self.hooks = Hooks()
-        self._tallies: usage_records.Tallies | None = None
+        self._tallies: (
+            tuple[Mapping[str, model_prices.Price] | None, usage_records.Tallies] | None
+        ) = None
 
     def __repr__(self) -> str:
         scheme, _, rest = self.backend.address.partition(":")
@@ -473,15 +477,19 @@ class Store:
         since: datetime | None = None,
         until: datetime | None = None,
         zone: tzinfo = UTC,
+        prices: Mapping[str, model_prices.Price] | None = None,
     ) -> list[UsageTotal]:
         """Sum the tokens and costs of model calls by model, agent, project, day or session.
 
         A project is a session's folder. Days are in `zone` and sorted by time; other groups are
         sorted by tokens, most first. Calls before `since`, and at or after `until`, are excluded
         (resolution: 15 minutes). The first call reads the sessions active since `since`; later
-        calls of this handle read only new entries.
+        calls of this handle with the same `prices` read only new entries.
+        With `prices`, by model (``provider:name``, ``provider:*``), calls whose log has no cost
+        are priced: by `prices`, else by the public list of the extra ``models``.
+        Raises: WrongArgument for prices of an invalid model name.
         """
-        return await self._tally.usage(by, _ms_or_none(since), _ms_or_none(until), zone)
+        return await self._tally(prices).usage(by, _ms_or_none(since), _ms_or_none(until), zone)
 
     async def activity(
         self,
@@ -495,7 +503,7 @@ class Store:
 
         Periods without activity are omitted. Reads the same sessions as `usage`.
         """
-        return await self._tally.activity(by, _ms_or_none(since), _ms_or_none(until), zone)
+        return await self._tally(None).activity(by, _ms_or_none(since), _ms_or_none(until), zone)
 
     async def edits(self, *, session: str | None = None, last: int | None = 50) -> list[FileEdit]:
         """Return the `last` files most recently changed by tool calls, newest first.
@@ -506,11 +514,10 @@ class Store:
         known = None if session is None else await self._require_session(session)
         return await edit_records.newest_edits(self.backend, known, last)
 
-    @property
-    def _tally(self) -> usage_records.Tallies:
-        if self._tallies is None:
-            self._tallies = usage_records.Tallies(self.backend)
-        return self._tallies
+    def _tally(self, prices: Mapping[str, model_prices.Price] | None) -> usage_records.Tallies:
+        if self._tallies is None or self._tallies[0] != prices:
+            self._tallies = (prices, usage_records.Tallies(self.backend, prices))
+        return self._tallies[1]
 
     async def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Update the index of `search`, as the next search would. Raises: as `reindex`."""

@@ -20,7 +20,7 @@
     ├ EgressError    EgressDenied
     ├ EngineError    InvalidTransition · TurnFailed · TurnSuspended · Waiting
     │                HookBlocked · FlowRefusal
-    ├ FormatError    InvalidWorkflow · a file or a session that cannot be read or written
+    ├ FormatError    InvalidWorkflow · UnknownFormat · a file that cannot be read or written
     ├ ConfigError    SecretMissing · SecretPasted · InvalidAgentFile · InvalidSettings
     │                LimitExceeded
     ├ PathExists
@@ -42,6 +42,7 @@ from perdure.errors.engine import InvalidTransition as InvalidTransition
 from perdure.errors.engine import PathExists as PathExists
 from perdure.errors.engine import TurnFailed as TurnFailed
 from perdure.errors.engine import TurnSuspended as TurnSuspended
+from perdure.errors.engine import UnknownFormat as UnknownFormat
 from perdure.errors.engine import Waiting as Waiting
 from perdure.errors.flows import FlowExists as FlowExists
 from perdure.errors.flows import FlowNotFound as FlowNotFound

@@ -114,6 +114,12 @@ class FormatError(PerdureError):
         self.reason = reason
 
 
+class UnknownFormat(FormatError):
+    """A file is no session of a known program."""
+
+    code = "unknown_format"
+
+
 class ConfigError(PerdureError):
     """The configuration or the arguments are contradictory or name something unknown.
 

@@ -30,6 +30,7 @@ from perdure.errors import (
     SessionExists,
     SessionNotFound,
     TurnOpen,
+    UnknownFormat,
 )
 from perdure.interop.aliases import Traces, foreign_ids, traces_of
 from perdure.interop.append_items import Added, Base, ItemAppend
@@ -126,7 +127,10 @@ def _format_of(content: Content, format: FormatName) -> Format:
         return format
     found = detection.detect_format(content)
     if found is None:
-        raise FormatError(content.name, detection.packed_as(content) or _NO_SESSION)
+        advice = detection.packed_as(content)
+        if advice is not None:
+            raise FormatError(content.name, advice)
+        raise UnknownFormat(content.name, _NO_SESSION)
     if format not in ("auto", found):
         reason = f"no line of it is a record of {format}; it is a session of {found}"
         raise FormatError(content.name, reason)

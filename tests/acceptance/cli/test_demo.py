@@ -94,7 +94,7 @@ def test_file_that_is_not_there_or_no_session_is_refused(stage: World) -> None:
     assert stage.run("demo", "nowhere.jsonl").code == 3
     (stage.folder / "poem.txt").write_text("Roses are red\n", encoding="utf-8")
     ended = stage.run("demo", "poem.txt", "--json")
-    assert (ended.code, ended.error["code"]) == (2, "format_error")
+    assert (ended.code, ended.error["code"]) == (2, "unknown_format")
 
 
 def test_session_of_a_single_message_can_be_played(stage: World) -> None:

@@ -38,7 +38,6 @@ def test_every_code_in_the_table_is_that_of_an_error() -> None:
         ("sessions", "list", "--limit", "many"),
         ("sessions", "list", "--nonsense"),
         ("nonsense",),
-        ("import",),
         ("sessions", "list", "--store", "ftp://x"),
         ("inbox", "--namespace", "x", "list"),
         ("sessions", "list", "--namespace", ""),

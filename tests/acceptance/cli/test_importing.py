@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID, World
-from tests.fakes.sources import CLAUDE_CODE, claude_file, every_file
+from tests.fakes.sources import claude_file, every_file
 
 COUNT = 60
 
 
 @pytest.fixture
 def folder(world: World) -> Path:
-    """Many histories of all programs, one file that is none, and an empty one."""
+    """Many histories of all programs, two files that are none, and a packed one."""
     folder = world.folder / "histories"
     folder.mkdir()
     contents = every_file()
@@ -26,16 +26,19 @@ def folder(world: World) -> Path:
         (folder / f"{number:03}.jsonl").write_bytes(content)
     (folder / "005a.jsonl").write_bytes(b"no session\n")
     (folder / "040a.jsonl").write_bytes(b"")
+    (folder / "050a.jsonl").write_bytes(b"\x1f\x8b packed")
     return folder
 
 
 def test_many_files_are_imported_and_the_bad_ones_are_named(world: World, folder: Path) -> None:
     ended = world.run("import", str(folder))
     assert ended.code == 1
-    assert "2 files failed" in ended.out
+    assert "1 file failed, 2 other files skipped: no sessions" in ended.out
     assert ended.out.count("nothing new") == COUNT - len(every_file())
+    assert "050a.jsonl" in ended.err
     for name in ("005a.jsonl", "040a.jsonl"):
-        assert name in ended.err
+        assert name not in ended.err
+        assert world.run("import", str(folder / name)).code == 2
     assert world.ok("store", "verify", "--json").json["ok"] is True
 
 
@@ -55,7 +58,7 @@ def test_bar_is_on_terminal_and_lines_are_in_output(world: World, folder: Path) 
     assert process.returncode == 1
     assert len(out.decode().splitlines()) >= COUNT + 1
     assert "importing" in shown
-    assert "005a.jsonl" in shown
+    assert "050a.jsonl" in shown
 
 
 def test_projects_folder_of_claude_code_is_imported_with_its_agents(world: World) -> None:
@@ -91,7 +94,7 @@ def test_invalid_file_alone_is_invalid_input_and_among_others_a_failure(
 ) -> None:
     (world.folder / "poem.txt").write_text("Roses are red\n", encoding="utf-8")
     alone = world.run("import", "poem.txt", "--json")
-    assert (alone.code, alone.error["code"]) == (2, "format_error")
+    assert (alone.code, alone.error["code"]) == (2, "unknown_format")
     several = world.run("import", "poem.txt", str(SAMPLE), "--json")
     assert (several.code, len(several.lines)) == (1, 1)
 
@@ -118,7 +121,7 @@ def test_import_of_the_stores_own_folder_adds_nothing(world: World) -> None:
 
 
 def test_format_that_no_line_has_is_refused(world: World) -> None:
-    (world.folder / "claude.jsonl").write_bytes(claude_file(CLAUDE_CODE[0]))
+    (world.folder / "claude.jsonl").write_bytes(claude_file("tools.jsonl"))
     ended = world.run("import", "claude.jsonl", "--format", "pi", "--json")
     assert (ended.code, ended.out) == (2, "")
     told = "no line of it is a record of pi; it is a session of claude-code"
@@ -165,3 +168,22 @@ def _all_of(terminal: int) -> str:
         if not piece:
             return b"".join(pieces).decode(errors="replace")
         pieces.append(piece)
+
+
+def test_import_without_path_finds_the_histories_of_known_programs(world: World) -> None:
+    nothing = world.run("import", "--json")
+    assert (nothing.code, nothing.error["code"]) == (3, "nothing_to_import")
+    assert "~/.codex/sessions" in nothing.error["message"]
+    claude = world.folder / ".claude" / "projects" / "home"
+    pi = world.folder / ".pi" / "agent" / "sessions"
+    for folder in (claude, pi):
+        folder.mkdir(parents=True)
+    (claude / "one.jsonl").write_bytes(claude_file("tools.jsonl"))
+    (claude / "notes.jsonl").write_bytes(b"no session\n")
+    (pi / "two.jsonl").write_bytes(SAMPLE.read_bytes())
+    ended = world.ok("import")
+    assert f"Claude Code: {claude.parent}" in ended.err
+    assert f"pi: {pi}" in ended.err
+    assert "2 sessions" in ended.out
+    assert "1 other file skipped: no sessions" in ended.out
+    assert len(world.ok("sessions", "list", "--json").json) == 2

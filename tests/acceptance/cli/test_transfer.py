@@ -71,7 +71,7 @@ def test_place_that_cannot_be_written_to_is_named(sample: World) -> None:
 def test_folder_import_continues_after_a_broken_file(world: World) -> None:
     folder = world.folder / "recorded" / "deep"
     folder.mkdir(parents=True)
-    (folder / "a-broken.jsonl").write_bytes(b"\x00\xff no session at all\n")
+    (folder / "a-broken.jsonl").write_bytes(b"\x1f\x8b packed")
     (folder / "b-good.jsonl").write_bytes(SAMPLE.read_bytes())
     (folder / "notes.txt").write_text("not looked at", encoding="utf-8")
     ended = world.run("import", str(folder.parent), "--json")

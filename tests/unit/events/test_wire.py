@@ -56,7 +56,7 @@ async def test_every_returned_value_has_a_json_form(tmp_path: Path) -> None:
     assert (entry["id"], entry["kind"]) == ("s/0", "message")
     assert entry["body"]["parts"][0]["text"] == "hello"
     imported: Any = forms["import"]
-    assert imported["files"][0]["error"]["code"] == "format_error"
+    assert imported["files"][0]["error"]["code"] == "unknown_format"
     assert forms["error"] == {
         "code": "session_not_found",
         "message": str(errors.SessionNotFound("x")),

@@ -140,6 +140,7 @@ EXITS: dict[str, int] = {
     "model_not_here": USAGE,
     "model_missing": USAGE,
     "format_error": USAGE,
+    "unknown_format": USAGE,
     "ambiguous_id": USAGE,
     "invalid_entry": USAGE,
     "invalid_parent": USAGE,

@@ -24,16 +24,17 @@ from perdure.apps.cli.exits import (
     UsageMistake,
     exit_code_of,
 )
+from perdure.apps.cli.histories import known_histories, places
 from perdure.apps.cli.options import named_path, only_subject
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.store_access import store_address
 from perdure.apps.terminal.line_input import interrupts
-from perdure.apps.terminal.output import count_of, out_style, show, show_error, show_json
+from perdure.apps.terminal.output import count_of, out_style, remark, show, show_error, show_json
 from perdure.apps.terminal.text import safe
 from perdure.client.lookup.store_files import own_folders
 from perdure.client.store import Store
 from perdure.client.transfers import files_at
-from perdure.errors import FormatError, PerdureError
+from perdure.errors import FormatError, PerdureError, UnknownFormat
 from perdure.interop.bulk import Told, import_files, size_of
 from perdure.interop.imports import ImportOptions
 from perdure.interop.live_import import SUFFIX, Change, FileId, FolderFollower
@@ -80,8 +81,12 @@ def _check(
 
 
 PathsArgument = Annotated[
-    list[Path],
-    typer.Argument(metavar="PATH", parser=named_path, help="Files, or folders of .jsonl files."),
+    list[Path] | None,
+    typer.Argument(
+        metavar="PATH",
+        parser=named_path,
+        help="Files, or folders of .jsonl files; default: the histories of known programs.",
+    ),
 ]
 FormatOption = Annotated[
     ImportFormat,
@@ -113,7 +118,7 @@ WorkspaceOption = Annotated[
 
 
 async def import_sessions(
-    paths: PathsArgument,
+    named: PathsArgument = None,
     *,
     format: FormatOption = "auto",
     is_watching: WatchOption = False,
@@ -124,15 +129,17 @@ async def import_sessions(
 ) -> int:
     """Import recorded sessions.
 
-    Of perdure, pi, Operator, Claude Code, Codex or opencode. Importing a file again adds only what
-    is new. Erased sessions are not imported again.
+    Of perdure, pi, Operator, Claude Code, Codex or opencode. Without PATH, imports the histories of
+    Claude Code, Codex, pi and Operator that are on this machine. Importing a file again adds only
+    what is new. Erased sessions are not imported again.
 
-    Every line is stored. If a file cannot be imported, the others still are, and the exit code is
-    1. For a single file it is the code of its error: 2 if it is not a session. --json prints one
-    object per session. --watch prints a line per change; a session with a running turn is imported
-    after the turn.
+    Every line is stored. Files of a folder that are no sessions are skipped and counted. If a
+    session cannot be imported, the others still are, and the exit code is 1. For a single file it
+    is the code of its error: 2 if it is not a session. --json prints one object per session.
+    --watch prints a line per change; a session with a running turn is imported after the turn.
 
     Examples:
+        perdure import                             # what known programs left on this machine
         perdure import ~/.claude/projects          # all sessions of Claude Code
         perdure import session.jsonl --json
         perdure import ~/.pi/agent/sessions --watch  # and new lines, until Ctrl-C
@@ -144,6 +151,7 @@ async def import_sessions(
         2  the file is not a session
         3  nothing to import
     """
+    paths = named or _histories(as_json=common.as_json)
     _check(paths, format, is_watching=is_watching, again=again, workspace=workspace)
 
     if format == "a-society":
@@ -176,8 +184,18 @@ async def _import_once(
     if not files and not closed:
         outside = " outside the store's own folder" if own else ""
         raise NothingToImport(paths, f"{SUFFIX} file{outside}", _hint(paths))
-    total = await _import_files(store, files, how, closed, as_json=as_json)
+    total = await _import_files(store, files, how, closed, paths, as_json=as_json)
     return _code(total.failure, is_alone=len(paths) == 1 and not paths[0].is_dir())
+
+
+def _histories(*, as_json: bool) -> list[Path]:
+    """Return the histories on this machine, and print them. Raises: NothingToImport."""
+    found = list(known_histories(Path.home(), os.environ))
+    if not found:
+        raise NothingToImport((places(),), "history", "name a file or a folder")
+    for each in () if as_json else found:
+        remark(f"{each.program}: {safe(str(each.folder))}")
+    return [each.folder for each in found]
 
 
 def _hint(paths: Sequence[Path]) -> str:
@@ -193,20 +211,22 @@ async def _import_files(
     files: Sequence[Path],
     how: ImportOptions,
     closed: Sequence[OSError],
+    named: Sequence[Path],
     *,
     as_json: bool,
 ) -> _Total:
-    total = _Total()
+    total = _Total(named)
     for error in closed:
         reason = f"the folder cannot be read ({error.strerror})"
         outcome = FileOutcome(Path(error.filename), error=FormatError(str(error.filename), reason))
-        total.add(outcome)
-        _tell(outcome, as_json=as_json)
+        if total.add(outcome):
+            _tell(outcome, as_json=as_json)
     later: list[FileOutcome] = []  # a progress bar and lines would overwrite each other
     with _progress(files, is_shown=not as_json) as told:
         outcomes = import_files(store.backend, files, told=told, **how)
         async for outcome in outcomes:
-            total.add(outcome)
+            if not total.add(outcome):
+                continue
             if told is None:
                 _tell(outcome, as_json=as_json)
             else:
@@ -219,29 +239,40 @@ async def _import_files(
 
 
 class _Total:
-    """The totals of all files. `failure` is the last one."""
+    """The totals of all files. `failure` is the last one.
 
-    def __init__(self) -> None:
+    A file below one of the folders `named` that is no session is no failure.
+    """
+
+    def __init__(self, named: Sequence[Path]) -> None:
+        self._named = frozenset(named)
+        self._others = 0
         self.failed = 0
         self.failure: PerdureError | None = None
         self._sessions: set[str] = set()
         self._entries = 0
 
-    def add(self, outcome: FileOutcome) -> None:
-        """Count one file."""
+    def add(self, outcome: FileOutcome) -> bool:
+        """Count one file; return whether it is worth a line."""
+        if isinstance(outcome.error, UnknownFormat) and outcome.path not in self._named:
+            self._others += 1
+            return False
         if outcome.report is None:
             self.failed += 1
             self.failure = outcome.error
         else:
             self._sessions.add(outcome.report.session)
             self._entries += outcome.report.entries
+        return True
 
     def summary(self) -> str:
         """Return the totals in one line."""
         sessions = count_of(len(self._sessions), "session")
         entries = count_of(self._entries, "entry", "entries")
         ending = f", {count_of(self.failed, 'file')} failed" if self.failed else ""
-        return f"{sessions}, {entries} added{ending}"
+        others = count_of(self._others, "other file")
+        skipped = f", {others} skipped: no sessions" if self._others else ""
+        return f"{sessions}, {entries} added{ending}{skipped}"
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, UsageMistake
+from perdure.apps.cli.surface import tasks
 from perdure.apps.cli.surface.shape import Command, describe_program, page_lines
 from perdure.apps.terminal.output import out_style, remark, show, show_lines, width
 from perdure.apps.terminal.style import Style
@@ -23,6 +24,7 @@ _COMPLETION = "perdure.apps.cli.surface.completion"
 _COMMON = "CommonOptions"
 _ASKED_TO_COMPLETE = "__complete"
 _VERSION = ("--version", "-V")
+_HELP = frozenset({"--help", "-h"})
 
 SUMMARIES: Mapping[str, str] = {
     "demo": "Demonstrate perdure with a recorded session.",
@@ -36,6 +38,9 @@ SUMMARIES: Mapping[str, str] = {
     "inbox": "List open questions, and answer them.",
     "grants": "List and revoke the grants of a session.",
     "store": "Verify, back up, repair, copy and measure a store.",
+    "usage": "Add up the tokens and costs of model calls, also of imported sessions.",
+    "activity": "Count messages, turns, tool calls and tokens by day, oldest first.",
+    "edits": "List the files that agents changed, newest change first.",
     "memory": "Search earlier sessions; list, remember, correct and forget facts; list episodes.",
     "models": "List the model providers, and what each needs to work.",
     "mcp": "List and test MCP servers of your settings and of agent files; be one.",
@@ -59,6 +64,9 @@ COMMANDS: Mapping[str, str] = {
     "inbox": "perdure.apps.cli.inbox",
     "grants": "perdure.apps.chat.grants",
     "store": "perdure.apps.cli.stores",
+    "usage": "perdure.apps.cli.records",
+    "activity": "perdure.apps.cli.records",
+    "edits": "perdure.apps.cli.records",
     "memory": "perdure.apps.memory.command",
     "models": "perdure.apps.cli.models",
     "mcp": "perdure.apps.configuration.mcp_command",
@@ -87,7 +95,7 @@ def run(words: Sequence[str]) -> int:
     if words and words[0] == _ASKED_TO_COMPLETE:
         return _complete(words[1:])
     command = command_line(words)
-    if "--help" in words[: words.index("--") if "--" in words else None]:
+    if not _HELP.isdisjoint(words[: words.index("--") if "--" in words else None]):
         show_lines(page_lines(shape_of(command).at(words), width(), out_style()))
         return DONE
     try:
@@ -245,6 +253,9 @@ def _report_misuse(message: str, called: Command) -> int:
     if message.startswith("Usage:"):  # a group was called without a command: its help
         remark("\n".join(page_lines(called, width(), Style())))
         return USAGE
+    task = tasks.task_hint(message, " ".join(called.words))
+    if task is not None:
+        raise UsageMistake(task)
     message = _plain(message)
     hint = "" if message.endswith("?") else "; see --help"
     raise UsageMistake(message.rstrip(".") + hint)

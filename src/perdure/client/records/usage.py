@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
+import msgspec
+
 from perdure.client.records.sessions import newest_sessions, own_entries
+from perdure.models.price_list import PriceList
+from perdure.models.prices import Cost, CostCalculator, Price, unpriced
 from perdure.session.codec import Unknown, readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
@@ -60,7 +64,8 @@ class _Count(NamedTuple):
 class SessionTally:
     """What one session used and did, from the entries of its own log up to seq `head`."""
 
-    def __init__(self, earlier: SessionTally | None = None) -> None:
+    def __init__(self, earlier: SessionTally | None = None, cost: Cost = unpriced) -> None:
+        self._cost = cost
         self.head = -1 if earlier is None else earlier.head
         self.used: dict[_Cell, _Used] = {} if earlier is None else dict(earlier.used)
         self.counts: dict[int, _Count] = {} if earlier is None else dict(earlier.counts)
@@ -104,6 +109,8 @@ class SessionTally:
             self._use(entry, model, agent, body.usage)
 
     def _use(self, entry: Entry, model: str, agent: str, usage: Usage) -> None:
+        if usage.cost_microcents is None:
+            usage = msgspec.structs.replace(usage, cost_microcents=self._cost(model, usage))
         cell = _Cell(entry.at // _QUARTER_MS, model, agent)
         more = _Used(1, usage, int(usage.cost_microcents is None))
         self.used[cell] = self.used.get(cell, _Used()).plus(more)
@@ -120,10 +127,14 @@ _KINDS = frozenset(
 
 
 class Tallies:
-    """The tallies of a store's sessions. Each call reads only what was appended since the last."""
+    """The tallies of a store's sessions. Each call reads only what was appended since the last.
 
-    def __init__(self, store: SessionStore) -> None:
+    With `prices`, calls whose log has no cost are priced: by these, else by the public list.
+    """
+
+    def __init__(self, store: SessionStore, prices: Mapping[str, Price] | None = None) -> None:
         self._store = store
+        self._cost = unpriced if prices is None else CostCalculator(prices, PriceList())
         self._kept: dict[tuple[StreamId, int], SessionTally] = {}
 
     async def usage(
@@ -170,7 +181,7 @@ class Tallies:
         name = (info.id, info.created_at)  # a reused id of an erased session starts a new tally
         known = self._kept.pop(name, None)
         if known is None or known.head < info.entries - 1:
-            known = SessionTally(known)
+            known = SessionTally(known, self._cost)
             async for page in own_entries(self._store, info.id, known.head):
                 known.add(page)
         self._kept[name] = known

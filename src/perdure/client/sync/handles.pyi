@@ -61,6 +61,7 @@ from perdure.memory.extraction import Extractor
 from perdure.memory.hits import MemoryHit
 from perdure.memory.reports import ImportedFacts, ImportedFolder
 from perdure.memory.scope import ScopeName
+from perdure.models import prices as model_prices
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient, ThinkingLevel
 from perdure.session.entries import LEAF, Entry
@@ -687,13 +688,17 @@ class Store(Handle[AsyncStore]):
         since: datetime | None = None,
         until: datetime | None = None,
         zone: tzinfo = UTC,
+        prices: Mapping[str, model_prices.Price] | None = None,
     ) -> list[UsageTotal]:
         """Sum the tokens and costs of model calls by model, agent, project, day or session.
 
         A project is a session's folder. Days are in `zone` and sorted by time; other groups are
         sorted by tokens, most first. Calls before `since`, and at or after `until`, are excluded
         (resolution: 15 minutes). The first call reads the sessions active since `since`; later
-        calls of this handle read only new entries.
+        calls of this handle with the same `prices` read only new entries.
+        With `prices`, by model (``provider:name``, ``provider:*``), calls whose log has no cost
+        are priced: by `prices`, else by the public list of the extra ``models``.
+        Raises: WrongArgument for prices of an invalid model name.
         """
 
     def activity(

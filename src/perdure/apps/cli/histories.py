@@ -1,0 +1,37 @@
+"""The folders in which known programs keep their sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+_PLACES: Mapping[str, tuple[str | None, str, str]] = {
+    "Claude Code": ("CLAUDE_CONFIG_DIR", ".claude", "projects"),
+    "Codex": ("CODEX_HOME", ".codex", "sessions"),
+    "pi": ("PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
+    "Operator": (None, ".operator", "sessions"),
+}
+"""Program -> the variable that names its folder, the folder in the home folder, the part in it."""
+
+
+class History(msgspec.Struct, frozen=True):
+    """The folder of the sessions of `program`."""
+
+    program: str
+    folder: Path
+
+
+def known_histories(home: Path, environment: Mapping[str, str]) -> Iterator[History]:
+    """Yield the histories of known programs that exist."""
+    for program, (variable, usual, part) in _PLACES.items():
+        named = environment.get(variable) if variable is not None else None
+        folder = (Path(named) if named else home / usual) / part
+        if folder.is_dir():
+            yield History(program, folder)
+
+
+def places() -> str:
+    """Return where the histories are looked for, for people."""
+    return ", ".join(f"~/{usual}/{part}" for _, usual, part in _PLACES.values())

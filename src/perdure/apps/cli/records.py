@@ -1,0 +1,271 @@
+"""``perdure usage``, ``perdure activity`` and ``perdure edits``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, tzinfo
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+
+from perdure.apps.cli.moments import SinceOption, UntilOption, typed_moment
+from perdure.apps.cli.options import MOST
+from perdure.apps.cli.store_options import CommonOptions, named_session
+from perdure.apps.session_rows import short_ids
+from perdure.apps.settings.layers import Configuration
+from perdure.apps.terminal.output import count_of, local_time, out_style, width
+from perdure.apps.terminal.text import Column, one_line, table
+from perdure.client.clock import SystemClock
+from perdure.models.prices import in_dollars
+from perdure.session.clock import moment_of, timestamp
+from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
+from perdure.session.records import ActivityTotal, FileEdit, UsageGroup, UsageTotal
+
+Group = Literal["daily", "models", "agents", "projects", "sessions"]
+
+_GROUPS: Mapping[Group, UsageGroup] = {
+    "daily": "day",
+    "models": "model",
+    "agents": "agent",
+    "projects": "project",
+    "sessions": "session",
+}
+_HEADINGS: Mapping[Group, str] = {
+    "daily": "DAY",
+    "models": "MODEL",
+    "agents": "AGENT",
+    "projects": "PROJECT",
+    "sessions": "SESSION",
+}
+_CELLS = 60
+_BAR = 24
+"""Cells of the longest bar of activity."""
+
+_NO_USAGE = "No model calls found. `perdure import` brings in the sessions of other programs."
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make the commands known."""
+    for command in (usage, activity, edits):
+        program.command()(command)
+
+
+async def usage(
+    by: Annotated[
+        Group, typer.Argument(help="What is added up: daily, models, agents, projects, sessions.")
+    ] = "daily",
+    *,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    is_line: Annotated[
+        bool, typer.Option("--line", help="Print one short line, for a prompt; today's by default.")
+    ] = False,
+    common: CommonOptions,
+) -> None:
+    """Add up the tokens and costs of model calls, also of imported sessions.
+
+    A call costs what the log says; otherwise what [models.prices] of your settings says, or the
+    public list of the provider (extra `models`). Models without a price are named.
+
+    Examples:
+        perdure usage                      # by day
+        perdure usage models --since 30d
+        perdure usage projects --json
+        perdure usage --line               # today, for a prompt
+    """
+    begin = typed_moment("today") if is_line and since is None else since
+    prices = Configuration(Path(), os.environ).prices
+    async with common.existing_store() as opened:
+        read = partial(opened.usage, since=begin, until=until, zone=_zone(), prices=prices)
+        found = await read(_GROUPS[by])
+        unpriced = [each for each in await read("model") if each.unpriced_calls]
+    if is_line:
+        common.show(_usage_data(_sum(found)), _line(_sum(found)))
+    else:
+        lines = _usage_lines(by, found, unpriced) if found else _NO_USAGE
+        common.show([_usage_data(each) for each in found], lines)
+
+
+def _zone() -> tzinfo:
+    return moment_of(SystemClock().now_ms()).astimezone().tzinfo or UTC
+
+
+def _usage_data(total: UsageTotal) -> dict[str, object]:
+    return {
+        "key": total.key,
+        "calls": total.calls,
+        "sessions": total.sessions,
+        **msgspec.structs.asdict(total.usage),
+        "total_tokens": total.usage.total_tokens,
+        "unpriced_calls": total.unpriced_calls,
+    }
+
+
+def _sum(found: Sequence[UsageTotal]) -> UsageTotal:
+    """Return the sum of all groups; a session may be in several of them."""
+    calls = sum(each.calls for each in found)
+    unpriced = sum(each.unpriced_calls for each in found)
+    return UsageTotal("total", calls, sum((each.usage for each in found), Usage()), unpriced, 0)
+
+
+def _cost(total: UsageTotal) -> str:
+    """Return the cost for people; ``+`` marks one that lacks calls without a price."""
+    cost = total.usage.cost_microcents or 0
+    if total.unpriced_calls == total.calls > 0:
+        return "?"
+    shown = in_dollars(_rounded(cost))
+    return f"{shown}+" if total.unpriced_calls else shown
+
+
+def _rounded(cost: int) -> int:
+    """Round to cents; less than a dollar to hundredths of a cent."""
+    step = MICROCENTS_PER_DOLLAR // (100 if cost >= MICROCENTS_PER_DOLLAR else 10_000)
+    return (cost + step // 2) // step * step
+
+
+def _usage_lines(
+    by: Group, found: Sequence[UsageTotal], unpriced: Sequence[UsageTotal]
+) -> Iterator[str]:
+    columns = (
+        Column(_HEADINGS[by], "strong", gives_way=True),
+        Column("CALLS", is_right=True),
+        Column("INPUT", is_right=True),
+        Column("OUTPUT", is_right=True),
+        Column("CACHED", is_right=True),
+        Column("WRITTEN", is_right=True),
+        Column("COST", is_right=True),
+    )
+    totals = (*found, _sum(found)) if len(found) > 1 else found
+    yield from table(columns, [_usage_row(each) for each in totals], width(), out_style())
+    for each in unpriced:
+        name = one_line(each.key, _CELLS) or "(model not named)"
+        yield out_style().paint(
+            f"no price for {name}: {count_of(each.unpriced_calls, 'call')}", "warning"
+        )
+    if unpriced:
+        yield "Prices go into [models.prices] of your settings: `perdure config path`"
+
+
+def _usage_row(total: UsageTotal) -> tuple[str, ...]:
+    used = total.usage
+    numbers = (
+        total.calls,
+        used.input_tokens,
+        used.output_tokens,
+        used.cache_read_tokens,
+        used.cache_write_tokens,
+    )
+    return (
+        one_line(total.key, _CELLS) or "(none)",
+        *(f"{number:,}" for number in numbers),
+        _cost(total),
+    )
+
+
+def _line(total: UsageTotal) -> str:
+    return f"{_cost(total)} {_short(total.usage.total_tokens)} tokens"
+
+
+def _short(number: int) -> str:
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return str(number)
+
+
+async def activity(
+    *,
+    is_hourly: Annotated[bool, typer.Option("--hours", help="By hour instead of by day.")] = False,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    last: Annotated[
+        int, typer.Option(min=1, max=MOST, metavar="N", help="At most the newest N rows.")
+    ] = 60,
+    common: CommonOptions,
+) -> None:
+    """Count messages, turns, tool calls and tokens by day, oldest first.
+
+    Examples:
+        perdure activity --since 30d
+        perdure activity --hours --since yesterday
+    """
+    async with common.existing_store() as opened:
+        by = "hour" if is_hourly else "day"
+        found = (await opened.activity(by, since=since, until=until, zone=_zone()))[-last:]
+    lines = _activity_lines(found) if found else "No activity found."
+    common.show([msgspec.structs.asdict(each) for each in found], lines)
+
+
+def _activity_lines(found: Sequence[ActivityTotal]) -> Iterator[str]:
+    style = out_style()
+    most = max(each.messages for each in found) or 1
+    mark = "█" if style.is_unicode else "#"
+    columns = (
+        Column("TIME", "strong"),
+        Column("MESSAGES", is_right=True),
+        Column("TURNS", is_right=True),
+        Column("TOOLS", is_right=True),
+        Column("TOKENS", is_right=True),
+        Column("", "note", gives_way=True),
+    )
+    rows = [
+        (
+            each.key.replace("T", " "),
+            f"{each.messages:,}",
+            f"{each.turns:,}",
+            f"{each.tool_calls:,}",
+            _short(each.tokens),
+            mark * -(-each.messages * _BAR // most),
+        )
+        for each in found
+    ]
+    return table(columns, rows, width(), style)
+
+
+async def edits(
+    *,
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only files changed in this session.")
+    ] = None,
+    last: Annotated[
+        int, typer.Option(min=1, max=MOST, metavar="N", help="At most the newest N files.")
+    ] = 50,
+    common: CommonOptions,
+) -> None:
+    """List the files that agents changed, newest change first.
+
+    Each with the entry of the newest change; `perdure sessions read` prints it.
+
+    Examples:
+        perdure edits --last 10
+        perdure edits --session 01jd --json
+    """
+    async with common.existing_store() as opened:
+        named = None if session is None else await named_session(opened, session)
+        found = await opened.edits(session=named, last=last)
+        ids = await short_ids(opened, list({each.session for each in found}))
+    data = [{**msgspec.structs.asdict(each), "at": timestamp(each.at)} for each in found]
+    common.show(data, _edit_lines(found, ids) if found else "No edits found.")
+
+
+def _edit_lines(found: Sequence[FileEdit], ids: Mapping[str, str]) -> Iterator[str]:
+    columns = (
+        Column("CHANGED AT", "faint"),
+        Column("EDITS", is_right=True),
+        Column("FILE", "strong", gives_way=True),
+        Column("ENTRY"),
+    )
+    rows = [
+        (
+            local_time(each.at),
+            f"{each.edits:,}",
+            one_line(each.path, MOST),
+            f"{ids[each.session]} {each.entry_id.rpartition('/')[2]}",
+        )
+        for each in found
+    ]
+    return table(columns, rows, width(), out_style())

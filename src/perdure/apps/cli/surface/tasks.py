@@ -1,0 +1,59 @@
+"""The command that does what an unknown command word means. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+TASKS: Mapping[str, str] = {
+    **dict.fromkeys(("list", "ls", "history", "recent", "log", "logs"), "sessions list"),
+    **dict.fromkeys(("search", "find", "grep"), "sessions search"),
+    **dict.fromkeys(("read", "cat", "view", "open", "print"), "sessions read"),
+    **dict.fromkeys(("resume", "continue"), "chat --continue"),
+    **dict.fromkeys(("delete", "remove", "rm", "erase", "forget-session"), "sessions erase"),
+    **dict.fromkeys(("show", "info"), "sessions show"),
+    **dict.fromkeys(("pick", "choose", "select"), "sessions pick"),
+    **dict.fromkeys(("interrupted", "crashed"), "sessions list --interrupted"),
+    **{
+        name: f"sessions {name}"
+        for name in ("tree", "fork", "branch", "label", "rename", "pin", "diff", "context", "tools")
+    },
+    **dict.fromkeys(("compact", "summarize"), "sessions compact"),
+    **dict.fromkeys(("approve", "answer", "questions", "approvals", "deny"), "inbox"),
+    **dict.fromkeys(("cost", "costs", "tokens", "spend", "price", "billing"), "usage"),
+    **dict.fromkeys(("files", "changes"), "edits"),
+    **{
+        name: f"store {name}"
+        for name in ("backup", "restore", "verify", "repair", "stats", "copy", "migrate", "vacuum")
+    },
+    **dict.fromkeys(("reindex", "index"), "store reindex"),
+    **dict.fromkeys(("encrypt", "decrypt", "key"), "store rekey"),
+    **dict.fromkeys(("console", "server", "web", "ui", "dashboard", "browser"), "serve"),
+    **dict.fromkeys(("run", "workflow", "workflows", "flows"), "flow"),
+    **{name: f"memory {name}" for name in ("remember", "forget", "facts", "episodes", "recall")},
+    **dict.fromkeys(("providers", "model", "login"), "models"),
+    **dict.fromkeys(("settings", "configure", "set"), "config explain"),
+    **dict.fromkeys(("check", "status", "health", "diagnose"), "doctor"),
+    "recall": "memory search",
+    "agent": "agents list",
+    "new": "chat",
+    "ask": "chat -p",
+    "version": "--version",
+    "help": "--help",
+}
+"""A word that people type -> the command that does it."""
+
+_UNKNOWN = re.compile(r"No such command '([^']*)'")
+
+
+def task_hint(message: str, group: str) -> str | None:
+    """Return the error for an unknown command whose task is known; None for other messages.
+
+    `group` is the group of commands that does not have it; "" for the program.
+    """
+    found = _UNKNOWN.match(message)
+    task = TASKS.get(found[1]) if found else None
+    if found is None or task is None or (group and not task.startswith(f"{group} ")):
+        return None
+    place = f" of `perdure {group}`" if group else ""
+    return f"there is no command {found[1]!r}{place}: use `perdure {task}`"

@@ -1,0 +1,77 @@
+"""``perdure usage``, ``activity`` and ``edits`` over imported sessions."""
+
+from __future__ import annotations
+
+import re
+
+from tests.acceptance.cli.conftest import SAMPLE_ID, World
+
+
+def test_usage_of_imported_sessions_is_priced_by_the_public_list(imported: World) -> None:
+    rows = imported.ok("usage", "models", "--json").json
+    row = next(each for each in rows if each["key"].startswith("anthropic:"))
+    assert row["unpriced_calls"] == 0
+    tokens = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+    assert sum(row[name] for name in tokens) == row["total_tokens"] > 0
+    assert row["cost_microcents"] > 0
+    text = imported.ok("usage", "models").out
+    assert row["key"] in text
+    assert f"{row['input_tokens']:,}" in text
+    assert "$" in text
+
+
+def test_groups_of_usage_have_the_same_sum(imported: World) -> None:
+    sums = {
+        sum(row["total_tokens"] for row in imported.ok("usage", by, "--json").json)
+        for by in ("daily", "models", "agents", "projects", "sessions")
+    }
+    assert len(sums) == 1
+    (session,) = imported.ok("usage", "sessions", "--json").json
+    assert session["key"] == SAMPLE_ID
+    assert imported.ok("usage", "--since", "1d", "--json").json == []
+
+
+def test_models_without_a_price_are_named_and_settings_price_them(world: World) -> None:
+    world.ok("chat", "-p", "hello")
+    text = world.ok("usage").out
+    assert "no price for scripted:echo: 1 call" in text
+    assert "?" in text
+    settings = world.folder / ".config" / "perdure"
+    settings.mkdir(parents=True)
+    (settings / "config.toml").write_text(
+        '[models.prices]\n"scripted:echo" = {input = 1, output = 2}\n'
+    )
+    priced = world.ok("usage", "--json").json[0]
+    assert priced["unpriced_calls"] == 0
+    assert priced["cost_microcents"] > 0
+    assert "no price" not in world.ok("usage").out
+
+
+def test_line_of_usage_is_today_for_a_prompt(world: World) -> None:
+    assert world.ok("usage", "--line").out == "$0.00 0 tokens\n"
+    world.ok("chat", "-p", "hello")
+    assert re.fullmatch(r"\? [0-9.k]+ tokens\n", world.ok("usage", "--line").out)
+
+
+def test_activity_counts_days_and_hours(imported: World) -> None:
+    days = imported.ok("activity", "--json").json
+    hours = imported.ok("activity", "--hours", "--json").json
+    for name in ("messages", "tool_calls", "tokens"):
+        assert sum(day[name] for day in days) == sum(hour[name] for hour in hours) > 0
+    text = imported.ok("activity").out
+    assert days[0]["key"] in text
+    assert "█" in text
+    assert len(imported.ok("activity", "--hours", "--last", "1", "--json").json) == 1
+    assert imported.ok("activity", "--until", "2001-01-01").out == "No activity found.\n"
+
+
+def test_edits_name_the_entry_that_changed_a_file(imported: World) -> None:
+    found = imported.ok("edits", "--json").json
+    assert found
+    text = imported.ok("edits", "--last", "1").out
+    assert found[0]["path"] in text
+    session, number = text.splitlines()[-1].split()[-2:]
+    (entry,) = imported.ok("sessions", "read", session, number, "--json").json
+    assert entry["id"] == found[0]["entry_id"]
+    assert imported.ok("edits", "--session", SAMPLE_ID, "--json").json == found
+    assert imported.run("edits", "--session", "nowhere").code == 3

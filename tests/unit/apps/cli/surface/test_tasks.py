@@ -1,0 +1,37 @@
+"""Hints for words that are no commands but name a task."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.apps.cli.program import COMMANDS, command_line, shape_of
+from perdure.apps.cli.surface.tasks import TASKS, task_hint
+
+
+@pytest.mark.parametrize("word", TASKS)
+def test_each_task_is_an_existing_command_and_its_word_is_none(word: str) -> None:
+    assert word not in COMMANDS
+    words = [each for each in TASKS[word].split() if not each.startswith("-")]
+    if words:
+        assert list(shape_of(command_line(words)).at(words).words) == words
+
+
+def test_unknown_command_of_a_known_task_names_the_command() -> None:
+    hint = task_hint("No such command 'search'.", "")
+    assert hint == "there is no command 'search': use `perdure sessions search`"
+    hint = task_hint("No such command 'delete'. Did you mean 'list'?", "sessions")
+    assert (
+        hint == "there is no command 'delete' of `perdure sessions`: use `perdure sessions erase`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "group"),
+    [
+        ("No such command 'nonsense'.", ""),
+        ("No such option '--search'.", ""),
+        ("No such command 'backup'.", "sessions"),
+    ],
+)
+def test_other_mistakes_get_no_hint(message: str, group: str) -> None:
+    assert task_hint(message, group) is None

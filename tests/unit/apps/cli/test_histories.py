@@ -1,0 +1,22 @@
+"""The histories of known programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.apps.cli.histories import known_histories, places
+
+
+def test_histories_are_found_where_the_programs_keep_them(tmp_path: Path) -> None:
+    assert not list(known_histories(tmp_path, {}))
+    for place in places().split(", "):
+        (tmp_path / place.removeprefix("~/")).mkdir(parents=True)
+    found = list(known_histories(tmp_path, {}))
+    assert [each.program for each in found] == ["Claude Code", "Codex", "pi", "Operator"]
+    assert all(each.folder.is_dir() for each in found)
+
+
+def test_variable_of_the_program_names_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere" / "sessions").mkdir(parents=True)
+    (found,) = known_histories(tmp_path, {"CODEX_HOME": str(tmp_path / "elsewhere")})
+    assert (found.program, found.folder) == ("Codex", tmp_path / "elsewhere" / "sessions")
