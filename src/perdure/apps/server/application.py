@@ -16,7 +16,7 @@ from litestar.enums import OpenAPIMediaType
 from litestar.middleware import DefineMiddleware
 from litestar.types import Receive, Scope, Send
 
-from perdure.apps.server.access.caller import Authentication, Caller
+from perdure.apps.server.access.caller import CONDITIONAL, READING, Authentication, Caller
 from perdure.apps.server.access.guard import Guard
 from perdure.apps.server.access.idempotency import Idempotency, keyed_of
 from perdure.apps.server.access.origins import Origins
@@ -212,7 +212,11 @@ def _dependencies(runtime: Runtime, access: Access, runs: FlowRuns) -> dict[str,
 
     async def caller_of(request: Request[Any, Any, Any]) -> Caller:
         keyed = await keyed_of(request)
-        return Caller(request.user, store, request.headers.get("if-match"), keyed, request.auth)
+        if_match = request.headers.get("if-match")
+        caller = Caller(request.user, store, if_match, keyed, request.auth)
+        if request.method not in READING and not request.route_handler.opt.get(CONDITIONAL):
+            caller.require_unconditional()
+        return caller
 
     return {
         "caller": Provide(caller_of),

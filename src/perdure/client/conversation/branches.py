@@ -102,7 +102,7 @@ async def fork(
     )
     entries = await authority.agent_of_fork(store, reader.id, own.cwd)
     write = Write(stream=header.id, create=header, entries=entries)
-    made = await store.commit(Commit(writes=(write,), at=header.created_at))
+    made = await reader.backing.commit(Commit(writes=(write,), at=header.created_at))
     state = await store.state(header.id)
     await hooks.tell(points.Forked(reader.id, state.header.id))
     return state, made.copies

@@ -24,7 +24,10 @@ from perdure.session.ids import StreamId
 FOR_VISITORS = "is_for_visitors"
 """The option of a route that published tokens may use."""
 
-_READING = ("GET", "HEAD")
+CONDITIONAL = "is_conditional"
+"""The option of a route whose commit checks the head that ``If-Match`` names."""
+
+READING = ("GET", "HEAD")
 _DIGITS = 19
 _NO_HEAD = 2**62
 """Above every head."""
@@ -95,7 +98,7 @@ def _require_own_page(connection: AnyConnection) -> None:
     """Raises: Problem 403 for a request that a page of another site could have sent."""
     require_own_origin(connection)
     method = cast("Mapping[str, object]", connection.scope).get("method", "GET")
-    is_change = method not in _READING
+    is_change = method not in READING
     if is_change and connection.headers.get(HEADER) != "1":
         raise Problem(
             403, "header_missing", f"a change by the console needs the header {HEADER}: 1"
@@ -143,6 +146,12 @@ class Caller:
     def is_conditional(self) -> bool:
         """Whether a change needs the head that the request names."""
         return self._if_match not in (None, "*")
+
+    def require_unconditional(self) -> None:
+        """Raises: Problem 400 for an ``If-Match`` that the change could not check in its commit."""
+        if self.is_conditional:
+            detail = "this change has no commit that could check If-Match; send it without"
+            raise Problem(400, "if_match_unsupported", detail)
 
     def subject_or(self, asked: str | None) -> str | None:
         """Return the only person whose records the caller may see, `asked` if it may see all."""

@@ -34,6 +34,9 @@ class _AtHead(StoredSession):
 
     async def commit(self, commit: Commit) -> CommitResult:
         """Commit. Raises: HeadChanged, which no retry of the library suppresses."""
+        forked = [each.create.fork for each in commit.writes if each.create and each.create.fork]
+        if self._head is not None and forked and forked[0].head != self._head:
+            raise HeadChanged(forked[0].head)  # what it is of was read before
         if self._head is None or all(each.stream != self._session for each in commit.writes):
             return await super().commit(commit)
         writes = tuple(self._expecting(each, self._head) for each in commit.writes)

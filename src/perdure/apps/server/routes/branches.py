@@ -46,7 +46,7 @@ async def compare_branches(
     )
 
 
-@post("/sessions/{session_id:str}/branch", status_code=200)
+@post("/sessions/{session_id:str}/branch", status_code=200, is_conditional=True)
 async def move_branch(
     caller: TheCaller,
     conversations: TheConversations,
@@ -54,6 +54,8 @@ async def move_branch(
     data: JSONBody[BranchTo],
 ) -> Response[SessionView]:
     """Continue the conversation from another entry."""
+    if data.summary:
+        caller.require_unconditional()
     session = await caller.session(session_id, "write")
     if data.summary:
         chat = await conversations.chat(session_id)
@@ -63,7 +65,7 @@ async def move_branch(
     return await shown(caller, await caller.session(session_id))
 
 
-@post("/sessions/{session_id:str}/fork", status_code=201)
+@post("/sessions/{session_id:str}/fork", status_code=201, is_conditional=True)
 async def fork_session(
     caller: TheCaller, session_id: SessionId, data: JSONBody[NewFork]
 ) -> Response[SessionView]:
@@ -79,7 +81,7 @@ async def fork_session(
     return await shown(caller, fork, 201)
 
 
-@put("/sessions/{session_id:str}/labels/{seq:int}")
+@put("/sessions/{session_id:str}/labels/{seq:int}", is_conditional=True)
 async def label_entry(
     caller: TheCaller, session_id: SessionId, seq: FromPath[int], data: JSONBody[Labelled]
 ) -> EntryView:
@@ -88,14 +90,14 @@ async def label_entry(
     return entry_view(await session.label(entry_id(session.id, seq), data.text))
 
 
-@put("/sessions/{session_id:str}/pins/{seq:int}")
+@put("/sessions/{session_id:str}/pins/{seq:int}", is_conditional=True)
 async def pin_entry(caller: TheCaller, session_id: SessionId, seq: FromPath[int]) -> EntryView:
     """Keep an entry in the context, also where a compaction hides it."""
     session = await caller.session(session_id, "write")
     return entry_view(await session.pin(entry_id(session.id, seq)))
 
 
-@delete("/sessions/{session_id:str}/pins/{seq:int}", status_code=200)
+@delete("/sessions/{session_id:str}/pins/{seq:int}", status_code=200, is_conditional=True)
 async def unpin_entry(caller: TheCaller, session_id: SessionId, seq: FromPath[int]) -> EntryView:
     """Let compactions hide an entry again."""
     session = await caller.session(session_id, "write")
@@ -116,7 +118,7 @@ async def compact_session(
     return await shown(caller, await caller.session(session_id))
 
 
-@post("/sessions/{session_id:str}/uncompact", status_code=200)
+@post("/sessions/{session_id:str}/uncompact", status_code=200, is_conditional=True)
 async def undo_compaction(
     caller: TheCaller, session_id: SessionId, data: JSONBody[Uncompacted]
 ) -> Response[SessionView]:

@@ -90,7 +90,7 @@ async def show_session(caller: TheCaller, session_id: SessionId) -> Response[Ses
     return await shown(caller, await caller.session(session_id))
 
 
-@patch("/sessions/{session_id:str}")
+@patch("/sessions/{session_id:str}", is_conditional=True)
 async def rename_session(
     caller: TheCaller, session_id: SessionId, data: JSONBody[Renamed]
 ) -> Response[SessionView]:
@@ -199,7 +199,7 @@ async def export_session(
     return Response(exported.content, headers=headers, media_type="application/octet-stream")
 
 
-@delete("/sessions/{session_id:str}", status_code=200)
+@delete("/sessions/{session_id:str}", status_code=200, is_conditional=True)
 async def erase_session(
     caller: TheCaller, session_id: SessionId, forks: FromQuery[ForkPolicy] = "refuse"
 ) -> ErasedView:

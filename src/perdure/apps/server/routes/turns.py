@@ -68,7 +68,7 @@ async def cancel_turn(
     return await shown(caller, await caller.session(session_id))
 
 
-@post("/sessions/{session_id:str}/end", status_code=200)
+@post("/sessions/{session_id:str}/end", status_code=200, is_conditional=True)
 async def end_session(
     caller: TheCaller,
     conversations: TheConversations,
@@ -76,8 +76,10 @@ async def end_session(
     data: JSONBody[Reason],
 ) -> Response[SessionView]:
     """Abort the open turn and end the session, which becomes an episode."""
-    session = await caller.session(session_id, "write")
     chat = conversations.running(session_id)
+    if chat is not None:
+        caller.require_unconditional()
+    session = await caller.session(session_id, "write")
     if chat is not None:
         await chat.end(data.reason)
     else:

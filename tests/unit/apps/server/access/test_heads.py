@@ -11,6 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
+import perdure
+from perdure.apps.server.access.heads import at_head
+from perdure.apps.server.problems import HeadChanged
+from perdure.errors import SessionNotFound
 from tests.fakes.served import served
 
 CHANGES: dict[str, tuple[str, str, Any]] = {
@@ -66,3 +70,62 @@ async def test_later_commits_of_one_change_need_no_head(tmp_path: Path) -> None:
             etag = renamed.headers["etag"]
         anyway = await server.http.patch(url, json={"title": "x"}, headers={"If-Match": "*"})
         assert anyway.status_code == 200
+
+
+async def test_fork_needs_head_in_its_commit(tmp_path: Path) -> None:
+    for address in (f"sqlite:///{tmp_path / 'a.db'}", f"jsonl:///{tmp_path / 'logs'}", "memory:"):
+        async with served(tmp_path, ["one"], address=address) as server:
+            session = await server.store.open(await server.said("hi"))
+            head = session.head
+            await session.append(perdure.user("more"))  # after the caller looked
+            with pytest.raises(HeadChanged):
+                await (await at_head(server.store, session, head)).fork(id="late")
+            with pytest.raises(SessionNotFound):
+                await server.store.open("late")
+            fork = await (await at_head(server.store, session, session.head)).fork(id="made")
+            point = (await server.store.backend.state(fork.id)).header.fork
+            assert point is not None
+            assert point.head == session.head
+            url = f"/v1/sessions/{session.id}"
+            old = await server.http.post(f"{url}/fork", json={}, headers={"If-Match": f'"{head}"'})
+            assert (old.status_code, old.json()["code"]) == (412, "head_conflict")
+
+
+REFUSED: dict[str, Any] = {
+    "/compact": {},
+    "/steer": {"text": "x"},
+    "/follow-up": {"text": "x"},
+    "/abort": None,
+    "/cancel": None,
+    "/resume": {},
+    "/branch": {"entry": None, "summary": True},
+}
+
+
+async def test_change_that_cannot_check_the_head_is_refused(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.said("hi")
+        url = f"/v1/sessions/{session}"
+        shown = await server.http.get(url)
+        head = {"If-Match": shown.headers["etag"]}
+        calls = [(f"{url}{path}", body) for path, body in REFUSED.items()]
+        calls += [
+            ("/v1/messages", {"text": "x", "sessionId": session}),
+            ("/v1/sessions", {}),
+            ("/v1/memory/facts", {"text": "Likes tea."}),
+            (f"/v1/inbox/{session}/1/answer", {"answer": "allow"}),
+        ]
+        for path, body in calls:
+            got = await server.http.post(path, json=body, headers=head)
+            assert (got.status_code, got.json()["code"]) == (400, "if_match_unsupported"), path
+        assert (await server.http.get(url)).headers["etag"] == shown.headers["etag"]
+
+
+async def test_session_is_ended_at_its_head_only(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        url = f"/v1/sessions/{await server.said('hi')}"
+        etag = (await server.http.get(url)).headers["etag"]
+        old = await server.http.post(f"{url}/end", json={}, headers={"If-Match": '"1"'})
+        assert (old.status_code, old.json()["code"]) == (412, "head_conflict")
+        ended = await server.http.post(f"{url}/end", json={}, headers={"If-Match": etag})
+        assert (ended.status_code, ended.json()["state"]) == (200, "ended")
