@@ -153,6 +153,11 @@ class Caller:
             detail = "this change has no commit that could check If-Match; send it without"
             raise Problem(400, "if_match_unsupported", detail)
 
+    @property
+    def key(self) -> str | None:
+        """The key of the request for a commit of the library, None without one."""
+        return None if self.keyed is None else self.keyed.name
+
     def subject_or(self, asked: str | None) -> str | None:
         """Return the only person whose records the caller may see, `asked` if it may see all."""
         own = self.principal

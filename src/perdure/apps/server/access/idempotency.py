@@ -33,11 +33,12 @@ HEADER = "idempotency-key"
 CLAIM = "perdure.api_request"
 ANSWER = "perdure.api_answer"
 
+KEYED = "is_keyed"
+"""The option of a route that keeps keys, besides those of one session."""
+
 _STATE = "perdure_keyed"
 _WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 _REPEATABLE = _WRITES - {"POST"}
-_CREATES = ("/v1/messages", "/v1/sessions")
-"""Where a request may create a session; before it may stand the path where we are mounted."""
 _MOST = 200
 _LEAST_OF_VISITOR = 16
 """The id of a session that a visitor begins is made of its key and a public token."""
@@ -57,17 +58,17 @@ class KeyedRequest:
         self.unknown_since: int | None = None
         self._method = method
         self._path = path
-        self._name = f"api:{token}:{key}"
+        self.name = f"api:{token}:{key}"
         self._secret = presented.encode(errors="replace")
         self._digest = ""
         self._session: Session | None = None
         self._claim: Entry | None = None
-        self._is_replayed = False
+        self._is_over = False
 
     @property
     def session_id(self) -> str:
         """The id of the session that this request creates: only its caller can compute it."""
-        made = hmac.digest(self._secret, self._name.encode(), hashlib.sha256)
+        made = hmac.digest(self._secret, self.name.encode(), hashlib.sha256)
         return f"k{made.hex()[:40]}"
 
     def read(self, query: bytes, body: bytes) -> None:
@@ -85,20 +86,21 @@ class KeyedRequest:
         if self._claim is not None:
             return
         note = Note(CLAIM, {"digest": self._digest})
-        appended = await session.append_many([note], idempotency_key=self._name)
+        appended = await session.append_many([note], idempotency_key=self.name)
         self._session, self._claim = session, appended[0]
         if not appended.is_replay:
             return
         answer = await self._answer()
         if answer is None:
             if not is_repeatable and self._method not in _REPEATABLE:
+                self._is_over = True  # else the record of this refusal would allow another try
                 raise Problem(
                     409, "outcome_unknown", "the server stopped during this request: look, and "
                     "send it with another key if it was not done"
                 )  # fmt: skip
             self.unknown_since = self._claim.seq
         elif not answer.get("is_refused"):
-            self._is_replayed = True
+            self._is_over = True
             raise Replayed(answer)
 
     async def answered(self, start: Message, body: bytes) -> Message:
@@ -109,7 +111,7 @@ class KeyedRequest:
         status = cast("HTTPResponseStartEvent", start)["status"]
         session, claim = self._session, self._claim
         is_failure = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        if session is None or claim is None or self._is_replayed or is_failure:
+        if session is None or claim is None or self._is_over or is_failure:
             return start
         headers = MutableScopeHeaders.from_message(start)
         answer: dict[str, object] = {"is_refused": True}
@@ -185,9 +187,7 @@ def _check(request: Request[Any, Any, Any], key: str) -> None:
     if request.user.is_visitor and len(key) < _LEAST_OF_VISITOR:
         detail = f"a page sends random keys of at least {_LEAST_OF_VISITOR} characters"
         raise Problem(400, "idempotency_key_invalid", detail)
-    path = request.scope["path"].rstrip("/")
-    is_of_session = "/sessions/" in path and "session_id" in request.path_params
-    if not (is_of_session or path.endswith(_CREATES)):
+    if not request.route_handler.opt.get(KEYED, "session_id" in request.path_params):
         detail = "this request keeps no Idempotency-Key; send it without"
         raise Problem(400, "idempotency_unsupported", detail)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from perdure.apps.server.access.tokens import Role
-from perdure.apps.server.inputs import Input
+from perdure.apps.server.inputs import Input, NewId
 from perdure.session.flows.kinds import Configuring, ConsentMode, GrantedTool
 
 FlowMode = Literal["workflow", "takeover", "greenfield", "update"]
@@ -16,10 +16,12 @@ class NewFlow(Input, frozen=True, kw_only=True):
 
     `mode` workflow runs the file `workflow`, a path in that folder. takeover and greenfield let the
     owner set up an existing or a new project; missing files of the project are written first.
-    update runs `workflow` to bring the project from one version to another.
+    update runs `workflow` to bring the project from one version to another. With an `id` of your
+    own the request can be repeated: a flow under an id that is taken is refused.
     """
 
     workspace: str
+    id: NewId | None = None
     mode: FlowMode = "workflow"
     workflow: str = "workflow.yaml"
     record_folder: str | None = None

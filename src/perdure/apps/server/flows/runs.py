@@ -87,6 +87,7 @@ class FlowRuns:
         return await self.flows.start(
             workflow,
             workspace=workspace,
+            id=new.id,
             record_folder=new.record_folder,
             consent=new.consent,
             configuring=new.configuring,

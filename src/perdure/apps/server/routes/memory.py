@@ -69,7 +69,7 @@ async def list_facts(
     return Page(items=[_fact(fact) for fact in found])
 
 
-@post("/memory/facts", status_code=201)
+@post("/memory/facts", status_code=201, is_keyed=True)
 async def remember(caller: TheCaller, data: JSONBody[NewFact]) -> FactView:
     """Remember a fact."""
     caller.require("write")
@@ -79,17 +79,18 @@ async def remember(caller: TheCaller, data: JSONBody[NewFact]) -> FactView:
         subject=caller.subject_or(data.subject),
         agent=caller.principal.agent or data.agent,
         source=sources or None,
+        idempotency_key=caller.key,
     )
     return _fact(fact)
 
 
-@patch("/memory/facts/{stream:str}/{seq:int}")
+@patch("/memory/facts/{stream:str}/{seq:int}", is_keyed=True)
 async def correct(
     caller: TheCaller, stream: FromPath[str], seq: FromPath[int], data: JSONBody[Correction]
 ) -> FactView:
     """Give a fact another text; the earlier one stays in its history."""
     fact = await _own(caller, f"{stream}/{seq}")
-    return _fact(await caller.store.memory.correct(fact.id, data.text))
+    return _fact(await caller.store.memory.correct(fact.id, data.text, idempotency_key=caller.key))
 
 
 @delete("/memory/facts/{stream:str}/{seq:int}", status_code=204)

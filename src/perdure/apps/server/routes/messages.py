@@ -15,6 +15,7 @@ from perdure.apps.server.values import Sent
     "/messages",
     status_code=200,
     is_for_visitors=True,
+    is_keyed=True,
     responses={
         201: ResponseSpec(
             Sent, generate_examples=False, description="The message began a session."

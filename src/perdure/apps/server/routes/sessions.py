@@ -74,7 +74,7 @@ async def list_sessions(  # noqa: PLR0913 - each is a filter of its own
     )
 
 
-@post("/sessions", status_code=201)
+@post("/sessions", status_code=201, is_keyed=True)
 async def create_session(
     caller: TheCaller, conversations: TheConversations, data: JSONBody[NewSession]
 ) -> Response[SessionView]:

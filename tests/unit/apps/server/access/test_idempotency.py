@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+import perdure
 from perdure.apps.server.access import idempotency
 from perdure.session.notes import Note
 from tests.fakes.served import Served, served
@@ -155,7 +156,50 @@ async def test_unusable_key_is_refused(tmp_path: Path, key: str) -> None:
         assert (refused.status_code, refused.json()["code"]) == (400, "idempotency_key_invalid")
 
 
+async def test_facts_are_remembered_and_corrected_once(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        url = "/v1/memory/facts"
+        made = [await server.http.post(url, json={"text": "a"}, headers=KEY) for _ in range(3)]
+        assert {each.status_code for each in made} == {201}
+        assert len({each.json()["id"] for each in made}) == 1
+        other = await server.http.post(url, json={"text": "b"}, headers=KEY)
+        assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
+        place, key = f"{url}/{made[0].json()['id']}", {"Idempotency-Key": "other"}
+        for _ in range(2):
+            corrected = await server.http.patch(place, json={"text": "c"}, headers=key)
+            assert corrected.status_code == 200, corrected.text
+            assert (corrected.json()["text"], corrected.json()["history"]) == ("c", ["a"])
+        stranger = await server.client("write")
+        theirs = await stranger.post(url, json={"text": "a"}, headers=KEY)
+        assert theirs.json()["id"] != made[0].json()["id"]
+
+
+async def test_answer_is_given_once_with_a_key_and_without(tmp_path: Path) -> None:
+    call = perdure.assistant(perdure.tool_call("c1", "refund", {"order": "7"}))
+    async with served(tmp_path, [call, "done"], agents=[ASKING]) as server:
+        sent = await server.http.post("/v1/messages", json={"text": "hi"})
+        await server.until(sent.json()["sessionId"], "waiting")
+        (question,) = (await server.http.get("/v1/inbox")).json()["items"]
+        url = f"/v1/inbox/{question['id']}/answer"
+        answers = [
+            await server.http.post(url, json={"answer": "allow"}, headers=headers)
+            for headers in (KEY, KEY, {})
+        ]
+        assert [each.status_code for each in answers] == [200] * 3
+        assert len({each.json()["id"] for each in answers}) == 1
+        await server.until(sent.json()["sessionId"], "idle")
+
+
+@perdure.tool(effect="external", needs_approval=True)
+async def refund(order: str) -> str:
+    """Give the money back."""
+    return order
+
+
+ASKING = perdure.Agent("desk", model="scripted:desk", tools=[refund])
+
+
 async def test_route_that_keeps_no_key_refuses_it(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
-        refused = await server.http.post("/v1/memory/facts", json={"text": "a"}, headers=KEY)
+        refused = await server.http.post("/v1/store/verify", headers=KEY)
         assert (refused.status_code, refused.json()["code"]) == (400, "idempotency_unsupported")

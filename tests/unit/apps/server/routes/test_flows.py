@@ -91,3 +91,14 @@ async def test_restricted_tokens_see_and_do_nothing(tmp_path: Path) -> None:
         writer = await server.client("write")
         body = {"workspace": str(tmp_path)}
         assert (await writer.post("/v1/flows", json=body)).status_code == 403
+
+
+async def test_flow_under_an_id_of_the_client_is_started_once(tmp_path: Path) -> None:
+    async with serving_flows(tmp_path) as server:
+        assert await begun(server, tmp_path, id="mine") == "mine"
+        body = {"workspace": str(tmp_path), "recordFolder": "other", "id": "mine"}
+        again = await server.http.post("/v1/flows", json=body)
+        assert (again.status_code, again.json()["code"]) == (409, "session_exists")
+        assert [each["id"] for each in (await server.http.get("/v1/flows")).json()["items"]] == [
+            "mine"
+        ]
