@@ -36,6 +36,18 @@ def test_answer_that_is_typed_here_is_not_called_answered_elsewhere(world: World
     assert all((world.folder / f"{number}.txt").exists() for number in range(4))
 
 
+def test_short_answers_and_capitals_are_understood(world: World) -> None:
+    with terminal(world, "--scenario", world.scenario(FOUR), "-m", "scripted:writes") as chat:
+        until(chat, "> ")
+        chat.type("go\n")
+        for number, answer in enumerate(("y", "Yes", "n", "DENY not this")):
+            until(chat, "deny? ", number + 1)
+            chat.type(f"{answer}\n")
+        until(chat, "all is done")
+    exists = [(world.folder / f"{number}.txt").exists() for number in range(4)]
+    assert exists == [True, True, False, False]
+
+
 def test_approval_is_answered_with_its_number_only(world: World) -> None:
     call = json.dumps({"path": "a.txt", "content": "one"})
     world.run("chat", "-p", f"/tool write_file {call}")

@@ -151,6 +151,84 @@ def test_conversation_can_be_moved_named_and_compacted_while_talking(world: Worl
     assert [root.get("label") for root in tree["roots"]] == ["begin here", None]
 
 
+def test_text_that_is_piped_in_is_sent_below_the_prompt(world: World) -> None:
+    world.ok("chat", "-p", "explain this", stdin="one\n  two\n\n")
+    session = only_session(world)
+    said = world.ok("sessions", "read", session, "--json").json[0]
+    assert said["body"]["parts"][0]["text"] == "explain this\n\none\n  two"
+    world.ok("chat", "--session", session, "-p", "alone", stdin="")
+    said = world.ok("sessions", "read", session, "--last", "2", "--json").json[0]
+    assert said["body"]["parts"][0]["text"] == "alone"
+
+
+def test_open_pipe_without_text_does_not_hold_a_prompt_up(world: World) -> None:
+    process = world.start("chat", "-p", "explain this")
+    assert process.wait(PATIENCE_S) == 0
+    _, told = process.communicate()
+    assert b"nothing came through stdin" in told
+
+
+def test_commands_typed_into_a_chat_do_what_they_say(world: World) -> None:
+    text = "\n".join(
+        (
+            "/model",
+            "/model scripted:nope",
+            "/cost",
+            "first",
+            "/model scripted:echo",
+            "/thinking",
+            "/thinking high",
+            "/thinking loud",
+            "/context",
+            "/cost",
+            "/inbox",
+            "/agent",
+            "/memory first",
+            "/export talk.html",
+            "/export talk.txt",
+            "/fork",
+            "second",
+            "/new",
+            "third",
+            "/resume",
+            "/nonsense",
+        )
+    )
+    out = world.ok("chat", stdin=text).out
+    for told in (
+        "the model is scripted:echo",
+        "unknown scenario; available: echo",
+        "no messages yet",
+        "from the next message on the model is scripted:echo",
+        "the thinking level is off",
+        "from the next message on the thinking level is high",
+        "write one of off, minimal",
+        "scripted:echo: 2 messages, about ",
+        "this session cost $0.00, and 1 call without a price",
+        "nothing waits for you",
+        "approval ask; tools: ",
+        "wrote talk.html",
+        "name a file that ends with .html, .md, .jsonl",
+        ", a fork of ",
+        "the next message begins a new session",
+        "/resume ",
+        "unknown command /nonsense",
+    ):
+        assert told in out, told
+    assert (world.folder / "talk.html").read_text().startswith("<!doctype html>")
+    rows = world.ok("sessions", "list", "--json").json
+    assert [row["messages"] for row in rows] == [2, 4, 2]
+
+
+def test_resume_typed_into_a_chat_continues_the_other_session(world: World) -> None:
+    world.ok("chat", "-p", "first")
+    session = only_session(world)
+    out = world.ok("chat", stdin=f"/resume {session[:8]}\nsecond\n/resume nowhere\n").out
+    assert f"going on in {session}" in out
+    assert "no session 'nowhere'" in out
+    assert world.ok("sessions", "list", "--json").json[0]["messages"] == 4
+
+
 def test_commands_before_anything_was_said_make_no_session(world: World) -> None:
     ended = world.ok("chat", stdin="/tree\n/branch 1\n/compact\n")
     assert ended.out.count("no messages yet") == 3

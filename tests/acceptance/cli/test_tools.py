@@ -114,7 +114,7 @@ def test_grant_that_was_not_given_cannot_be_revoked(world: World) -> None:
 def test_chat_shows_the_whole_call_before_it_asks(world: World) -> None:
     (world.folder / "a.txt").write_text("old\n")
     content = "\n".join(f"line {n}" for n in range(300))
-    talked = world.run("chat", stdin=f"{write('a.txt', content)}\nyes\nshow\nallow\n")
+    talked = world.run("chat", stdin=f"{write('a.txt', content)}\nmaybe\nshow\nallow\n")
     said = talked.out + talked.err
     assert "path = a.txt" in said
     assert f"file: {world.folder / 'a.txt'}" in said

@@ -37,10 +37,11 @@ from perdure.apps.settings.agents import agents_here, chosen_agent, invocable, i
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
 from perdure.apps.terminal.event_lines import JsonTeller, QuietTeller, Teller, TextTeller
-from perdure.apps.terminal.line_input import TypedLines
+from perdure.apps.terminal.line_input import TypedLines, piped_text
 from perdure.apps.terminal.output import out_style, remark, show, width
 from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import chat_agent, scenario_in
+from perdure.bounds.limits import limits, require_within
 from perdure.client.agents.agent import Agent
 from perdure.client.store import Store
 from perdure.engine.turns.config import CompactionSettings, Limits
@@ -55,7 +56,7 @@ PromptOption = Annotated[
         "--prompt",
         metavar="TEXT",
         callback=only_text,
-        help="Send this message, print the answer, and exit.",
+        help="Send this message and the text piped in, print the answer, and exit.",
     ),
 ]
 SessionOption = Annotated[
@@ -137,6 +138,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
         perdure chat --session 01jd --cwd ../other --var shop=tea  # it moves to that folder
         perdure chat --pick               # choose the session interactively
         perdure chat -p "What changed in README.md?" --json
+        git diff | perdure chat -p "Review this"
         perdure chat --approve accept-edits --allow-command "pytest tests/*"
 
     Exit codes:
@@ -145,7 +147,8 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
         4    another process runs a turn of the session
         130  stopped with Ctrl-C
     """
-    wanted = Wanted(session, continues, is_picking, prompt, cwd, common.as_json)
+    whole = None if prompt is None else with_piped_text(prompt)
+    wanted = Wanted(session, continues, is_picking, whole, cwd, common.as_json)
     typed = TypedPermissions(approve, tuple(commands or ()), tuple(domains or ()), scope)
     _check(wanted, agent)
     named = _variables_in(variables or ())
@@ -162,6 +165,18 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
             return await _talk(answering, wanted)
         finally:
             await answering.close()
+
+
+def with_piped_text(prompt: str) -> str:
+    """Return `prompt`, and below it the text that is piped into the command.
+
+    Raises: LimitExceeded for more than a message may hold.
+    """
+    piped = piped_text(limits().message_bytes)
+    if piped is None:
+        remark("nothing came through stdin within a second; sending the prompt alone")
+    require_within("message_bytes", len((piped or "").encode()), "the text piped in")
+    return f"{prompt}\n\n{piped}" if piped and prompt.strip() else prompt
 
 
 def _variables_in(words: Sequence[str]) -> dict[str, str]:

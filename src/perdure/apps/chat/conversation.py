@@ -7,36 +7,30 @@ wait for the end of the turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from perdure.apps.chat.questions import Asked, Given, cancel_tasks, pending_questions
 from perdure.apps.chat.session import AnswerOptions, Resumed
+from perdure.apps.chat.slash_commands import SlashCommands
 from perdure.apps.chat.turn_view import RESUMING, Left, pasted_remark, show_turn, tell_begun
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
-from perdure.apps.cli.options import ROOT
 from perdure.apps.terminal.advice import message_of, with_commands
 from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.event_lines import JsonTeller, Teller
 from perdure.apps.terminal.line_input import TypedLines, interrupts
-from perdure.apps.terminal.outline import draw, lines_of
-from perdure.apps.terminal.output import count_of, out_style, show, show_lines, width
+from perdure.apps.terminal.output import show
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.turn import Turn
 from perdure.client.inbox.details import in_full
 from perdure.errors import PerdureError, TurnFailed
 
-TREE_LINES = 60
-
 SHOW = "show"
 """Typed instead of an answer, it prints all of a question."""
 
-HELP = """/tree                  the tree of this session
-/branch ENTRY          continue from another entry ("root": before the first)
-/label ENTRY [TEXT]    label an entry, or remove its label
-/compact [FOCUS]       summarize older messages
-/quit                  exit; the session can be resumed"""
+SHORT_ANSWERS = {"y": "allow", "yes": "allow", "n": "deny", "no": "deny"}
+"""Typed instead of a choice of the question."""
 
 
 class Conversation:
@@ -45,28 +39,22 @@ class Conversation:
     def __init__(
         self, answering: AnswerOptions, lines: TypedLines, teller: Teller, cwd: Path | None
     ) -> None:
-        self._answering = answering
+        self.answering = answering
+        self.chat: Chat | None = None
         self._lines = lines
         self._teller = teller
         self._cwd = cwd
-        self._chat: Chat | None = None
         self._is_shown = not isinstance(teller, JsonTeller)
         self._is_greeted = False
         self._wanted: asyncio.Future[str | None] | None = None
-        self._commands: Mapping[str, Callable[[str], Awaitable[None]]] = {
-            "/help": self._help,
-            "/tree": self._tree,
-            "/branch": self._branch,
-            "/label": self._label,
-            "/compact": self._compact,
-        }
+        self._commands = SlashCommands(self).by_word
 
     async def run(self, session: str | None) -> int:
         """Chat until the user leaves, and return the exit code."""
         try:
-            async with self._answering.runtime:
+            async with self.answering.runtime:
                 if session is not None:
-                    await self._go_on(await self._answering.go_on(session, self._cwd))
+                    await self.go_on(await self.answering.go_on(session, self._cwd))
                 while (line := await self._line("> ")) is not None:
                     if line.strip() in ("/quit", "/exit"):
                         break
@@ -76,8 +64,8 @@ class Conversation:
             return INTERRUPTED
         finally:
             self._lines.close()
-            if self._chat is not None:
-                self._teller.remark(f"perdure chat --session {self._chat.id}  continues it")
+            if self.chat is not None:
+                self._teller.remark(f"perdure chat --session {self.chat.id}  continues it")
         return DONE
 
     def _greet(self) -> None:
@@ -85,17 +73,26 @@ class Conversation:
         if self._is_greeted:
             return
         self._is_greeted = True
-        model = self._answering.agent.model
-        where = f"A new session with {model}" if self._chat is None else f"Session {self._chat.id}"
+        model = self.answering.agent.model
+        where = f"A new session with {model}" if self.chat is None else f"Session {self.chat.id}"
         self._teller.remark(f"{where}. /help says what else you can type.")
 
-    async def _go_on(self, resumed: Resumed) -> None:
-        chat = self._chat = resumed.chat
+    def remark(self, text: str) -> None:
+        """Print a line that is not part of the conversation."""
+        self._teller.remark(text)
+
+    def begin_anew(self) -> None:
+        """Begin a new session with the next message."""
+        self.chat = None
+
+    async def go_on(self, resumed: Resumed) -> None:
+        """Continue in another session; a turn that was interrupted there comes first."""
+        chat = self.chat = resumed.chat
         if resumed.turn is not None:
             self._teller.remark(RESUMING)
             pending = await pending_questions(chat)
             await self._perform(chat, resumed.turn, resumed.head, pending)
-        await self._answering.use_model(chat)
+        await self.answering.use_model(chat)
 
     # ------------------------------------------------------------ lines
 
@@ -148,9 +145,9 @@ class Conversation:
     # ------------------------------------------------------------ turns
 
     async def _say(self, text: str) -> None:
-        chat = self._chat
+        chat = self.chat
         if chat is None:
-            chat = self._chat = await self._answering.begin(self._cwd, text)
+            chat = self.chat = await self.answering.begin(self._cwd, text)
             await tell_begun(chat, self._teller)
         if told := pasted_remark(text, chat):
             self._teller.remark(told)
@@ -162,7 +159,7 @@ class Conversation:
         steering = asyncio.create_task(self._pass_lines(chat)) if self._lines.is_terminal else None
         try:
             await show_turn(
-                self._answering.store,
+                self.answering.store,
                 chat,
                 turn,
                 self._teller,
@@ -200,7 +197,7 @@ class Conversation:
 
         Raises: NeedsAnswer when stdin has ended.
         """
-        assert self._chat is not None
+        assert self.chat is not None
         self._teller.remark(asked.question_text)
         for told in approval_lines(asked):
             self._teller.remark(told)
@@ -209,8 +206,11 @@ class Conversation:
                 show(safe(f"{' / '.join(asked.choices)}? "), end="", is_flushed=True)
             line = await self._answer_line()
             if line is None:
-                raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.question_text)
-            choice, _, rest = line.strip().partition(" ")
+                raise NeedsAnswer(asked.id, asked.choices, self.chat.id, asked.question_text)
+            typed, _, rest = line.strip().partition(" ")
+            choice = typed.lower()
+            if choice not in asked.choices:
+                choice = SHORT_ANSWERS.get(choice, typed)
             if choice in asked.choices:
                 return Given(choice, rest.strip() or None)
             await self._explain(asked, choice)
@@ -218,9 +218,9 @@ class Conversation:
     async def _explain(self, asked: Asked, said: str) -> None:
         """Print `asked` in full if `said` requests it; otherwise print the valid answers."""
         if said == SHOW and asked.arguments is not None:
-            waiting = await self._answering.store.questions()
+            waiting = await self.answering.store.questions()
             for each in (each for each in waiting if each.id == asked.id):
-                question = await in_full(self._answering.store.backend, each)
+                question = await in_full(self.answering.store.backend, each)
                 for told in approval_lines(question, limit=None):
                     self._teller.remark(told)
             return
@@ -235,56 +235,6 @@ class Conversation:
             return await self._wanted
         finally:
             self._wanted = None
-
-    # ------------------------------------------------------------ commands
-
-    async def _help(self, _: str) -> None:
-        self._teller.remark(HELP)
-
-    async def _tree(self, _: str) -> None:
-        chat = self._begin()
-        if chat is None:
-            return
-        await chat.session.info()
-        lines = lines_of(
-            await chat.session.tree(TREE_LINES * 5), chat.session.leaf, limit=TREE_LINES
-        )
-        show_lines(draw(lines, chat.id, width(), out_style()))
-
-    async def _branch(self, entry: str) -> None:
-        chat = self._begin()
-        if chat is not None and self._is_given(entry, "/branch ENTRY"):
-            session = chat.session
-            await session.branch(None if entry == ROOT else await session.find(entry))
-            self._teller.remark(f"going on from {chat.session.leaf or 'before the first entry'}")
-
-    async def _label(self, rest: str) -> None:
-        chat = self._begin()
-        if chat is not None and self._is_given(rest, "/label ENTRY [TEXT]"):
-            entry, _, text = rest.partition(" ")
-            noted = await chat.session.label(await chat.session.find(entry), text)
-            self._teller.remark(f"{noted.about} is called {text.strip() or 'nothing'} now")
-
-    async def _compact(self, focus: str) -> None:
-        chat = self._begin()
-        if chat is None:
-            return
-        before = (await chat.session.context()).tokens
-        made = await chat.compact(focus or None)
-        after = (await chat.session.context()).tokens
-        self._teller.remark(
-            f"{before:,} → {count_of(after, 'token')}" if made else "there is nothing old enough"
-        )
-
-    def _begin(self) -> Chat | None:
-        if self._chat is None:
-            self._teller.remark("no messages yet")
-        return self._chat
-
-    def _is_given(self, rest: str, usage: str) -> bool:
-        if not rest:
-            self._teller.remark(usage)
-        return bool(rest)
 
 
 def _is_command(word: str) -> bool:

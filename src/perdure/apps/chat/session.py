@@ -31,6 +31,7 @@ from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
 from perdure.engine.turns.config import CompactionSettings
 from perdure.errors import ConfigError, TurnOpen
+from perdure.models.catalogue import require_model_name
 from perdure.models.prices import Price
 from perdure.models.router import ModelRouter
 from perdure.models.scenario import Scenario
@@ -260,6 +261,17 @@ class AnswerOptions:
             await chat.set_model(self._model)
         else:
             self.require(now)
+
+    def choose_model(self, model: str) -> None:
+        """Use `model` in sessions that begin from now on. Raises: ModelNotHere, WrongArgument."""
+        require_model_name(model)
+        self.require(model)
+        self._model, self._is_model_named = model, True
+        self.agent = msgspec.structs.replace(self.agent, model=model)
+
+    def window_of(self, model: str) -> int | None:
+        """Return the tokens that fit a request to `model`; None if that is not known."""
+        return self._router.info(model).context_window
 
     async def close(self) -> None:
         """Close the models."""

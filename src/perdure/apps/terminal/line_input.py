@@ -8,12 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 _CHUNK_BYTES = 65_536
+
+
+def piped_text(most_bytes: int, patience_s: float = 1.0) -> str | None:
+    """Return what is piped into this process, or a little more than `most_bytes` of it.
+
+    "" at a terminal and for an empty input. None for a pipe into which nobody writes within
+    `patience_s`: programs start others with one that they never close.
+    """
+    descriptor = sys.stdin.fileno()
+    if os.isatty(descriptor):
+        return ""
+    content = b""
+    while len(content) <= most_bytes:
+        if not content and not select.select([descriptor], [], [], patience_s)[0]:
+            return None
+        chunk = os.read(descriptor, _CHUNK_BYTES)
+        if not chunk:
+            break
+        content += chunk
+    return content.decode(errors="replace").rstrip("\n")
 
 
 class TypedLines:

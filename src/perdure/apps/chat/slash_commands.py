@@ -1,0 +1,266 @@
+"""The commands that are typed into a chat: words that begin with a slash."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Protocol, get_args
+
+from perdure.apps.chat.session import AnswerOptions, Resumed
+from perdure.apps.cli.options import ROOT
+from perdure.apps.session_rows import RowFilter, newest_rows, short_ids
+from perdure.apps.terminal.approvals import approval_lines
+from perdure.apps.terminal.outline import draw, lines_of
+from perdure.apps.terminal.output import count_of, local_time, out_style, show_lines, width
+from perdure.apps.terminal.text import one_line, safe
+from perdure.client.agents.chat import Chat
+from perdure.errors import WrongArgument
+from perdure.interop.reports import ExportFormat
+from perdure.models.prices import in_dollars
+from perdure.models.protocol import ThinkingLevel
+
+TREE_LINES = 60
+LISTED = 10
+"""Sessions that /resume lists."""
+
+HELP = """/tree                  the tree of this session
+/branch ENTRY          continue from another entry ("root": before the first)
+/label ENTRY [TEXT]    label an entry, or remove its label
+/compact [FOCUS]       summarize older messages
+/fork [ENTRY]          continue in a copy of this session
+/new                   begin a new session
+/resume [ID]           continue another session; without ID: list the newest
+/model [NAME]          show the model, or switch to another
+/thinking [LEVEL]      show the thinking level, or switch it
+/context               the size of the next request
+/cost                  tokens and cost of this session
+/inbox                 the open questions of all sessions
+/memory QUESTION       find what earlier sessions say
+/agent                 the agent of this session, and its tools
+/export FILE           write this session to FILE.html, FILE.md or FILE.jsonl
+/quit                  exit; the session can be resumed"""
+
+_FORMATS: Mapping[str, ExportFormat] = {
+    ".html": "html",
+    ".md": "markdown",
+    ".jsonl": "perdure",
+}
+_CELLS = 100
+
+
+class Place(Protocol):
+    """Where the commands are typed."""
+
+    @property
+    def chat(self) -> Chat | None:
+        """The current chat; None before the first message of a new one."""
+        ...
+
+    @property
+    def answering(self) -> AnswerOptions: ...
+
+    def remark(self, text: str) -> None:
+        """Print a line that is not part of the conversation."""
+        ...
+
+    async def go_on(self, resumed: Resumed) -> None:
+        """Continue in another session."""
+        ...
+
+    def begin_anew(self) -> None:
+        """Begin a new session with the next message."""
+        ...
+
+
+class SlashCommands:
+    """The commands of a chat at `place`."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.by_word: Mapping[str, Callable[[str], Awaitable[None]]] = {
+            "/help": self._help,
+            "/tree": self._tree,
+            "/branch": self._branch,
+            "/label": self._label,
+            "/compact": self._compact,
+            "/fork": self._fork,
+            "/new": self._new,
+            "/resume": self._resume,
+            "/model": self._model,
+            "/thinking": self._thinking,
+            "/context": self._context,
+            "/cost": self._cost,
+            "/inbox": self._inbox,
+            "/memory": self._memory,
+            "/agent": self._agent,
+            "/export": self._export,
+        }
+
+    async def _help(self, _: str) -> None:
+        self._place.remark(HELP)
+
+    # ------------------------------------------------------------ the tree
+
+    async def _tree(self, _: str) -> None:
+        chat = self._begun()
+        if chat is None:
+            return
+        await chat.session.info()
+        lines = lines_of(
+            await chat.session.tree(TREE_LINES * 5), chat.session.leaf, limit=TREE_LINES
+        )
+        show_lines(draw(lines, chat.id, width(), out_style()))
+
+    async def _branch(self, entry: str) -> None:
+        chat = self._begun()
+        if chat is not None and self._is_given(entry, "/branch ENTRY"):
+            session = chat.session
+            await session.branch(None if entry == ROOT else await session.find(entry))
+            self._place.remark(f"going on from {chat.session.leaf or 'before the first entry'}")
+
+    async def _label(self, rest: str) -> None:
+        chat = self._begun()
+        if chat is not None and self._is_given(rest, "/label ENTRY [TEXT]"):
+            entry, _, text = rest.partition(" ")
+            noted = await chat.session.label(await chat.session.find(entry), text)
+            self._place.remark(f"{noted.about} is called {text.strip() or 'nothing'} now")
+
+    async def _compact(self, focus: str) -> None:
+        chat = self._begun()
+        if chat is None:
+            return
+        before = (await chat.session.context()).tokens
+        made = await chat.compact(focus or None)
+        after = (await chat.session.context()).tokens
+        self._place.remark(
+            f"{before:,} → {count_of(after, 'token')}" if made else "there is nothing old enough"
+        )
+
+    # ------------------------------------------------------------ other sessions
+
+    async def _fork(self, entry: str) -> None:
+        chat = self._begun()
+        if chat is None:
+            return
+        at = await chat.session.find(entry) if entry else None
+        fork = await chat.session.fork(at)
+        await self._place.go_on(await self._place.answering.go_on(fork.id))
+        self._place.remark(f"going on in {fork.id}, a fork of {chat.id}")
+
+    async def _new(self, _: str) -> None:
+        self._place.begin_anew()
+        self._place.remark("the next message begins a new session")
+
+    async def _resume(self, named: str) -> None:
+        store = self._place.answering.store
+        if named:
+            session = await store.find(named)
+            await self._place.go_on(await self._place.answering.go_on(session))
+            self._place.remark(f"going on in {session}")
+            return
+        rows = await newest_rows(store, RowFilter(), LISTED)
+        ids = await short_ids(store, [row.info.id for row in rows])
+        for row in rows:
+            told = f"{local_time(row.info.updated_at)}  {one_line(row.info.name, _CELLS)}"
+            self._place.remark(f"/resume {ids[row.info.id]}  {told}")
+
+    async def _inbox(self, _: str) -> None:
+        asked = await self._place.answering.store.questions()
+        for each in asked:
+            self._place.remark(f"{each.id}  {one_line(each.question.text, _CELLS)}")
+            for line in approval_lines(each.question):
+                self._place.remark(line)
+            self._place.remark(f"  perdure inbox answer {each.id} ...")
+        if not asked:
+            self._place.remark("nothing waits for you")
+
+    async def _memory(self, question: str) -> None:
+        if not self._is_given(question, "/memory QUESTION"):
+            return
+        found = await self._place.answering.store.memory.recall(question, limit=LISTED)
+        for hit in found:
+            self._place.remark(f"{hit.entry_id}  {one_line(hit.text, _CELLS)}")
+        if not found:
+            self._place.remark("nothing found")
+
+    # ------------------------------------------------------------ model, context, cost
+
+    async def _model(self, name: str) -> None:
+        answering, chat = self._place.answering, self._place.chat
+        if not name:
+            now = answering.agent.model
+            if chat is not None:
+                now = (await chat.session.context(1)).model or chat.agent.model
+            self._place.remark(f"the model is {now}")
+        elif chat is None:
+            answering.choose_model(name)
+            self._place.remark(f"the new session will use {name}")
+        else:
+            answering.require(name)
+            await chat.set_model(name)
+            self._place.remark(f"from the next message on the model is {name}")
+
+    async def _thinking(self, level: str) -> None:
+        chat = self._begun()
+        if chat is None:
+            return
+        if not level:
+            now = (await chat.session.context(1)).thinking_level or chat.agent.thinking_level
+            self._place.remark(f"the thinking level is {now or 'off'}")
+            return
+        chosen = next((each for each in get_args(ThinkingLevel) if each == level), None)
+        if chosen is None:
+            raise WrongArgument(f"write one of {', '.join(get_args(ThinkingLevel))}")
+        await chat.set_thinking_level(chosen)
+        self._place.remark(f"from the next message on the thinking level is {level}")
+
+    async def _context(self, _: str) -> None:
+        chat = self._begun()
+        if chat is None:
+            return
+        context = await chat.session.context()
+        model = context.model or chat.agent.model
+        window = self._place.answering.window_of(model)
+        share = f" of {window:,}, {100 * context.tokens // window} %" if window else ""
+        messages = count_of(len(context.messages), "message")
+        self._place.remark(f"{model}: {messages}, about {context.tokens:,} tokens{share}")
+        if context.dropped:
+            self._place.remark(f"{count_of(context.dropped, 'entry', 'entries')} left out")
+
+    async def _cost(self, _: str) -> None:
+        chat = self._begun()
+        if chat is None:
+            return
+        spent = await chat.spent()
+        calls = spent.unpriced_calls
+        unpriced = f", and {count_of(calls, 'call')} without a price" if calls else ""
+        self._place.remark(f"this session cost {in_dollars(spent.cost_microcents)}{unpriced}")
+
+    async def _agent(self, _: str) -> None:
+        chat = self._place.chat
+        agent = self._place.answering.agent if chat is None else chat.agent
+        tools = ", ".join(sorted(agent.registry.names)) or "none"
+        approval = agent.permissions.approval
+        self._place.remark(f"{agent.id}: approval {approval}; tools: {safe(tools)}")
+
+    async def _export(self, named: str) -> None:
+        chat = self._begun()
+        if chat is None or not self._is_given(named, "/export FILE.html, FILE.md or FILE.jsonl"):
+            return
+        path = await asyncio.to_thread(Path(named).expanduser)
+        form = _FORMATS.get(path.suffix)
+        if form is None:
+            raise WrongArgument(f"name a file that ends with {', '.join(_FORMATS)}")
+        await chat.session.export(form, path)
+        self._place.remark(f"wrote {safe(str(path))}")
+
+    def _begun(self) -> Chat | None:
+        if self._place.chat is None:
+            self._place.remark("no messages yet")
+        return self._place.chat
+
+    def _is_given(self, rest: str, usage: str) -> bool:
+        if not rest:
+            self._place.remark(usage)
+        return bool(rest)
