@@ -5,16 +5,18 @@ Each is one model call under its own lease. Its intent and outcome are logged li
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
 
-from perdure.context.branch_summary import branch_files, branch_summary_text
+from perdure.context.branch_summary import branch_files, branch_summary_request, branch_summary_text
 from perdure.context.incremental.conversation import conversation_of
+from perdure.context.summary import is_usable_summary
 from perdure.context.tokens import estimate_request
-from perdure.engine.branch import branch_request, branch_told, entries_left
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.executor.model_call import client_call, streaming
 from perdure.engine.turns.executor.summary import summarise, tell_compacted
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
 from perdure.engine.turns.lease import LeaseHolder, leading
@@ -28,15 +30,18 @@ from perdure.engine.turns.rules.budget import (
 )
 from perdure.engine.turns.session_turns import Terms
 from perdure.engine.windows import pinned_window
-from perdure.errors import HeadConflict, ModelError, TurnFailed
+from perdure.errors import HeadConflict, MalformedResponse, ModelError, TurnFailed
+from perdure.models.protocol import ModelRequest
+from perdure.models.stream import AnswerBuilder
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.fold import ContextWindow
-from perdure.session.ids import EntryId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import BranchSummary
 from perdure.session.ledger import CompactingReason, ModelCalled, ModelFinished, Spending
+from perdure.session.messages import Message
 from perdure.session.notes import SessionReopened
-from perdure.stores.protocol import Commit, Lease, StreamState, Write
+from perdure.stores.protocol import Commit, Lease, LogReader, StreamState, Write
 
 
 async def compact(
@@ -170,3 +175,45 @@ def _closing(outcome: SummaryOutcome, config: TurnConfig, spent: Spending) -> Mo
         )
     after = None if isinstance(outcome, NothingToSummarise) else spent.plus(outcome.usage)
     return msgspec.structs.replace(closing, model=config.model, spent=after, agent=config.agent)
+
+
+BRANCH_TOKENS = 32_000
+"""Token limit of a branch shown for its summary if the model's context window is unknown."""
+
+
+async def entries_left(
+    log: LogReader, stream: StreamId, leaf: EntryId | None, target: EntryId | None
+) -> list[Entry]:
+    """Return the entries of the branch to `leaf` that the branch to `target` lacks, in order."""
+    kept = {entry.id for entry in await log.branch(stream, target)}
+    return [entry for entry in await log.branch(stream, leaf) if entry.id not in kept]
+
+
+def branch_request(
+    environment: Environment, entries: Sequence[Entry], config: TurnConfig, focus: str | None
+) -> ModelRequest | None:
+    """Build the request for a summary of `entries`; None if they contain no messages."""
+    scale = environment.scales.of(config.model)
+    budget = BRANCH_TOKENS if config.window_tokens is None else config.window_tokens // 2
+    return branch_summary_request(
+        entries, config.model, budget_tokens=budget, scale=scale, focus=focus
+    )
+
+
+async def branch_told(environment: Environment, request: ModelRequest) -> Message:
+    """Return the model's answer to `request`, which asks for the summary of a branch.
+
+    Raises: ModelError, also if the answer is too short for a summary.
+    """
+
+    async def answered() -> Message:
+        builder = AnswerBuilder(request.model)
+        async with streaming(environment, request) as deltas:
+            async for delta in deltas:
+                builder.add(delta)
+        return builder.build()
+
+    reply = await client_call(request.model, answered())
+    if not is_usable_summary(reply.text):
+        raise MalformedResponse(request.model, "the summary is too short for a branch")
+    return reply

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from perdure.codecs.lines import LEVELS, read_line
-from perdure.codecs.operator import style as operator
-from perdure.codecs.pi import style as javascript
+from perdure.codecs.operator import codec as operator
+from perdure.codecs.pi import codec as javascript
 from perdure.codecs.style import Style, shallow, spelling, to_line
 
 STYLES = pytest.mark.parametrize("style", [javascript.STYLE, operator.STYLE])

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.client.agents.agent import Agent
 from perdure.client.conversation.workspace import Workspace
-from perdure.engine.summaries import compact, summarise_branch
+from perdure.engine.summaries import compact, entries_left, summarise_branch
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.session_turns import Terms
 from perdure.errors import TurnOpen
@@ -14,6 +14,7 @@ from perdure.models.scenario import Hang
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId
 from perdure.session.ledger import ModelFinished
+from perdure.session.messages import assistant, user
 from tests.fakes.chats import MODEL, Stage, says
 
 
@@ -59,3 +60,15 @@ async def test_branch_without_messages_needs_no_model_call() -> None:
     here = (await stage.memory.state(StreamId("s"))).leaf
     assert await summarise_branch(*under(stage), here, focus=None) is None
     assert await stage.kinds() == before
+
+
+async def test_abandoned_entries_are_those_of_old_branch_only() -> None:
+    store = Stage().store
+    session = await store.create(id="s")
+    a, b, c = await session.append(user("a"), assistant("b"), user("c"))
+    d = await session.append(user("d"), parent=a)
+    backend = store.backend
+    left = await entries_left(backend, session.id, c.id, d.id)
+    assert [entry.id for entry in left] == [b.id, c.id]
+    assert [e.id for e in await entries_left(backend, session.id, c.id, None)] == [a.id, b.id, c.id]
+    assert await entries_left(backend, session.id, a.id, c.id) == []

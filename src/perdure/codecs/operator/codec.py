@@ -1,13 +1,33 @@
-"""Operator's session files as a `Codec`."""
+"""Operator's session files as a `Codec`.
+
+JSON is as Operator writes it: compact, keys in order, raw text, its own spelling of numbers.
+U+0085, U+2028 and U+2029 are escaped: Operator splits lines by Unicode's rules, and would read a
+record with one of them as two broken ones.
+"""
 
 from __future__ import annotations
 
+from perdure.codecs import style
 from perdure.codecs.fields import seconds_in
 from perdure.codecs.operator import bodies, records
-from perdure.codecs.operator.style import to_line
 from perdure.codecs.operator.words import FORMAT
 from perdure.codecs.protocol import Codec
+from perdure.codecs.style import LINE_ENDS, Style
 from perdure.codecs.times import local_name, time_of
+
+STYLE = Style(smallest=-5, largest=16, whole=".0", zero="0.0", minus_zero="-0.0")
+"""Whole floats keep ``.0``; decimal notation for 1e-5 ≤ |x| < 1e16."""
+
+_ESCAPES = {each.encode(): f"\\u{ord(each):04x}".encode() for each in LINE_ENDS}
+
+
+def to_line(value: object) -> bytes:
+    """Return `value` (plain data) as one line of JSON."""
+    line = style.to_line(value, STYLE)
+    if not line.isascii():
+        for character, escape in _ESCAPES.items():
+            line = line.replace(character, escape)
+    return line
 
 
 def _file_name(at: int, session: str) -> str:

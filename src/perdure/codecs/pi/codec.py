@@ -1,17 +1,27 @@
 """pi's session files as a `Codec`.
 
 pi has no record that moves the leaf: it continues from the last record. So side records of perdure
-have the leaf as parent, and pi finds the branch from there.
+have the leaf as parent, and pi finds the branch from there. JSON is as JavaScript writes it, so
+that pi's rewriting of a file keeps perdure's lines.
 """
 
 from __future__ import annotations
 
+from perdure.codecs import style
 from perdure.codecs.fields import time_in
 from perdure.codecs.pi import bodies, records
-from perdure.codecs.pi.style import to_line
 from perdure.codecs.pi.words import FORMAT, MOST_HEADER_BYTES, VERSION
 from perdure.codecs.protocol import Codec
+from perdure.codecs.style import Style
 from perdure.codecs.times import iso_time
+
+STYLE = Style(smallest=-6, largest=21, whole="", zero="0", minus_zero="0")
+"""Decimal notation for 1e-6 ≤ |x| < 1e21, whole floats without ``.0``, and 0 for -0."""
+
+
+def to_line(value: object) -> bytes:
+    """Return `value` (plain data, `msgspec.Raw` included) as one line of JSON."""
+    return style.to_line(value, STYLE)
 
 
 def _file_name(at: int, session: str) -> str:

@@ -1,20 +1,19 @@
-"""The handle on a namespace of a store in memory, and the services that share it."""
+"""The handle on a namespace of a store in memory, its services, and the texts a search reads."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from perdure.errors import (
-    StoreUnavailable,
-    Unsupported,
-)
+from perdure.errors import StoreUnavailable, Unsupported
 from perdure.session.clock import Clock, RandomSource
+from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
@@ -24,34 +23,21 @@ from perdure.stores.access.process import OwnProcess
 from perdure.stores.in_memory import limits as stream_limits
 from perdure.stores.in_memory import segments
 from perdure.stores.in_memory.erase import erase
-from perdure.stores.in_memory.search import is_shown, is_there, text_at, texts_in
-from perdure.stores.in_memory.streams import (
-    Heap,
-    HeldStream,
-    held_in,
-    problems_in,
-)
+from perdure.stores.in_memory.streams import Heap, HeldStream, held_in, is_on_branch, problems_in
 from perdure.stores.maintenance.protocol import VacuumReport
 from perdure.stores.maintenance.salvage import SalvagedNamespace
 from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
 from perdure.stores.maintenance.stats import StoreFigures
-from perdure.stores.protocol import (
-    OnProgress,
-    Verification,
-)
+from perdure.stores.protocol import OnProgress, Verification
 from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
-from perdure.stores.scan import fitting, hits_among
+from perdure.stores.scan import Found, fitting, found_entry, found_title, hits_among
 from perdure.stores.search import recall_plan
 from perdure.stores.search.corpus import Corpus, WordClass
 from perdure.stores.search.recall_plan import Ranked, Ranking, Recalled
-from perdure.stores.verification import (
-    Steps,
-    blob_problems,
-    content_steps,
-)
+from perdure.stores.verification import Steps, blob_problems, content_steps
 from perdure.stores.wakeups import Changes, Watches
 
 ADDRESS = "memory:"
@@ -264,3 +250,51 @@ class MemoryMaintenance:
 
     async def measure(self, since: int) -> StoreFigures:
         raise Unsupported("measure", "memory")  # `store stats` reads the store
+
+
+def texts_in(heap: Heap) -> Iterator[Found]:
+    """Yield all searchable texts, the newest entry first and then the titles.
+
+    Shape: another thread may iterate while `heap` changes.
+    """
+    headers = {stream: held.state.header for stream, held in heap.streams.items()}
+    return _texts(tuple(heap.log), headers)
+
+
+def _texts(
+    log: Sequence[Entry | None], headers: Mapping[StreamId, StreamHeader]
+) -> Iterator[Found]:
+    for position in range(len(log), 0, -1):
+        entry = log[position - 1]
+        header = None if entry is None else headers[entry.stream]
+        if entry is not None and header is not None and header.kind == "session":
+            found = found_entry(position, entry, header.subject)
+            if found is not None:
+                yield found
+    for number, header in enumerate(headers.values(), 1):
+        found = found_title(number, header)
+        if found is not None:
+            yield found
+
+
+def text_at(heap: Heap, position: int) -> Found | None:
+    """Return the text of the entry at `position`; None if it was erased."""
+    entry = heap.log[position - 1]
+    held = None if entry is None else heap.streams.get(entry.stream)
+    if entry is None or held is None:
+        return None
+    return found_entry(position, entry, held.state.header.subject)
+
+
+def is_there(heap: Heap, found: Found) -> bool:
+    """Return whether `found` was not erased since it was read."""
+    if found.stream not in heap.streams:
+        return False
+    entry = None if found.entry is None else heap.log[found.position - 1]
+    return found.entry is None or (entry is not None and not entry.is_erased)
+
+
+def is_shown(heap: Heap, found: Found) -> bool:
+    """Return whether `found` is on the branch that its session shows."""
+    target = found.target
+    return target is None or is_on_branch(heap, target, heap.streams[found.stream].state.leaf)

@@ -35,7 +35,7 @@ from perdure.stores.protocol import (
 from perdure.stores.sqlite import append, reads
 from perdure.stores.sqlite.database import attach, detach
 from perdure.stores.sqlite.log import lists
-from perdure.stores.sqlite.log.open_turns import open_turns
+from perdure.stores.sqlite.log.lists import open_turns
 from perdure.stores.sqlite.payload.contents import PackedContent, pack_contents
 from perdure.stores.sqlite.payload.requests import Request, shares_of
 from perdure.stores.sqlite.rows import Tables

@@ -1,10 +1,17 @@
-"""Operator's session files as a codec: their names and times."""
+"""Operator's session files as a codec: their names, times and JSON."""
 
 from __future__ import annotations
 
+import json
 import re
 
-from perdure.codecs.operator.codec import OPERATOR
+import pydantic_core
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.codecs.operator.codec import OPERATOR, STYLE, to_line
+from perdure.codecs.style import spelling
 
 AT = 1_705_314_600_250
 
@@ -21,3 +28,43 @@ def test_time_is_seconds_or_a_text() -> None:
 
 def test_first_line_has_no_limit() -> None:
     assert OPERATOR.most_header_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (9e-6, "9e-6"),
+        (1e-5, "0.00001"),
+        (1735689600.0, "1735689600.0"),
+        (1750000000.25, "1750000000.25"),
+        (1e15, "1000000000000000.0"),
+        (1e16, "1e+16"),
+        (1.5e300, "1.5e+300"),
+        (-2.5e-7, "-2.5e-7"),
+        (5e-324, "5e-324"),
+    ],
+)
+def test_numbers_are_spelled_in_its_way(number: float, text: str) -> None:
+    assert spelling(number, STYLE) == text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_number_is_spelled_as_by_operator(number: float) -> None:
+    assert spelling(number, STYLE) == pydantic_core.to_json(number).decode()
+
+
+_texts = st.text(st.characters(codec="utf-8"))
+
+
+@given(_texts, _texts)
+def test_no_text_contains_unescaped_line_end(key: str, text: str) -> None:
+    line = to_line({key: text}).decode()
+    assert len(line.splitlines()) == 1
+    assert json.loads(line) == {key: text}
+
+
+def test_other_values_stay_unchanged() -> None:
+    value = {"b": [1, 2.0, None, True], "a": {"é": "漢字"}}
+    assert to_line(value).decode() == '{"b":[1,2.0,null,true],"a":{"é":"漢字"}}'

@@ -1,8 +1,16 @@
-"""pi's session files as a codec: their names, their times, their first line."""
+"""pi's session files as a codec: their names, their times, their first line, their JSON."""
 
 from __future__ import annotations
 
-from perdure.codecs.pi.codec import PI
+import math
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.codecs.pi.codec import PI, STYLE, to_line
+from perdure.codecs.style import spelling
+from tests.fakes.samples import case
 
 AT = 1_705_314_600_000
 
@@ -18,3 +26,49 @@ def test_time_is_a_text_or_milliseconds() -> None:
 
 def test_files_below_version_3_are_not_appended_to() -> None:
     assert (PI.oldest_version, PI.has_leaf_record, PI.most_header_bytes) == (3, False, 512)
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def test_numbers_are_spelled_as_in_javascript() -> None:
+    for number, text in [
+        (0.0, "0"),
+        (-0.0, "0"),
+        (1.0, "1"),
+        (-2.5, "-2.5"),
+        (0.1, "0.1"),
+        (5e-06, "0.000005"),
+        (1e-06, "0.000001"),
+        (9.99e-07, "9.99e-7"),
+        (1.5e-10, "1.5e-10"),
+        (1e20, "100000000000000000000"),
+        (123456789012345680000.0, "123456789012345680000"),
+        (1e21, "1e+21"),
+        (1.25e22, "1.25e+22"),
+        (1735689600.0, "1735689600"),
+        (5e-324, "5e-324"),
+        (1.7976931348623157e308, "1.7976931348623157e+308"),
+    ]:
+        with case((number, text)):
+            assert spelling(number, STYLE) == text
+
+
+@given(FINITE)
+def test_spelling_reads_as_the_same_number(number: float) -> None:
+    assert float(spelling(number, STYLE)) == number
+
+
+@given(FINITE)
+def test_exponents_appear_only_outside_decimal_range(number: float) -> None:
+    is_decimal = number == 0 or 1e-6 <= math.fabs(number) < 1e21
+    assert ("e" in spelling(number, STYLE)) == (not is_decimal)
+
+
+def test_everything_but_numbers_is_plain_compact_json() -> None:
+    value = {"b": [True, None, "ä\u2028\n", 7], "a": {"x": (0.5, -0.0)}}
+    assert to_line(value) == '{"b":[true,null,"ä\u2028\\n",7],"a":{"x":[0.5,0]}}'.encode()
+
+
+def test_raw_json_is_unchanged() -> None:
+    assert to_line({"a": msgspec.Raw(b"1.50")}) == b'{"a":1.50}'

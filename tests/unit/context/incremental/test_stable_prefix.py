@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from perdure.context.emission import ContextMessage
-from perdure.context.incremental.stable_prefix import Settled, newest_reported, scaled_sum, sizes_of
+from perdure.context.incremental.stable_prefix import (
+    Layers,
+    Settled,
+    newest_reported,
+    scaled_sum,
+    sizes_of,
+)
 from perdure.context.tool_pairs import pair_after
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message, Usage, assistant, tool_call, tool_result, user
@@ -66,3 +75,32 @@ def test_usage_of_interrupted_answer_does_not_count() -> None:
     cut = assistant("so", usage=Usage(9, 9), stop_reason="error")
     assert newest_reported(numbered(assistant("x", usage=Usage(1, 1)), cut)) == (0, 2)
     assert newest_reported(numbered(cut)) == (-1, 0)
+
+
+@given(st.lists(st.lists(st.integers(), max_size=9)), st.integers(-1, 400))
+def test_appended_items_form_one_sequence(added: list[list[int]], place: int) -> None:
+    layers = Layers[int]()
+    whole: tuple[int, ...] = ()
+    for more in added:
+        layers, whole = layers.and_then(tuple(more)), (*whole, *more)
+        assert tuple(layers) == layers.whole() == whole
+        assert len(layers) == len(whole)
+    assert layers.whole((1, 2)) == (*whole, 1, 2)
+    assert layers.after(place) == whole[place + 1 :]
+
+
+def test_long_sequence_has_few_layers() -> None:
+    layers = Layers[int]().and_then(tuple(range(10_000)))
+    (longest,) = layers.layers
+    for n in range(1_000):
+        layers = layers.and_then((n,))
+        assert len(layers.layers) < 12
+    assert next(iter(layers.layers)) is longest
+    assert len(layers) == 11_000
+
+
+def test_sequence_is_a_value() -> None:
+    before = Layers[int]().and_then((1, 2, 3))
+    assert before.and_then((4,)).whole() == (1, 2, 3, 4)
+    assert before.and_then((5,)).whole() == (1, 2, 3, 5)
+    assert before.and_then(()) is before

@@ -1,4 +1,4 @@
-"""Lists of sessions, read only as far as needed.
+"""Lists of sessions and of open turns, read only as far as needed.
 
 A list with a query or an id prefix reads in rounds. Each round reads the sessions whose name or id
 may match if they are few, else more of the newest sessions. So a list costs the cheaper of both.
@@ -15,12 +15,14 @@ from perdure.session.ids import MOST_SEQ
 from perdure.session.info import (
     LISTED_STATUSES,
     ORIGINS,
+    OpenTurn,
     SessionInfo,
     SessionScope,
     Sought,
     is_found,
     is_sought,
 )
+from perdure.stores.access.lease_term import holder_at
 from perdure.stores.name_parts import LONG_NAME, end_of, rounds, sought_parts
 from perdure.stores.sqlite.rows import (
     INFO_COLUMNS,
@@ -159,3 +161,19 @@ def _named(tables: Tables, namespace: int, parts: Sequence[bytes], most: int) ->
     if fewest is None or len(long) > most:
         return None
     return {row[0] for row in (*fewest, *long)}
+
+
+_OPEN_TURNS = f"""
+SELECT {INFO_COLUMNS}, b.header, s.owner, s.until
+FROM stream AS s INDEXED BY stream_open_turn CROSS JOIN birth AS b ON b.stream = s.no
+WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) AND s.open_turn IS NOT NULL
+    AND s.kind = 'session' AND s.status <> 'erased'
+"""  # noqa: S608 - put together from constants
+
+
+def open_turns(tables: Tables, namespace: str, now: int) -> list[OpenTurn]:
+    """Implement ``NamespaceReader.open_turns``."""
+    return [
+        OpenTurn(described_row(info_of_row(row), row[15]), holder_at(now, row[16], row[17]))
+        for row in tables.rows(_OPEN_TURNS, namespace)
+    ]

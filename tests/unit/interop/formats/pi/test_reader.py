@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.codecs.lines import lines_of
-from perdure.codecs.pi.style import to_line
+from perdure.codecs.pi.codec import to_line
 from perdure.codecs.pi.words import LEAF_MARKER
 from perdure.interop.formats.items import ParsedSource
 from perdure.interop.formats.pi.reader import parse
