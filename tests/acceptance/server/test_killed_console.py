@@ -1,0 +1,142 @@
+"""The open console while its server is killed with ``kill -9`` and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, async_playwright
+
+import perdure
+from tests.acceptance.server.test_serve import serving
+
+pytestmark = pytest.mark.all_only
+
+PROGRAM = '''
+import asyncio, pathlib, perdure
+from perdure.models.protocol import ModelInfo, StreamEnd, TextDelta
+from perdure.testing import ScriptedModel
+
+HERE = pathlib.Path(__file__).parent
+
+class SlowModel:
+    """Answers word by word, and stops in the middle as long as there is a file."""
+
+    def info(self, model):
+        return ModelInfo(model)
+
+    async def stream(self, request):
+        for number in range(40):
+            yield TextDelta(f"word{number} ")
+            while number == 20 and (HERE / "slow").exists():
+                await asyncio.sleep(0.01)
+        yield StreamEnd("stop")
+
+@perdure.tool(effect="external", needs_approval=True)
+def refund(number: int) -> str:
+    """Give the money for an order back."""
+    with (HERE / "refunds").open("a") as book:
+        book.write(f"{number}\\n")
+    return f"refunded {number}"
+
+def desk(store):
+    agent = perdure.Agent("desk", model="scripted:desk")
+    return perdure.Runtime(store, [agent], models=SlowModel())
+
+def till(store):
+    call = perdure.assistant(perdure.tool_call("c1", "refund", {"number": 1041}))
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[refund])
+    return perdure.Runtime(store, [agent], models=ScriptedModel([call, "It is paid"]))
+'''
+
+
+def free_port() -> str:
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return str(opened.getsockname()[1])
+
+
+@asynccontextmanager
+async def console(chromium: str, address: str) -> AsyncGenerator[Page]:
+    """The console in a browser, signed in with the one-time code of `address`."""
+    async with async_playwright() as playwright:
+        program = await playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        try:
+            page = await program.new_page()
+            page.set_default_timeout(60_000)
+            await page.goto(address)
+            await page.wait_for_selector(".rail")
+            yield page
+        finally:
+            await program.close()
+
+
+async def ask(page: Page, text: str) -> None:
+    """Begin a session with `text`."""
+    await page.get_by_role("button", name="New session").click()
+    await page.get_by_label("Message", exact=True).fill(text)
+    await page.keyboard.press("Enter")
+
+
+async def texts_on(page: Page) -> list[str]:
+    """The texts of the messages that the page shows."""
+    return [text.strip() for text in await page.locator(".message .prose").all_inner_texts()]
+
+
+async def texts_in(folder: Path) -> list[str]:
+    """The texts of the messages of the only session in the log."""
+    async with perdure.open(f"sqlite:///{folder / 'desk.db'}") as store:
+        (info,) = await store.recent()
+        messages = await (await store.open(info.id)).messages()
+        return [message.text.strip() for message in messages if message.text]
+
+
+async def test_open_page_ends_with_the_log_after_a_killed_answer(
+    tmp_path: Path, chromium: str
+) -> None:
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    (tmp_path / "slow").touch()
+    port = free_port()
+    async with (
+        serving(tmp_path, "--port", port) as (process, address),
+        console(chromium, address) as page,
+    ):
+        await ask(page, "Count")
+        await page.get_by_text("word20").first.wait_for()
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        (tmp_path / "slow").unlink()
+        async with serving(tmp_path, "--port", port):
+            await page.locator(".message .prose", has_text="word39").wait_for()
+            said = await texts_in(tmp_path)
+            assert said[0] == "Count"
+            assert said[-1].count("word0 ") == 1
+            async with asyncio.timeout(30):
+                while await texts_on(page) != said:  # noqa: ASYNC110 - the page follows the log
+                    await asyncio.sleep(0.05)
+
+
+async def test_approval_resumes_the_turn_of_a_killed_server(tmp_path: Path, chromium: str) -> None:
+    program = PROGRAM.replace("def desk", "def words").replace("def till", "def desk")
+    (tmp_path / "shop.py").write_text(program)
+    port = free_port()
+    async with (
+        serving(tmp_path, "--port", port) as (process, address),
+        console(chromium, address) as page,
+    ):
+        await ask(page, "Refund order 1041")
+        await page.get_by_text("May refund run?").first.wait_for()
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        async with serving(tmp_path, "--port", port):
+            await page.get_by_role("button", name="Allow").first.click()
+            await page.locator(".message .prose", has_text="It is paid").wait_for()
+            assert (tmp_path / "refunds").read_text() == "1041\n"
+            assert (await texts_in(tmp_path))[-1] == "It is paid"
