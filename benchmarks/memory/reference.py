@@ -11,7 +11,7 @@ import importlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from functools import lru_cache
@@ -19,6 +19,7 @@ from math import exp, log
 from typing import Any, NamedTuple
 
 from benchmarks.memory.conversations import Conversation, Language, Place
+from perdure.memory.ranking import TALK
 
 NEAR = {-4: 0.1, -3: 0.2, -2: 0.35, -1: 0.7, 0: 1.0, 1: 0.5, 2: 0.25, 3: 0.1}
 """Weight of a word in the entries before and after."""
@@ -92,6 +93,7 @@ class Techniques(NamedTuple):
     answers: float = 0.2
     asks: float = -0.6
     has_question: float = -0.25
+    names: float = 0.25
 
 
 STANDARD = Techniques()
@@ -102,6 +104,7 @@ WITHOUT: dict[str, Techniques] = {
     "own text": STANDARD._replace(own=0),
     "session": STANDARD._replace(session=0),
     "speaker": STANDARD._replace(speaker=0),
+    "names among several": STANDARD._replace(names=0),
     "date": STANDARD._replace(date=0),
     "time": STANDARD._replace(time=0),
     "question marks": STANDARD._replace(answers=0, asks=0, has_question=0),
@@ -183,14 +186,16 @@ class Reference:
             authors = {unit.author for unit in units if unit.author is not None}
             speakers = {author for author in authors if named & set(_words(author))}
             spoken = {self._stem(word, language) for each in speakers for word in _words(each)}
-            terms = [term for term in asked - spoken if term in self._having]
+            name = self.techniques.names if len(authors) > TALK else 0.0
+            terms = {term: 1.0 for term in asked - spoken if term in self._having}
+            terms |= {term: name for term in asked & spoken if name and term in self._having}
             for unit, score in self._scored(at, terms, question, speakers):
                 scores[unit.place] = max(score, scores.get(unit.place, score))
         found = [place for place, score in scores.items() if score > 0]
         return sorted(found, key=lambda place: -scores[place])
 
     def _scored(
-        self, at: int, terms: Sequence[str], question: str, speakers: set[str]
+        self, at: int, terms: Mapping[str, float], question: str, speakers: set[str]
     ) -> Iterator[tuple[_Unit, float]]:
         part, units = self.techniques, self._sessions[at]
         fixed = part.session * self._of_session(at, terms)
@@ -199,11 +204,12 @@ class Reference:
         for number, unit in enumerate(units):
             near = self._near[at][number]
             score = fixed
-            for term in terms:
+            for term, weight in terms.items():
                 idf = _idf(self._number, self._having[term])
                 length = 0.7 + 0.3 * near.total() / self._mean
-                score += part.context * idf * 2.2 * near[term] / (near[term] + 1.2 * length)
-                score += part.own * idf * 1.9 * unit.counts[term] / (unit.counts[term] + 0.9)
+                around, own = weight * near[term], weight * unit.counts[term]
+                score += part.context * idf * 2.2 * around / (around + 1.2 * length)
+                score += part.own * idf * 1.9 * own / (own + 0.9)
             if unit.author in speakers:
                 score += part.speaker
             if asks_when and _TIME.search(unit.text):
@@ -216,12 +222,12 @@ class Reference:
                 score += part.has_question
             yield unit, score
 
-    def _of_session(self, at: int, terms: Sequence[str]) -> float:
+    def _of_session(self, at: int, terms: Mapping[str, float]) -> float:
         whole, score = self._whole[at], 0.0
         length = 0.25 + 0.75 * whole.total() / self._mean_session
-        for term in terms:
-            idf = _idf(len(self._whole), self._in_sessions[term])
-            score += idf * 2.2 * whole[term] / (whole[term] + 1.2 * length)
+        for term, weight in terms.items():
+            idf, count = _idf(len(self._whole), self._in_sessions[term]), weight * whole[term]
+            score += idf * 2.2 * count / (count + 1.2 * length)
         return score
 
 

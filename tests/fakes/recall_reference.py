@@ -39,7 +39,7 @@ def reference_scores(sessions: list[list[SaidText]], question: str, now: int) ->
     of_session: defaultdict[int, float] = defaultdict(float)
     for word in asked.words:
         tf = {
-            said.name: 0 if _is_name(session, asked, word.key) else _count(said, word.has)
+            said.name: _count(said, word.has) * _weight(session, asked, word.key)
             for session in sessions
             for said in session
         }
@@ -99,6 +99,12 @@ def _cues(asked: Question, session: list[SaidText], index: int) -> float:
     if "?" in said.text:
         score -= 0.25
     return score
+
+
+def _weight(session: list[SaidText], asked: Question, stem: str) -> float:
+    if not _is_name(session, asked, stem):
+        return 1.0
+    return 0.25 if len({said.author for said in session if said.author}) > 2 else 0.0
 
 
 def _is_name(session: list[SaidText], asked: Question, stem: str) -> bool:

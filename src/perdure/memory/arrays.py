@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from typing import Any
 
@@ -59,22 +59,25 @@ class ArraySums:
         self._own = np.zeros(len(self._owner))
         self._of_session = np.zeros(len(lengths))
 
-    def add(self, counts: Counts, named: Collection[int]) -> None:
+    def add(self, counts: Counts, named: Mapping[int, float]) -> None:
         texts, frequencies = _view(counts.texts), _view(counts.frequencies)
         owner = self._owner[texts]
         is_in = self._allowed[owner]
         if named:
-            is_in &= ~np.isin(owner, list(named))
+            weights = np.ones(len(self._allowed))
+            weights[list(named)] = list(named.values())
+            frequencies = frequencies * weights[owner]
+            is_in &= frequencies > 0
         if not is_in.all():
             texts, frequencies, owner = texts[is_in], frequencies[is_in], owner[is_in]
         rarity = idf(self._texts, len(texts))
         self._own[texts] += rarity * _saturated(OWN, frequencies, 1.0)
         smooth = self._smoothed(texts, frequencies)
-        where = np.flatnonzero(smooth)
+        where = np.flatnonzero(smooth != 0)  # of booleans it is ten times as fast
         lengths = self._spans[where] / self._mean
         self._context[where] += rarity * _saturated(CONTEXT, smooth[where], lengths)
         totals = np.bincount(owner, frequencies, len(self._of_session))
-        where = np.flatnonzero(totals)
+        where = np.flatnonzero(totals != 0)
         saturated = _saturated(SESSION, totals[where], self._session_lengths[where])
         self._of_session[where] += idf(self._sessions, len(where)) * saturated
 
@@ -123,7 +126,7 @@ class ArraySums:
         found[answering[answering >= 0]] += weights.answers
         return found
 
-    def _smoothed(self, texts: Numbers, frequencies: Numbers) -> Floats:
+    def _smoothed(self, texts: Numbers, frequencies: Floats | Numbers) -> Floats:
         size = len(self._owner)
         smooth = np.zeros(size + 1)  # the last is for the neighbour -1
         smooth[texts] = frequencies

@@ -11,7 +11,7 @@ The sums over all texts are in ``arrays`` (numpy) and ``sums`` (without numpy).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import log
 from typing import NamedTuple, Protocol
 
@@ -21,7 +21,10 @@ from perdure.stores.search.recall_plan import Ranked
 
 
 class Weights(NamedTuple):
-    """The weight of each reason; 0 switches it off. `neighbours` False counts a text alone."""
+    """The weight of each reason; 0 switches it off. `neighbours` False counts a text alone.
+
+    A word that names one of more than `TALK` speakers of a session counts `names` times there.
+    """
 
     context: float = 0.28
     own: float = 0.10
@@ -32,6 +35,7 @@ class Weights(NamedTuple):
     answers: float = 0.2
     asks: float = -0.6
     has_question: float = -0.25
+    names: float = 0.25
     neighbours: bool = True
 
 
@@ -39,6 +43,9 @@ STANDARD = Weights()
 
 MAIN = frozenset({"neighbours", "speaker", "date"})
 """If no text has any of these reasons, nothing is recalled."""
+
+TALK = 2
+"""Two speakers call each other by name in any text; among more, a name tells who is spoken of."""
 
 NEAREST = 0.05
 """Closeness to the period of the question below which a time does not count."""
@@ -73,8 +80,8 @@ CONTEXT, OWN, SESSION = (
 class Sums(Protocol):
     """The scores of all texts of a corpus that a scope allows."""
 
-    def add(self, counts: Counts, named: Collection[int]) -> None:
-        """Add a class of words, except in the sessions `named`."""
+    def add(self, counts: Counts, named: Mapping[int, float]) -> None:
+        """Add a class of words, in each of the sessions `named` so many times less."""
         ...
 
     def best(self, spoken: Sequence[Sequence[int]], limit: int) -> list[Ranked]:
@@ -91,10 +98,10 @@ def ranking(
     """Return the ranking for `question`: the best `limit` texts that `scope` allows."""
 
     def rank(corpus: Corpus, counts: Sequence[Counts]) -> list[Ranked]:
-        spoken, named = _speakers(corpus, question)
+        spoken, named = _speakers(corpus, question, weights.names)
         scores = sums(corpus, question, scope, weights)
         for word, counted in zip(question.words, counts, strict=True):
-            scores.add(counted, named.get(word.key, ()))
+            scores.add(counted, named.get(word.key, {}))
         return _with_nearby(corpus, question, counts, scores.best(spoken, limit))
 
     return rank
@@ -121,13 +128,14 @@ def idf(size: int, having: int) -> float:
 
 
 def _speakers(
-    corpus: Corpus, question: Question
-) -> tuple[list[Sequence[int]], dict[str, set[int]]]:
-    """Return what the named speakers of each session said, and where words are names."""
+    corpus: Corpus, question: Question, weight: float
+) -> tuple[list[Sequence[int]], dict[str, dict[int, float]]]:
+    """Return what the named speakers of each session said, and how much a name counts there."""
     spoken: list[Sequence[int]] = []
-    named: dict[str, set[int]] = {}
+    named: dict[str, dict[int, float]] = {}
     for author, word in question.names.items():
         for session, texts in corpus.authors.get(author, {}).items():
-            named.setdefault(word, set()).add(session)
+            counts = weight if corpus.session_speakers[session] > TALK else 0.0
+            named.setdefault(word, {})[session] = counts
             spoken.append(texts)
     return spoken, named

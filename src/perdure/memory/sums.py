@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 
 from perdure.memory.question import Question
@@ -42,19 +42,19 @@ class PlainSums:
         self._of_session: dict[int, float] = {}
         self._hours: dict[int, float] = {}
 
-    def add(self, counts: Counts, named: Collection[int]) -> None:
+    def add(self, counts: Counts, named: Mapping[int, float]) -> None:
         corpus, allowed = self._corpus, self._allowed
         found = {
-            text: frequency
+            text: frequency * weight
             for text, frequency in zip(*counts, strict=True)
-            if allowed[session := corpus.sessions[text]] and session not in named
+            if allowed[session := corpus.sessions[text]] and (weight := named.get(session, 1.0))
         }
         rarity = idf(self._texts, len(found))
-        totals = dict[int, int]()
+        totals = dict[int, float]()
         for text, frequency in found.items():
             _add(self._own, text, rarity * _saturated(OWN, frequency, 1.0))
             session = corpus.sessions[text]
-            totals[session] = totals.get(session, 0) + frequency
+            totals[session] = totals.get(session, 0.0) + frequency
         smooth = self._smoothed(found) if self._weights.neighbours else found
         for text, count in smooth.items():
             length = corpus.spans[text] / self._mean
@@ -89,7 +89,7 @@ class PlainSums:
             if is_allowed and score + weights.time + weights.answers >= least:
                 yield corpus.texts_of(session)
 
-    def _smoothed(self, found: dict[int, int]) -> dict[int, float]:
+    def _smoothed(self, found: dict[int, float]) -> dict[int, float]:
         """Add each word to its neighbours: the words before a text are those of earlier texts."""
         corpus, smooth = self._corpus, dict[int, float](found)
         for columns, weights in ((corpus.after, BEFORE), (corpus.before, AFTER)):
@@ -132,15 +132,14 @@ class PlainSums:
 
 def allowed_sessions(corpus: Corpus, scope: Scope) -> bytearray:
     """Return for each session of `corpus` whether `scope` allows it."""
-    count = len(corpus.session_subjects)
-    allowed = bytearray([scope.only is None]) * count
-    for number in map(corpus.session, scope.only or ()):
-        if number >= 0:
-            allowed[number] = 1
+    allowed = bytearray([1]) * len(corpus.session_subjects)
     if scope.subjects is not None:
         subjects = set(map(corpus.subject, scope.subjects))
-        for number, subject in enumerate(corpus.session_subjects):
-            allowed[number] &= subject in subjects
+        allowed = bytearray(map(subjects.__contains__, corpus.session_subjects))
+    if scope.only is not None:
+        only = set(map(corpus.session, scope.only))
+        for number in range(len(allowed)):
+            allowed[number] &= number in only
     for number in map(corpus.session, scope.but):
         if number >= 0:
             allowed[number] = 0

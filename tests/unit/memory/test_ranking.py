@@ -50,3 +50,13 @@ def test_weight_of_zero_switches_a_reason_off() -> None:
     found = ranked(texts, "What did Ana say of the moon?", off)
     assert found.keys() == {"a"}
     assert "speaker" not in found["a"].reasons
+
+
+def test_name_of_a_speaker_counts_among_several_and_not_between_two() -> None:
+    texts = [said("a", "Ana", "so be it"), said("b", "Bob", "we tell Ana of the moon")]
+    assert "words" not in ranked(texts, "Who is Ana?").get("b", Ranked(0, 0, {})).reasons
+
+    several = ranked([*texts, said("c", "Eve", "the sun")], "Who is Ana?")
+
+    assert several["b"].reasons["words"] > 0
+    assert several["a"].score > several["b"].score

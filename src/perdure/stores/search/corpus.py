@@ -67,8 +67,9 @@ class Corpus:
     `after[d - 1][i]` are the d-th neighbour of text i in its session, or -1; `before` has the
     neighbours of `AFTER`, which the words of i reach, and `after` those of `BEFORE`. `spans` are
     lengths with those of the neighbours, weighed. `session_subjects` (number of a subject),
-    `session_sizes` (texts), `session_lengths` (words) and `session_spans` are columns of sessions.
-    `authors`: author key -> number of a session -> what the author said there.
+    `session_sizes` (texts), `session_lengths` (words), `session_spans` and `session_speakers` (how
+    many) are columns of sessions. `authors`: author key -> number of a session -> what the author
+    said there.
     """
 
     def __init__(self) -> None:
@@ -84,9 +85,11 @@ class Corpus:
         self.session_sizes = array("l")
         self.session_lengths = array("l")
         self.session_spans = array("d")
+        self.session_speakers = array("l")
         self.authors: dict[str, dict[int, array[int]]] = {}
         self._sessions: dict[str, int] = {}
         self._subjects: dict[str, int] = {}
+        self._speakers: set[tuple[int, frozenset[str]]] = set()
         self._order: list[list[tuple[int, int]]] = []
         self._unmeasured: dict[int, tuple[int, int]] = {}
         self._texts: dict[int, int] = {}
@@ -174,11 +177,11 @@ class Corpus:
         return position in self._texts
 
     def add_counts(self, head: Head, word: WordClass, kept: Iterable[Kept]) -> None:
-        """Add the counts of `word` in a part: `kept` has all keys with its prefix."""
+        """Add the counts of `word` in a part: `kept` has all keys that it contains."""
         numbered = self._parts[head]
         counts, words = Counts(array("l"), array("l")), 0
         for each in kept:
-            if is_word(each.key) and word.has(each.key):
+            if is_word(each.key):
                 texts, found = frequencies(each, head.size)
                 counts.texts.extend(map(numbered.__getitem__, texts))
                 counts.frequencies.extend(found)
@@ -218,9 +221,16 @@ class Corpus:
         self._place(owner, text.place, number)
         self.session_sizes[owner] += 1
         self.session_lengths[owner] += length
-        for author in authors:
-            self.authors.setdefault(author, {}).setdefault(owner, array("l")).append(number)
+        self._add_author(owner, frozenset(authors), number)
         return number
+
+    def _add_author(self, owner: int, words: frozenset[str], number: int) -> None:
+        """Add the author of a text, given by the keys of the words of the name."""
+        for word in words:
+            self.authors.setdefault(word, {}).setdefault(owner, array("l")).append(number)
+        if words and (owner, words) not in self._speakers:
+            self._speakers.add((owner, words))
+            self.session_speakers[owner] += 1
 
     def _add_session(self, key: str, subject: str) -> int:
         number = self._sessions.get(key)
@@ -231,6 +241,7 @@ class Corpus:
             self.session_sizes.append(0)
             self.session_lengths.append(0)
             self.session_spans.append(0)
+            self.session_speakers.append(0)
         return number
 
     def _place(self, owner: int, place: int, number: int) -> None:

@@ -133,7 +133,7 @@ async def _count(
     for word, uncounted in wanted.items():
         for head in uncounted:
             read = pages.get((head.part, word.prefix), ())
-            kept = [each for page in read for each in beginning(page.body, word.prefix)]
+            kept = [each for page in read for each in beginning(page.body, word.prefix, word.has)]
             corpus.add_counts(head, word, kept)
 
 

@@ -9,7 +9,7 @@ its frequencies, for a session the positions of its texts.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from struct import error, pack, unpack_from
 from typing import NamedTuple
 
@@ -116,12 +116,21 @@ def kept_in(body: bytes, key: str) -> Kept | None:
     return next(_page_entries(page, keys, place, place + 1))
 
 
-def beginning(body: bytes, prefix: str) -> list[Kept]:
-    """Return the data of all keys in a page with the prefix `prefix`."""
+def beginning(
+    body: bytes, prefix: str, is_wanted: Callable[[str], bool] | None = None
+) -> list[Kept]:
+    """Return the data of all keys in a page with the prefix `prefix` that are wanted."""
     page = _decoder.decode(body)
     keys = page.keys.split("\n")
-    first = bisect_left(keys, prefix)
-    return list(_page_entries(page, keys, first, bisect_left(keys, after(prefix))))
+    first, behind = bisect_left(keys, prefix), bisect_left(keys, after(prefix))
+    if is_wanted is None:
+        return list(_page_entries(page, keys, first, behind))
+    return [
+        kept
+        for place in range(first, behind)
+        if is_wanted(keys[place])
+        for kept in _page_entries(page, keys, place, place + 1)
+    ]
 
 
 def everything(body: bytes) -> list[Kept]:
