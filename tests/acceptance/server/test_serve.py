@@ -30,7 +30,7 @@ async def look(name: str) -> str:
 
 def desk(store):
     call = perdure.assistant(perdure.tool_call("c1", "look", {"name": "heron"}))
-    model = ScriptedModel([call, "It is here"])
+    model = ScriptedModel([call, "It is here"] * 2)
     agent = perdure.Agent("desk", model="scripted:desk", tools=[look])
     return perdure.Runtime(store, [agent], models=model)
 '''
@@ -38,7 +38,7 @@ def desk(store):
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *options: str
+    folder: Path, *options: str, **variables: str
 ) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
     """The server of the program in `folder`, and the address that it prints."""
     environment = {
@@ -47,6 +47,7 @@ async def serving(
         "XDG_DATA_HOME": str(folder / "data"),
         "PERDURE_STORE": f"sqlite:///{folder / 'desk.db'}",
         "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+        **variables,
     }
     command = (sys.executable, "-m", "perdure", "serve", "shop:desk", "--port", "0", *options)
     process = await asyncio.create_subprocess_exec(
