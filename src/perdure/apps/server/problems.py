@@ -17,6 +17,13 @@ from perdure.secrets.mask import mask_secrets
 
 _log = logging.getLogger(__name__)
 
+_OF_THE_MACHINE = (
+    errors.StoreUnavailable,
+    errors.StoreReadOnly,
+    errors.StoreFull,
+    errors.StoreCorrupt,
+)
+
 _STATUS: Mapping[type[Exception], int] = {
     errors.SessionNotFound: 404,
     errors.EntryNotFound: 404,
@@ -48,6 +55,14 @@ _STATUS: Mapping[type[Exception], int] = {
     errors.FormatError: 422,
 }
 """The status of each error; of a class that is missing here, that of its nearest base."""
+
+_STORE_FAILED = "the store cannot do this now; the log of the server has the reason"
+"""In place of a text that names files and addresses of the server's machine."""
+
+_MALFORMED: Mapping[type[Exception], str] = {
+    RecursionError: "the body is nested too deeply",
+    UnicodeDecodeError: "the body is not UTF-8",
+}
 
 _TITLE_OF_INTERNAL = "the server failed; its log has the reason"
 
@@ -95,6 +110,8 @@ def answer_problem(_: Request[Any, Any, Any], error: Exception) -> Response[byte
     found = known(error)
     wait_s = found.facts.get("retryAfterS")
     headers = {} if wait_s is None else {"Retry-After": str(wait_s)}
+    if found.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
     return problem(found.status, found.code, str(found), found.facts, headers)
 
 
@@ -102,8 +119,14 @@ def known(error: Exception) -> Problem:
     """Return `error` as a problem; an unknown one is logged and its text is not shown."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, _OF_THE_MACHINE):
+        _log.error("%s", error)
+        return Problem(_status_of(error), error.code, _STORE_FAILED)
     if isinstance(error, errors.PerdureError):
         return Problem(_status_of(error), error.code, str(error), **_facts(error))
+    if type(error) in _MALFORMED:
+        _log.warning("a request could not be read", exc_info=error)
+        return Problem(400, "invalid_request", _MALFORMED[type(error)])
     if type(error) is ValueError:  # of an argument that a call of the library does not accept
         return Problem(422, errors.WrongArgument.code, str(error))
     _log.error("a request failed", exc_info=error)

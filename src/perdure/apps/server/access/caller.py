@@ -11,7 +11,7 @@ from litestar.types import ASGIApp
 from perdure.apps.server.access.heads import at_head
 from perdure.apps.server.access.idempotency import KeyedRequest
 from perdure.apps.server.access.rates import AnyConnection, Rates, address_of
-from perdure.apps.server.access.sign_in import COOKIE, HEADER
+from perdure.apps.server.access.sign_in import COOKIE, HEADER, principal_of
 from perdure.apps.server.access.tokens import Principal, Role, Tokens
 from perdure.apps.server.access.visitors import MADE_BY
 from perdure.apps.server.problems import HeadChanged, Problem
@@ -60,7 +60,9 @@ class Authentication(AbstractAuthenticationMiddleware):
             token = connection.cookies[COOKIE]
             _require_own_page(connection)
         elif scheme.lower() != "bearer" or not token.strip():
-            raise Problem(401, "token_missing", "send a token: Authorization: Bearer TOKEN")
+            raise Problem(
+                401, "token_missing", "send a token in the header Authorization, as a Bearer"
+            )
         principal = self._found(token.strip())
         if principal is None or not await self._is_of_store(principal):
             raise Problem(401, "token_invalid", "the token is unknown, expired or revoked")
@@ -72,7 +74,7 @@ class Authentication(AbstractAuthenticationMiddleware):
         )
 
     def _found(self, token: str) -> Principal | None:
-        return self._tokens.principal(token, self._now_ms())
+        return principal_of(self._tokens, token, self._now_ms())
 
     async def _is_of_store(self, principal: Principal) -> bool:
         return principal.namespace is None or principal.namespace == await self._namespace()

@@ -5,13 +5,15 @@ A page of another site that a name server points here (DNS rebinding) sends its 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 from litestar import Request
 from litestar.datastructures import MutableScopeHeaders
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from perdure.apps.server.problems import problem
+from perdure.apps.server.problems import Problem, problem
 
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 
@@ -35,13 +37,19 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
 }
+
+
+BODY_S = 60.0
+"""How long a client may send nothing before its request is whole."""
 
 
 class Guard:
     """Refuses requests for other hosts, and gives answers the headers that protect a browser.
 
-    A header that a route sets itself stays.
+    A header that a route sets itself stays. A client that does not send the rest of its request is
+    not waited for.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
@@ -59,7 +67,7 @@ class Guard:
             await send(message)
 
         if _host_of(scope) in self._hosts:
-            await self._app(scope, receive, protected)
+            await self._app(scope, _Patience(receive).receive, protected)
         elif scope["type"] == "http":
             detail = "this server has another name; it is given where the server is started"
             refused = problem(421, "host_refused", detail, {}).to_asgi_response(
@@ -68,6 +76,27 @@ class Guard:
             await refused(scope, receive, protected)
         else:
             await send({"type": "websocket.close", "code": 1008, "reason": "host refused"})
+
+
+class _Patience:
+    """Receives a request; afterwards it waits for the end of the connection without a limit."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._is_whole = False
+
+    async def receive(self) -> Any:
+        """Return the next message. Raises: Problem 408."""
+        if self._is_whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(BODY_S):
+                message = await self._receive()
+        except TimeoutError:
+            detail = f"nothing of the body came for {BODY_S:g} s"
+            raise Problem(408, "body_timeout", detail) from None
+        self._is_whole = message["type"] != "http.request" or not message.get("more_body")
+        return message
 
 
 def _host_of(scope: Scope) -> str:

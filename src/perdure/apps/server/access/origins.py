@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from litestar.datastructures import Headers, MutableScopeHeaders
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from perdure.apps.server.access.tokens import TokenFile
+from perdure.apps.server.access.tokens import TokenFile, TokensUnreadable
 
 _PREFLIGHT = {
     "access-control-allow-methods": "GET, POST",
@@ -55,17 +56,30 @@ class Origins:
         await shared({"type": "http.response.start", "status": 204, "headers": pairs})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
+    def _known(self) -> frozenset[str]:
+        try:
+            return self._tokens.origins(self._now_ms())
+        except TokensUnreadable:  # the request is refused, with a problem
+            return frozenset()
+
     def _headers_for(self, scope: Scope) -> dict[str, str]:
-        path = scope["path"]
-        if path.endswith("/widget.js") or "/console/" in path:
+        path = path_of(scope)
+        if path == "/widget.js" or path.startswith("/console/"):
             return _OPEN
         origin = Headers.from_scope(scope).get("origin")
         if origin is None:
             return {}
-        if origin not in self._tokens.origins(self._now_ms()):
+        if origin not in self._known():
             return {"vary": "Origin"}
         return {
             "access-control-allow-origin": origin,
             "access-control-expose-headers": "retry-after",
             "vary": "Origin",
         }
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path of a request below the place where the server is mounted."""
+    path = scope["path"]
+    root = str(cast("dict[str, object]", scope).get("root_path") or "")
+    return path.removeprefix(root) if root and path.startswith(f"{root}/") else path

@@ -9,10 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from collections.abc import Callable
 
-from perdure.apps.server.access.tokens import TokenFile, TokenRecord
+from perdure.apps.server.access.tokens import (
+    Principal,
+    TokenFile,
+    TokenRecord,
+    Tokens,
+    TokensUnreadable,
+)
 from perdure.apps.server.problems import Problem
+
+_log = logging.getLogger(__name__)
 
 COOKIE = "perdure_session"
 HEADER = "x-perdure"
@@ -66,16 +75,28 @@ class SignIn:
 
     def by_token(self, token: str) -> str:
         """Return `token` if it is valid. Raises: Problem 401."""
-        if self.tokens.principal(token, self._now_ms()) is None:
+        if principal_of(self.tokens, token, self._now_ms()) is None:
             raise Problem(401, "token_invalid", "the token is unknown, expired or revoked")
         return token
 
     def out(self, token: str) -> None:
         """Revoke `token` if a console made it at its sign-in."""
-        principal = self.tokens.principal(token, self._now_ms())
+        principal = principal_of(self.tokens, token, self._now_ms())
         named = {record.id: record for record in self.tokens.records()}
         if principal is not None and named[principal.token].name == "console":
             self.tokens.revoke(principal.token, self._now_ms())
+
+
+def principal_of(tokens: Tokens, token: str, at: int) -> Principal | None:
+    """Return the caller that `token` belongs to at `at`, None if it is not valid.
+
+    Raises: Problem 503 when the tokens cannot be read; the reason is logged, since anyone may ask.
+    """
+    try:
+        return tokens.principal(token, at)
+    except TokensUnreadable as error:
+        _log.error("%s", error)
+        raise Problem(503, "tokens_unavailable", "the server cannot check tokens now") from error
 
 
 def _digest(code: str) -> bytes:

@@ -87,6 +87,10 @@ class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         return Principal(self.id, self.role, self.namespace, self.agent, self.subject, self.origins)
 
 
+class TokensUnreadable(ConfigError):
+    """The tokens of a server cannot be read. The text names their file: not for callers."""
+
+
 class Tokens(Protocol):
     """Finds the caller of a token."""
 
@@ -103,7 +107,10 @@ class TokenFile:
         self._read: tuple[tuple[int, int, int], dict[str, TokenRecord]] | None = None
 
     def principal(self, token: str, at: int) -> Principal | None:
-        """Return the caller that `token` belongs to at `at`, None if it is not valid."""
+        """Return the caller that `token` belongs to at `at`, None if it is not valid.
+
+        Raises: TokensUnreadable.
+        """
         if token.startswith(SIGNED):
             return self._visitor(token, at)
         named = token.removeprefix(PREFIX).partition("_")[0]
@@ -172,14 +179,16 @@ class TokenFile:
             status = self.path.stat()
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise TokensUnreadable(f"cannot read {self.path}: {error.strerror}") from error
         mark = (status.st_mtime_ns, status.st_size, status.st_ino)
         if self._read is None or self._read[0] != mark:
             if status.st_size > _FILE_LIMIT:
-                raise ConfigError(f"{self.path} is too large for a file of tokens")
+                raise TokensUnreadable(f"{self.path} is too large for a file of tokens")
             try:
                 found = msgspec.json.decode(self.path.read_bytes(), type=list[TokenRecord])
-            except msgspec.DecodeError as error:
-                raise ConfigError(f"{self.path} is no file of tokens: {error}") from error
+            except (OSError, msgspec.DecodeError) as error:
+                raise TokensUnreadable(f"{self.path} is no file of tokens: {error}") from error
             self._read = mark, {record.id: record for record in found}
         return self._read[1]
 

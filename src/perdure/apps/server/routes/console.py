@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from litestar import MediaType, get, static_files
+from litestar.datastructures import CacheControlHeader
 from litestar.response import File
 
 FOLDER = Path(__file__).parents[1] / "console"
@@ -39,6 +40,7 @@ async def show_widget() -> File:
 _FILES = cast("Any", static_files).create_static_files_router(
     "/console",
     directories=[FOLDER],
+    cache_control=CacheControlHeader(no_cache=True),
     include_in_schema=False,
     opt={"is_open": True},
 )

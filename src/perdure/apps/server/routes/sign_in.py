@@ -9,6 +9,7 @@ from litestar.datastructures import Cookie, State
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
+from perdure.apps.server.access.caller import require_own_origin
 from perdure.apps.server.access.sign_in import COOKIE, SIGNED_IN_S, SignIn
 from perdure.apps.server.inputs import SigningIn
 from perdure.apps.server.problems import Problem
@@ -21,7 +22,11 @@ async def sign_in(
     signing_in: NamedDependency[SignIn],
     data: JSONBody[SigningIn],
 ) -> Response[SignedIn]:
-    """Sign in with a one-time code or a token; the answer sets a cookie."""
+    """Sign in with a one-time code or a token; the answer sets a cookie.
+
+    A page of another site is refused: it could sign a person in as somebody else.
+    """
+    require_own_origin(request)
     if (data.code is None) == (data.token is None):
         raise Problem(422, "invalid_request", "send a code or a token")
     token = signing_in.by_code(data.code) if data.code else signing_in.by_token(data.token or "")
