@@ -1,7 +1,7 @@
 """Tools with which an agent reads and changes the memory of its session's subject.
 
 A call sees the facts and sessions of that subject only, and no fact of another agent. Calls that
-change a fact need approval, as changes of files do.
+change a fact need approval, as changes of files do. Results are bounded.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ import msgspec
 from msgspec import Meta
 
 from perdure.client.memory.handle import Memory
-from perdure.errors import FactNotFound
+from perdure.errors import FactNotFound, SessionNotFound
 from perdure.memory.episodes import agent_in
 from perdure.memory.injection import one_item
 from perdure.session.argument_checks import takes_declared
 from perdure.session.codec import role_of
+from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.memory.facts import Fact
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import AgentBound, SessionStarted
+from perdure.session.search.searchable import searchable_of
+from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
 from perdure.tools.decorator import tool
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import Subject, ToolCall, ToolSpec
@@ -32,19 +35,35 @@ _NEWEST = 50
 _MOST_FACTS = 100
 """Facts in an answer."""
 
+_MOST_HITS, _MOST_READ = 10, 30
+"""Hits, and messages of a session, in an answer."""
+
+_LOOKED_AT = 4
+"""Hits that are read at first for each that is wanted: some are of other subjects."""
+
+_MOST_CHARACTERS = 1_200
+"""Of one message in an answer."""
+
 Text = Annotated[str, Meta(min_length=1, max_length=1_000)]
 FactId = Annotated[str, Meta(min_length=1, max_length=200)]
+Id = Annotated[str, Meta(max_length=200)]
 
 
 @takes_declared
 def memory_tools(memory: Memory) -> list[ToolSpec]:
-    """Return the tools recall, facts, remember, correct and forget over `memory`, for an agent.
+    """Return the tools of an agent over `memory`, with which it reads and changes it.
 
-    A call works on the subject of its session only. The calls that change a fact need approval.
+    They are recall, search_sessions, read_session, facts, remember, correct and forget. A call
+    works on the subject of its session only. The calls that change a fact need approval.
     """
     calls = _Calls(memory)
     read, write = tool(effect="read"), tool(effect="write", on_unknown="retry")
-    reads: tuple[ToolSpec, ...] = (read(calls.recall), read(calls.facts))
+    reads: tuple[ToolSpec, ...] = (
+        read(calls.recall),
+        read(calls.search_sessions),
+        read(calls.read_session),
+        read(calls.facts),
+    )
     writes: tuple[ToolSpec, ...] = (
         write(calls.remember),
         write(calls.correct),
@@ -58,6 +77,16 @@ def memory_tools(memory: Memory) -> list[ToolSpec]:
 
 def _shown(args: Mapping[str, object], _permissions: Permissions) -> Subject:
     return Subject(" ".join(str(args[name]) for name in ("fact", "text") if name in args))
+
+
+def _line(entry: Entry) -> str | None:
+    """Return a message as a line with its id; None if it has no text."""
+    found = searchable_of(entry)
+    if found is None:
+        return None
+    cut = "" if len(found.text) <= _MOST_CHARACTERS else " […]"
+    text = one_item(found.text[:_MOST_CHARACTERS] + cut)
+    return f"[{entry.id}] {found.author or found.role}: {text}"
 
 
 class _Calls:
@@ -76,6 +105,44 @@ class _Calls:
             "\n\n".join(f"[{hit.entry_id}] {one_item(hit.text)}" for hit in hits)
             or "Nothing was found."
         )
+
+    async def search_sessions(
+        self,
+        query: Annotated[Text, 'Words; "words in quotes" must be next to each other.'],
+        *,
+        call: ToolCall,
+    ) -> str:
+        """Find messages of earlier sessions that contain all words of a query, best first."""
+        own, limit = {call.session_id: False}, _MOST_HITS
+        subject, found, is_more = await self._subject(call), list[Hit](), True
+        while is_more and len(found) < _MOST_HITS and limit <= MOST_RANKED:
+            limit *= _LOOKED_AT
+            hits = await self._memory.backend.search.hits(SearchQuery(text=query, limit=limit))
+            for stream in {hit.stream for hit in hits} - own.keys():
+                own[stream] = await self._subject_of(stream) == subject
+            found, is_more = [hit for hit in hits if own[hit.stream]], len(hits) == limit
+        return (
+            "\n\n".join(
+                f"[{hit.entry or hit.stream}] {one_item(hit.snippet)}" for hit in found[:_MOST_HITS]
+            )
+            or "Nothing was found."
+        )
+
+    async def read_session(
+        self,
+        session: Annotated[FactId, "The id of the session: what stands before / in an entry's id."],
+        before: Annotated[Id, "The id of the entry to stop before; else the newest are read."] = "",
+        *,
+        call: ToolCall,
+    ) -> str:
+        """Read messages of an earlier session, oldest first."""
+        store, stream = self._memory.backend, StreamId(session)
+        if await self._subject_of(stream) != await self._subject(call):
+            raise SessionNotFound(session)
+        leaf = EntryId(before) if before else (await store.state(stream)).leaf
+        newest = await store.branch(stream, leaf, limit=_MOST_READ + 1, kind=MESSAGE)
+        texts = [_line(entry) for entry in newest if entry.id != before][-_MOST_READ:]
+        return "\n\n".join(filter(None, texts)) or "It has no messages there."
 
     async def facts(self, *, call: ToolCall) -> str:
         """List the facts that are remembered, newest first, each after its id."""
@@ -141,8 +208,14 @@ class _Calls:
         return agent_in(await self._memory.backend.notes(session, bindings))
 
     async def _subject(self, call: ToolCall) -> str | None:
-        state = await self._memory.backend.state(StreamId(call.session_id))
-        return state.header.subject
+        return await self._subject_of(StreamId(call.session_id))
+
+    async def _subject_of(self, session: StreamId) -> str | None:
+        """Return the subject of a session. Raises: SessionNotFound, Erased."""
+        header = (await self._memory.backend.state(session)).header
+        if header.kind != "session":
+            raise SessionNotFound(session)
+        return header.subject
 
     async def _source(self, call: ToolCall) -> EntryId | None:
         """Return the newest message of the person in the session: erasing it erases the fact."""

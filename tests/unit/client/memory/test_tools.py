@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import perdure
-from perdure import assistant, tool_call
+from perdure import assistant, tool_call, user
+from perdure.session.memory.kinds import memory_stream
 from perdure.session.messages import Message
 from perdure.testing import ScriptedModel
 from tests.fakes.clock import ManualClock
@@ -83,3 +84,40 @@ async def test_tools_never_change_or_recall_another_subject() -> None:
         asked = says("recall", question="Which hotel is it?")
         assert (await run(store, asked, subject="bob"))[0].endswith("Nothing was found.")
         assert "Aurora" in (await run(store, asked, subject="ana"))[0]
+
+
+async def test_past_sessions_are_found_by_words_and_read() -> None:
+    async with perdure.open("memory:", clock=ManualClock()) as store:
+        past = await store.create(subject="ana")
+        entries = await past.append_many([user(f"The hotel number {n}") for n in range(40)])
+        await past.append(assistant("The Aurora."), user("a" * 2_000))
+        (found, asked) = await run(store, says("search_sessions", query="hotel 7"), subject="ana")
+        assert (f"[{entries[7].id}] The hotel number 7" in found, asked) == (True, "0 asked")
+
+        (newest, _) = await run(store, says("read_session", session=past.id), subject="ana")
+        call = says("read_session", session=past.id, before=entries[3].id)
+        (oldest, _) = await run(store, call, subject="ana")
+
+    assert "assistant: The Aurora." in newest
+    assert newest.endswith("aaa […]")
+    assert (entries[11].id in newest, entries[12].id in newest) == (False, True)
+    assert oldest.count("The hotel number") == 3
+
+
+async def test_sessions_of_another_subject_are_neither_found_nor_read() -> None:
+    async with perdure.open("memory:", clock=ManualClock()) as store:
+        await store.memory.remember("likes tea", subject="ana")
+        others = [await store.create(subject=subject) for subject in ("bob", None)]
+        for other in others:
+            await other.append_many([user("The Aurora hotel")] * 60)
+        (found, _) = await run(store, says("search_sessions", query="Aurora"), subject="ana")
+        assert found.endswith("Nothing was found.")
+        for id in (*(other.id for other in others), memory_stream("ana"), "missing"):
+            (read, _) = await run(store, says("read_session", session=id), subject="ana")
+            assert f"SessionNotFound: no session {id!r}" in read
+        own = await store.create(subject="ana")
+        await own.append(user("mine"))
+        entry = (await others[0].path())[-1].id
+        call = says("read_session", session=own.id, before=entry)
+        (read, _) = await run(store, call, subject="ana")
+        assert "Aurora" not in read
