@@ -50,6 +50,12 @@ def test_keys_with_common_prefix_are_found_together() -> None:
     found = [each for page in PAGES for each in beginning(page.body, "w03")]
 
     assert [each.key for each in found] == [f"w03{number}" for number in range(10)]
+    odd = [
+        each
+        for page in PAGES
+        for each in beginning(page.body, "w03", lambda key: int(key[-1]) % 2 == 1)
+    ]
+    assert odd == found[1::2]
 
 
 def test_invalid_page_raises_damage() -> None:
