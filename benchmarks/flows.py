@@ -28,10 +28,7 @@ from perdure.client.flows.flows import Flows
 from perdure.client.flows.role_turns import as_role
 from perdure.client.store import Store
 from perdure.engine.flows.journal import Journal
-from perdure.models.protocol import Delta, ModelInfo, ModelRequest
-from perdure.models.scenario import Reply, Say, Scenario, When
-from perdure.models.scripted import ScriptedModel
-from perdure.session.clock import Clock
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
 from perdure.session.codec import new_side
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph, edge_key
 from perdure.session.flows.kinds import HandoffMade, HandoffTarget, NodeClaimed
@@ -326,34 +323,24 @@ async def _turns(store: Store) -> float:
 def runtime_of(store: Store, graph: Graph) -> perdure.Runtime:
     """A runtime whose model hands over along the edges of `graph`."""
     agents = [perdure.Agent(role, model="scripted:bench") for role in ROLES]
-    return perdure.Runtime(store, agents, models=_Handing(graph, store.outside.clock))
+    return perdure.Runtime(store, agents, models=_Handing(graph))
 
 
 class _Handing:
     """A model that hands over from each node to the next. Its own work is the same at each node."""
 
-    def __init__(self, graph: Graph, clock: Clock) -> None:
-        rules = {"end": _reply("end", "type: forward-pass-closed")}
-        for edge in graph.edges:
-            block = f"target_node_id: {edge.target}\nartifact_path: {edge.source}.md"
-            rules[edge.source] = _reply(edge.source, block)
-        self._models = {
-            node: ScriptedModel(
-                Scenario(name="bench", rules=(rule, Reply(steps=(Say("Hm."),)))), clock=clock
-            )
-            for node, rule in rules.items()
+    def __init__(self, graph: Graph) -> None:
+        self._blocks = {"end": "type: forward-pass-closed"} | {
+            edge.source: f"target_node_id: {edge.target}\nartifact_path: {edge.source}.md"
+            for edge in graph.edges
         }
 
     def info(self, model: str) -> ModelInfo:
-        return self._models["end"].info(model)
+        return ModelInfo(model)
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         said = next(each.text for each in reversed(request.messages) if each.role == "user")
         found = _NODE.search(said)
-        node = found[1] if found is not None and found[1] in self._models else "end"
-        return self._models[node].stream(request)
-
-
-def _reply(node: str, block: str) -> Reply:
-    text = f"It is done.\n```handoff\n{block}\n```"
-    return Reply(when=When(user_contains=f"Node `{node}`"), steps=(Say(text),))
+        block = None if found is None else self._blocks.get(found[1])
+        yield TextDelta("Hm." if block is None else f"It is done.\n```handoff\n{block}\n```")
+        yield StreamEnd("stop")

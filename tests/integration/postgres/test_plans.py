@@ -73,6 +73,18 @@ class Plans:
         self.asked.clear()
         return max(found)
 
+    async def without_session(self) -> list[str]:
+        """Return the scans of entries that no index limits to a session."""
+        found = [await cursor.fetchone() for _, cursor in self.asked]
+        self.asked.clear()
+        return [
+            f"{step['Node Type']} {step.get('Index Name')}"
+            for row in found
+            for step in steps(row[0][0]["Plan"] if row else {})
+            if step.get("Relation Name") == "entry"
+            and not any(part.strip("(").startswith("stream") for part in _conditions(step))
+        ]
+
     async def total(self) -> float:
         """Return the rows that all steps of all statements read."""
         found = [await cursor.fetchone() for _, cursor in self.asked]
@@ -80,12 +92,23 @@ class Plans:
         return sum(rows for row in found if row for rows in gone_through(row[0][0]["Plan"]))
 
 
+def steps(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield `step` and those below it."""
+    yield step
+    for part in step.get("Plans", ()):
+        yield from steps(part)
+
+
+def _conditions(step: dict[str, Any]) -> list[str]:
+    """Return the conditions that the index of `step` meets."""
+    return step.get("Index Cond", "").split(" AND ")
+
+
 def gone_through(step: dict[str, Any]) -> Iterator[float]:
     """Yield the rows that each step of a plan returned or filtered out."""
-    left_out = sum(value for key, value in step.items() if key.startswith("Rows Removed"))
-    yield (step["Actual Rows"] + left_out) * step["Actual Loops"]
-    for part in step.get("Plans", ()):
-        yield from gone_through(part)
+    for each in steps(step):
+        left_out = sum(value for key, value in each.items() if key.startswith("Rows Removed"))
+        yield (each["Actual Rows"] + left_out) * each["Actual Loops"]
 
 
 @pytest.fixture
@@ -128,6 +151,22 @@ async def test_no_operation_scans_more_rows_than_needed(
         if not 0 < rows <= FEW:
             too_wide[name] = f"{rows} rows: {sql}"
     assert too_wide == {}
+
+
+async def test_plans_of_nearly_empty_store_still_fit_when_it_has_grown(
+    open_store: Open, plans: Plans
+) -> None:
+    filling = await open_store()
+    await create(filling, S, *(said(f"word {number}") for number in range(10)))
+    await append(filling, S, labelled("here", EntryId("s/9")))
+    await create(filling, StreamId("other"), said("word"))
+    unfit: dict[str, list[str]] = {}
+    for name in ("state", "entries", "lease"):
+        plans.is_on = True
+        await OPERATIONS[name](filling)
+        plans.is_on = False
+        unfit[name] = await plans.without_session()
+    assert unfit == {name: [] for name in unfit}
 
 
 SESSIONS = 600

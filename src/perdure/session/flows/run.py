@@ -287,12 +287,8 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def owing(self) -> tuple[FlowNode, ...]:
         """Return the nodes that worked and still owe a handoff along an edge, in their order."""
-        graph, completed = self.graph, self.run.completed
-        return tuple(
-            node
-            for node in graph.in_order(self.run.visited)
-            if not graph.keys_from(node.id) <= completed
-        )
+        unmade = self.graph.sources_besides(self.run.completed)
+        return tuple(self.graph.in_order(self.run.visited & unmade))
 
     def in_record(self, path: str) -> str:
         """Return an artifact's `path` relative to the record folder.

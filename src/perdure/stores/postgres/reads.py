@@ -57,7 +57,8 @@ SETTLE_MS = 50
 """How long a reader of the feed waits for pending commits."""
 
 # Row-level security keeps a function like `split_part` from being a condition of an index, so its
-# result is computed as a column first.
+# result is computed as a column first. The entry is the first from its seq on, in order: while the
+# table is small, an equality is planned with any index of entries, and that plan is cached.
 STREAM: LiteralString = f"""
 WITH s AS MATERIALIZED (
     SELECT *, split_part(leaf, '/', 1) AS leaf_of, split_part(leaf, '/', 2)::bigint AS leaf_seq
@@ -67,8 +68,10 @@ SELECT s.id, s.head, s.leaf, s.tip, s.hash, s.epoch, s.owner, s.until, s.open_tu
     b.header, {NODE_COLUMNS}
 FROM s
 JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
-LEFT JOIN perdure.entry AS e
-    ON e.namespace = s.namespace AND e.stream = s.leaf_of AND e.seq = s.leaf_seq
+LEFT JOIN LATERAL (
+    SELECT * FROM perdure.entry AS l
+    WHERE l.namespace = s.namespace AND l.stream = s.leaf_of AND l.seq >= s.leaf_seq ORDER BY l.seq
+    LIMIT 1) AS e ON e.seq = s.leaf_seq
 """  # noqa: S608 - put together from constants
 
 _ENTRIES: LiteralString = f"""

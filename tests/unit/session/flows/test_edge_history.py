@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import msgspec
 
-from perdure.session.flows.edge_history import Along, EdgeHistory, Passed
+from perdure.session.flows.edge_history import Along, EdgeHistory, Indexed, Passed, newest_edge_with
 
 
 def after(before: Along, *items: str, key: str = "a=>b") -> Along:
@@ -56,3 +58,34 @@ def test_received_tuple_with_repetitions_is_unchanged() -> None:
 def test_passed_items_encode_as_tuple() -> None:
     assert msgspec.json.encode(after({}, "x", "y")) == b'{"a=>b":["x","y"]}'
     assert 1 not in Passed(("x",))
+
+
+class Unread(Indexed):
+    """What was sent along edges, of which only those that are asked for may be read."""
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError("all edges were read")
+
+    items = keys = values = __iter__
+
+
+def test_edge_of_item_is_found_without_reading_all_edges() -> None:
+    passing = EdgeHistory({})
+    for n in range(500):
+        passing.add(f"n{n}=>n{n + 1}", f"{n}.md")
+        passing.add(f"n{n}=>n{n + 1}", "same")
+    sent = passing.after()
+    assert isinstance(sent, Indexed)
+    unread = Unread(sent, sent.found)
+    assert newest_edge_with(unread, "250.md") == "n250=>n251"
+    assert newest_edge_with(unread, "same") == "n499=>n500"
+    assert newest_edge_with(unread, "nothing") is None
+
+
+def test_edge_of_item_is_of_its_own_state() -> None:
+    one = after({}, "x")
+    left, right = after(one, "l", key="b=>c"), after(one, "x", key="b=>c")
+    found = [newest_edge_with(each, "x") for each in (one, left, right)]
+    assert found == ["a=>b", "a=>b", "b=>c"]
+    assert newest_edge_with(right, "l") is None
+    assert newest_edge_with({"a=>b": ("x",)}, "x") == "a=>b"

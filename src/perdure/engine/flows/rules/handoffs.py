@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.engine.flows.rules.signals import Fault
 from perdure.engine.flows.rules.structure import edge_faults
+from perdure.session.flows.edge_history import newest_edge_with
 from perdure.session.flows.graph import edge_key, ends_of
 from perdure.session.flows.kinds import HandoffMade, HandoffStaged, HandoffTarget
 from perdure.session.flows.run import FlowState
@@ -132,12 +133,12 @@ def _reuse_fault(
     targets: Sequence[HandoffTarget],
     artifacts: Mapping[str, Artifact],
 ) -> Fault | None:
-    sent = state.run.history_handoff.values()
+    sent = state.run.history_handoff
     former = f"{state.former_record}/" if state.former_record else ""
     for target in targets:
         artifact = artifacts[target.artifact]
         names = {artifact.path, f"{former}{artifact.path}"}
-        if any(name in paths for name in names for paths in sent):
+        if any(newest_edge_with(sent, name) for name in names):
             return _invalid(
                 f"the artifact {artifact.path!r} was handed over before; write a new file"
             )
@@ -167,7 +168,8 @@ def _look_alikes(state: FlowState, targets: Sequence[HandoffTarget]) -> tuple[st
     return tuple(
         f"{target.artifact} says the same as what went along {key}"
         for target in targets
-        for key in [key for key, sent in state.digests.items() if target.digest in sent][-1:]
+        if target.digest is not None
+        and (key := newest_edge_with(state.digests, target.digest)) is not None
     )
 
 
