@@ -46,6 +46,7 @@ from perdure.apps.server.routes import (
     turns,
 )
 from perdure.client.agents.runtime import Runtime
+from perdure.client.store import Store
 from perdure.errors import PerdureError
 
 _log = logging.getLogger(__name__)
@@ -155,9 +156,15 @@ def app(
     caller of this function closes the runtime and its store, after the application has ended.
     """
     outside = runtime.host.store.outside
-    codes = signing_in or SignIn(tokens, outside.clock.now_ms, outside.random)
+    codes = signing_in or sign_in_of(runtime.host.store, tokens)
     access = Access(tokens, codes, Rates(limits, outside.clock.steady_s))
     return Server(runtime, access, hosts, FlowRuns(runtime, projects))
+
+
+def sign_in_of(store: Store, tokens: TokenFile) -> SignIn:
+    """Return what signs people in to the console of `store`."""
+    outside = store.outside
+    return SignIn(tokens, outside.clock.now_ms, outside.random, store.backend.namespace)
 
 
 def _routes(

@@ -26,7 +26,6 @@ from perdure.apps.terminal.output import remark, show
 from perdure.apps.wiring import models
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
-from perdure.client.clock import system_random
 from perdure.client.store import Store
 from perdure.errors import ConfigError
 
@@ -181,7 +180,7 @@ async def _serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM."""
     draining, application = libraries
-    codes = application.SignIn(tokens, runtime.host.store.outside.clock.now_ms, system_random)
+    codes = application.sign_in_of(runtime.host.store, tokens)
     served = application.app(
         runtime, tokens=tokens, hosts=wanted.hosts, signing_in=codes, projects=wanted.projects
     )

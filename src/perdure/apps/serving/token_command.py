@@ -81,7 +81,9 @@ async def create(
     origins = _origins(origin or [], agent, is_publishable=publishable)
     async with common.writable_store() as store:
         record = _record(store.outside.clock.now_ms(), role, days, origins)
-        record = msgspec.structs.replace(record, name=name, agent=agent, subject=subject)
+        record = msgspec.structs.replace(
+            record, name=name, agent=agent, subject=subject, namespace=store.backend.namespace
+        )
         made = (await tokens_of(store)).create(record, system_random(32))
     data = {"id": record.id, "token": made} | (
         {"signing_key": record.signing_key} if origins else {}

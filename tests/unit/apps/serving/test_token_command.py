@@ -25,6 +25,17 @@ def test_token_is_created_listed_and_revoked(tmp_path: Path) -> None:
     assert "perdure token list" in unknown.err or "token list" in unknown.err
 
 
+def test_token_is_for_the_namespace_it_was_made_in(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.environment["PERDURE_TOKENS"] = str(tmp_path / "tokens.json")
+    world.ok("token", "create")
+    world.ok("token", "create", "--namespace", "shop")
+    page = ("--publishable", "--agent", "desk", "--origin", "https://shop.example.com")
+    world.ok("token", "create", "--namespace", "shop", *page)
+    rows = world.ok("token", "list", "--json").json
+    assert [row["namespace"] for row in rows] == ["default", "shop", "shop"]
+
+
 def test_expired_token_is_listed_as_such(tmp_path: Path) -> None:
     world = World(tmp_path)
     assert "No tokens" in world.ok("token", "list").out

@@ -32,12 +32,20 @@ SIGNED_IN_S = 30 * 24 * 3600
 
 
 class SignIn:
-    """Makes and accepts one-time codes. `randomness` returns that many random bytes."""
+    """Makes and accepts one-time codes. `randomness` returns that many random bytes.
+
+    The tokens that it makes are for `namespace`.
+    """
 
     def __init__(
-        self, tokens: TokenFile, now_ms: Callable[[], int], randomness: Callable[[int], bytes]
+        self,
+        tokens: TokenFile,
+        now_ms: Callable[[], int],
+        randomness: Callable[[int], bytes],
+        namespace: str | None = None,
     ) -> None:
         self.tokens = tokens
+        self._namespace = namespace
         self._now_ms = now_ms
         self._randomness = randomness
         self._codes: dict[bytes, int] = {}
@@ -69,6 +77,7 @@ class SignIn:
             role="admin",
             created_at=now,
             name="console",
+            namespace=self._namespace,
             expires_at=now + SIGNED_IN_S * 1000,
         )
         return self.tokens.create(record, self._randomness(32))

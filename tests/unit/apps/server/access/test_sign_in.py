@@ -13,7 +13,7 @@ from perdure.apps.server.problems import Problem
 
 
 def signing_in(folder: Path, times: list[int]) -> SignIn:
-    return SignIn(TokenFile(folder / "tokens.json"), lambda: times[-1], os.urandom)
+    return SignIn(TokenFile(folder / "tokens.json"), lambda: times[-1], os.urandom, "shop")
 
 
 def test_code_signs_in_once(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_code_signs_in_once(tmp_path: Path) -> None:
     token = here.by_code(code)
     found = here.tokens.principal(token, 1)
     assert found is not None
-    assert found.role == "admin"
+    assert (found.role, found.namespace) == ("admin", "shop")
     for wrong in (code, "", "x", here.code()[:-1]):
         with pytest.raises(Problem, match="unknown, used or expired"):
             here.by_code(wrong)
