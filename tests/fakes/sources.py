@@ -8,9 +8,10 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from perdure.interop.formats.items import Item, ParsedSource, body_without_source
+from perdure.interop.formats.registry import FORMATS
 from perdure.interop.formats.sources.reader import BOUNDS, Bounds
 from perdure.interop.imports import import_source
-from perdure.interop.reports import FormatName, ImportReport
+from perdure.interop.reports import Format, FormatName, ImportReport
 from perdure.session.ids import StreamId, entry_id
 from perdure.session.messages import Message
 from perdure.stores.in_memory.store import MemoryStore
@@ -58,14 +59,16 @@ def growing_files() -> list[bytes]:
     return [content for content in every_file() if content not in documents]
 
 
+def _files_of(name: Format) -> tuple[tuple[str, ...], Callable[[str], bytes]]:
+    folder = FIXTURES / name.replace("-", "_")
+    names = sorted(path.name for path in folder.glob("*.json*"))
+    return tuple(names), lambda file: (folder / file).read_bytes()
+
+
 FILES: dict[FormatName, tuple[tuple[str, ...], Callable[[str], bytes]]] = {
-    "pi": (PI, pi_file),
-    "claude-code": (CLAUDE_CODE, claude_file),
-    "operator": (OPERATOR, operator_file),
-    "codex": (CODEX, codex_file),
-    "opencode": (OPENCODE, opencode_file),
+    name: _files_of(name) for name in FORMATS
 }
-"""The fixtures of each program: their names, and what reads one."""
+"""The fixtures of each format: their names, and what reads one."""
 
 
 def every_file() -> list[bytes]:

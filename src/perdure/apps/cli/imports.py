@@ -129,9 +129,9 @@ async def import_sessions(
 ) -> int:
     """Import recorded sessions.
 
-    Of perdure, pi, Operator, Claude Code, Codex or opencode. Without PATH, imports the histories of
-    Claude Code, Codex, pi and Operator that are on this machine. Importing a file again adds only
-    what is new. Erased sessions are not imported again.
+    --format lists the supported programs. Without PATH, imports the histories of Claude Code,
+    Codex, pi and Operator that are on this machine. Importing a file again adds only what is new.
+    Erased sessions are not imported again.
 
     Every line is stored. Files of a folder that are no sessions are skipped and counted. If a
     session cannot be imported, the others still are, and the exit code is 1. For a single file it

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from perdure.errors import ConfigError
-from perdure.tools.builtin.delegation import invoke_agent
-from perdure.tools.builtin.desktop import notify, read_clipboard
-from perdure.tools.builtin.edits import edit_file, write_file
-from perdure.tools.builtin.files import list_directory, read_file
-from perdure.tools.builtin.git import git_commit, git_status
-from perdure.tools.builtin.media import read_media
-from perdure.tools.builtin.search import search_files
-from perdure.tools.builtin.shell import run_command
-from perdure.tools.builtin.web import http_request, web_search
+from perdure.tools import builtin
 from perdure.tools.decorator import tool
 from perdure.tools.spec import ToolOutput, ToolSpec
 
@@ -32,25 +26,18 @@ async def end_session(reason: str) -> ToolOutput:
     return ToolOutput(text, ends_session=True)
 
 
+def _tools() -> Iterator[ToolSpec]:
+    """Yield the tools of every module in this folder: the definition of a tool is its listing."""
+    yield end_session
+    for found in pkgutil.iter_modules(builtin.__path__, f"{builtin.__name__}."):
+        if found.name != __name__:
+            module = importlib.import_module(found.name)
+            yield from (each for each in vars(module).values() if isinstance(each, ToolSpec))
+
+
 BUILTIN: Mapping[str, ToolSpec] = {
     spec.name: spec
-    for spec in (
-        read_file,
-        list_directory,
-        search_files,
-        read_media,
-        write_file,
-        edit_file,
-        run_command,
-        git_status,
-        git_commit,
-        http_request,
-        web_search,
-        read_clipboard,
-        notify,
-        invoke_agent,
-        end_session,
-    )
+    for spec in sorted(_tools(), key=lambda spec: (spec.effect != "read", spec.name))
 }
 """Name -> tool, those that only read first."""
 
