@@ -44,7 +44,6 @@ async def test_person_converses_and_approves_by_keyboard(tmp_path: Path, chromiu
         await page.keyboard.press("Enter")
         await browser.see("May refund run?")
         await page.keyboard.press("Escape")
-        await page.evaluate("document.activeElement.blur()")
         await page.keyboard.press("g")
         await page.keyboard.press("i")
         await page.locator(".question:focus").wait_for()

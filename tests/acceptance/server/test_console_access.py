@@ -11,6 +11,7 @@ import pytest
 from tests.fakes.console import NARROW, WIDE, Browser, browsing
 from tests.fakes.console_store import ANSWERS, DESK, furnished, places
 from tests.fakes.served import served
+from tests.fakes.served_flows import begun, flow_until, serving_flows, waits_for
 
 pytestmark = pytest.mark.all_only
 
@@ -41,6 +42,27 @@ async def test_every_view_has_no_serious_fault(
             found = [f"{place}: {each}" for place, every in faults.items() for each in every]
             assert not found, "\n".join(found)
             assert browser.complaints == []
+
+
+@pytest.mark.parametrize(("size", "scheme"), LOOKS)
+async def test_flows_have_no_serious_fault(
+    tmp_path: Path, chromium: str, axe: str, size: tuple[int, int], scheme: str
+) -> None:
+    async with (
+        serving_flows(tmp_path) as server,
+        browsing(chromium, server, size, scheme) as browser,
+    ):
+        flow = await begun(server, tmp_path)
+        await flow_until(server, flow, waits_for("prompt-human"))
+        faults: list[str] = []
+        for place in ("flows", f"flows/{flow}", f"flows/{flow}/owner"):
+            await browser.open(place)
+            await browser.settle()
+            faults += [f"{place}: {each}" for each in await serious_faults(browser, axe)]
+        width = await browser.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= size[0]
+        assert not faults, "\n".join(faults)
+        assert browser.complaints == []
 
 
 async def test_planted_fault_is_found(tmp_path: Path, chromium: str, axe: str) -> None:

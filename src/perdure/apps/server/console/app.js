@@ -127,7 +127,16 @@ function View({ view, at, waiting }) {
   return html`<${Sessions} query=${at.query.get("q") ?? ""} />`;
 }
 
-/** `g` and a letter go to a view, `/` to the search, `?` shows the keys, Ctrl K goes anywhere. */
+/** Presses or focuses the element whose `data-key` is the key of `event`. */
+function press(event) {
+  const found = document.querySelector(`[data-key="${CSS.escape(event.key)}"]:not(:disabled)`);
+  if (!found) return;
+  event.preventDefault();
+  if (found.matches("button, a")) found.click();
+  else found.focus();
+}
+
+/** `g` and a letter go to a view, `?` shows the keys, Ctrl K goes anywhere. */
 function useKeys(setOpen) {
   useEffect(() => {
     let isGoing = false;
@@ -138,15 +147,13 @@ function useKeys(setOpen) {
         return;
       }
       const isTyping = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
+      if (isTyping && event.key === "Escape" && !event.target.closest("dialog")) event.target.blur();
       if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
       const view = isGoing && VIEWS.find(([, , key]) => key === event.key);
       isGoing = event.key === "g";
       if (view) go(view[0]);
       else if (event.key === "?") setOpen("help");
-      else if (event.key === "/") {
-        event.preventDefault();
-        document.querySelector("[data-search]")?.focus();
-      }
+      else press(event);
     }
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);

@@ -27,10 +27,10 @@ export function Composer({ id, path, isRunning, state, done }) {
   }
   const stop = () => attempt(() => post(`${path}/abort`), "Stopped").then(done);
   return html`<div class="composer"><form onSubmit=${send}>
-    <textarea ref=${area} rows="2" aria-label="Message" placeholder=${isRunning ? "Steer the running turn…" : state === "ended" ? "Write to open the session again…" : "Write a message…"}
+    <textarea ref=${area} rows="2" data-key="c" aria-label="Message" placeholder=${isRunning ? "Steer the running turn…" : state === "ended" ? "Write to open the session again…" : "Write a message…"}
       value=${text} onInput=${(e) => setText(e.target.value)} onKeyDown=${onKeyDown}></textarea>
     <div class="row"><button class="primary" disabled=${isSending || !text.trim()}>${isRunning ? "Steer" : "Send"}</button>
-      ${isRunning && html`<button type="button" class="danger" onClick=${stop}>Stop</button>`}
+      ${isRunning && html`<button type="button" class="danger" data-key="x" onClick=${stop}>Stop</button>`}
       <span class="muted small wide"><kbd>Enter</kbd> sends, <kbd>Shift Enter</kbd> makes a line</span></div>
   </form></div>`;
 }

@@ -49,7 +49,7 @@ export function Rows({ count, height, row, label, selected = -1, onSelect, onOpe
   for (let index = range[0]; index < Math.min(range[1], count); index += 1) {
     rows.push(row(index, { top: `${index * height}px`, height: `${height}px` }, index === selected));
   }
-  return html`<div class="scroll" ref=${box} role=${role} aria-label=${label} tabindex="0"
+  return html`<div class="scroll" ref=${box} role=${role} aria-label=${label} tabindex="0" data-key="l"
       aria-activedescendant=${selected >= 0 ? `row-${selected}` : undefined}
       onScroll=${measure} onKeyDown=${onKeyDown}>
     <div class="list" role="presentation" style=${{ height: `${count * height}px` }}>${rows}</div>

@@ -27,7 +27,7 @@ function Recall({ subject }) {
     async (signal) => (question ? get("memory/recall", { question, subject, limit: 20 }, signal) : null), [question, subject]);
   return html`<div class="stack">
     <form class="row" onSubmit=${(e) => { e.preventDefault(); setQuestion(text.trim()); }}>
-      <input class="grow" data-search placeholder="When did we choose the hotel?" aria-label="A question" value=${text} onInput=${(e) => setText(e.target.value)} />
+      <input class="grow" data-key="/" placeholder="When did we choose the hotel?" aria-label="A question" value=${text} onInput=${(e) => setText(e.target.value)} />
       <button class="primary">Recall</button></form>
     ${error && html`<${Fault} error=${error} />`}
     ${!question && html`<${Empty}>Ask as a person would. Each hit says why it was found.<//>`}

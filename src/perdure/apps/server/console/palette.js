@@ -53,9 +53,11 @@ export function Palette({ views, close }) {
 const KEYS = [
   ["Ctrl K", "go to a view, a flow or a session"], ["/", "search everything said"],
   ["g s · g f · g i · g m · g u · g t", "sessions, flows, inbox, memory, usage, store"],
+  ["n · c · x", "new session · write a message · stop the turn"],
+  ["l", "go to the list, or to the tree"], ["b · f · d", "in the tree: branch here, fork here, compare"],
   ["j k, arrows, Enter", "move in a list, open"], ["1 2 3, or the first letter", "answer the question in focus"],
   ["arrows, Enter, o · + − 0", "in a graph: go to a node, its feed, its session · size"],
-  ["Enter · Shift Enter", "send a message · a new line"], ["Esc", "leave a dialog"], ["?", "this list"],
+  ["Enter · Shift Enter", "send a message · a new line"], ["Esc", "leave a field or a dialog"], ["?", "this list"],
 ];
 
 export function Help({ close }) {

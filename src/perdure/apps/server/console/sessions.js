@@ -20,7 +20,7 @@ export function Sessions({ query }) {
   return html`
     <header class="bar">
       <h1 class="visually-hidden">Sessions</h1>
-      <input class="grow" type="search" data-search placeholder="Search everything said" aria-label="Search everything said"
+      <input class="grow" type="search" data-key="/" placeholder="Search everything said" aria-label="Search everything said"
         value=${text} onInput=${(e) => setText(e.target.value)} />
       <select aria-label="State" value=${filters.status} onChange=${set("status")}>
         ${STATES.map((each) => html`<option value=${each}>${each || "any state"}</option>`)}
@@ -41,8 +41,8 @@ function NewSession() {
     const made = await post("sessions", { agent });
     location.hash = link(made.id);
   });
-  if (agents.length <= 1) return html`<button class="primary" disabled=${!agents.length} onClick=${() => begin(agents[0].id)}>New session</button>`;
-  return html`<select class="primary" aria-label="New session with agent" value="" onChange=${(e) => begin(e.target.value)}>
+  if (agents.length <= 1) return html`<button class="primary" data-key="n" disabled=${!agents.length} onClick=${() => begin(agents[0].id)}>New session</button>`;
+  return html`<select class="primary" data-key="n" aria-label="New session with agent" value="" onChange=${(e) => begin(e.target.value)}>
     <option value="">New session…</option>${agents.map((each) => html`<option value=${each.id}>${each.name ?? each.id}</option>`)}
   </select>`;
 }

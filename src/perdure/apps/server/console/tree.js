@@ -1,9 +1,9 @@
 // The tree of a session: every branch, labels, compactions; branch, fork or compare from any entry.
 import { get, post } from "./api.js";
-import { oneLine, seqOf } from "./format.js";
+import { oneLine, safe, seqOf } from "./format.js";
 import { html, useEffect, useMemo, useState } from "./html.js";
 import { Rows } from "./list.js";
-import { Fault, Waiting, attempt, useLoaded } from "./parts.js";
+import { Fault, Waiting, attempt, useLoaded, useModal } from "./parts.js";
 
 const NAMES = { user: "you", assistant: "agent", tool: "tool", compaction: "compaction", branch_summary: "summary", model_change: "model", thinking_change: "thinking" };
 const INDENT = 14;
@@ -58,9 +58,9 @@ export function Tree({ path, version, leaf, branch, fork, chosen, setChosen }) {
   const compare = () => attempt(async () => setCompared(await get(`${path}/diff`, { a: leaf, b: newestBelow(data.items, row.id) })));
   return html`<div class="tabs">
       <button class="quiet" aria-pressed=${hasTools} onClick=${() => setTools(!hasTools)}>Tool results</button>
-      <button class="quiet" disabled=${!row || row.id === leaf} onClick=${() => branch(row.id)}>Branch here</button>
-      <button class="quiet" disabled=${!row} onClick=${() => fork(row.id)}>Fork here</button>
-      <button class="quiet" disabled=${!row || row.isOnBranch} onClick=${compare}>Compare</button>
+      <button class="quiet" data-key="b" disabled=${!row || row.id === leaf} onClick=${() => branch(row.id)}>Branch here</button>
+      <button class="quiet" data-key="f" disabled=${!row} onClick=${() => fork(row.id)}>Fork here</button>
+      <button class="quiet" data-key="d" disabled=${!row || row.isOnBranch} onClick=${compare}>Compare</button>
       ${row?.kind === "compaction" && html`<button class="quiet" onClick=${() => attempt(() => post(`${path}/uncompact`, { compaction: row.id }), "What it hid is back")}>Undo compaction</button>`}
       ${data.hasMore && html`<button class="quiet" onClick=${() => setLast(last * 5)}>Older</button>`}
     </div>
@@ -83,9 +83,11 @@ function Row({ n, row, style, isSelected, isLeaf, path, choose }) {
 }
 
 function Compared({ found, close }) {
-  const side = (title, messages) => html`<div class="stack"><h2>${title}</h2>
-    ${messages.map((each) => html`<p class="small"><strong>${each.role}</strong> ${oneLine(each.text).slice(0, 400)}</p>`)}
-    ${messages.length === 0 && html`<p class="muted small">nothing more</p>`}</div>`;
-  return html`<section class="card stack" aria-label="Two branches"><div class="row"><h2>Two branches</h2><button class="quiet" onClick=${close}>Close</button></div>
-    <div class="stack">${side("Active branch", found.a)}${side("Chosen branch", found.b)}</div></section>`;
+  const box = useModal(close);
+  const side = (title, messages) => html`<section class="stack" aria-label=${title}><h2>${title}</h2>
+    ${messages.map((each) => html`<div><strong class="small">${each.role}</strong><div class="said">${safe(each.text)}</div></div>`)}
+    ${messages.length === 0 && html`<p class="muted small">nothing more</p>`}</section>`;
+  return html`<dialog class="whole" ref=${box} aria-label="Two branches"><div class="pad stack">
+    <div class="row"><h1 class="grow">Two branches</h1><button autofocus onClick=${() => box.current.close()}>Close</button></div>
+    <div class="pair">${side("Active branch", found.a)}${side("Chosen branch", found.b)}</div></div></dialog>`;
 }
