@@ -26,8 +26,7 @@ def test_token_is_created_listed_and_revoked(tmp_path: Path) -> None:
 
 
 def test_token_is_for_the_namespace_it_was_made_in(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.environment["PERDURE_TOKENS"] = str(tmp_path / "tokens.json")
+    world = World(tmp_path, {"PERDURE_TOKENS": str(tmp_path / "tokens.json")})
     world.ok("token", "create")
     world.ok("token", "create", "--namespace", "shop")
     page = ("--publishable", "--agent", "desk", "--origin", "https://shop.example.com")
