@@ -73,8 +73,8 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 async def list_questions(*, common: CommonOptions) -> None:
     """List the open questions, oldest first.
 
-    Each with its session and the command that answers it, and then the number of interrupted turns
-    (`perdure sessions list --interrupted`).
+    Prints the session of each question and the command that answers it. The last line counts the
+    interrupted turns (`perdure sessions list --interrupted`).
 
     Examples:
         perdure inbox list

@@ -141,7 +141,7 @@ async def test_failing_on_question_logs_one_line_and_keeps_the_question(
     assert (await chat.turn).text == "done"
 
 
-async def test_plain_on_question_gets_the_question_of_an_invoked_agent() -> None:
+async def test_on_question_receives_question_of_invoked_agent() -> None:
     theatre = Theatre(lead=[INVOKE], scout=[asks("strike")])
     agents = [Agent(n, model=f"p:{n}", tools=("invoke_agent", STRIKE)) for n in ("lead", "scout")]
     asked: list[OpenQuestion] = []
