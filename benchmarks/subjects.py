@@ -57,19 +57,16 @@ Made = Callable[[Store, int, AsyncExitStack], Awaitable[list[Operation]]]
 
 
 async def entries(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """One session of so many entries."""
+    """One session of so many entries, and two forks of all of it, each with a pin."""
     session = await _session(store, size)
     runtime = await stack.enter_async_context(_runtime(store))
+    pinned, hidden = [await runtime.resume((await session.fork()).id, _AGENT) for _ in range(2)]
+    for chat in (pinned, hidden):
+        await chat.session.pin(f"{session.id}/5")
     chat = await runtime.resume(session.id, _AGENT)
     await chat.send("go on")
-    pinned = await runtime.start(_AGENT)
-    await _fill(pinned.session, size)
-    await pinned.session.pin(await pinned.session.find("5"))
     await pinned.send("go on")
     await store.search("number")
-    hidden = await runtime.start(_AGENT)
-    await _fill(hidden.session, size)
-    await hidden.session.pin(await hidden.session.find("5"))
     await hidden.compact("It was counted.")
     await hidden.send("go on")
     return [
