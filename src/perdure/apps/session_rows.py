@@ -11,6 +11,7 @@ import msgspec
 
 from perdure.client.conversation.authority import authority_of
 from perdure.client.store import Store
+from perdure.errors import AmbiguousId, SessionNotFound
 from perdure.session.clock import ms_of
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo, SoughtStatus
@@ -139,16 +140,26 @@ _SHORTEST_ID = 8
 
 async def short_ids(store: Store, ids: Sequence[str]) -> dict[str, str]:
     """Return the shortest prefix of each of `ids` that names it in the store, of 8 or more."""
-    return {id: await _short(store, id) for id in ids}
+    ordered = sorted(set(ids))
+    found: dict[str, str] = {}
+    for before, id, after in zip(["", *ordered], ordered, [*ordered[1:], ""], strict=False):
+        least = max(_SHORTEST_ID - 1, _common(before, id), _common(id, after)) + 1
+        found[id] = await _short(store, id, least)
+    return found
 
 
-async def _short(store: Store, id: str) -> str:
-    length = _SHORTEST_ID
+async def _short(store: Store, id: str, length: int) -> str:
+    """Return the shortest prefix of `length` or more characters that names `id`."""
     while length < len(id):
-        others = [each.id for each in await store.recent(2, scope="all", id_prefix=id[:length])]
-        if all(other == id for other in others):
-            return id[:length]
-        length = max(length + 1, *(_common(id, other) + 1 for other in others if other != id))
+        try:
+            if await store.find(id[:length]) == id:
+                return id[:length]
+            length += 1  # it is the whole id of another
+        except AmbiguousId as error:
+            others = [_common(id, other) for other in error.candidates if other != id]
+            length = max(length, *others) + 1
+        except SessionNotFound:  # another process erased it
+            break
     return id
 
 
