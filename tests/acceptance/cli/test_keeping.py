@@ -65,7 +65,7 @@ def test_forks_are_asked_about_and_exported_afterwards(sample: World) -> None:
     assert sample.ok("store", "verify").out.startswith("ok")
 
 
-def test_erased_file_with_forks_is_imported_with_again_only(sample: World) -> None:
+def test_erased_file_is_imported_only_with_again(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
     sample.ok("sessions", "erase", SAMPLE_ID, "--yes", "--keep-for-forks")
 

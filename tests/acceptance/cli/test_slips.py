@@ -125,7 +125,7 @@ def test_beginning_means_the_session_that_lives(sample: World) -> None:
 
 
 @pytest.mark.parametrize(("policy", "fate"), [("warn", "unchanged"), ("redact", "masked")])
-def test_typed_credential_is_reported_with_its_handling(
+def test_warning_of_typed_credential_says_what_is_stored(
     world: World, policy: str, fate: str
 ) -> None:
     file = world.folder / "a.agent.yaml"

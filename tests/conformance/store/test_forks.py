@@ -466,7 +466,7 @@ async def test_seen_entries_of_fork_are_those_that_entry_returns(
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_entries_around_places_of_fork_are_on_its_branch(
+async def test_fork_finds_shared_entries_of_its_branch_only(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)
