@@ -479,9 +479,10 @@ class Store:
         zone: tzinfo = UTC,
         prices: Mapping[str, model_prices.Price] | None = None,
     ) -> list[UsageTotal]:
-        """Sum the tokens and costs of model calls by model, agent, project, day or session.
+        """Sum the tokens and costs of model calls by model, agent, project, day and so on.
 
-        A project is a session's folder. Days are in `zone` and sorted by time; other groups are
+        A project is a session's folder, a source the program that it came from, a subject the
+        person whom it concerns. Days are in `zone` and sorted by time; other groups are
         sorted by tokens, most first. Calls before `since`, and at or after `until`, are excluded
         (resolution: 15 minutes). The first call reads the sessions active since `since`; later
         calls of this handle with the same `prices` read only new entries.

@@ -12,7 +12,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import ToolOutcome
 from perdure.session.messages import Usage
 
-UsageGroup = Literal["model", "agent", "project", "day", "session"]
+UsageGroup = Literal["model", "agent", "source", "project", "subject", "day", "session"]
 ActivityGroup = Literal["day", "hour"]
 
 

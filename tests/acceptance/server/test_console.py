@@ -8,6 +8,7 @@ import pytest
 
 import perdure
 from perdure import assistant, thinking, tool_call
+from perdure.session.messages import Usage
 from tests.fakes.console import NARROW, WIDE, browsing
 from tests.fakes.served import served
 
@@ -150,6 +151,11 @@ async def test_outside_text_never_runs(tmp_path: Path, chromium: str) -> None:
             assert [each for each in browser.complaints if "Content Security" in each] == []
 
 
+BEYOND_RAIL = (
+    "(() => { const r = document.querySelector('.rail'); return r.scrollWidth - r.clientWidth; })()"
+)
+
+
 @pytest.mark.all_only
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 async def test_every_view_fits_its_window(
@@ -163,5 +169,23 @@ async def test_every_view_fits_its_window(
                 await browser.settle()
                 width = await browser.page.evaluate("document.documentElement.scrollWidth")
                 assert width <= size[0], place
+                assert await browser.page.evaluate(BEYOND_RAIL) <= 0, place
                 assert await browser.page.locator(".fault").count() == 0
+            assert browser.complaints == []
+
+
+@pytest.mark.all_only
+async def test_costs_are_listed_and_summed_by_person(tmp_path: Path, chromium: str) -> None:
+    async with served(tmp_path) as server:
+        session = await server.store.create(subject="<b>ana</b>")
+        spent = Usage(10, 5, cost_microcents=250_000_000)
+        await session.append(perdure.user("hi"), perdure.assistant("hello", usage=spent))
+        async with browsing(chromium, server) as browser:
+            page = browser.page
+            await page.locator(".session-row .cost", has_text="2.50").wait_for()
+            await browser.open("usage")
+            await page.get_by_label("Group by").select_option(label="by person")
+            await page.locator("td", has_text="<b>ana</b>").wait_for()
+            assert await page.locator(".chart rect").count() == 1
+            assert "2.50" in str(await page.locator(".chart").get_attribute("aria-label"))
             assert browser.complaints == []

@@ -201,8 +201,12 @@ def _group(by: UsageGroup, cell: _Cell, info: SessionInfo, zone: tzinfo) -> str:
             return cell.model
         case "agent":
             return cell.agent
+        case "source":
+            return info.source or ""
         case "project":
             return info.cwd or ""
+        case "subject":
+            return info.subject or ""
         case "session":
             return info.id
         case "day":

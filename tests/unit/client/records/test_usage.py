@@ -51,11 +51,13 @@ async def test_usage_counts_each_model_call_once() -> None:
 async def test_usage_has_days_of_a_zone_projects_and_limits_of_time(tmp_path: Path) -> None:
     clock = ManualClock()
     async with perdure.open(f"sqlite:///{tmp_path / 'a.db'}", clock=clock) as store:
-        session = await store.create(cwd=tmp_path)
+        session = await store.create(cwd=tmp_path, subject="ana")
         for _ in range(3):
             await session.append(user("hi"), answered("hello"))
             clock.advance(86_400)
         assert [each.key for each in await store.usage("project")] == [str(tmp_path)]
+        assert [each.key for each in await store.usage("subject")] == ["ana"]
+        assert [each.key for each in await store.usage("source")] == [""]
         days = [f"{START + timedelta(days=n):%Y-%m-%d}" for n in range(3)]
         assert [each.key for each in await store.usage("day")] == days
         east = timezone(timedelta(hours=23, minutes=45))

@@ -1,6 +1,6 @@
 // All sessions in one list, with filters, and a search over everything that was said.
 import { get, post, watch } from "./api.js";
-import { count, oneLine, shortTime, wholeTime } from "./format.js";
+import { count, money, oneLine, shortTime, wholeTime } from "./format.js";
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "./html.js";
 import { Rows } from "./list.js";
 import { Empty, Fault, State, Waiting, attempt, useLoaded, useSettled } from "./parts.js";
@@ -51,6 +51,8 @@ function List({ filters }) {
   const [sessions, setSessions] = useState(null);
   const [error, setError] = useState(null);
   const [selected, setSelected] = useState(-1);
+  const [costs, setCosts] = useState(new Map());
+  const isShown = sessions !== null;
   const next = useRef(null);
   const isLoading = useRef(false);
 
@@ -92,6 +94,14 @@ function List({ filters }) {
     };
   }, [refresh]);
 
+  useEffect(() => {
+    if (!isShown) return undefined;
+    const control = new AbortController();
+    get("usage", { by: "session" }, control.signal)
+      .then((page) => setCosts(new Map(page.items.map((each) => [each.key, each]))), () => {});
+    return () => control.abort();
+  }, [isShown]);
+
   if (error) return html`<${Fault} error=${error} retry=${() => load(false)} />`;
   if (!sessions) return html`<${Waiting} />`;
   if (!sessions.length) {
@@ -99,7 +109,7 @@ function List({ filters }) {
   }
   return html`<${Rows} label="Sessions" count=${sessions.length} height=${52} selected=${selected}
     onSelect=${setSelected} onOpen=${(n) => { location.hash = link(sessions[n].id); }} onEnd=${() => load(true)}
-    row=${(n, style, isSelected) => html`<${Row} key=${sessions[n].id} n=${n} session=${sessions[n]} style=${style} isSelected=${isSelected} />`} />`;
+    row=${(n, style, isSelected) => html`<${Row} key=${sessions[n].id} n=${n} session=${sessions[n]} used=${costs.get(sessions[n].id)} style=${style} isSelected=${isSelected} />`} />`;
 }
 
 /** `first` and those of `second` that it does not have, newest activity first. */
@@ -109,7 +119,7 @@ function merged(first, second) {
     .sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : a.updatedAt > b.updatedAt ? -1 : 0));
 }
 
-function Row({ n, session, style, isSelected }) {
+function Row({ n, session, used, style, isSelected }) {
   const about = [session.agent, session.source, session.subject, session.folder].filter(Boolean).map(oneLine).join(" · ");
   return html`<a class="list-row session-row" id=${`row-${n}`} role="option" aria-selected=${isSelected} tabindex="-1"
       style=${style} href=${link(session.id)}>
@@ -118,6 +128,7 @@ function Row({ n, session, style, isSelected }) {
     <span><${State} state=${session.state} /></span>
     <span class="wide truncate muted small mono">${oneLine(session.model)}</span>
     <span class="wide muted small">${count(session.messages)} messages</span>
+    <span class="wide muted small cost" title=${used ? "Cost of its model calls" : ""}>${used ? money(used.costMicrocents) : ""}</span>
     <time class="wide muted small" title=${wholeTime(session.updatedAt)}>${shortTime(session.updatedAt)}</time>
   </a>`;
 }

@@ -114,7 +114,7 @@ async def show_usage(
     since: FromQuery[datetime | None] = None,
     until: FromQuery[datetime | None] = None,
 ) -> Page[UsageView]:
-    """Show tokens and cost by model, agent, project, day or session."""
+    """Show tokens and cost by model, agent, source, project, subject, day or session."""
     caller.require_all()
     return Page(
         items=[
