@@ -20,7 +20,6 @@ _SHOWN_AS_IS = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 _CONTENT_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
-    "Cache-Control": "private, max-age=31536000, immutable",
 }
 
 

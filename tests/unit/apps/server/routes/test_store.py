@@ -47,5 +47,6 @@ async def test_content_is_served_with_its_entry_only(tmp_path: Path) -> None:
             assert got.content == PNG + kind.encode()
             assert got.headers["content-type"] == shown
             assert "sandbox" in got.headers["content-security-policy"]
+            assert got.headers["cache-control"] == "no-store"  # it may be erased tomorrow
             other = await server.http.get(url, params={"entry": f"{session.id}/99"})
             assert other.status_code == 404
