@@ -110,7 +110,7 @@ class Custom(TreeBody, frozen=True, omit_defaults=True, metaclass=_TakesRawJson)
     """State of an extension; never in the context. `data` is any JSON value.
 
     `raw_json` is JSON to store byte for byte, including what Python values cannot represent:
-    numbers of any size, repeated keys, ``data:`` addresses. `raw_data` reads it back.
+    integers of any size, repeated keys, ``data:`` addresses. `raw_data` reads it back.
     Raises: WrongArgument if `raw_json` is not JSON or cannot be read back (half of a character
     pair), or if both `data` and `raw_json` are given.
     """
