@@ -165,4 +165,5 @@ async def _short(store: Store, id: str, length: int) -> str:
 
 def _common(one: str, other: str) -> int:
     """Return the length of the common beginning."""
-    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -105,12 +105,12 @@ def test_show_says_nothing_of_processes_while_flow_waits_for_person(laid: World)
 
 def test_role_sessions_are_listed_as_roles_and_their_forks_as_forks(laid: World) -> None:
     assert laid.run(*RUN, "--scenario", laid.scenario(ASKS), "--consent", "full-access").code == 1
-    assert "owner: one question (role)" in laid.ok("sessions", "list", "--all").out
+    assert "role: owner: one question" in laid.ok("sessions", "list", "--all").out
     assert "role of flow f" in laid.ok("sessions", "show", "f__owner").out
     laid.ok("sessions", "fork", "f__owner", "--title", "another try")
     listed = laid.ok("sessions", "list", "--all").out
-    assert "another try (fork)" in listed
-    assert "(role)" in listed
+    assert "fork: another try" in listed
+    assert "role: owner" in listed
 
 
 def test_compact_with_scenario_keeps_the_settings_of_the_flow(laid: World) -> None:

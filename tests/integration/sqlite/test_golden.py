@@ -1,7 +1,7 @@
 """Databases of every schema since the first release: they open with all their content, forever.
 
 ``schema-N.sqlite`` was written by a program of schema N, ``schema-N.jsonl`` is its content. Neither
-is ever changed. Schema 11 is the last unreleased one: it can only be copied.
+is ever changed once it is released. Schema 11 is the last unreleased one: it can only be copied.
 """
 
 from __future__ import annotations

@@ -52,3 +52,5 @@ async def test_short_ids_name_exactly_one_session() -> None:
         assert short["abcdefgx"] == "abcdefgx"
         assert short["abcdefghij-1"] == "abcdefghij-1"
         assert (short["zz"], short["abcdefghij-22"]) == ("zz", "abcdefghij-22")
+        await store.create(id="zzzzzzzzzzzz-last", title="last")
+        assert await short_ids(store, ["zzzzzzzzzzzz-last"]) == {"zzzzzzzzzzzz-last": "zzzzzzzz"}

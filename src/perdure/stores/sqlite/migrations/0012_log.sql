@@ -268,10 +268,10 @@ CREATE TABLE quota (
 ) STRICT;
 
 -- What a namespace contains, maintained by the triggers below. streams and entries include erased
--- ones; sessions, flows and kept do not. A stream of kind memory is neither a session nor a flow. Units: body_bytes of bodies, content_bytes of contents,
--- packed_bytes of contents as stored. Entries after the position in counted are not included: a
--- commit counts them every 64 positions, so that most appends write no extra page, and every read
--- adds them.
+-- ones; sessions, flows and kept do not. A stream of kind memory is neither a session nor a flow.
+-- Units: body_bytes of bodies, content_bytes of contents, packed_bytes of contents as stored.
+-- Entries after the position in counted are not included: a commit counts them every 64 positions,
+-- so that most appends write no extra page, and every read adds them.
 CREATE TABLE usage (
     namespace     INTEGER PRIMARY KEY,
     streams       INTEGER NOT NULL,
