@@ -23,7 +23,7 @@ def test_usage_of_imported_sessions_is_priced_by_the_public_list(imported: World
 def test_groups_of_usage_have_the_same_sum(imported: World) -> None:
     sums = {
         sum(row["total_tokens"] for row in imported.ok("usage", by, "--json").json)
-        for by in ("daily", "models", "agents", "projects", "sessions")
+        for by in ("daily", "models", "agents", "projects", "people", "programs", "sessions")
     }
     assert len(sums) == 1
     (session,) = imported.ok("usage", "sessions", "--json").json

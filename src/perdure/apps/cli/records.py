@@ -25,13 +25,15 @@ from perdure.session.clock import moment_of, timestamp
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 from perdure.session.records import ActivityTotal, FileEdit, UsageGroup, UsageTotal
 
-Group = Literal["daily", "models", "agents", "projects", "sessions"]
+Group = Literal["daily", "models", "agents", "projects", "people", "programs", "sessions"]
 
 _GROUPS: Mapping[Group, UsageGroup] = {
     "daily": "day",
     "models": "model",
     "agents": "agent",
     "projects": "project",
+    "people": "subject",
+    "programs": "source",
     "sessions": "session",
 }
 _HEADINGS: Mapping[Group, str] = {
@@ -39,6 +41,8 @@ _HEADINGS: Mapping[Group, str] = {
     "models": "MODEL",
     "agents": "AGENT",
     "projects": "PROJECT",
+    "people": "PERSON",
+    "programs": "PROGRAM",
     "sessions": "SESSION",
 }
 _CELLS = 60
@@ -56,7 +60,7 @@ def add_to(program: typer.Typer) -> None:
 
 async def usage(
     by: Annotated[
-        Group, typer.Argument(help="What is added up: daily, models, agents, projects, sessions.")
+        Group, typer.Argument(help="What is added up; a person is the subject of a session.")
     ] = "daily",
     *,
     since: SinceOption = None,
