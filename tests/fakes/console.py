@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +36,10 @@ class Browser:
         await self.page.goto("about:blank")
         await self.page.goto(f"{self.url}/#/{place}")
         await self.page.wait_for_selector(".rail")
+
+    async def reach(self, there: Callable[[str], bool]) -> None:
+        """Wait until `there` is true of the page's address (the console forbids scripts for it)."""
+        await self.page.wait_for_url(there, wait_until="commit")
 
     async def settle(self, timeout_s: float = 20) -> None:
         """Wait until the view has loaded what it shows."""

@@ -93,7 +93,7 @@ async def test_branches_are_switched_and_forked(tmp_path: Path, chromium: str) -
             row = page.locator(".tree-row", has_text="Question")
             await row.click()
             await page.get_by_role("button", name="Fork here").click()
-            await page.wait_for_function(f"!location.hash.includes('{session}')")
+            await browser.reach(lambda url: session not in url)
             assert len(await server.store.recent()) == 2
             assert browser.complaints == []
 
@@ -106,9 +106,7 @@ async def test_search_finds_while_typing(tmp_path: Path, chromium: str) -> None:
             await browser.page.keyboard.press("/")
             await browser.page.keyboard.type("hero")
             await browser.page.locator("mark", has_text="heron").click()
-            await browser.page.wait_for_function(
-                f"location.hash.startsWith('#/sessions/{session}/')"
-            )
+            await browser.reach(lambda url: f"#/sessions/{session}/" in url)
             await browser.page.locator(".message.target", has_text="The heron flew").wait_for()
 
 

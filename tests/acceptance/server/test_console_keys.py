@@ -79,7 +79,7 @@ async def go_with_the_palette(browser: Browser, page: Page, session: str) -> Non
     await page.keyboard.type("My order")
     await page.locator("dialog.palette li", has_text="My order 1041").wait_for()
     await press(page, "Enter")
-    await page.wait_for_function(f"location.hash.includes('{session}')")
+    await browser.reach(lambda url: session in url)
     await browser.see("Both are refunded.")
 
 
@@ -111,14 +111,14 @@ async def compare_branch_and_fork(
             await page.wait_for_timeout(20)
     await page.locator(".tree-row.leaf[aria-selected=true]").wait_for()
     await press(page, "f")
-    await page.wait_for_function(f"!location.hash.includes('{session}')")
+    await browser.reach(lambda url: session not in url)
 
 
 async def begin_a_session(browser: Browser, page: Page) -> None:
     await press(page, "g", "s")
     await browser.see("Question 3 about delivery")
     await press(page, "n")
-    await page.wait_for_function("location.hash.startsWith('#/sessions/')")
+    await browser.reach(lambda url: "#/sessions/" in url)
     await page.get_by_label("Message", exact=True).wait_for()
 
 
