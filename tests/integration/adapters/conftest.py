@@ -1,0 +1,23 @@
+"""Addresses of empty stores for the tests of adapters: SQLite, and PostgreSQL with `make test`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+STORES = ("sqlite", pytest.param("postgres", marks=pytest.mark.full_only))
+"""Parameters of `store_address`: a test of an adapter runs on each."""
+
+
+@pytest.fixture(params=STORES)
+def store_address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty store, which any number of processes may open."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'sessions.db'}"
+        return
+    postgres = request.getfixturevalue("postgres")
+    address: str = postgres.take()
+    yield address
+    postgres.give_back(address)
