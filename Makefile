@@ -68,12 +68,14 @@ $(INSTALLED): $(RUNNABLE) requirements/dev.txt
 
 install: $(INSTALLED)
 
-# Programs of others that tests run as they are: pi and axe-core, from npm. Without them these tests
-# are skipped.
+# Programs of others that tests run as they are: pi, axe-core, Claude Code, Codex and opencode, from
+# npm. Without them these tests are skipped.
 PI := @mariozechner/pi-coding-agent@0.58.3
 AXE := axe-core@4.10.3
+AGENTS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0 opencode-ai@1.18.33
 PI_INSTALLED := .programs/pi/.installed-$(notdir $(PI))
 AXE_INSTALLED := .programs/axe/.installed-$(AXE)
+AGENTS_INSTALLED := .programs/agents/.installed-$(shell echo '$(AGENTS)' | cksum | cut -d' ' -f1)
 
 $(PI_INSTALLED):
 	@rm -rf .programs/pi && mkdir -p .programs/pi
@@ -87,7 +89,14 @@ $(AXE_INSTALLED):
 		--loglevel=error $(AXE)
 	@touch $@
 
-programs: $(PI_INSTALLED) $(AXE_INSTALLED)
+# Each brings the program for this machine as an optional dependency.
+$(AGENTS_INSTALLED):
+	@rm -rf .programs/agents && mkdir -p .programs/agents
+	@npm install --prefix .programs/agents --no-save --no-audit --no-fund --ignore-scripts \
+		--loglevel=error $(AGENTS)
+	@touch $@
+
+programs: $(PI_INSTALLED) $(AXE_INSTALLED) $(AGENTS_INSTALLED)
 
 # The console needs the server, which is one of the tools.
 demo: $(if $(findstring --serve,$(ARGS)),$(INSTALLED),$(RUNNABLE))

@@ -39,6 +39,7 @@ LINES: dict[str, list[str]] = {
     "chat": ["-p", f"hello {MARK.replace(chr(0), '')}", "-m", "scripted:asks", *_SCENARIO],
     "config explain": [],
     "config path": [],
+    "continue-in": [S, "codex", "--folder", "FRESH"],
     "doctor": [],
     "edits": [],
     "export": [S, "--format", "markdown", "--all-branches"],

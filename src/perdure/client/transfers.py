@@ -30,7 +30,7 @@ from perdure.session.ids import StreamId
 from perdure.session.memory.kinds import FACT_TEXTS
 from perdure.stores.session_store import SessionStore
 
-_ENDINGS: dict[ExportFormat, str] = {"markdown": "md", "html": "html"}
+_ENDINGS: dict[ExportFormat, str] = {"markdown": "md", "html": "html", "opencode": "json"}
 """Endings of files that are not lines of JSON."""
 
 

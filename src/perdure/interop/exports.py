@@ -7,7 +7,7 @@ nothing of the original bypasses it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -18,9 +18,13 @@ from perdure.interop.bundle import bundle_of
 from perdure.interop.facts import facts_bundle
 from perdure.interop.formats import markdown, native
 from perdure.interop.formats.bundles import cut_to, leaf_of, moved_to
+from perdure.interop.formats.claude_code.writer import transcript_file
+from perdure.interop.formats.codex.writer import rollout_file
+from perdure.interop.formats.conversation import Conversation, conversation_of
 from perdure.interop.formats.html import page
 from perdure.interop.formats.items import IMPORT
 from perdure.interop.formats.native import Bundle
+from perdure.interop.formats.opencode.writer import export_file
 from perdure.interop.formats.operator.writer import SourceFile, file_of
 from perdure.interop.formats.transcript import losses_of, transcript_of
 from perdure.interop.pi_export import export_pi, pi_of
@@ -52,6 +56,11 @@ class ExportSelection(msgspec.Struct, frozen=True):
 
 
 _EVERYTHING = ExportSelection()
+_CONTINUED: Mapping[ExportFormat, Callable[[Conversation], Exported]] = {
+    "claude-code": transcript_file,
+    "codex": rollout_file,
+    "opencode": export_file,
+}
 
 
 async def export_session(
@@ -145,6 +154,8 @@ def _write_format(
         case "operator":
             file = file_of(bundle, _operator_base(bundle))
             return Exported(stream, operator.FORMAT, file.content, file.warnings)
+        case "claude-code" | "codex" | "opencode":
+            return _CONTINUED[format](conversation_of(bundle))
         case "workflow":
             return workflow.render_workflow(bundle, leaf_of(bundle.entries), selection.dialect)
         case "markdown":

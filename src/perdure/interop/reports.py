@@ -19,7 +19,17 @@ Format = Literal["perdure", "pi", "claude-code", "operator", "codex", "opencode"
 FormatName = Literal["auto", Format]
 """The format of a file to import; ``auto`` detects it from the content."""
 
-ExportFormat = Literal["perdure", "pi", "operator", "workflow", "markdown", "html"]
+ExportFormat = Literal[
+    "perdure",
+    "pi",
+    "operator",
+    "claude-code",
+    "codex",
+    "opencode",
+    "workflow",
+    "markdown",
+    "html",
+]
 
 Redaction = Literal["secrets", "paths"]
 """Kinds of values that an export can replace."""

@@ -25,11 +25,17 @@ class History(msgspec.Struct, frozen=True):
 
 def known_histories(home: Path, environment: Mapping[str, str]) -> Iterator[History]:
     """Yield the histories of known programs that exist."""
-    for program, (variable, usual, part) in _PLACES.items():
-        named = environment.get(variable) if variable is not None else None
-        folder = (Path(named) if named else home / usual) / part
+    for program in _PLACES:
+        folder = folder_of(program, home, environment)
         if folder.is_dir():
             yield History(program, folder)
+
+
+def folder_of(program: str, home: Path, environment: Mapping[str, str]) -> Path:
+    """Return the folder in which `program` keeps its sessions."""
+    variable, usual, part = _PLACES[program]
+    named = environment.get(variable) if variable is not None else None
+    return (Path(named) if named else home / usual) / part
 
 
 def places() -> str:

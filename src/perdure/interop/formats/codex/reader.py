@@ -48,6 +48,9 @@ QUIET = frozenset(
 )
 """Types of response items known to be irrelevant for the conversation."""
 
+APART = frozenset({"world_state", "token_usage_record"})
+"""Types of lines, since 0.16x, that say nothing that the conversation lacks."""
+
 _METADATA = (
     *("originator", "cli_version", "source", "model_provider", "git", "forked_from_id"),
     *("agent_nickname", "agent_role"),
@@ -186,6 +189,9 @@ def _state(reader: Reader, record: Record) -> None:
 
 def _unknown(reader: Reader, record: Record) -> None:
     kind: str = record.fields["type"]
+    if kind in APART:
+        reader.note(record, kind)
+        return
     reader.draft.warn("unknown", f"line {record.line.number}: {kind!r} is stored without effect")
     reader.add(record, Custom(f"codex:{kind}", record.fields.get("payload")))
 

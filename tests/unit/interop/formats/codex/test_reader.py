@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.build import build_context
-from perdure.interop.formats.codex.reader import parse
+from perdure.interop.formats.codex.reader import APART, parse
 from perdure.interop.formats.items import Item, ParsedSource
 from perdure.session.kinds import Compaction, Custom, CustomMessage, ModelChange, ThinkingChange
 from perdure.session.messages import Message, Usage, user
@@ -218,6 +218,13 @@ def test_unknown_type_keeps_its_place() -> None:
     assert parsed.items[1].body == Custom("codex:dream", {"about": "sheep"})
     assert parsed.items[2].parent == 1
     assert any("dream" in text for text in parsed.warnings)
+
+
+@pytest.mark.parametrize("kind", sorted(APART))
+def test_line_apart_from_the_conversation_is_a_side_entry(kind: str) -> None:
+    parsed = parse(line("session_meta", id="a", cwd="/") + line(kind, full=True))
+    assert parsed.warnings == ()
+    assert parsed.items[0].body == ImportedRecord("codex", kind)
 
 
 def test_unknown_response_item_is_side_entry_and_reported() -> None:

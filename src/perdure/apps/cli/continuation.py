@@ -1,0 +1,122 @@
+"""``perdure continue-in``: hand a session to another agent program."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.apps.cli.exits import PathExists
+from perdure.apps.cli.histories import folder_of
+from perdure.apps.cli.options import SessionArgument
+from perdure.apps.cli.store_options import CommonOptions, opened_session
+from perdure.apps.cli.transfer import LeafOption, write_whole
+from perdure.apps.terminal.output import remark, show, show_json
+from perdure.apps.terminal.text import safe
+from perdure.client.open import data_folder
+from perdure.interop.continuation import Continuation, Program, continuation_of
+
+_HISTORIES: Mapping[Program, str] = {
+    "claude-code": "Claude Code",
+    "codex": "Codex",
+    "pi": "pi",
+}
+"""Program -> its name among the known histories; the others keep no files of sessions."""
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure continue-in`` known."""
+    program.command("continue-in")(continue_in)
+
+
+async def continue_in(
+    session: SessionArgument,
+    program: Annotated[
+        Program,
+        typer.Argument(metavar="PROGRAM", help="The program: claude-code, codex, pi or opencode."),
+    ],
+    *,
+    leaf: LeafOption = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="The folder of the program's sessions; default: where it looks."
+        ),
+    ] = None,
+    common: CommonOptions,
+) -> None:
+    """Write a session where another program resumes it; print the command for it.
+
+    The program gets the conversation as the next request would have it: compactions are applied,
+    reasoning and other branches stay here (stderr counts them). perdure's session does not change.
+    What you add there comes back with `perdure import`, as a session of its own.
+
+    Examples:
+        perdure continue-in 01jd codex
+        perdure continue-in 01jd claude-code --leaf 12  # from an earlier entry
+
+    Exit codes:
+        3  session or entry not found
+        4  another file is in its place
+    """
+    async with common.existing_store() as opened:
+        handle = await opened_session(opened, session)
+        at = None if leaf is None else await handle.find(leaf)
+        made = await continuation_of(
+            opened.backend, handle.id, program, cwd=str(Path.cwd()), leaf=at
+        )
+    file = (folder or _place(program)) / made.path
+    _write(file, made)
+    command = _command(made, file)
+    if common.as_json:
+        show_json(
+            {
+                "session": made.exported.session,
+                "program": program,
+                "file": str(file),
+                "command": command,
+                "warnings": made.exported.warnings,
+            }
+        )
+        return
+    for warning in made.exported.warnings:
+        remark(safe(warning))
+    remark(f"wrote {safe(str(file))}")
+    if shutil.which(made.command[0]) is None:
+        remark(f"{made.command[0]} is not on your PATH")
+    show(safe(command))
+
+
+def _place(program: Program) -> Path:
+    """Return the folder where `program` looks for sessions, or one of ours to import from."""
+    if program in _HISTORIES:
+        return folder_of(_HISTORIES[program], Path.home(), os.environ)
+    return data_folder(os.environ, sys.platform) / "continued"
+
+
+def _write(file: Path, made: Continuation) -> None:
+    """Write the file once: the program may have continued it since.
+
+    Raises: PathExists for a file that does not begin with the conversation.
+    """
+    content = made.exported.content
+    if file.is_file():
+        with file.open("rb") as there:
+            if there.read(len(content)) != content:
+                raise PathExists(str(file))
+        return
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(file, content, is_forced=False)
+
+
+def _command(made: Continuation, file: Path) -> str:
+    """Return the line for a shell that continues the session."""
+    steps = [step for step in (made.before, made.command) if step]
+    named = ([str(file) if word == "{file}" else word for word in step] for step in steps)
+    return " && ".join([f"cd {shlex.quote(made.cwd)}", *map(shlex.join, named)])

@@ -1,0 +1,115 @@
+"""A session as the file from which another program continues it, with its place and its command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+from typing import Literal, get_args
+
+import msgspec
+
+from perdure.interop.bundle import bundle_of
+from perdure.interop.formats.bundles import cut_to
+from perdure.interop.formats.claude_code import writer as claude_code
+from perdure.interop.formats.codex import writer as codex
+from perdure.interop.formats.conversation import Conversation, conversation_of
+from perdure.interop.formats.native import Bundle
+from perdure.interop.formats.opencode import writer as opencode
+from perdure.interop.pi_export import pi_of
+from perdure.interop.reports import Exported
+from perdure.session.clock import moment_of
+from perdure.session.ids import EntryId, StreamId
+from perdure.stores.session_store import SessionStore
+
+Program = Literal["claude-code", "codex", "pi", "opencode"]
+"""Programs that continue a session which perdure wrote."""
+
+PROGRAMS: tuple[Program, ...] = get_args(Program)
+
+
+class Continuation(msgspec.Struct, frozen=True):
+    """What a program needs to continue a session.
+
+    Shape: `path` is relative to the folder of the program's sessions. `command` continues the
+    session when it is run in the folder `cwd`, after `before`, if given; ``{file}`` in them stands
+    for the file.
+    """
+
+    program: Program
+    path: PurePosixPath
+    exported: Exported
+    command: tuple[str, ...]
+    cwd: str
+    before: tuple[str, ...] = ()
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """How a program names, reads and opens a session."""
+
+    path: Callable[[Conversation, str], str]
+    write: Callable[[Bundle, Conversation], Exported]
+    command: Callable[[Conversation], tuple[str, ...]]
+    before: tuple[str, ...] = ()
+
+
+async def continuation_of(
+    store: SessionStore,
+    stream: StreamId,
+    program: Program,
+    *,
+    cwd: str,
+    leaf: EntryId | None = None,
+) -> Continuation:
+    """Return the session `stream` for `program`: at its current leaf, or at `leaf`.
+
+    `cwd` is the folder of a session that has none. The same leaf always gives the same file.
+    Raises: SessionNotFound; Erased.
+    """
+    bundle = await bundle_of(store, stream)
+    if leaf is not None:
+        bundle = cut_to(bundle, leaf)
+    conversation = conversation_of(bundle)
+    if conversation.cwd is None:
+        conversation = msgspec.structs.replace(conversation, cwd=cwd)
+    folder = conversation.cwd or cwd
+    form = _FORMS[program]
+    return Continuation(
+        program,
+        PurePosixPath(form.path(conversation, folder)),
+        form.write(bundle, conversation),
+        form.command(conversation),
+        folder,
+        form.before,
+    )
+
+
+def _pi_path(conversation: Conversation, cwd: str) -> str:
+    folder = cwd.removeprefix("/").translate(str.maketrans("/\\:", "---"))
+    at = moment_of(conversation.created_at)
+    stamp = f"{at:%Y-%m-%dT%H-%M-%S}-{at.microsecond // 1000:03}Z"
+    return f"--{folder}--/{stamp}_{conversation.id}.jsonl"
+
+
+_FORMS: Mapping[Program, _Form] = {
+    "claude-code": _Form(
+        lambda said, cwd: f"{claude_code.folder_of(cwd)}/{claude_code.file_name(said)}",
+        lambda _, said: claude_code.transcript_file(said),
+        lambda said: ("claude", "--resume", str(said.id)),
+    ),
+    "codex": _Form(
+        lambda said, _: codex.file_name(said),
+        lambda _, said: codex.rollout_file(said),
+        lambda said: ("codex", "resume", str(said.id)),
+    ),
+    "pi": _Form(
+        _pi_path,
+        lambda bundle, _: pi_of(bundle),
+        lambda _: ("pi", "--session", "{file}"),
+    ),
+    "opencode": _Form(
+        lambda said, _: opencode.file_name(said),
+        lambda _, said: opencode.export_file(said),
+        lambda said: ("opencode", "--session", opencode.session_id(said)),
+        before=("opencode", "import", "{file}"),
+    ),
+}

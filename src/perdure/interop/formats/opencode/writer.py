@@ -1,0 +1,203 @@
+"""Write a conversation as an export of opencode, which ``opencode import`` takes in.
+
+Pure. An answer and the results of its calls are one record, as opencode has them. opencode orders
+messages by their ids, which begin with a time: here, the time of the message and its number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from perdure.interop.formats.conversation import (
+    OTHER_ENTRIES,
+    Conversation,
+    Said,
+    allowed_id,
+    allowed_name,
+    named,
+)
+from perdure.interop.formats.losses import MEDIUM, Losses
+from perdure.interop.formats.opencode.reader import FORMAT
+from perdure.interop.reports import Exported
+from perdure.session.codec import encode
+from perdure.session.messages import (
+    MICROCENTS_PER_DOLLAR,
+    MediaPart,
+    Message,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+
+VERSION = "1.18.0"
+AGENT = "build"
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_FINISHES = {"tool_calls": "tool-calls", "content_filter": "content-filter", "aborted": "unknown"}
+
+Fields = Mapping[str, object]
+
+
+def session_id(conversation: Conversation) -> str:
+    """Return the id of the session in opencode."""
+    return _id("ses", conversation.created_at, 0, str(conversation.id))
+
+
+def file_name(conversation: Conversation) -> str:
+    """Return a name for the file; opencode takes any."""
+    return f"{session_id(conversation)}.json"
+
+
+def export_file(conversation: Conversation) -> Exported:
+    """Return `conversation` as an export."""
+    lost = Losses()
+    lost.add(OTHER_ENTRIES, conversation.left_out)
+    messages = list(_Writer(conversation, lost).messages())
+    times = [said.at for said in conversation.said] or [conversation.created_at]
+    info = {
+        "id": session_id(conversation),
+        "slug": "perdure",
+        "projectID": "global",
+        "directory": conversation.cwd or "/",
+        "title": conversation.title or "Continued from perdure",
+        "version": VERSION,
+        "time": {"created": conversation.created_at, "updated": times[-1]},
+    }
+    content = msgspec.json.format(encode({"info": info, "messages": messages}), indent=1)
+    return Exported(conversation.session, FORMAT, content + b"\n", tuple(lost.texts()))
+
+
+class _Writer:
+    def __init__(self, conversation: Conversation, lost: Losses) -> None:
+        self._conversation = conversation
+        self._lost = lost
+        self._session = session_id(conversation)
+        self._asked: str | None = None  # the newest message of the person
+        self._number = 0
+
+    def messages(self) -> Iterator[Fields]:
+        """Yield a record for each input and each answer."""
+        said = self._conversation.said
+        for at, each in enumerate(said):
+            if each.message.role == "assistant":
+                after = said[at + 1].message if at + 1 < len(said) else None
+                results = after.parts if after is not None and after.role == "tool" else ()
+                yield self._answer(each, results)
+            elif each.message.role != "tool":
+                yield self._input(each)
+
+    def _input(self, said: Said) -> Fields:
+        self._asked = own = self._next("msg", said.at)
+        provider, model = _model(said.message)
+        info = {
+            "id": own,
+            "sessionID": self._session,
+            "role": "user",
+            "time": {"created": said.at},
+            "agent": AGENT,
+            "model": {"providerID": provider, "modelID": model},
+        }
+        parts = [self._content(part) for part in said.message.parts]
+        return {"info": info, "parts": self._placed(own, said.at, parts)}
+
+    def _answer(self, said: Said, results: Sequence[Part]) -> Fields:
+        own = self._next("msg", said.at)
+        message = said.message
+        provider, model = _model(message)
+        usage = message.usage or Usage()
+        cost = (usage.cost_microcents or 0) / MICROCENTS_PER_DOLLAR
+        finish = _FINISHES.get(message.stop_reason or "", message.stop_reason or "stop")
+        spent = {"tokens": _tokens(usage), "cost": cost}
+        cwd = self._conversation.cwd or "/"
+        info = {
+            "id": own,
+            "sessionID": self._session,
+            "parentID": self._asked or own,
+            "role": "assistant",
+            "mode": AGENT,
+            "agent": AGENT,
+            "path": {"cwd": cwd, "root": "/"},
+            "providerID": provider,
+            "modelID": model,
+            "time": {"created": said.at, "completed": said.at},
+            "finish": finish,
+            **spent,
+        }
+        by_call = {part.call_id: part for part in results if isinstance(part, ToolResultPart)}
+        parts: list[Fields] = [{"type": "step-start"}]
+        for part in message.parts:
+            if isinstance(part, ToolCallPart):
+                parts.append(self._call(part, by_call.get(part.id), said.at))
+            else:
+                parts.append(self._content(part))
+        parts.append({"type": "step-finish", "reason": finish, **spent})
+        return {"info": info, "parts": self._placed(own, said.at, parts)}
+
+    def _content(self, part: Part) -> Fields:
+        match part:
+            case TextPart(text):
+                return {"type": "text", "text": text}
+            case MediaPart():
+                data = self._conversation.base64(part)
+                if data is None:
+                    self._lost.add(MEDIUM)
+                    return {"type": "text", "text": named(part)}
+                url = f"data:{part.mime_type};base64,{data}"
+                name = part.name or "attachment"
+                return {"type": "file", "mime": part.mime_type, "filename": name, "url": url}
+            case _:
+                self._lost.add_part(part)
+                return {}
+
+    def _call(self, call: ToolCallPart, result: ToolResultPart | None, at: int) -> Fields:
+        time = {"start": at, "end": at}
+        text = "" if result is None else "\n".join([result.text, *map(named, result.media)])
+        if result is None or result.is_error:
+            state: Fields = {"status": "error", "error": text or "no result", "time": time}
+        else:
+            state = {"status": "completed", "output": text, "title": call.name, "time": time}
+            state = {**state, "metadata": {}}
+        self._lost.add(MEDIUM, 0 if result is None else len(result.media))
+        return {
+            "type": "tool",
+            "callID": allowed_id(call.id),
+            "tool": allowed_name(call.name),
+            "state": {**state, "input": call.args},
+        }
+
+    def _placed(self, message: str, at: int, parts: Sequence[Fields]) -> list[Fields]:
+        """Return `parts`, without empty ones, with their ids."""
+        place = {"sessionID": self._session, "messageID": message}
+        return [{"id": self._next("prt", at), **place, **part} for part in parts if part]
+
+    def _next(self, kind: str, at: int) -> str:
+        self._number += 1
+        return _id(kind, at, self._number, str(self._conversation.id))
+
+
+def _model(message: Message) -> tuple[str, str]:
+    provider, _, model = (message.model or "unknown:unknown").partition(":")
+    return (provider, model) if model else ("unknown", provider)
+
+
+def _tokens(usage: Usage) -> Fields:
+    return {
+        "input": usage.input_tokens,
+        "output": usage.output_tokens,
+        "reasoning": 0,
+        "cache": {"read": usage.cache_read_tokens, "write": usage.cache_write_tokens},
+    }
+
+
+def _id(kind: str, at: int, number: int, seed: str) -> str:
+    """Return an id in opencode's form: 12 hex digits of time and number, 14 letters and digits."""
+    time = (at * 0x1000 + number) % 2**48
+    if kind == "ses":
+        time = 2**48 - 1 - time  # the newest session first
+    digest = hashlib.sha256(f"{seed}:{kind}:{number}".encode()).digest()
+    return f"{kind}_{time:012x}" + "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:14])
