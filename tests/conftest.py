@@ -45,7 +45,7 @@ hypothesis.settings.register_profile(
     print_blob=True,
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    max_examples=30,
+    max_examples=20,
 )
 # `make test-all` looks at more examples of each property than `make test`.
 hypothesis.settings.register_profile(

@@ -118,6 +118,7 @@ def wider(chat: Chat, agent: Agent) -> str | None:
     return None
 
 
+@pytest.mark.all_only
 async def test_imported_file_gives_no_authority(tmp_path: Path) -> None:
     assert len(FORMS) >= 40
     through: list[str] = []
@@ -240,6 +241,7 @@ async def test_received_database_gives_no_authority(
     assert not through
 
 
+@pytest.mark.all_only
 @IN_EACH
 async def test_trusted_store_gives_no_more_than_the_agent_of_today(
     backend: str, tmp_path: Path

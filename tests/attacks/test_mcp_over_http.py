@@ -107,6 +107,7 @@ async def world(folder: Path) -> AsyncGenerator[World]:
         yield World(server, "bob-talk", fact.id)
 
 
+@pytest.mark.all_only
 async def test_restricted_token_learns_and_changes_nothing_of_others(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         seeing = here.server.token("read")

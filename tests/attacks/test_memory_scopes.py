@@ -116,6 +116,7 @@ async def test_check_finds_a_planted_leak(monkeypatch: pytest.MonkeyPatch) -> No
     assert any(leak.startswith("agent") for leak in await leaks_in(stores, scopes))
 
 
+@pytest.mark.all_only
 async def test_calls_of_thousands_of_scopes_return_only_their_own() -> None:
     scopes = places(4, 249)
     stores = in_memory(4)

@@ -51,6 +51,7 @@ def all_of(pattern: Any) -> Callable[[Any], object]:
     return work
 
 
+@pytest.mark.all_only
 def test_no_pattern_of_the_package_takes_more_than_linear_time(
     record_property: Callable[[str, object], None],
 ) -> None:

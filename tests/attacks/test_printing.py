@@ -147,6 +147,7 @@ def test_command_over_marked_store_prints_no_control_character(
     assert seen > 15  # many show the marker
 
 
+@pytest.mark.all_only
 @pytest.mark.timeout(600)  # every command, one after the other, beside busy processes
 def test_command_with_json_escapes_every_control_character(
     marked_world: Path, monkeypatch: pytest.MonkeyPatch

@@ -233,6 +233,7 @@ async def _has(store: Store, kind: str, count: int) -> bool:
 # ---------------------------------------------------------------- servers
 
 
+@pytest.mark.all_only
 async def test_server_that_is_another_when_the_answer_arrives_is_asked_again(
     tmp_path: Path,
 ) -> None:

@@ -74,6 +74,7 @@ def test_connections_that_are_cut_leave_stderr_clean(postgres: PostgresServer) -
     assert (out, err) == ("done\n", "")
 
 
+@pytest.mark.all_only
 def test_server_that_is_killed_leaves_stderr_clean() -> None:
     with serving(is_own=True) as server:
         command = [sys.executable, str(SCRIPT), server.new_database(), "cut"]

@@ -94,6 +94,7 @@ async def test_turn_of_message_at_size_limit_takes_four_times_its_size(tmp_path:
         assert peak <= 4 * SIZE
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize(
     ("address", "text"),
     [

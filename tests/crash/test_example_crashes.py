@@ -186,6 +186,7 @@ def test_example_killed_at_lease_or_answer_ends_normally(
     ends_as_it_would(commands, whole, tmp_path, name, kill)
 
 
+@pytest.mark.all_only
 @sampled(("name", "seed"), SEEDS, kind=type, each=1)
 def test_example_killed_during_recovery_ends_normally(
     commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, seed: int

@@ -52,6 +52,7 @@ async def stage_of(store: SessionStore) -> tuple[str, int]:
     return session.status, len(pieces)
 
 
+@pytest.mark.all_only
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("format", ["pi", pytest.param("claude-code", marks=ALL_ONLY)])

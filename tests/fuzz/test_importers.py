@@ -30,6 +30,7 @@ def test_no_mutated_file_crashes_an_importer_or_loses_a_line(format: str) -> Non
             raise
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize("measured", [1, pytest.param(3, marks=FOR_LONG)])
 @pytest.mark.parametrize("format", FORMATS)
 def test_memory_follows_the_longest_line_and_the_number_of_lines(

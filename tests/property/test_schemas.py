@@ -178,6 +178,7 @@ def documents_of(name: str) -> st.SearchStrategy[Any]:
     return changed(made_for(schema_named(name), schema_named(name)))
 
 
+@pytest.mark.all_only
 @settings(max_examples=100)
 @given(st.deferred(lambda: documents_of("agent.schema.json")))
 def test_agent_files_are_accepted_iff_schema_matches(data: Any) -> None:
@@ -189,6 +190,7 @@ def test_agent_files_are_accepted_iff_schema_matches(data: Any) -> None:
         judged("agent.schema.json", data, None)
 
 
+@pytest.mark.all_only
 @settings(max_examples=60)
 @given(st.deferred(lambda: documents_of("workflow.schema.json")))
 def test_workflows_are_accepted_iff_schema_matches(data: Any) -> None:

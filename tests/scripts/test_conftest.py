@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.all_only
+
 CONFTEST = Path(__file__).resolve().parent.parent / "conftest.py"
 TWO_TESTS = """
 def test_one(recordings): assert recordings.is_dir()

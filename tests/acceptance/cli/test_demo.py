@@ -39,6 +39,7 @@ def test_sample_is_played_and_every_claim_holds(stage: World) -> None:
     assert all(len(line) <= 100 for line in ended.out.splitlines() if "perdure" not in line)
 
 
+@pytest.mark.all_only
 def test_suggested_commands_of_demo_work(stage: World) -> None:
     text = stage.ok("demo").out
     commands = [line.strip() for line in text.partition("Where to look next:")[2].splitlines()]
@@ -73,6 +74,7 @@ def test_it_leaves_a_folder_with_the_store_and_the_one_line(stage: World) -> Non
     assert stage.ok("inbox", *store, "--json").json == []
 
 
+@pytest.mark.all_only
 def test_it_can_be_played_again_in_the_same_store(stage: World) -> None:
     address = f"sqlite:///{stage.folder / 'mine.db'}"
     first = demo(stage, "--store", address)

@@ -183,6 +183,7 @@ def test_ctrl_c_at_the_prompt_twice_leaves(world: World) -> None:
         assert (process.wait(PATIENCE_S), process.stderr.read()) == (130, b"")
 
 
+@pytest.mark.all_only
 @sampled("locale", ["C", "en_US.ISO-8859-1", "POSIX"], kind=type)
 def test_poor_locale_does_not_break_anything(sample: World, locale: str) -> None:
     poor = World(sample.folder, {"LC_ALL": locale, "LANG": locale})

@@ -41,6 +41,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("long")
 
 
+@pytest.mark.all_only
 async def test_long_session_is_drawn_as_far_as_one_sees(page: Page, file: Path) -> None:
     page.show(await page_of(recording(), file))
     assert page.value(NODES) < 4_000

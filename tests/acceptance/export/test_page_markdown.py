@@ -172,6 +172,7 @@ async def test_no_markdown_takes_long(page: Page, tmp_path: Path) -> None:
     assert slow == []
 
 
+@pytest.mark.all_only
 async def test_two_thousand_spaces_do_not_hang_the_page(page: Page, tmp_path: Path) -> None:
     file = await page_of(recording(SLOW[0]), tmp_path)
     assert any(seconds_of(page, file) < MOST_S for _ in range(3))

@@ -70,6 +70,7 @@ def test_doctor_says_which_program_is_missing(world: World) -> None:
     assert "the program of gone is not on this machine" in checks[1]["detail"]
 
 
+@pytest.mark.all_only
 def test_invalid_server_is_listed_and_affects_no_other(world: World) -> None:
     file = world.folder / ".config" / "perdure" / "config.toml"
     lines = len(file.read_text().splitlines())
@@ -99,6 +100,7 @@ def test_invalid_server_is_listed_and_affects_no_other(world: World) -> None:
     assert ended.error["faults"] == [fault]
 
 
+@pytest.mark.all_only
 def test_agent_of_every_chat_has_the_servers_it_is_given(world: World) -> None:
     said = world.ok("chat", "-p", '/tool mcp_fake_add {"a": 2, "b": 3}').out
     assert "5" in said

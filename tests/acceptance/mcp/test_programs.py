@@ -74,6 +74,7 @@ async def test_models_calls_reach_the_server_and_its_answers_the_model(deeds: Pa
     assert not is_alive(pids(deeds)[0]), "the program ends with the runtime"
 
 
+@pytest.mark.all_only
 async def test_omitted_tools_are_recorded_in_session_with_reason(deeds: Path) -> None:
     me = agent(local(deeds))
     async with Stage().runtime(me) as runtime:
@@ -87,6 +88,7 @@ async def test_omitted_tools_are_recorded_in_session_with_reason(deeds: Path) ->
     assert "schema" in left_out["shapeless"]
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize(
     ("policy", "attempts"), [("never", 1), ("ask", 1), pytest.param("retry", 3, marks=ALL_ONLY)]
 )
@@ -173,6 +175,7 @@ async def test_only_a_trusted_server_is_believed_that_a_tool_only_reads(deeds: P
         assert result.is_error is not trusts
 
 
+@pytest.mark.all_only
 async def test_tools_are_narrowed_by_the_server_the_agent_and_the_session(deeds: Path) -> None:
     me = agent(local(deeds, tools_allowlist=("add", "send")), tools=["read_file"])
     async with Stage().runtime(me) as runtime:
@@ -191,6 +194,7 @@ async def test_server_of_which_nothing_is_used_is_not_started(deeds: Path) -> No
     assert pids(deeds) == []
 
 
+@pytest.mark.all_only
 async def test_sessions_share_a_server_and_resumed_one_has_its_tools(deeds: Path) -> None:
     stage = Stage(says("hello"), call("add", '{"a": 4, "b": 4}'), says("done"))
     me = agent("fake")
@@ -251,6 +255,7 @@ async def test_server_gets_small_environment_and_its_secrets_are_masked(
     assert "PERDURE_SECRET" not in told.text
 
 
+@pytest.mark.all_only
 async def test_long_answer_is_cut_for_the_model_and_kept_whole(deeds: Path) -> None:
     stage = Stage(call("long"), says("done"))
     me = agent(local(deeds))
@@ -264,6 +269,7 @@ async def test_long_answer_is_cut_for_the_model_and_kept_whole(deeds: Path) -> N
     assert len(whole) > 200_000
 
 
+@pytest.mark.all_only
 async def test_runtime_whose_block_fails_leaves_no_program_behind(deeds: Path) -> None:
     stage, me = Stage(call("hang")), agent(local(deeds))
 
@@ -292,6 +298,7 @@ async def test_turn_aborted_in_a_call_leaves_server_usable(deeds: Path) -> None:
         assert (await results(chat))[-1].text.endswith("\n3")
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=ALL_ONLY)])
 async def test_server_ends_with_the_process_that_started_it(deeds: Path, number: int) -> None:
     root = HOLDER.parents[3]

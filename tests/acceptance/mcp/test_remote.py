@@ -50,6 +50,7 @@ async def test_remote_servers_tools_are_an_agents_like_any_other(tmp_path: Path)
     assert texts[-2].endswith("7")
 
 
+@pytest.mark.all_only
 async def test_server_killed_in_a_call_is_used_again_after_restart(
     tmp_path: Path,
 ) -> None:

@@ -103,6 +103,7 @@ async def test_client_sees_nothing_out_of_scope_and_no_secret(address: str) -> N
     assert {resource.name for resource in resources.resources} == {"trip", "long"}
 
 
+@pytest.mark.all_only
 async def test_client_of_a_subject_sees_only_that_subject(address: str) -> None:
     async with served(address, "--subject", "ana") as client:
         recalled, _ = await asked(client, "recall", question="Who is allergic to nuts?")
@@ -111,6 +112,7 @@ async def test_client_of_a_subject_sees_only_that_subject(address: str) -> None:
     assert "Lisbon" not in recalled + listed
 
 
+@pytest.mark.all_only
 async def test_answers_are_bounded_and_say_how_to_read_on(address: str) -> None:
     async with served(address) as client:
         read, _ = await asked(client, "read_session", session="long", last=10**9)
@@ -149,6 +151,7 @@ def test_options_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
         assert world.run("mcp", "serve", *options).code == 2
 
 
+@pytest.mark.all_only
 def test_interrupted_server_ends_at_once(address: str) -> None:
     command = (sys.executable, "-m", "perdure", "mcp", "serve", "--store", address)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:

@@ -81,6 +81,7 @@ def words(messages: list[dict[str, Any]]) -> list[str]:
     return texts
 
 
+@pytest.mark.all_only
 async def test_pi_continues_session_with_long_title_and_metadata(world: World) -> None:
     async with perdure.open(world.address) as store:
         session = await store.create(title=LONG, cwd=world.project, metadata=METADATA)
@@ -99,6 +100,7 @@ async def test_pi_continues_session_with_long_title_and_metadata(world: World) -
     assert words(sent)[-3:] == ["On another branch?", "Yes.", "Go on"]
 
 
+@pytest.mark.all_only
 async def test_tree_in_pi_shows_what_perdure_wrote(pi: RealPi, tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     async with perdure.open(f"jsonl:///{folder}?dialect=pi") as store:
@@ -146,6 +148,7 @@ async def test_chat_and_pi_answer_in_turns_in_one_file(world: World) -> None:
     assert list(world.sessions.glob("*.jsonl")) == [path]
 
 
+@pytest.mark.all_only
 async def test_pi_opens_lists_and_branches_an_export(world: World) -> None:
     async with perdure.open(f"sqlite:///{world.home}/store.db") as store:
         session = await store.create(title=LONG, cwd=world.project, metadata=METADATA)

@@ -27,6 +27,7 @@ EXPORTS = 20
 MOVES = 6
 
 
+@pytest.mark.all_only
 async def test_random_session_of_pi_keeps_its_context_and_bytes(pi: RealPi, tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     folder.mkdir()

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import perdure
 from perdure import assistant, user
 from tests.acceptance.pi.comparing import Places
@@ -26,6 +28,7 @@ Row = tuple[str, str | None, str | None]
 """Entry, parent, label."""
 
 
+@pytest.mark.all_only
 async def test_tree_of_pi_shows_the_entries_that_perdure_shows(pi: RealPi, tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     folder.mkdir()

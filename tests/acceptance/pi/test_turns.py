@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 import perdure
 from perdure import assistant, user
 from tests.acceptance.pi.comparing import require_same
@@ -18,6 +20,7 @@ STEPS = 5
 METADATA = {"ticket": "T-1", "tags": ["a", "é"], "note": "x" * 900}
 
 
+@pytest.mark.all_only
 async def test_pi_and_perdure_write_one_file_in_turns(pi: RealPi, tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     folder.mkdir()

@@ -24,6 +24,7 @@ async def started(browser: Browser, folder: Path) -> None:
     await page.locator(".graph .node").first.wait_for()
 
 
+@pytest.mark.all_only
 async def test_person_runs_flow_in_browser(tmp_path: Path, chromium: str) -> None:
     async with serving_flows(tmp_path) as server, browsing(chromium, server) as browser:
         page = browser.page

@@ -38,6 +38,7 @@ async def address_of(process: asyncio.subprocess.Process) -> str:
     raise AssertionError("it printed no address")
 
 
+@pytest.mark.all_only
 @pytest.mark.full_only
 async def test_program_of_guide_is_served(tmp_path: Path) -> None:
     program = re.findall(r"<!-- shop.py -->\n```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)[0]

@@ -33,6 +33,7 @@ def desk(store):
 """
 
 
+@pytest.mark.all_only
 async def test_request_of_killed_server_has_an_unknown_outcome(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     key = {"Idempotency-Key": "fork-1"}

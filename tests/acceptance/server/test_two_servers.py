@@ -158,6 +158,7 @@ async def two_servers(folder: Path, address: str) -> AsyncGenerator[Servers]:
             yield Servers(first, urls, url, headers)
 
 
+@pytest.mark.all_only
 async def test_write_through_one_is_seen_through_the_other_and_one_may_die(
     tmp_path: Path, database: str
 ) -> None:

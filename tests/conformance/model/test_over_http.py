@@ -43,7 +43,7 @@ from tests.fakes.model_server import (
     sending,
 )
 from tests.fakes.plans import Plan
-from tests.fakes.samples import ALL_ONLY
+from tests.fakes.samples import ALL_ONLY, case
 
 HELLO = (user("Hello"),)
 READ = ToolDeclaration(
@@ -177,25 +177,33 @@ async def test_server_without_a_byte_is_unavailable_after_first_byte_timeout(nam
         await backend.all_ended()
 
 
-@pytest.mark.parametrize("name", HTTP_BACKENDS)
-async def test_any_byte_of_an_answer_satisfies_first_byte_timeout(name: str) -> None:
+async def test_any_byte_of_an_answer_satisfies_first_byte_timeout() -> None:
+    await asyncio.gather(*map(any_byte_satisfies, HTTP_BACKENDS))
+
+
+async def any_byte_satisfies(name: str) -> None:
     plan = Plan(text="late", pause_s=0.6)  # the headers come at once, the words much later
-    async with HTTP_BACKENDS[name]() as backend:
-        client = backend.client(plan)
-        request = ModelRequest(backend.model, HELLO, first_byte_timeout_s=0.4)
-        words = [d.text async for d in client.stream(request) if isinstance(d, TextDelta)]
-        assert "".join(words) == "late"
-        request = ModelRequest(backend.model, HELLO, stream_idle_timeout_s=0.2)
-        with pytest.raises(ModelUnavailable, match=r"no further byte for 0\.2 s"):
-            await anext(backend.client(plan).stream(request))
+    with case(name):
+        async with HTTP_BACKENDS[name]() as backend:
+            client = backend.client(plan)
+            request = ModelRequest(backend.model, HELLO, first_byte_timeout_s=0.4)
+            words = [d.text async for d in client.stream(request) if isinstance(d, TextDelta)]
+            assert "".join(words) == "late"
+            request = ModelRequest(backend.model, HELLO, stream_idle_timeout_s=0.2)
+            with pytest.raises(ModelUnavailable, match=r"no further byte for 0\.2 s"):
+                await anext(backend.client(plan).stream(request))
 
 
-@pytest.mark.parametrize("name", HTTP_BACKENDS)
-async def test_slow_server_is_waited_for(name: str) -> None:
+async def test_slow_server_is_waited_for() -> None:
+    await asyncio.gather(*map(slow_server_is_waited_for, HTTP_BACKENDS))
+
+
+async def slow_server_is_waited_for(name: str) -> None:
     # Together the pauses exceed the allowed silence.
     plan = Plan(text="drop by drop " * 4, chunk_chars=5, pause_s=0.25)
-    async with HTTP_BACKENDS[name](stream_idle_timeout_s=2.0) as backend:
-        assert (await answer(backend, plan)).text == plan.text
+    with case(name):
+        async with HTTP_BACKENDS[name](stream_idle_timeout_s=2.0) as backend:
+            assert (await answer(backend, plan)).text == plan.text
 
 
 async def test_call_cancelled_before_answer_ends_immediately(backend: HttpBackend) -> None:

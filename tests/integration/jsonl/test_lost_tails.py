@@ -194,6 +194,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.all_only
 @pytest.mark.full_only
 @pytest.mark.parametrize("dialect", ["operator"], indirect=True)
 def test_killed_writers_and_readers_report_no_loss(address: str, folder: Path) -> None:

@@ -287,6 +287,7 @@ async def test_a_log_that_was_lost_leaves_a_store_as_of_the_last_checkpoint(
             assert (await store.backend.maintenance.verify()).problems == ()
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize("step", [61, pytest.param(9, marks=ALL_ONLY)])
 async def test_a_damaged_encrypted_store(tmp_path: Path, step: int) -> None:
     original = tmp_path / "original.db"

@@ -238,6 +238,7 @@ async def test_questions_of_store_read_open_questions_only(open_store: Open, pla
     assert await plans.widest() <= (FEW, "")
 
 
+@pytest.mark.all_only
 async def test_questions_and_size_of_store_cost_the_same_beside_many_sessions(
     open_store: Open, address: str, db: Database, plans: Plans
 ) -> None:

@@ -278,6 +278,7 @@ async def test_text_too_long_for_index_is_found(
     assert (await store.maintenance.verify()).problems == ()
 
 
+@pytest.mark.all_only
 @sampled("loose", [512, 24, 1], kind=type, each=1)
 async def test_search_finds_same_as_scan(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, loose: int

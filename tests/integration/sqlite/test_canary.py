@@ -97,6 +97,7 @@ async def test_canary_is_found_in_plain_store(path: Path) -> None:
     assert seen.leaks
 
 
+@pytest.mark.all_only
 async def test_canary_is_never_in_files_of_encrypted_store(path: Path) -> None:
     with watched() as seen:
         store = await opened(path)

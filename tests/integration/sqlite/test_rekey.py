@@ -290,6 +290,7 @@ async def test_link_to_a_store_stays_a_link(path: Path) -> None:
     assert await content(link, FIRST) == await content(path, FIRST) == before
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=ALL_ONLY)])
 async def test_disk_failure_during_rekey_keeps_store_and_hides_keys(path: Path, step: int) -> None:
     before = await planted(path, FIRST)
