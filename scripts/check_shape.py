@@ -39,6 +39,7 @@ CLASS_PUBLIC_METHODS = 15
 MORE_OF_CLASS = {
     # class whose methods are what a program can do: its most lines, and its most public methods;
     # a method of a handle is its signature, its docstring and a call of the part that does it
+    "PerdureSaver": (250, 16),
     "Session": (550, 43),
     "Store": (540, 30),
     "Chat": (260, 18),
@@ -115,6 +116,7 @@ NO_TEST = {
 }
 GATHERS = {
     # package file that re-exports its modules: why it may
+    "adapters/langgraph/__init__.py": "what a program of LangGraph imports",
     "errors/__init__.py": "one flat list of errors to catch, drawn as a tree in its docstring",
 }
 TESTED_IN = {
@@ -132,6 +134,14 @@ TESTED_IN = {
     "apps/flow/": ("tests/acceptance/flows", "likewise"),
     "apps/setup/": ("tests/acceptance", "likewise"),
     "apps/memory/": ("tests/acceptance", "likewise"),
+    "adapters/langgraph/saver.py": (
+        "tests/integration/adapters/langgraph",
+        "with real graphs, on SQLite and PostgreSQL",
+    ),
+    "adapters/langgraph/checkpoints.py": ("tests/integration/adapters/langgraph", "likewise"),
+    "adapters/langgraph/threads.py": ("tests/integration/adapters/langgraph", "likewise"),
+    "adapters/langgraph/thread.py": ("tests/integration/adapters/langgraph", "likewise"),
+    "adapters/langgraph/migration.py": ("tests/integration/adapters/langgraph", "likewise"),
     "apps/picker/command.py": ("tests/acceptance", "likewise"),
     "apps/picker/screen.py": ("tests/acceptance", "at a terminal of its own"),
 }

@@ -1,0 +1,15 @@
+"""Checkpoints of LangGraph in a store; needs the extra ``langgraph``.
+
+    with perdure.blocking.open("sqlite:///agents.db") as store:
+        graph = builder.compile(checkpointer=PerdureSaver(store))
+        graph.invoke(inputs, {"configurable": {"thread_id": "user-1"}})
+
+docs/guides/langgraph.md has the details.
+"""
+
+from __future__ import annotations
+
+from perdure.adapters.langgraph.migration import copy_checkpoints
+from perdure.adapters.langgraph.saver import PerdureSaver
+
+__all__ = ["PerdureSaver", "copy_checkpoints"]

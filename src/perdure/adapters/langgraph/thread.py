@@ -1,0 +1,268 @@
+"""A thread of LangGraph as a session: a checkpoint is an entry below its parent's.
+
+An alias names each checkpoint by namespace and id. A note names the newest checkpoint of its
+namespace, and notes hold pending writes, each with the note before it about the same checkpoint.
+All of these expect the session's head, so a cached state is never older than the log it extends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, TypeVar, cast
+
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+import perdure
+from perdure.adapters.langgraph.checkpoints import (
+    CHECKPOINT,
+    DELETED,
+    WRITES,
+    CheckpointReader,
+    Key,
+    PendingWrite,
+    StoredCheckpoint,
+    checkpoint_alias,
+    key_of,
+    newest_alias,
+    newest_note,
+    note_data,
+    writes_alias,
+)
+from perdure.adapters.langgraph.messages import messages_of, readable
+from perdure.adapters.langgraph.values import (
+    ChannelValue,
+    Record,
+    encoded,
+    stored,
+    window_of,
+)
+from perdure.errors import HeadConflict, InvalidEntry, WrongArgument
+
+T = TypeVar("T")
+
+
+class Thread:
+    """The session of one thread, for the event loop of its store."""
+
+    def __init__(
+        self, store: perdure.Store, session: perdure.Session, serde: SerializerProtocol
+    ) -> None:
+        self.session = session
+        self._serde = serde
+        self._lock = asyncio.Lock()
+        self._head = session.head
+        self._newest: dict[str, str | None] = {}
+        self._tails: dict[Key, str | None] = {}
+        self.reader = CheckpointReader(store, session, serde)
+
+    # ------------------------------------------------------------ writing
+
+    async def put(
+        self,
+        ns: str,
+        parent: str | None,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        changed: Collection[str],
+        *,
+        is_whole: bool = False,
+    ) -> None:
+        """Store `checkpoint` below `parent`; channels that are not `changed` may be the parent's.
+
+        Durable: when this returns.
+        """
+        async with self._lock:
+            await self._retried(
+                lambda: self._put(ns, parent, checkpoint, metadata, changed, is_whole=is_whole)
+            )
+
+    async def put_writes(self, ns: str, id: str, writes: Sequence[PendingWrite]) -> None:
+        """Store `writes` of a checkpoint, which may come later. Durable: when this returns."""
+        listed = [
+            [each.task, each.path, each.index, each.channel, each.type, encoded(each.data)]
+            for each in writes
+        ]
+
+        async def put() -> None:
+            before = await self._tail(ns, id)
+            data: Record = {"ns": ns, "checkpoint": id, "before": before, "writes": listed}
+            await self._append([perdure.Note(WRITES, data)], [writes_alias(ns, id)])
+            self._tails[ns, id] = f"{self.session.id}/{self._head}"
+
+        async with self._lock:
+            await self._retried(put)
+
+    async def _retried(self, work: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await work()
+            except HeadConflict:  # another process, or another handle, wrote
+                await self._refresh()
+
+    async def _refresh(self) -> None:
+        await self.session.info()
+        self._head = self.session.head
+        self._newest.clear()
+        self._tails.clear()
+
+    async def _append(
+        self,
+        items: Sequence[perdure.types.Item],
+        aliases: Sequence[str | None],
+        parent: str | None = None,
+    ) -> list[perdure.Entry]:
+        entries = await self.session.append_many(
+            items, parent=parent, aliases=aliases, expected_head=self._head
+        )
+        self._head = entries[-1].seq
+        return entries
+
+    async def _put(
+        self,
+        ns: str,
+        parent: str | None,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        changed: Collection[str],
+        *,
+        is_whole: bool,
+    ) -> None:
+        id = checkpoint["id"]
+        above = None if parent is None else await self.reader.checkpoint(ns, parent)
+        records, values = self._values(checkpoint, None if is_whole else above, changed)
+        state = cast("dict[str, Any]", {**checkpoint, "channel_values": {}})
+        kind, data = self._serde.dumps_typed({"checkpoint": state, "metadata": metadata})
+        messages = messages_of(checkpoint["channel_values"]) if not ns else []
+        shown = min(above.shown, len(messages)) if above is not None else 0
+        body: Record = {
+            "ns": ns,
+            "id": id,
+            "parent": parent,
+            "state": {"type": kind, **encoded(data)},
+            "values": records,
+            "window": window_of(values),
+            "shown": len(messages),
+        }
+        at = None if above is None else above.entry.id
+        entry = await self._append_checkpoint(body, at, readable(messages[shown:]))
+        known = StoredCheckpoint(
+            ns, id, parent, entry, cast("Checkpoint", state), metadata, values, len(messages)
+        )
+        self.reader.remember(known)
+
+    async def _append_checkpoint(
+        self, body: Record, parent: str | None, messages: Sequence[perdure.Message]
+    ) -> perdure.Entry:
+        """Append a checkpoint, its readable messages, and the note of the newest one."""
+        ns, id = cast("str", body["ns"]), cast("str", body["id"])
+        newest = await self._newest_id(ns)
+        after: list[perdure.types.Item] = [perdure.Custom(CHECKPOINT, body)]
+        aliases = [checkpoint_alias(ns, id)]
+        if newest is None or id > newest:
+            after.append(newest_note(ns, id))
+            aliases.append(newest_alias(ns))
+        try:
+            none = [None] * len(messages)
+            entries = await self._append([*messages, *after], [*none, *aliases], parent)
+            made = entries[len(messages)]
+        except (InvalidEntry, WrongArgument, ValueError, OverflowError):
+            if not messages:
+                raise
+            # A message that no log can hold, such as half of a character pair, is not shown.
+            made = (await self._append(after, aliases, parent))[0]
+        self._newest[ns] = id if newest is None else max(newest, id)
+        return made
+
+    def _values(
+        self, checkpoint: Checkpoint, above: StoredCheckpoint | None, changed: Collection[str]
+    ) -> tuple[dict[str, Record], dict[str, ChannelValue]]:
+        records: dict[str, Record] = {}
+        values: dict[str, ChannelValue] = {}
+        versions = checkpoint["channel_versions"]
+        before = {} if above is None else above.checkpoint["channel_versions"]
+        for channel, value in checkpoint["channel_values"].items():
+            old = None if above is None else above.values.get(channel)
+            version = versions.get(channel)
+            is_same = channel not in changed and version is not None
+            if old is not None and is_same and before.get(channel) == version:
+                serialized = (old.type, old.data)
+            else:
+                serialized = self._serde.dumps_typed(value)
+            records[channel], values[channel] = stored(serialized, old)
+        return records, values
+
+    async def _newest_id(self, ns: str) -> str | None:
+        if ns not in self._newest:
+            self._newest[ns] = await self.reader.newest_id(ns)
+        return self._newest[ns]
+
+    async def _tail(self, ns: str, id: str) -> str | None:
+        if (ns, id) not in self._tails:
+            entry = await self.reader.entry(writes_alias(ns, id))
+            self._tails[ns, id] = None if entry is None else entry.id
+        return self._tails[ns, id]
+
+    # ------------------------------------------------------------ copying and deleting
+
+    async def adopt(self, origin: Thread) -> None:
+        """Complete this fork of `origin`: its newest checkpoints and pending writes are notes."""
+        keys = [key_of(entry) for entry in await self.reader.all(None)]
+        async with self._lock:
+            await self._retried(lambda: self._forget([], keys, keys))
+        for ns, id in keys:
+            if writes := await origin.reader.writes(ns, id):
+                await self.put_writes(ns, id, writes)
+
+    async def keep(self, kept: Collection[Key]) -> None:
+        """Delete every checkpoint but `kept`, with its writes; free their bytes.
+
+        The kept ones are stored again without what they share with others, before anything is
+        erased: a killed call deletes nothing or can be repeated. Durable: when this returns.
+        """
+        async with self._lock:
+            await self._refresh()
+            old = [key_of(entry) for entry in await self.reader.all(None)]
+            entries = await self.session.tree_entries()
+            chosen = sorted(key for key in old if key in kept)
+            for ns, id in sorted(chosen, key=lambda key: key[1]):
+                await self._retried(lambda ns=ns, id=id: self._put_again(ns, id))
+            gone = [key for key in old if key not in kept]
+            await self._retried(lambda: self._forget(gone, old, chosen))
+            await self._erase(entries, gone)
+            self.reader.forget()
+            await self._refresh()
+
+    async def _put_again(self, ns: str, id: str) -> None:
+        read = await self.reader.checkpoint(ns, id)
+        if read is None:
+            return
+        again = self.reader.state_of(read)
+        await self._put(ns, read.parent, again, read.metadata, (), is_whole=True)
+
+    async def _forget(self, gone: Sequence[Key], old: Sequence[Key], kept: Sequence[Key]) -> None:
+        """Note the newest kept checkpoints, and which ones a fork no longer shows."""
+        items: list[perdure.types.Item] = []
+        aliases: list[str | None] = []
+        for ns in sorted({ns for ns, _ in old}):
+            newest = max((id for each, id in kept if each == ns), default=None)
+            items.append(newest_note(ns, newest))
+            aliases.append(newest_alias(ns))
+        for ns, id in gone:
+            items.append(perdure.Note(DELETED, {"ns": ns, "checkpoint": id}))
+            aliases.append(checkpoint_alias(ns, id))
+        if items:
+            await self._append(items, aliases)
+
+    async def _erase(self, entries: Sequence[perdure.Entry], gone: Sequence[Key]) -> None:
+        """Erase the session's own entries of `entries`, and the writes of `gone`."""
+        own = [e for e in entries if e.stream == self.session.id and not e.is_erased]
+        found: list[perdure.Entry] = list(own)
+        lost = set(gone)
+        async for note in self.session.notes(WRITES):
+            data = note_data(note)
+            if (data["ns"], data["checkpoint"]) in lost:
+                found.append(note)
+        if found:
+            await self.session.erase_entries(found, forks="keep", by="perdure.adapters.langgraph")

@@ -1,0 +1,284 @@
+"""The threads of a store: finds, creates, copies and deletes the session of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+import perdure
+from perdure.adapters.langgraph.checkpoints import COPIED, PendingWrite, StoredCheckpoint, id_of
+from perdure.adapters.langgraph.thread import Thread
+from perdure.adapters.session_ids import session_id_of
+from perdure.errors import Erased, SessionExists, SessionNotFound
+
+PREFIX: Final = "lg"
+"""Sessions of threads have ids that begin with it and a colon."""
+
+THREAD: Final = "langgraph_thread"
+"""Metadata: the id of the thread."""
+
+_BY: Final = "perdure.adapters.langgraph"
+
+_THREADS: Final = 128
+"""Threads whose newest checkpoints are cached."""
+
+_GENERATIONS: Final = 10_000
+"""Sessions that one thread can have had: an erased one that a fork shows keeps its id."""
+
+
+class Threads:
+    """The calls of a checkpoint saver, for the event loop of `store`."""
+
+    def __init__(self, store: perdure.Store, serde: SerializerProtocol) -> None:
+        self.serde = serde
+        self._store = store
+        self._threads: dict[str, Thread] = {}
+
+    async def get(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that `config` names, or the newest of its namespace."""
+        thread_id, ns, id = _thread_of(config), _ns_of(config) or "", get_checkpoint_id(config)
+        thread = await self._open(thread_id)
+        read = None if thread is None else await thread.reader.get(ns, id)
+        return (
+            None if thread is None or read is None else await self._tuple(thread_id, thread, read)
+        )
+
+    async def _tuple(
+        self, thread_id: str, thread: Thread, read: StoredCheckpoint
+    ) -> CheckpointTuple:
+        writes = [
+            (each.task, each.channel, self.serde.loads_typed((each.type, each.data)))
+            for each in await thread.reader.writes(read.ns, read.id)
+        ]
+        return CheckpointTuple(
+            config=_config(thread_id, read.ns, read.id),
+            checkpoint=thread.reader.state_of(read),
+            metadata=cast("CheckpointMetadata", dict(read.metadata)),
+            parent_config=None if read.parent is None else _config(thread_id, read.ns, read.parent),
+            pending_writes=writes,
+        )
+
+    async def list_of(
+        self,
+        config: RunnableConfig | None,
+        wanted: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> Sequence[CheckpointTuple]:
+        """Return the checkpoints that match, newest id first."""
+        thread_id = None if config is None else config.get("configurable", {}).get("thread_id")
+        threads = await self._thread_ids() if thread_id is None else [str(thread_id)]
+        ns = None if config is None else _ns_of(config)
+        only = None if config is None else get_checkpoint_id(config)
+        end = None if before is None else get_checkpoint_id(before)
+        found: list[CheckpointTuple] = []
+        for each in threads:
+            thread = await self._open(each)
+            if thread is None:
+                continue
+            for entry in await thread.reader.all(ns):
+                if limit is not None and len(found) >= limit:
+                    return found
+                id = id_of(entry)
+                if (only is not None and id != only) or (end is not None and id >= end):
+                    continue
+                read = await thread.reader.read(entry)
+                metadata = cast("dict[str, Any]", read.metadata)
+                if all(metadata.get(key) == value for key, value in (wanted or {}).items()):
+                    found.append(await self._tuple(each, thread, read))
+        return found
+
+    async def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint. Durable: when this returns."""
+        thread_id, ns = _thread_of(config), _ns_of(config) or ""
+        described = get_checkpoint_metadata(config, metadata)
+        parent = get_checkpoint_id(config)
+        while True:
+            thread = await self._create(thread_id)
+            try:
+                await thread.put(ns, parent, checkpoint, described, new_versions)
+            except (Erased, SessionNotFound):  # deleted by another process
+                self._threads.pop(thread_id, None)
+                continue
+            return _config(thread_id, ns, checkpoint["id"])
+
+    async def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> None:
+        """Store pending writes of the checkpoint that `config` names."""
+        made = [
+            PendingWrite(
+                task_id,
+                task_path,
+                WRITES_IDX_MAP.get(channel, index),
+                channel,
+                *self.serde.dumps_typed(value),
+            )
+            for index, (channel, value) in enumerate(writes)
+        ]
+        thread_id = _thread_of(config)
+        id = get_checkpoint_id(config)
+        if id is None:
+            raise ValueError(
+                "pending writes belong to a checkpoint: the config has no checkpoint_id"
+            )
+        while made:
+            thread = await self._create(thread_id)
+            try:
+                await thread.put_writes(_ns_of(config) or "", id, made)
+            except (Erased, SessionNotFound):
+                self._threads.pop(thread_id, None)
+                continue
+            return
+
+    async def copy(self, source: str, target: str) -> None:
+        """Copy the checkpoints and writes of a thread: as a fork, if `target` has none."""
+        thread = await self._open(source)
+        if thread is None or source == target:
+            return
+        if await self._open(target) is None:
+            metadata = {THREAD: target, COPIED: thread.session.id}
+            id = await self._free_id(target)
+            try:
+                session = await thread.session.fork(id=id, metadata=metadata)
+            except SessionExists:  # created by another process in the meantime
+                pass
+            else:
+                await Thread(self._store, session, self.serde).adopt(thread)
+                return
+        to = await self._create(target)
+        for entry in reversed(await thread.reader.all(None)):
+            read = await thread.reader.read(entry)
+            state = thread.reader.state_of(read)
+            await to.put(read.ns, read.parent, state, read.metadata, state["channel_versions"])
+            if writes := await thread.reader.writes(read.ns, read.id):
+                await to.put_writes(read.ns, read.id, writes)
+
+    async def delete(self, thread_id: str) -> None:
+        """Erase the thread; its copies keep what they show."""
+        thread = await self._open(thread_id)
+        self._threads.pop(thread_id, None)
+        if thread is not None:
+            try:
+                await thread.session.erase(forks="keep", by=_BY)
+            except (Erased, SessionNotFound):
+                return
+
+    async def delete_runs(self, run_ids: Sequence[str]) -> None:
+        """Erase the checkpoints of runs."""
+        runs = set(run_ids)
+        for thread_id in await self._thread_ids() if runs else ():
+            await self._keep(thread_id, lambda read: read.metadata.get("run_id") not in runs)
+
+    async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
+        """Keep the newest checkpoint of each namespace, or with "delete" none."""
+        if strategy not in {"keep_latest", "delete"}:
+            raise ValueError(f"prune has the strategies keep_latest and delete, not {strategy!r}")
+        for thread_id in thread_ids:
+            if strategy == "delete":
+                await self.delete(thread_id)
+            elif (thread := await self._open(thread_id)) is not None:
+                await thread.keep(await thread.reader.newest())
+                self._threads.pop(thread_id, None)
+
+    async def _keep(self, thread_id: str, is_kept: Callable[[StoredCheckpoint], bool]) -> None:
+        """Delete the checkpoints of a thread that are not to be kept."""
+        thread = await self._open(thread_id)
+        if thread is None:
+            return
+        every = [await thread.reader.read(entry) for entry in await thread.reader.all(None)]
+        kept = [(read.ns, read.id) for read in every if is_kept(read)]
+        if not kept and every:
+            await self.delete(thread_id)
+        elif len(kept) < len(every):
+            await thread.keep(kept)
+            self._threads.pop(thread_id, None)
+
+    # ------------------------------------------------------------ sessions of threads
+
+    async def _thread_ids(self) -> Sequence[str]:
+        infos = await self._store.recent(None, scope="all", id_prefix=f"{PREFIX}:")
+        named = [(info.metadata or {}).get(THREAD) for info in infos if info.status != "erased"]
+        return list(dict.fromkeys(each for each in named if isinstance(each, str)))
+
+    async def _open(self, thread_id: str) -> Thread | None:
+        """Return the thread, or None if it has no session."""
+        if (thread := self._threads.get(thread_id)) is not None:
+            return thread
+        for generation in range(_GENERATIONS):
+            try:
+                session = await self._store.open(_session_id(thread_id, generation))
+            except Erased:
+                continue
+            except SessionNotFound:
+                return None
+            thread = Thread(self._store, session, self.serde)
+            self._threads[thread_id] = thread
+            while len(self._threads) > _THREADS:
+                del self._threads[next(iter(self._threads))]
+            return thread
+        return None
+
+    async def _create(self, thread_id: str) -> Thread:
+        while (thread := await self._open(thread_id)) is None:
+            for generation in range(_GENERATIONS):
+                id, metadata = _session_id(thread_id, generation), {THREAD: thread_id}
+                try:
+                    await self._store.create(id=id, metadata=metadata, reuse_erased=True)
+                except SessionExists as error:
+                    if error.is_erased:  # a fork still shows it
+                        continue
+                break  # or created by another process in the meantime
+        return thread
+
+    async def _free_id(self, thread_id: str) -> str:
+        """Return the id for a new session of the thread. A fork cannot use an erased one's."""
+        for generation in range(_GENERATIONS):
+            id = _session_id(thread_id, generation)
+            try:
+                await self._store.open(id)
+            except Erased:
+                continue
+            except SessionNotFound:
+                return id
+        raise SessionExists(_session_id(thread_id, 0))
+
+
+def _session_id(thread_id: str, generation: int) -> str:
+    if generation == 0:
+        return session_id_of(PREFIX, thread_id)
+    return session_id_of(PREFIX, f"{thread_id}\x00{generation}")
+
+
+def _thread_of(config: RunnableConfig) -> str:
+    return str(config.get("configurable", {})["thread_id"])
+
+
+def _ns_of(config: RunnableConfig) -> str | None:
+    return config.get("configurable", {}).get("checkpoint_ns")
+
+
+def _config(thread_id: str, ns: str, id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id}}

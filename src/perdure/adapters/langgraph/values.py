@@ -1,0 +1,175 @@
+"""Channel values in checkpoints: stored once, and grown ones as the bytes that changed.
+
+A checkpoint says of each channel how far up its path the value was stored (`back`). There it is
+whole, or a tail: bytes to combine with the value one or more checkpoints further up. Distances
+count checkpoints, not ids, so a fork of the session needs no other ones.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+import perdure
+
+_INLINE = 4096
+"""Longer whole values are stored beside the log, once for all equal ones."""
+
+_FARTHEST = 64
+"""A value stored farther up the path is stored again."""
+
+_SHORTEST = 256
+"""Shorter values are always stored whole."""
+
+_LINKS = 32
+"""Tails after which a value may be stored whole again."""
+
+_SHARE = 8
+"""A value is stored whole when its tails together exceed this fraction of it (1 / 8)."""
+
+Record = dict[str, object]
+"""A channel value as JSON data."""
+
+
+class ChannelValue(msgspec.Struct, frozen=True):
+    """A serialized value, and how it is stored.
+
+    Shape: it was stored `back` checkpoints up the path; there it needs `span` more, its `links`
+    tails, which hold `linked` bytes.
+    """
+
+    type: str
+    data: bytes
+    back: int = 0
+    span: int = 0
+    links: int = 0
+    linked: int = 0
+
+
+def stored(
+    value: tuple[str, bytes], before: ChannelValue | None, *, is_whole: bool = False
+) -> tuple[Record, ChannelValue]:
+    """Return the record of `value`, and what the next checkpoint knows of it.
+
+    `before` is the channel's value in the parent checkpoint; with `is_whole` nothing of it is used.
+    """
+    kind, data = value
+    if before is not None and before.type == kind and not is_whole:
+        if before.data == data and before.back < _FARTHEST:
+            again = msgspec.structs.replace(before, back=before.back + 1)
+            return {"back": again.back}, again
+        if (tail := _tail(before, data)) is not None:
+            return tail
+    return {"type": kind, **encoded(data)}, ChannelValue(kind, data)
+
+
+def _tail(before: ChannelValue, data: bytes) -> tuple[Record, ChannelValue] | None:
+    """Return `data` as a change of `before`, or None if it is stored whole."""
+    if len(data) < _SHORTEST:
+        return None
+    head, skip = _header(data), _header(before.data)
+    keep = _common(memoryview(before.data)[skip:], memoryview(data)[head:])
+    tail = data[head + keep :]
+    linked = before.linked + len(tail)
+    is_long = before.links >= _LINKS and linked * _SHARE > len(data)
+    if is_long or len(tail) * 2 > len(data) or before.back >= _FARTHEST:
+        return None
+    record: Record = {
+        "type": before.type,
+        "from": before.back + 1,
+        "head": _text(data[:head]),
+        "skip": skip,
+        "keep": keep,
+        "tail": _text(tail),
+    }
+    span = before.back + 1 + before.span
+    return record, ChannelValue(before.type, data, 0, span, before.links + 1, linked)
+
+
+def _header(data: bytes) -> int:
+    """Return the length of the header of a MessagePack array, which changes as it grows."""
+    first = data[0] if data else 0
+    return 1 if 0x90 <= first <= 0x9F else {0xDC: 3, 0xDD: 5}.get(first, 0)
+
+
+def _common(one: memoryview, other: memoryview) -> int:
+    """Return the length of the common beginning."""
+    most = min(len(one), len(other))
+    if one[:most] == other[:most]:
+        return most
+    least = 0
+    while most - least > 1:
+        middle = (least + most) // 2
+        if one[least:middle] == other[least:middle]:
+            least = middle
+        else:
+            most = middle
+    return least
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def encoded(data: bytes) -> Record:
+    """Return bytes as JSON data; many bytes as content beside the log."""
+    if len(data) > _INLINE:
+        return {"content": perdure.content(data)}
+    return {"data": _text(data)}
+
+
+def content_of(record: Mapping[str, Any]) -> str | None:
+    """Return the handle of the content that `record` needs, or None."""
+    content = record.get("content")
+    return None if content is None else cast("str", content["handle"])
+
+
+def decoded(record: Mapping[str, Any], contents: Mapping[str, bytes]) -> bytes:
+    """Return the bytes of a record of `encoded`."""
+    handle = content_of(record)
+    return b64decode(cast("str", record["data"])) if handle is None else contents[handle]
+
+
+def whole_records(
+    path: Sequence[Mapping[str, Mapping[str, Any]]], channel: str
+) -> tuple[int, list[Mapping[str, Any]]]:
+    """Return how far up the newest record of `channel` is, and its records, newest first.
+
+    `path` holds the records of each checkpoint, the newest last.
+    Raises: LookupError if the path is too short.
+    """
+    record = path[-1][channel]
+    back = cast("int", record.get("back", 0))
+    at = len(path) - 1 - back
+    found: list[Mapping[str, Any]] = []
+    while at >= 0:
+        record = path[at][channel]
+        found.append(record)
+        if "from" not in record:
+            return back, found
+        at -= cast("int", record["from"])
+    raise LookupError(channel)
+
+
+def combined(
+    back: int, records: Sequence[Mapping[str, Any]], contents: Mapping[str, bytes]
+) -> ChannelValue:
+    """Return the value of `records`, which are those of `whole_records`."""
+    whole = records[-1]
+    data, linked, span = decoded(whole, contents), 0, 0
+    for record in reversed(records[:-1]):
+        tail = b64decode(cast("str", record["tail"]))
+        skip = cast("int", record["skip"])
+        kept = memoryview(data)[skip : skip + cast("int", record["keep"])]
+        data = b"".join((b64decode(cast("str", record["head"])), kept, tail))
+        linked += len(tail)
+        span += cast("int", record["from"])
+    return ChannelValue(cast("str", whole["type"]), data, back, span, len(records) - 1, linked)
+
+
+def window_of(values: Mapping[str, ChannelValue]) -> int:
+    """Return how many checkpoints of the path hold `values`."""
+    return 1 + max((value.back + value.span for value in values.values()), default=0)

@@ -1,0 +1,253 @@
+"""`PerdureSaver` under real graphs: time travel, interrupts, deletion, two workers, kills."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMissingTypeStubs] - it has none
+from langgraph.types import Command, interrupt
+from typing_extensions import TypedDict
+
+import perdure
+from perdure.adapters.langgraph import PerdureSaver, copy_checkpoints
+from tests.conftest import REPOSITORY
+from tests.integration.adapters.langgraph.children.graph import graph_with, saver_at
+
+CHILD = "tests.integration.adapters.langgraph.children.graph"
+
+
+def config(thread: str = "t", **more: str) -> Any:
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": "", **more}}
+
+
+def texts(state: Any) -> list[str]:
+    return [message.content for message in state.values.get("messages", [])]
+
+
+def start(kind: str, address: str, thread: str, turns: int, name: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", CHILD, kind, address, thread, str(turns), name]
+    return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+
+
+def test_graph_continues_after_reopening_and_its_messages_are_a_session(store_address: str) -> None:
+    with perdure.blocking.open(store_address) as store:
+        graph = graph_with(PerdureSaver(store))
+        graph.invoke({"messages": [("user", "Where is the whale?")]}, config())
+    with perdure.blocking.open(store_address) as store:
+        graph = graph_with(PerdureSaver(store))
+        graph.invoke({"messages": [("user", "And now?")]}, config())
+        said = ["Where is the whale?", " answer 1", "And now?", " answer 3"]
+        assert texts(graph.get_state(config())) == said
+        session = store.open("lg:t")
+        assert [message.text for message in session.messages()] == said
+        assert [hit.stream for hit in store.search("whale")] == ["lg:t"]
+        assert len(list(graph.get_state_history(config()))) == 6
+
+
+def test_update_of_an_old_state_is_a_branch(store_address: str) -> None:
+    with perdure.blocking.open(store_address) as store:
+        graph = graph_with(PerdureSaver(store))
+        for question in ("one", "two"):
+            graph.invoke({"messages": [("user", question)]}, config())
+        old = list(graph.get_state_history(config()))[3]
+        changed = graph.update_state(old.config, {"messages": [("user", "other")]})
+        assert texts(graph.get_state(changed)) == ["one", " answer 1", "other"]
+        assert texts(graph.get_state(old.config)) == ["one", " answer 1"]
+        assert texts(graph.get_state(config())) == ["one", " answer 1", "other"]
+
+
+class Form(TypedDict, total=False):
+    name: str
+
+
+def test_interrupted_graph_resumes_in_another_process(store_address: str) -> None:
+    def ask(state: Form) -> Form:
+        return {"name": interrupt("name?")}
+
+    builder: Any = StateGraph(Form)
+    builder.add_node("ask", ask)
+    builder.add_edge(START, "ask")
+    builder.add_edge("ask", END)
+    with perdure.blocking.open(store_address) as store:
+        paused = builder.compile(checkpointer=PerdureSaver(store)).invoke({}, config())
+        assert paused["__interrupt__"][0].value == "name?"
+    with perdure.blocking.open(store_address) as store:
+        graph = builder.compile(checkpointer=PerdureSaver(store))
+        assert graph.invoke(Command(resume="Ada"), config()) == {"name": "Ada"}
+
+
+async def test_async_graph_runs_on_the_loop_of_its_store(store_address: str) -> None:
+    async with perdure.open(store_address) as store:
+        saver = PerdureSaver(store)
+        graph = graph_with(saver)
+        await graph.ainvoke({"messages": [("user", "hello")]}, config())
+        assert texts(await graph.aget_state(config())) == ["hello", " answer 1"]
+        with pytest.raises(TypeError, match=r"perdure\.blocking\.open"):
+            saver.get_tuple(config())
+
+
+def test_blocking_store_serves_every_loop(store_address: str) -> None:
+    with perdure.blocking.open(store_address) as store:
+        graph = graph_with(PerdureSaver(store))
+        for question in ("one", "two"):
+            said = {"messages": [("user", question)]}
+            asyncio.run(graph.ainvoke(said, config()))
+        assert texts(graph.get_state(config())) == ["one", " answer 1", "two", " answer 3"]
+
+
+def test_writes_come_before_their_checkpoint_and_first_or_last_wins(store_address: str) -> None:
+    with perdure.blocking.open(store_address) as store:
+        saver = PerdureSaver(store)
+        checkpoint = empty_checkpoint()
+        at = config(checkpoint_id=checkpoint["id"])
+        saver.put_writes(at, [("a", 1), ("__error__", "first")], "task")
+        saver.put(config(), checkpoint, {}, {})
+        saver.put_writes(at, [("a", 2), ("__error__", "last")], "task")
+        found = saver.get_tuple(at)
+        assert found is not None
+        assert found.pending_writes == [("task", "__error__", "last"), ("task", "a", 1)]
+
+
+def test_prune_keeps_the_state_and_erases_the_bytes_of_others(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'a.db'}"
+    with perdure.blocking.open(address) as store:
+        saver = PerdureSaver(store)
+        graph = graph_with(saver)
+        for turn in range(40):
+            graph.invoke({"messages": [("user", f"question {turn} {'x' * 200}")]}, config())
+        before = texts(graph.get_state(config()))
+        graph.update_state(config(), {"messages": [("user", "SECRET")]})
+        doomed = graph.get_state(config()).config
+        graph.update_state(list(graph.get_state_history(config()))[1].config, {"messages": []})
+        saver.prune(["t"])
+        assert len(list(saver.list(config()))) == 1
+        assert texts(graph.get_state(config())) == before
+        assert saver.get_tuple(doomed) is None
+        graph.invoke({"messages": [("user", "goes on")]}, config())
+        assert texts(graph.get_state(config()))[-2] == "goes on"
+    assert b"SECRET" not in (tmp_path / "a.db").read_bytes()
+
+
+def test_deleted_run_leaves_the_others_readable(store_address: str) -> None:
+    with perdure.blocking.open(store_address) as store:
+        saver = PerdureSaver(store)
+        graph = graph_with(saver)
+        for run in ("r1", "r2", "r3"):
+            said = {"messages": [("user", f"of {run} {'x' * 400}")]}
+            graph.invoke(said, {**config(), "metadata": {"run_id": run}})
+        whole = texts(graph.get_state(config()))
+        saver.delete_for_runs(["r2"])
+        left = {found.metadata.get("run_id") for found in saver.list(config())}
+        assert left == {"r1", "r3"}
+        assert texts(graph.get_state(config())) == whole
+
+
+def test_copy_shows_what_it_copied_after_its_origin_is_gone(store_address: str) -> None:
+    with perdure.blocking.open(store_address) as store:
+        saver = PerdureSaver(store)
+        graph = graph_with(saver)
+        graph.invoke({"messages": [("user", "one")]}, config("a"))
+        saver.copy_thread("a", "b")
+        graph.invoke({"messages": [("user", "two")]}, config("a"))
+        saver.prune(["a"])
+        assert texts(graph.get_state(config("b"))) == ["one", " answer 1"]
+        saver.delete_thread("a")
+        graph.invoke({"messages": [("user", "three")]}, config("b"))
+        assert texts(graph.get_state(config("b")))[::2] == ["one", "three"]
+        graph.invoke({"messages": [("user", "again")]}, config("a"))
+        assert texts(graph.get_state(config("a"))) == ["again", " answer 1"]
+        saver.prune(["b"])
+        assert len(list(saver.list(config("b")))) == 1
+        assert texts(graph.get_state(config("b")))[::2] == ["one", "three"]
+
+
+def test_migration_copies_all_threads_once(tmp_path: Path) -> None:
+    with (
+        SqliteSaver.from_conn_string(str(tmp_path / "langgraph.db")) as theirs,
+        perdure.blocking.open(f"sqlite:///{tmp_path / 'perdure.db'}") as store,
+    ):
+        old = graph_with(theirs)
+        for thread in ("a", "b"):
+            for question in ("one", "two"):
+                old.invoke({"messages": [("user", question)]}, config(thread))
+        ours = PerdureSaver(store)
+        assert copy_checkpoints(theirs, ours) == 12
+        assert copy_checkpoints(theirs, ours) == 0
+        new = graph_with(ours)
+        for thread in ("a", "b"):
+            was, now = (list(g.get_state_history(config(thread))) for g in (old, new))
+            assert [state.values for state in now] == [state.values for state in was]
+            assert [state.metadata for state in now] == [state.metadata for state in was]
+            assert [state.next for state in now] == [state.next for state in was]
+
+
+def test_two_workers_on_one_thread_lose_no_checkpoint(store_address: str) -> None:
+    turns = 8
+    workers = [start("perdure", store_address, "t", turns, name) for name in ("left", "right")]
+    for worker in workers:
+        worker.communicate(timeout=100)
+        assert worker.returncode == 0
+    with perdure.blocking.open(store_address) as store:
+        saver = PerdureSaver(store)
+        found = list(saver.list(config()))
+        assert len(found) == 2 * turns * 3
+        said = {text for each in found for text in _said(each)}
+        for name in ("left", "right"):
+            assert {f"{name} question {turn}" for turn in range(turns)} <= said
+        newest = saver.get_tuple(config())
+        assert newest is not None
+        assert newest.checkpoint["id"] == max(each.checkpoint["id"] for each in found)
+        assert store.verify().is_ok
+
+
+def _said(found: Any) -> list[str]:
+    return [each.content for each in found.checkpoint["channel_values"].get("messages", [])]
+
+
+KILLS = 2
+
+
+@pytest.mark.parametrize(
+    "kills", [KILLS, pytest.param(25, marks=pytest.mark.all_only)], ids=["sample", "many"]
+)
+def test_killed_runs_lose_no_returned_turn(tmp_path: Path, kills: int) -> None:
+    """The same graph is killed with LangGraph's own saver and with ours, at the same moments."""
+    rng = random.Random(20)
+    addresses = {"perdure": f"sqlite:///{tmp_path / 'a.db'}", "sqlite": str(tmp_path / "b.db")}
+    for kill in range(kills):
+        after = rng.random() * 0.2
+        for kind, address in addresses.items():
+            returned = _killed(kind, address, f"k{kill}", after)
+            with saver_at(kind, address) as saver:
+                graph = graph_with(saver)
+                thread = config(f"k{kill}")
+                kept = texts(graph.get_state(thread))
+                assert [f" question {turn}" for turn in range(returned)] == kept[::2][:returned]
+                if graph.get_state(thread).next:
+                    graph.invoke(None, thread)  # finishes the turn that the kill interrupted
+                graph.invoke({"messages": [("user", "goes on")]}, thread)
+                assert texts(graph.get_state(thread))[-2] == "goes on"
+    with perdure.blocking.open(addresses["perdure"]) as store:
+        assert store.verify().is_ok
+    with sqlite3.connect(addresses["sqlite"]) as database:
+        assert database.execute("pragma integrity_check").fetchone() == ("ok",)
+
+
+def _killed(kind: str, address: str, thread: str, after: float) -> int:
+    """Run a graph, kill it `after` seconds of work, and return the turns that it returned."""
+    child = start(kind, address, thread, 10_000, "")
+    assert child.stdout is not None
+    assert child.stdout.readline() == "READY\n"
+    time.sleep(after)
+    child.kill()
+    return len(child.communicate()[0].splitlines())
