@@ -7,10 +7,11 @@ import os
 from pathlib import Path
 
 from perdure.interop.exports import export_session
+from perdure.interop.formats import registry
 from tests.conftest import REPOSITORY
 from tests.fakes.sources import FIXTURES, empty_store, every_file, imported
 
-FORMATS = ("pi", "operator", "claude-code", "codex", "opencode", "perdure")
+FORMATS = (*registry.FORMATS, "perdure")
 """Every format that is read."""
 
 LARGEST_BYTES = 200_000

@@ -10,6 +10,7 @@ import msgspec
 _PLACES: Mapping[str, tuple[str | None, str, str]] = {
     "Claude Code": ("CLAUDE_CONFIG_DIR", ".claude", "projects"),
     "Codex": ("CODEX_HOME", ".codex", "sessions"),
+    "Gemini CLI": (None, ".gemini", "tmp"),
     "pi": ("PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
     "Operator": (None, ".operator", "sessions"),
 }

@@ -12,7 +12,9 @@ def test_histories_are_found_where_the_programs_keep_them(tmp_path: Path) -> Non
     for place in places().split(", "):
         (tmp_path / place.removeprefix("~/")).mkdir(parents=True)
     found = list(known_histories(tmp_path, {}))
-    assert [each.program for each in found] == ["Claude Code", "Codex", "pi", "Operator"]
+    assert [each.program for each in found] == [
+        *("Claude Code", "Codex", "Gemini CLI", "pi", "Operator")
+    ]
     assert all(each.folder.is_dir() for each in found)
 
 

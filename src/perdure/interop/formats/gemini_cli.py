@@ -1,0 +1,334 @@
+"""Read the sessions of Gemini CLI: ``chats/session-*.jsonl``, one record per line.
+
+A message is written again, under the same id, when its calls have ended. Here its new calls and
+results follow what is known of it. A message whose words changed begins a branch. A record
+``$rewindTo`` moves the leaf to before a message, and ``$set`` with messages to where they differ.
+Source: Gemini CLI 0.61, which wrote the fixture, and its published package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from perdure.codecs.content import parts_of, result_of
+from perdure.codecs.fields import (
+    Fields,
+    count_in,
+    fields_of,
+    list_in,
+    name_in,
+    object_in,
+    text_in,
+    time_in,
+)
+from perdure.codecs.lines import Line, ReadLine
+from perdure.codecs.media import Media
+from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
+from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.session.codec import encode
+from perdure.session.kinds import CustomMessage
+from perdure.session.messages import (
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+from perdure.session.notes import ImportedRecord, LeafMoved, SessionInfoChanged
+
+FORMAT: Final = "gemini-cli"
+PROVIDER = "google"
+
+_INJECTED = ("<session_context>", "<state_snapshot>", "<hook_context>")
+"""Prefixes of user messages that Gemini CLI writes itself."""
+
+_CWD = re.compile(r"\*\*Workspace Directories:\*\*\s*\n\s*- (.+)")
+_METADATA = ("projectHash", "kind")
+
+
+class _Told(msgspec.Struct):
+    """A message so far: a digest of its words, its calls, and those with results."""
+
+    before: int | None
+    digest: bytes
+    calls: set[str]
+    results: set[str]
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """Parse the session in `content`, even if it is damaged."""
+    return parsed_whole(content, FORMAT, Reader, progress)
+
+
+def is_record(fields: Fields) -> bool:
+    """Return whether `fields` is the header of a session."""
+    return name_in(fields, "sessionId") is not None and name_in(fields, "projectHash") is not None
+
+
+class Reader:
+    """Reads a session into `draft`."""
+
+    def __init__(self, draft: SourceDraft) -> None:
+        self.draft = draft
+        self.linker = self.instead = None  # everything is one chain, with branches
+        self._leaf: int | None = None
+        self._header: Fields | None = None
+        self._cwd: str | None = None
+        self._told: dict[str, _Told] = {}
+        self._chain: list[str] = []  # the messages of the current branch
+        self._answered: set[str] = set()  # calls with a result
+        self._ordinal = 0  # of the next item of the line
+
+    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
+        """No line is plain: any may be written again."""
+        return False
+
+    def take(self, line: Line, reading: ReadLine) -> None:
+        """Read one line."""
+        fields = fields_of(reading.value) if reading.is_json else None
+        if fields is None:
+            problem = "it is not a record of a session of Gemini CLI"
+            self.draft.report_malformed(line, reading.problem or problem)
+            return
+        self._ordinal = 0
+        record = Record(line, fields, at=time_in(fields, "timestamp"))
+        rewound = name_in(fields, "$rewindTo")
+        changes = object_in(fields, "$set")
+        if rewound is not None:
+            self._rewind(record, rewound)
+        elif name_in(fields, "id") is not None:
+            self._take_message(record, fields)
+        elif changes is not None:
+            self._set(record, changes)
+        elif is_record(fields):
+            self._take_header(record)
+        else:
+            self.draft.report_malformed(line, "it is not a record of a session of Gemini CLI")
+
+    def finish(self) -> ParsedSource:
+        """Return the parsed source."""
+        header = self._header
+        if header is None:
+            return self.draft.headless(self._leaf, self._cwd)
+        described = SourceHeader(
+            session=name_in(header, "sessionId"),
+            created_at=time_in(header, "startTime"),
+            cwd=self._cwd,
+            metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
+            is_subagent=text_in(header, "kind") == "subagent",
+        )
+        return self.draft.finish(described, self._leaf)
+
+    # -- records about the session
+
+    def _take_header(self, record: Record) -> None:
+        if self._header is None:
+            self._header = record.fields
+            self.draft.at = time_in(record.fields, "startTime")
+            self.draft.header_lines.append(record.line.number)
+        else:
+            self._note(record, "header")
+        self._replace(record, record.fields)
+
+    def _set(self, record: Record, changes: Fields) -> None:
+        title = (text_in(changes, "summary") or "").strip()
+        if title:
+            self._add(record, SessionInfoChanged(title=title))
+        self._replace(record, changes)
+        if not self._ordinal:
+            self._note(record, "$set")
+
+    def _rewind(self, record: Record, message: str) -> None:
+        at = self._chain.index(message) if message in self._chain else 0
+        before = self._leaf
+        self._leaf = self._start_of(at)
+        del self._chain[at:]
+        self.draft.add(record, LeafMoved(None), before, {"target": self._leaf})
+
+    def _replace(self, record: Record, fields: Fields) -> None:
+        """Go on with the messages in `fields`, if there are any, from where they differ."""
+        found = [fields_of(each) or {} for each in list_in(fields, "messages") or ()]
+        if "messages" not in fields:
+            return
+        ids = [name_in(each, "id") for each in found]
+        same = 0
+        while same < min(len(ids), len(self._chain)) and ids[same] == self._chain[same]:
+            same += 1
+        if same < len(self._chain):
+            self._leaf = self._start_of(same)
+            del self._chain[same:]
+        for each in found[same:]:
+            self._told.pop(name_in(each, "id") or "", None)
+            self._take_message(record, each)
+
+    def _start_of(self, at: int) -> int | None:
+        """Return the leaf before the message at `at` of the chain."""
+        return self._told[self._chain[at]].before if at < len(self._chain) else self._leaf
+
+    # -- messages
+
+    def _take_message(self, record: Record, fields: Fields) -> None:
+        own = name_in(fields, "id") or f"{record.line.number}:{self._ordinal}"
+        kind = text_in(fields, "type")
+        if kind not in ("user", "gemini"):
+            self._note(record, f"message:{kind}")
+            return
+        words = encode([kind, fields.get("content"), fields.get("thoughts")])
+        digest = hashlib.sha256(words).digest()
+        told = self._told.get(own) if own in self._chain else None
+        is_new = told is None or told.digest != digest
+        if told is None or is_new:
+            if told is not None:
+                at = self._chain.index(own)
+                self._leaf = self._start_of(at)
+                del self._chain[at:]
+            record.id = None if own in self._told else own
+            told = self._told[own] = _Told(self._leaf, digest, set(), set())
+            self._chain.append(own)
+        before = self._ordinal
+        if kind == "gemini":
+            bodies = self._gemini(fields, told, is_new=is_new)
+        else:
+            bodies = self._user(fields) if is_new else iter(())
+        for body in bodies:
+            self._add(record, body)
+        if self._ordinal == before:
+            self._note(record, f"message:{kind}")
+
+    def _user(self, fields: Fields) -> Iterator[ItemBody]:
+        content = parts_of(fields.get("content"), self.draft.media, _part) or ()
+        results = tuple(part for part in content if isinstance(part, ToolResultPart))
+        said = tuple(part for part in content if not isinstance(part, ToolResultPart))
+        fresh = tuple(part for part in results if part.call_id not in self._answered)
+        if fresh:
+            self._answered |= {part.call_id for part in fresh}
+            yield Message("tool", fresh)
+        if not said:
+            return
+        text = next((part.text for part in said if isinstance(part, TextPart)), "")
+        if text.lstrip().startswith(_INJECTED):
+            found = _CWD.search(text)
+            self._cwd = self._cwd or (None if found is None else found[1].strip())
+            yield CustomMessage(f"{FORMAT}:context", said, is_displayed=False)
+        else:
+            yield Message("user", said)
+
+    def _gemini(self, fields: Fields, told: _Told, *, is_new: bool) -> Iterator[ItemBody]:
+        """Yield what the answer says that is not known of it, and the results of its calls."""
+        media = self.draft.media
+        said: list[Part] = []
+        usage = None
+        if is_new:
+            thoughts = [fields_of(each) or {} for each in list_in(fields, "thoughts") or ()]
+            text = "".join(map(_thought, thoughts))
+            said += [ThinkingPart(text)] if text else []
+            content = parts_of(fields.get("content"), media, _part) or ()
+            said += [part for part in content if not isinstance(part, TextPart) or part.text]
+            usage = _usage(object_in(fields, "tokens"))
+        calls = [fields_of(each) or {} for each in list_in(fields, "toolCalls") or ()]
+        for call in calls:
+            part = _call(call)
+            if part is not None and part.id not in told.calls:
+                told.calls.add(part.id)
+                said.append(part)
+        if said:
+            reason = "tool_calls" if any(isinstance(p, ToolCallPart) for p in said) else "stop"
+            model = name_in(fields, "model")
+            named = None if model is None else f"{PROVIDER}:{model}"
+            parts = tuple(said)
+            yield Message("assistant", parts, model=named, stop_reason=reason, usage=usage)
+        fresh = [part for call in calls if (part := _result(call, media)) is not None]
+        fresh = [part for part in fresh if part.call_id not in told.results]
+        if fresh:
+            told.results |= {part.call_id for part in fresh}
+            self._answered |= told.results
+            yield Message("tool", tuple(fresh))
+
+    def _add(self, record: Record, body: ItemBody) -> None:
+        is_said = isinstance(body, Message | CustomMessage)
+        at = self.draft.add(record, body, self._leaf if is_said else None, ordinal=self._ordinal)
+        self._ordinal += 1
+        if is_said:
+            self._leaf = at
+
+    def _note(self, record: Record, kind: str) -> None:
+        """Store `record` as a side entry."""
+        self.draft.add(record, ImportedRecord(FORMAT, kind), self._leaf, ordinal=self._ordinal)
+        self._ordinal += 1
+
+
+# -- parts
+
+
+def _part(fields: Fields, media: Media) -> Part | None:
+    text = fields.get("text")
+    if isinstance(text, str):
+        return ThinkingPart(text) if fields.get("thought") is True else TextPart(text)
+    data = object_in(fields, "inlineData")
+    if data is not None:
+        return media.part(text_in(data, "data"), name_in(data, "mimeType"))
+    answered = object_in(fields, "functionResponse")
+    if answered is not None:
+        return _response(answered, media, is_error=False)
+    return None
+
+
+def _response(answered: Fields, media: Media, *, is_error: bool) -> ToolResultPart | None:
+    call_id = name_in(answered, "id")
+    if call_id is None:
+        return None
+    response = object_in(answered, "response") or {}
+    text = text_in(response, "output")
+    failure = text_in(response, "error")
+    if text is None:
+        text = failure if failure is not None else encode(response).decode() if response else ""
+    attached = parts_of(list_in(answered, "parts") or [], media, _part) or ()
+    return result_of(
+        call_id,
+        (TextPart(text), *attached),
+        is_error=is_error or failure is not None,
+        name=name_in(answered, "name"),
+    )
+
+
+def _call(call: Fields) -> ToolCallPart | None:
+    call_id, name = name_in(call, "id"), name_in(call, "name")
+    if call_id is None or name is None:
+        return None
+    return ToolCallPart(call_id, name, object_in(call, "args") or {})
+
+
+def _result(call: Fields, media: Media) -> ToolResultPart | None:
+    """Return the result of a call that has ended."""
+    has_failed = text_in(call, "status") in ("error", "cancelled")
+    for each in list_in(call, "result") or ():
+        answered = object_in(fields_of(each) or {}, "functionResponse")
+        if answered is not None:
+            return _response(answered, media, is_error=has_failed)
+    return None
+
+
+def _thought(thought: Fields) -> str:
+    subject, description = text_in(thought, "subject"), text_in(thought, "description") or ""
+    return f"{subject}: {description}\n" if subject else description
+
+
+def _usage(tokens: Fields | None) -> Usage | None:
+    """Return the usage. Gemini counts cached tokens as input, and thoughts apart from output."""
+    if tokens is None:
+        return None
+    cached = count_in(tokens, "cached")
+    usage = Usage(
+        input_tokens=max(0, count_in(tokens, "input") - cached) + count_in(tokens, "tool"),
+        output_tokens=count_in(tokens, "output") + count_in(tokens, "thoughts"),
+        cache_read_tokens=cached,
+    )
+    return usage if usage.total_tokens else None
