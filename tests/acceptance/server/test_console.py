@@ -9,6 +9,8 @@ import pytest
 import perdure
 from perdure import assistant, thinking, tool_call
 from perdure.session.messages import Usage
+from perdure.stores.retention.backups import Backup
+from perdure.stores.retention.policy import Retention
 from tests.fakes.console import NARROW, WIDE, browsing
 from tests.fakes.served import served
 
@@ -187,3 +189,22 @@ async def test_costs_are_listed_and_summed_by_person(tmp_path: Path, chromium: s
             assert await page.locator(".chart rect").count() == 1
             assert "2.50" in str(await page.locator(".chart").get_attribute("aria-label"))
             assert browser.complaints == []
+
+
+@pytest.mark.all_only
+async def test_store_view_verifies_and_lists_backups(tmp_path: Path, chromium: str) -> None:
+    async with (
+        served(tmp_path, ["one"], address=f"sqlite:///{tmp_path}/store.db") as server,
+        browsing(chromium, server) as browser,
+    ):
+        await server.said("hi")
+        keeping = server.store.backend.retention
+        await keeping.remember_backup(Backup("/backups/<b>first</b>", 1_000))
+        await keeping.set_policy(Retention(max_idle_s=30 * 86_400))
+        await browser.open("store")
+        await browser.page.locator("td", has_text="/backups/<b>first</b>").wait_for()
+        await browser.see("at most 30 days")
+        await browser.see("No session is over a limit")
+        await browser.page.get_by_role("button", name="Verify").click()
+        await browser.page.locator(".state.good", has_text="no fault").wait_for()
+        assert browser.complaints == []

@@ -84,6 +84,33 @@ async def test_consent_role_and_context_are_changed(tmp_path: Path, chromium: st
         assert browser.complaints == []
 
 
+@pytest.mark.all_only
+async def test_handoff_card_shows_files_and_their_change(tmp_path: Path, chromium: str) -> None:
+    async with serving_flows(tmp_path) as server, browsing(chromium, server) as browser:
+        page = browser.page
+        flow = await begun(server, tmp_path)
+        await flow_until(server, flow, waits_for("prompt-human"))
+        await server.http.post(f"/v1/flows/{flow}/reply", json={"text": "The night train"})
+        await flow_until(server, flow, waits_for("handoff-approval"))
+        written = tmp_path / "record" / "page.md"
+        first = written.read_text()
+        await browser.open("inbox")
+        file = page.locator(".handed", has_text="page.md")
+        await file.locator(".document", has_text=first.split()[0]).wait_for()
+        assert await file.get_by_role("button", name="Change").count() == 0
+        written.write_text(f"{first}\n**A night in Lyon**\n")
+        await page.get_by_role("button", name="approve").click()
+        await browser.see("review them")
+        added = page.locator(".handed .diff .added", has_text="A night in Lyon")
+        await added.wait_for()
+        await file.get_by_role("button", name="Contents").click()
+        await file.locator(".document strong", has_text="A night in Lyon").wait_for()
+        await page.get_by_role("button", name="approve").click()
+        await added.wait_for(state="detached")
+        await flow_until(server, flow, lambda shown: "handoff-approval" not in str(shown["waits"]))
+        assert [each for each in browser.complaints if "409" not in each] == []
+
+
 LARGE = """
 workflow:
   name: "<img src=x onerror=window.__hit=1>"

@@ -22,7 +22,8 @@ from perdure.client.session import Session
 from perdure.errors import LeaseHeld, SessionExists, SessionNotFound, TurnOpen
 from perdure.session.codec import body_of
 from perdure.session.kinds import MESSAGE
-from perdure.session.messages import Message
+from perdure.session.media.inline import InlineMedia
+from perdure.session.messages import InFlightMessage, MediaPart, Message, TextPart
 from perdure.session.notes import Queued
 
 _KEPT = 256
@@ -60,7 +61,7 @@ class Conversations:
                     return await self._begin(caller, new)
                 session = await caller.session(id, "write", is_repeatable=True)
             if caller.keyed is not None and caller.keyed.unknown_since is not None:
-                sent = await _sent_after(session, caller.keyed.unknown_since, new.text)
+                sent = await _sent_after(session, caller.keyed.unknown_since, new)
                 if sent is not None:
                     return sent
             return await self._go_on(id, new)
@@ -132,14 +133,14 @@ class Conversations:
         )
         self._keep(chat)
         await caller.claim(chat.session, is_repeatable=True)
-        await chat.send(new.text).started()
+        await chat.send(new.said()).started()
         return Sent(session_id=chat.id, status="started", is_new=True)
 
     async def _go_on(self, session: str, new: NewMessage) -> Sent:
         chat = await self.chat(session)
         if not chat.is_running:
             try:
-                await chat.send(new.text).started()
+                await chat.send(new.said()).started()
             except LeaseHeld:
                 _log.debug("a turn of %s runs in another process", session)
             except TurnOpen:
@@ -148,7 +149,7 @@ class Conversations:
                 return Sent(session_id=session, status="started", is_new=False)
         if new.if_running == "reject":
             raise Problem(409, "turn_running", "a turn of this session runs")
-        entry = await chat.steer(new.text)
+        entry = await chat.steer(new.said())
         return Sent(session_id=session, status="queued", is_new=False, entry_id=entry.id)
 
     def agent_for(self, caller: Caller, named: str | None) -> str:
@@ -172,8 +173,9 @@ class Conversations:
             del self._chats[id]
 
 
-async def _sent_after(session: Session, seq: int, text: str) -> Sent | None:
-    """Return what became of a message of `text` after `seq`, None if it was not stored."""
+async def _sent_after(session: Session, seq: int, new: NewMessage) -> Sent | None:
+    """Return what became of the message `new` after `seq`, None if it was not stored."""
+    wanted = _texts(new.said())
     async for entry in session.entries(seq):
         message, status = entry.message, "started"
         if entry.kind == Queued.kind:
@@ -181,6 +183,15 @@ async def _sent_after(session: Session, seq: int, text: str) -> Sent | None:
             status = "queued"
             if queued.entry_kind == MESSAGE:
                 message = msgspec.json.decode(queued.entry_body, type=Message)
-        if message is not None and message.role == "user" and message.text == text:
+        if message is not None and message.role == "user" and _texts(message) == wanted:
             return Sent(session_id=session.id, status=status, is_new=False, entry_id=entry.id)
     return None
+
+
+def _texts(message: Message | InFlightMessage) -> list[str]:
+    """Return the texts of `message` and the handles of its media."""
+    return [
+        part.text if isinstance(part, TextPart) else part.handle
+        for part in message.parts
+        if isinstance(part, TextPart | MediaPart | InlineMedia)
+    ]

@@ -9,6 +9,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perdure.session.media.inline import media
+from perdure.session.messages import InFlightMessage, Message, user
+
 NewId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
 """An id that a client chooses for a session."""
 
@@ -27,19 +30,34 @@ class NewSession(Input, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
+class NewContent(Input, frozen=True, kw_only=True):
+    """An image or another medium of a message. `data` is base64."""
+
+    data: bytes
+    mime_type: str | None = None
+    name: str | None = None
+
+
 class NewMessage(Input, frozen=True, kw_only=True):
     """A message for a session, which is created if it does not exist yet.
 
+    `contents` are images, audio, video or PDF after its text, which may be empty then.
     `if_running` says what happens while a turn runs: the message is queued as steering, or it is
     rejected with 409.
     """
 
     text: str
+    contents: list[NewContent] = []
     session_id: NewId | None = None
     agent: str | None = None
     subject: str | None = None
     title: str | None = None
     if_running: Literal["queue", "reject"] = "queue"
+
+    def said(self) -> Message | InFlightMessage:
+        """Return the message. Raises: WrongArgument for contents that it cannot hold."""
+        held = [media(each.data, each.mime_type, each.name) for each in self.contents]
+        return user(self.text, *held) if self.text or not held else user(*held)
 
 
 class Renamed(Input, frozen=True, kw_only=True):

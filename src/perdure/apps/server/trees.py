@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perdure.apps.server.values import Tree, TreeRow, time_of
+from perdure.apps.server.values import CompactionView, Tree, TreeRow, time_of
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.session import Session
-from perdure.session.codec import role_of
+from perdure.session.codec import readable, role_of
 from perdure.session.entries import Entry
+from perdure.session.fold import undone_of
 from perdure.session.ids import EntryId
+from perdure.session.kinds import MESSAGE, Compaction
+from perdure.session.notes import CompactionUndone
 
 _TEXT = 200
 """Characters of what an entry says."""
@@ -30,6 +33,48 @@ class TreeReader:
         branch = _branch_of(shown, session.leaf)
         rows = [_row(entry, labels, pins, branch) for entry in shown]
         return Tree(leaf=session.leaf, items=rows, has_more=len(entries) > last)
+
+
+async def compactions_after(
+    session: Session, tree: Sequence[Entry], shown: Sequence[Entry]
+) -> list[CompactionView]:
+    """Return the compactions of the active branch that follow one of the messages `shown`.
+
+    `tree` are the entries of all branches.
+    """
+    if not any(entry.kind == Compaction.kind for entry in tree):
+        return []
+    by_id = {entry.id: entry for entry in tree}
+    messages = {entry.id for entry in shown}
+    branch = _branch_of(tree, session.leaf)
+    notes = [entry async for entry in session.entries(kind=CompactionUndone.kind)]
+    undone = undone_of(notes)
+    found: list[CompactionView] = []
+    for entry in tree:
+        body = readable(entry)
+        if entry.id not in branch or not isinstance(body, Compaction):
+            continue
+        after = by_id.get(entry.parent_id) if entry.parent_id else None
+        while after is not None and after.kind != MESSAGE:
+            after = by_id.get(after.parent_id) if after.parent_id else None
+        if after is not None and after.id in messages:
+            found.append(_compaction(entry, body, after.id, is_undone=entry.id in undone))
+    return found
+
+
+def _compaction(
+    entry: Entry, body: Compaction, after: EntryId, *, is_undone: bool
+) -> CompactionView:
+    return CompactionView(
+        id=entry.id,
+        after=after,
+        at=time_of(entry.at),
+        reason=body.reason,
+        summary=body.own_summary or body.summary,
+        tokens_before=body.tokens_before,
+        tokens_after=body.tokens_after,
+        is_undone=is_undone,
+    )
 
 
 def _branch_of(entries: Sequence[Entry], leaf: EntryId | None) -> frozenset[str]:

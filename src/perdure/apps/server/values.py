@@ -65,8 +65,15 @@ class EntryView(Value, frozen=True, kw_only=True):
     body: Any
 
 
+CallStatus = Literal["running", ToolOutcome]
+
+
 class MessageView(Value, frozen=True, kw_only=True):
-    """A message of the active branch. `siblings` are the entries that have the same parent."""
+    """A message of the active branch. `siblings` are the entries that have the same parent.
+
+    `calls` are the states of its tool calls by id. A call that has not started has none, and
+    neither has a call of another program.
+    """
 
     id: str
     seq: int
@@ -82,13 +89,45 @@ class MessageView(Value, frozen=True, kw_only=True):
     label: str | None = None
     is_pinned: bool = False
     siblings: list[str] = []
+    calls: dict[str, CallStatus] = {}
+
+
+class CompactionView(Value, frozen=True, kw_only=True):
+    """A compaction of the active branch; `after` is the message before it.
+
+    Units: tokens of the whole context.
+    """
+
+    id: str
+    after: str
+    at: str
+    reason: str
+    summary: str
+    tokens_before: int | None
+    tokens_after: int | None
+    is_undone: bool
 
 
 class Messages(Value, frozen=True, kw_only=True):
-    """Messages of the active branch, oldest first. `has_more`: earlier ones exist."""
+    """Messages of the active branch, oldest first. `has_more`: earlier ones exist.
+
+    `compactions` are those that follow one of `items`, undone ones too.
+    """
 
     items: list[MessageView]
     has_more: bool
+    compactions: list[CompactionView] = []
+
+
+class RemovedView(Value, frozen=True, kw_only=True):
+    """What a compaction removed from the context: the original messages, oldest first.
+
+    `pinned` are those of them that stay in the context.
+    """
+
+    compaction: str
+    items: list[MessageView]
+    pinned: list[str]
 
 
 class Sent(Value, frozen=True, kw_only=True):
@@ -150,9 +189,6 @@ class Tokens(Value, frozen=True, kw_only=True):
     output: int
     cache_read: int
     cache_write: int
-
-
-CallStatus = Literal["running", ToolOutcome]
 
 
 class Call(Value, frozen=True, kw_only=True):
@@ -362,6 +398,33 @@ class StoreView(Value, frozen=True, kw_only=True):
     payload_bytes: int
     is_encrypted: bool
     engine: str
+
+
+class BackupView(Value, frozen=True, kw_only=True):
+    """A backup that was made of the store."""
+
+    path: str
+    at: str
+
+
+class RetentionView(Value, frozen=True, kw_only=True):
+    """The retention rules of the namespace; null: no limit. `expiring` sessions are over them now.
+
+    Units: seconds and bytes.
+    """
+
+    max_age_s: int | None
+    max_idle_s: int | None
+    max_sessions: int | None
+    max_bytes: int | None
+    expiring: int
+
+
+class MaintenanceView(Value, frozen=True, kw_only=True):
+    """The backups of the store, newest first, and its retention; null: not supported by it."""
+
+    backups: list[BackupView] | None
+    retention: RetentionView | None
 
 
 class VerifiedView(Value, frozen=True, kw_only=True):

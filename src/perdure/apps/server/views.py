@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from perdure.apps.server.values import EntryView, MessageView, SessionView, time_of
+from perdure.apps.server.values import CallStatus, EntryView, MessageView, SessionView, time_of
 from perdure.apps.session_rows import SessionState, agent_of, states_of
 from perdure.client.session import Session
 from perdure.client.store import Store
@@ -69,7 +70,13 @@ def entry_view(entry: Entry) -> EntryView:
 
 
 def message_view(
-    entry: Entry, message: Message, label: str | None, *, is_pinned: bool, siblings: list[str]
+    entry: Entry,
+    message: Message,
+    label: str | None = None,
+    *,
+    is_pinned: bool = False,
+    siblings: Sequence[str] = (),
+    calls: Mapping[str, CallStatus] | None = None,
 ) -> MessageView:
     """Return the message of `entry` as a value of the API."""
     shown = cast("dict[str, Any]", wire(message))
@@ -87,5 +94,6 @@ def message_view(
         error=shown.get("error"),
         label=label,
         is_pinned=is_pinned,
-        siblings=siblings,
+        siblings=list(siblings),
+        calls=dict(calls or {}),
     )

@@ -1,11 +1,12 @@
 // One conversation, live: messages, tools, questions, a composer; beside it the tree, turns, context.
 import { get, patch, post, watch } from "./api.js";
+import { Compaction } from "./compaction.js";
 import { Composer } from "./composer.js";
 import { Context } from "./context.js";
 import { oneLine, seqOf } from "./format.js";
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Question } from "./inbox.js";
-import { Message } from "./message.js";
+import { Message, resultsOf } from "./message.js";
 import { Fault, State, Waiting, attempt } from "./parts.js";
 import { Timeline } from "./timeline.js";
 import { Tree, newestBelow } from "./tree.js";
@@ -15,11 +16,18 @@ const SIDES = [["tree", "Tree"], ["turns", "Turns"], ["context", "Context"]];
 const CHANGES_MESSAGES = /^(agent:message|agent:interrupted|session:(branched|adopted|compact|compaction_undone|branch_summarized|content_erased|labeled|pinned|queued))/;
 const CHANGES_SESSION = /^(session:|agent:message$|agent:model_finished|inbox:|agent:approval)/;
 
+/** The compactions `old`, with those of `page` in place of its own. */
+const joined = (old, page) => {
+  const isOfPage = new Set(page.items.map((each) => each.id));
+  return [...old.filter((each) => !isOfPage.has(each.after)), ...page.compactions];
+};
+
 /** The messages of the active branch, kept up to date; `live` is what is being said now. */
 function useConversation(id, target) {
   const [session, setSession] = useState(null);
   const [messages, setMessages] = useState(null);
   const [hasMore, setHasMore] = useState(false);
+  const [compactions, setCompactions] = useState([]);
   const [questions, setQuestions] = useState([]);
   const [live, setLive] = useState(null);
   const [error, setError] = useState(null);
@@ -29,6 +37,7 @@ function useConversation(id, target) {
 
   const refresh = useCallback(async () => {
     const page = await get(`${path}/messages`, { last: PAGE });
+    setCompactions((old) => joined(old, page));
     setMessages((old) => {
       const first = page.items[0]?.id;
       const at = old ? old.findIndex((each) => each.id === first) : -1;
@@ -49,6 +58,7 @@ function useConversation(id, target) {
     if (!before) return;
     const page = await get(`${path}/messages`, { last: PAGE, before });
     setMessages((old) => [...page.items, ...old]);
+    setCompactions((old) => joined(old, page));
     setHasMore(page.hasMore);
   }, [path, messages]);
 
@@ -101,7 +111,7 @@ function useConversation(id, target) {
     if (target === undefined || !messages || !hasMore) return;
     if (!messages.some((each) => seqOf(each.id) <= Number(target))) earlier().catch(setError);
   }, [messages, hasMore, target]);
-  return { path, session, messages, hasMore, questions, live, error, connection, version, earlier, refresh, refreshSession };
+  return { path, session, messages, compactions, hasMore, questions, live, error, connection, version, earlier, refresh, refreshSession };
 }
 
 export function Conversation({ id, target, side: wanted, call }) {
@@ -110,7 +120,8 @@ export function Conversation({ id, target, side: wanted, call }) {
   const [side, setSide] = useState(wanted ?? (innerWidth > 1100 ? "tree" : ""));
   useEffect(() => { if (wanted) setSide(wanted); }, [wanted, call]);
   const [chosen, setChosen] = useState(null);
-  const isRunning = session?.state === "running" || session?.state === "waiting" || live !== null;
+  const state = live === null ? session?.state : "running";
+  const isRunning = state === "running" || state === "waiting";
 
   const branch = useCallback((entry) => attempt(async () => {
     await post(`${path}/branch`, { entry });
@@ -131,7 +142,7 @@ export function Conversation({ id, target, side: wanted, call }) {
     <div class=${`talk ${side ? "with-side" : ""}`}>
       <div class="column">
         <${Messages} ...${talk} target=${target} toSibling=${toSibling} fork=${fork} branch=${branch}
-          showContext=${() => setSide("context")} isRunning=${isRunning} />
+          state=${state} />
         <${Composer} id=${id} path=${path} isRunning=${isRunning} state=${session.state} done=${talk.refreshSession} />
       </div>
       ${side && html`<aside class="side" aria-label=${side}>
@@ -166,16 +177,13 @@ function Head({ session, path, connection, side, setSide, refresh }) {
 /** The seq of the message that shows the entry `target`: its own, or the last before a call or its outcome. */
 const shownAt = (messages, target) => messages.reduce((found, each) => (seqOf(each.id) <= target ? seqOf(each.id) : found), null);
 
-function Messages({ path, messages, hasMore, earlier, live, questions, target, toSibling, fork, branch, isRunning }) {
+function Messages({ path, messages, compactions, hasMore, earlier, live, questions, target, toSibling, fork, branch, state }) {
   const box = useRef(null);
   const isAtEnd = useRef(true);
   const heightBefore = useRef(null);
   const targeted = useRef(null);
   const wanted = target === undefined ? null : shownAt(messages, Number(target));
-  const results = new Map();
-  for (const message of messages) {
-    for (const part of message.parts) if (part.type === "tool_result") results.set(part.call_id, { part, at: message.at });
-  }
+  const results = resultsOf(messages);
   const waiting = new Set(questions.map((asked) => asked.question.call_id));
   useLayoutEffect(() => {
     if (heightBefore.current !== null) {
@@ -204,8 +212,9 @@ function Messages({ path, messages, hasMore, earlier, live, questions, target, t
     <div class="messages">
       ${hasMore && html`<button class="quiet" onClick=${more}>Earlier messages</button>`}
       ${messages.length === 0 && !live && html`<p class="empty">Nothing was said yet. Write the first message below.</p>`}
-      ${messages.map((message) => html`<${Message} key=${message.id} message=${message} results=${results} path=${path} isRunning=${isRunning} waiting=${waiting}
-        isTarget=${seqOf(message.id) === wanted} toSibling=${toSibling} fork=${fork} branch=${branch} />`)}
+      ${messages.map((message) => html`<${Message} key=${message.id} message=${message} results=${results} path=${path} state=${state} waiting=${waiting}
+          isTarget=${seqOf(message.id) === wanted} toSibling=${toSibling} fork=${fork} branch=${branch} />
+        ${compactions.filter((each) => each.after === message.id).map((each) => html`<${Compaction} key=${each.id} compaction=${each} path=${path} />`)}`)}
       ${live && html`<${Message} key="live" isLive message=${{ id: "live/0", role: "assistant", parts: [
         ...(live.reasoning ? [{ type: "thinking", text: live.reasoning }] : []), { type: "text", text: live.text }], at: null, siblings: [] }} results=${results} path=${path} />`}
       ${questions.map((asked) => html`<${Question} key=${asked.id} asked=${asked} hasFocus=${false} />`)}

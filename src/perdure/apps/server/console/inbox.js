@@ -1,10 +1,11 @@
 // Everything that waits for a person: whole arguments, the change of a file, answers by key.
 import { post } from "./api.js";
+import { Handed } from "./flows/handed.js";
 import { oneLine, pretty, safe, wholeTime } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
 import { Empty, attempt } from "./parts.js";
 
-const DONE = { yes: "Allowed", always: "Allowed from now on", no: "Refused" };
+const DONE = { allow: "Allowed", always: "Allowed from now on", deny: "Refused" };
 
 export function Inbox({ waiting }) {
   return html`<header class="bar"><h1>Inbox</h1><span class="muted small">${waiting.length ? `${waiting.length} waiting` : ""}</span></header>
@@ -46,6 +47,7 @@ export function Question({ asked, hasFocus, isLinked }) {
     ${question.preview && !question.arguments && html`<p class="mono">${safe(question.preview)}</p>`}
     ${question.diff ? html`<${Diff} text=${question.diff} />`
       : question.arguments && html`<pre class="plain" tabindex="0">${pretty(question.arguments)}</pre>`}
+    ${question.topic === "handoff-approval" && asked.flow && html`<${Handed} asked=${asked} />`}
     ${question.grant && html`<p class="small muted">“always” allows: <code>${safe(question.grant)}</code></p>`}
     <div class="row">
       ${question.choices.map((choice, n) => html`<button class=${n === 0 ? "primary" : ""} disabled=${isSending} onClick=${() => answer(choice)}>

@@ -7,11 +7,12 @@ import { attempt, toast } from "./parts.js";
 
 const WHO = { user: "Person", assistant: "Agent", tool: "Tool", system: "System", context: "Recalled" };
 
-export function Message({ message, results, path, isLive, isTarget, isRunning, waiting, toSibling, fork, branch }) {
+export function Message({ message, results, path, isLive, isTarget, state, waiting, toSibling, fork, branch }) {
   const isOnlyResults = message.parts.every((part) => part.type === "tool_result");
   if (message.role === "tool" && isOnlyResults && !isTarget && message.parts.every((part) => part.name || part.call_id)) return null;
   const seq = seqOf(message.id);
-  return html`<article class=${`message ${message.role} ${isTarget ? "target" : ""}`} data-seq=${seq} aria-busy=${isLive ? "true" : undefined}>
+  const isStill = !branch;
+  return html`<article class=${`message ${message.role} ${isTarget ? "target" : ""}`} data-seq=${isStill ? undefined : seq} aria-busy=${isLive ? "true" : undefined}>
     <header>
       <span class="who">${oneLine(message.author) || (WHO[message.role] ?? message.role)}</span>
       ${message.model && html`<span class="mono">${oneLine(message.model)}</span>`}
@@ -19,10 +20,10 @@ export function Message({ message, results, path, isLive, isTarget, isRunning, w
       ${message.label && html`<span class="label">${oneLine(message.label)}</span>`}
       ${message.isPinned && html`<span class="label" title="Stays in the context">pinned</span>`}
       ${isLive && html`<span class="pulse">writing…</span>`}
-      ${message.siblings.length > 0 && html`<${Switch} message=${message} toSibling=${toSibling} />`}
-      ${!isLive && html`<${Actions} message=${message} path=${path} fork=${fork} branch=${branch} />`}
+      ${!isStill && message.siblings.length > 0 && html`<${Switch} message=${message} toSibling=${toSibling} />`}
+      ${!isStill && html`<${Actions} message=${message} path=${path} fork=${fork} branch=${branch} />`}
     </header>
-    ${message.parts.map((part, n) => html`<${Part} key=${n} part=${part} message=${message} results=${results} path=${path} isLive=${isLive} isRunning=${isRunning} waiting=${waiting} />`)}
+    ${message.parts.map((part, n) => html`<${Part} key=${n} part=${part} message=${message} results=${results} path=${path} isLive=${isLive} state=${state} waiting=${waiting} />`)}
     ${message.error && html`<p class="fault">${safe(typeof message.error === "string" ? message.error : JSON.stringify(message.error))}</p>`}
   </article>`;
 }
@@ -56,7 +57,7 @@ function Actions({ message, path, fork, branch }) {
     <button class="quiet" title="A new session from here" onClick=${() => fork(message.id)}>Fork</button></div></details>`;
 }
 
-function Part({ part, message, results, path, isLive, isRunning, waiting }) {
+function Part({ part, message, results, path, isLive, state, waiting }) {
   switch (part.type) {
     case "text":
       if (!part.text) return null;
@@ -65,7 +66,7 @@ function Part({ part, message, results, path, isLive, isRunning, waiting }) {
       return html`<details open=${isLive && !message.parts.some((each) => each.type === "text" && each.text)}><summary>Reasoning</summary>
         <div class="prose muted"><p>${part.is_redacted ? "The provider keeps this reasoning to itself." : safe(part.text)}</p></div></details>`;
     case "tool_call":
-      return html`<${ToolCall} call=${part} message=${message} result=${results.get(part.id)} isRunning=${isRunning} isWaiting=${waiting?.has(part.id)} />`;
+      return html`<${ToolCall} call=${part} message=${message} result=${results.get(part.id)} session=${state} isWaiting=${waiting?.has(part.id)} />`;
     case "tool_result":
       return html`<${Code} text=${safe(part.text)} language=${part.is_error ? "error" : (part.name ?? "result")} />`;
     case "media":
@@ -75,15 +76,47 @@ function Part({ part, message, results, path, isLive, isRunning, waiting }) {
   }
 }
 
-const LOOKS = { error: "error", running: "running pulse", waiting: "waiting" };
+/** The outcomes of tool calls by message and call, from messages of one branch. */
+export function resultsOf(messages) {
+  const results = new Map();
+  for (const message of messages) {
+    for (const part of message.parts) if (part.type === "tool_result") results.set(part.call_id, { part, at: message.at });
+  }
+  return results;
+}
 
-function ToolCall({ call, message, result, isRunning, isWaiting }) {
-  const open = isWaiting ? "waiting" : isRunning ? "running" : "no outcome";
-  const state = result ? (result.part.is_error ? "error" : "done") : open;
+/** Messages to read only, with the results of their calls; `empty` is said if there are none. */
+export function Still({ messages, path, empty }) {
+  const results = resultsOf(messages);
+  const calls = new Set(messages.flatMap((each) => each.parts.filter((part) => part.type === "tool_call").map((part) => part.id)));
+  const isAlone = (message) => message.parts.some((part) => part.type === "tool_result" && !calls.has(part.call_id));
+  if (!messages.length) return html`<p class="muted small">${empty}</p>`;
+  return messages.map((each) => html`<${Message} key=${each.id} message=${each} results=${results} path=${path} isTarget=${isAlone(each)} />`);
+}
+
+/** A state of a call in the log -> its word and its look. */
+const CALLS = {
+  ok: ["done", ""], error: ["error", "error"], refused: ["denied", "error"], timeout: ["timed out", "error"],
+  aborted: ["stopped", "error"], unknown: ["outcome unknown", "unknown"], running: ["running", "running pulse"],
+  waiting: ["waits for you", "waiting"], intent: ["intent recorded", "waiting"], none: ["no outcome", ""],
+};
+const OPEN = new Set(["running", "waiting", "interrupted"]);
+
+/** The state of a call: what the log says of it, else what its result and the `session` say. */
+function stateOf(known, result, session, isWaiting) {
+  if (known === "running" && session !== "running" && session !== "waiting") return "unknown";
+  if (known) return known;
+  if (result) return result.part.is_error ? "error" : "ok";
+  if (isWaiting) return "waiting";
+  return OPEN.has(session) ? "intent" : "none";
+}
+
+function ToolCall({ call, message, result, session, isWaiting }) {
+  const [word, look] = CALLS[stateOf(message.calls?.[call.id], result, session, isWaiting)];
   return html`<details class="tool">
     <summary><strong class="mono">${oneLine(call.name)}</strong><span class="args truncate mono">${oneLine(JSON.stringify(call.args))}</span>
       ${result && html`<span class="muted small">${duration(between(message.at, result.at))}</span>`}
-      <span class=${`state ${LOOKS[state] ?? ""}`}>${state}</span></summary>
+      <span class=${`state ${look}`}>${word}</span></summary>
     <div class="stack"><${Code} text=${pretty(call.args)} language="arguments" />
       ${result && html`<${Code} text=${safe(result.part.text)} language=${result.part.is_error ? "error" : "result"} />`}</div></details>`;
 }

@@ -1,8 +1,10 @@
 // The tree of a session: every branch, labels, compactions; branch, fork or compare from any entry.
 import { get, post } from "./api.js";
-import { oneLine, safe, seqOf } from "./format.js";
+import { Removed } from "./compaction.js";
+import { oneLine, seqOf } from "./format.js";
 import { html, useEffect, useMemo, useState } from "./html.js";
 import { Rows } from "./list.js";
+import { Still } from "./message.js";
 import { Fault, Waiting, attempt, useLoaded, useModal } from "./parts.js";
 
 const NAMES = { user: "you", assistant: "agent", tool: "tool", compaction: "compaction", branch_summary: "summary", model_change: "model", thinking_change: "thinking" };
@@ -49,6 +51,7 @@ export function Tree({ path, version, leaf, branch, fork, chosen, setChosen }) {
   const { data, error, reload } = useLoaded((signal) => get(`${path}/tree`, { last }, signal), [path, version, last]);
   const [hasTools, setTools] = useState(false);
   const [compared, setCompared] = useState(null);
+  const [removed, setRemoved] = useState(null);
   const rows = useMemo(() => outline(data?.items ?? []).filter((row) => hasTools || row.role !== "tool"), [data, hasTools]);
   const selected = rows.findIndex((row) => row.id === chosen);
   useEffect(() => { if (chosen === null && leaf) setChosen(leaf); }, [leaf]);
@@ -61,10 +64,12 @@ export function Tree({ path, version, leaf, branch, fork, chosen, setChosen }) {
       <button class="quiet" data-key="b" disabled=${!row || row.id === leaf} onClick=${() => branch(row.id)}>Branch here</button>
       <button class="quiet" data-key="f" disabled=${!row} onClick=${() => fork(row.id)}>Fork here</button>
       <button class="quiet" data-key="d" disabled=${!row || row.isOnBranch} onClick=${compare}>Compare</button>
-      ${row?.kind === "compaction" && html`<button class="quiet" onClick=${() => attempt(() => post(`${path}/uncompact`, { compaction: row.id }), "What it hid is back")}>Undo compaction</button>`}
+      ${row?.kind === "compaction" && html`<button class="quiet" onClick=${() => attempt(() => post(`${path}/uncompact`, { compaction: row.id }), "What it hid is back")}>Undo compaction</button>
+        <button class="quiet" onClick=${() => setRemoved(row.id)}>What it removed</button>`}
       ${data.hasMore && html`<button class="quiet" onClick=${() => setLast(last * 5)}>Older</button>`}
     </div>
-    ${compared && html`<${Compared} found=${compared} close=${() => setCompared(null)} />`}
+    ${compared && html`<${Compared} found=${compared} path=${path} close=${() => setCompared(null)} />`}
+    ${removed && html`<${RemovedBy} id=${removed} path=${path} close=${() => setRemoved(null)} />`}
     <${Rows} role="tree" label="Tree" count=${rows.length} height=${26} selected=${selected} onSelect=${(n) => setChosen(rows[n].id)}
       onOpen=${(n) => { location.hash = `#/${path}/${seqOf(rows[n].id)}`; }}
       row=${(n, style, isSelected) => html`<${Row} key=${rows[n].id} n=${n} row=${rows[n]} style=${style} isSelected=${isSelected} isLeaf=${rows[n].id === leaf}
@@ -82,11 +87,17 @@ function Row({ n, row, style, isSelected, isLeaf, path, choose }) {
   </div>`;
 }
 
-function Compared({ found, close }) {
+function RemovedBy({ id, path, close }) {
+  const box = useModal(close);
+  return html`<dialog class="whole" ref=${box} aria-label="What a compaction removed"><div class="pad stack">
+    <div class="row"><h1 class="grow">What the compaction removed</h1><button autofocus onClick=${() => box.current.close()}>Close</button></div>
+    <${Removed} id=${id} path=${path} /></div></dialog>`;
+}
+
+function Compared({ found, path, close }) {
   const box = useModal(close);
   const side = (title, messages) => html`<section class="stack" aria-label=${title}><h2>${title}</h2>
-    ${messages.map((each) => html`<div><strong class="small">${each.role}</strong><div class="said">${safe(each.text)}</div></div>`)}
-    ${messages.length === 0 && html`<p class="muted small">nothing more</p>`}</section>`;
+    <${Still} messages=${messages} path=${path} empty="It has no message after the shared ones." /></section>`;
   return html`<dialog class="whole" ref=${box} aria-label="Two branches"><div class="pad stack">
     <div class="row"><h1 class="grow">Two branches</h1><button autofocus onClick=${() => box.current.close()}>Close</button></div>
     <div class="pair">${side("Active branch", found.a)}${side("Chosen branch", found.b)}</div></div></dialog>`;

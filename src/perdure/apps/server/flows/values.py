@@ -57,6 +57,20 @@ class FlowWaitView(Value, frozen=True, kw_only=True):
     skills: dict[str, str]
 
 
+class HandedFile(Value, frozen=True, kw_only=True):
+    """A file of a handoff that waits for approval, for the nodes `to`.
+
+    `text` is null for a large or binary file, and for one whose content is not in the store; `diff`
+    is null if no earlier version was staged.
+    """
+
+    path: str
+    to: list[str]
+    size_bytes: int | None
+    text: str | None
+    diff: str | None
+
+
 class FlowConsentView(Value, frozen=True, kw_only=True):
     """What roles may do without asking."""
 

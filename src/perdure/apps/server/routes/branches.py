@@ -11,9 +11,18 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from perdure.apps.server.inputs import BranchTo, Focus, Labelled, NewFork, Uncompacted
 from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConversations
 from perdure.apps.server.routes.sessions import shown
+from perdure.apps.server.tool_states import call_states
 from perdure.apps.server.trees import TreeReader
-from perdure.apps.server.values import Difference, EntryView, MessageView, SessionView, Tree
+from perdure.apps.server.values import (
+    Difference,
+    EntryView,
+    MessageView,
+    RemovedView,
+    SessionView,
+    Tree,
+)
 from perdure.apps.server.views import entry_view, message_view
+from perdure.client.session import Session
 from perdure.session.entries import Entry
 from perdure.session.ids import entry_id
 from perdure.session.kinds import MESSAGE
@@ -41,8 +50,8 @@ async def compare_branches(
         shared += 1
     return Difference(
         shared=one[shared - 1].id if shared else None,
-        a=_messages(one[shared:]),
-        b=_messages(two[shared:]),
+        a=await _messages(session, one[shared:]),
+        b=await _messages(session, two[shared:]),
     )
 
 
@@ -118,6 +127,22 @@ async def compact_session(
     return await shown(caller, await caller.session(session_id))
 
 
+@get("/sessions/{session_id:str}/removed")
+async def show_removed(
+    caller: TheCaller, session_id: SessionId, compaction: FromQuery[str]
+) -> RemovedView:
+    """Show the messages that a compaction removed from the context; the log keeps them."""
+    session = await caller.session(session_id)
+    left = await session.left_by(compaction)
+    ids = frozenset() if left is None else frozenset(left.entries)
+    removed = [each for each in await session.path(compaction, kind=MESSAGE) if each.id in ids]
+    return RemovedView(
+        compaction=compaction,
+        items=await _messages(session, removed),
+        pinned=[] if left is None else list(left.pinned),
+    )
+
+
 @post("/sessions/{session_id:str}/uncompact", status_code=200, is_conditional=True)
 async def undo_compaction(
     caller: TheCaller, session_id: SessionId, data: JSONBody[Uncompacted]
@@ -128,9 +153,10 @@ async def undo_compaction(
     return await shown(caller, session)
 
 
-def _messages(entries: Sequence[Entry]) -> list[MessageView]:
+async def _messages(session: Session, entries: Sequence[Entry]) -> list[MessageView]:
+    states = await call_states(session, entries)
     return [
-        message_view(entry, message, None, is_pinned=False, siblings=[])
+        message_view(entry, message, calls=states.get(entry.id))
         for entry in entries
         if entry.kind == MESSAGE and (message := entry.message) is not None
     ]
@@ -145,5 +171,6 @@ ROUTES = (
     pin_entry,
     unpin_entry,
     compact_session,
+    show_removed,
     undo_compaction,
 )

@@ -12,6 +12,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, PathParameter, QueryP
 
 from perdure.apps.server.access.tokens import Role
 from perdure.apps.server.flows.feeds import read_feed
+from perdure.apps.server.flows.handoffs import staged_files
 from perdure.apps.server.flows.inputs import (
     ConfiguredRole,
     FlowReply,
@@ -22,7 +23,7 @@ from perdure.apps.server.flows.inputs import (
 )
 from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.flows.states import shown, summaries
-from perdure.apps.server.flows.values import FeedPage, FlowSummary, FlowView, RoleView
+from perdure.apps.server.flows.values import FeedPage, FlowSummary, FlowView, HandedFile, RoleView
 from perdure.apps.server.inputs import Focus
 from perdure.apps.server.routes.parameters import TheCaller, TheRuns
 from perdure.apps.server.values import EntryView, Page
@@ -121,6 +122,15 @@ async def compact_role(
     return None if made is None else entry_view(made)
 
 
+@get("/flows/{flow_id:str}/handoffs/{node:str}")
+async def show_handoff(
+    caller: TheCaller, runs: TheRuns, flow_id: FlowId, node: FromPath[str]
+) -> Page[HandedFile]:
+    """Show the files of a handoff that waits for approval, with their changes; else none."""
+    state = await (await _flow(caller, runs, flow_id)).state()
+    return Page(items=await staged_files(caller.store.backend, state, node))
+
+
 @post("/flows/{flow_id:str}/resume", status_code=200)
 async def resume_flow(caller: TheCaller, runs: TheRuns, flow_id: FlowId) -> FlowView:
     """Run a flow that no process runs."""
@@ -213,6 +223,7 @@ ROUTES = (
     show_flow,
     show_feed,
     show_role,
+    show_handoff,
     configure_role,
     compact_role,
     resume_flow,

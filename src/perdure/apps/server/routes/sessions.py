@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -14,6 +15,8 @@ from perdure.apps.server.contexts import context_of_call, next_context
 from perdure.apps.server.inputs import NewSession, Renamed
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.parameters import Limit, SessionId, TheCaller, TheConversations
+from perdure.apps.server.tool_states import call_states
+from perdure.apps.server.trees import compactions_after
 from perdure.apps.server.values import (
     ContextView,
     EntryView,
@@ -33,6 +36,7 @@ from perdure.client.session import Session
 from perdure.errors import SessionHasForks
 from perdure.events.wire import wire
 from perdure.interop.reports import ExportFormat, Redaction
+from perdure.session.entries import Entry
 from perdure.session.info import SoughtStatus
 from perdure.session.kinds import MESSAGE
 from perdure.stores.protocol import SessionScope
@@ -111,7 +115,8 @@ async def list_messages(
         path = [entry for entry in path if entry.id != before][-(last + 1) :]
     shown = path[-last:]
     labels, pins = await session.labels(), await session.pins()
-    siblings = await _siblings(session)
+    tree = await session.tree_entries()
+    siblings, states = _siblings(tree), await call_states(session, shown)
     return Messages(
         items=[
             message_view(
@@ -120,11 +125,13 @@ async def list_messages(
                 labels.get(entry.id),
                 is_pinned=entry.id in pins,
                 siblings=[each for each in siblings[entry.parent_id] if each != entry.id],
+                calls=states.get(entry.id),
             )
             for entry in shown
             if (message := entry.message) is not None
         ],
         has_more=len(path) > last,
+        compactions=await compactions_after(session, tree, shown),
     )
 
 
@@ -159,10 +166,10 @@ async def shown(caller: Caller, session: Session, status: int = 200) -> Response
     return Response(view, status_code=status, headers={"ETag": etag_of(session.head)})
 
 
-async def _siblings(session: Session) -> dict[str | None, list[str]]:
+def _siblings(tree: Iterable[Entry]) -> dict[str | None, list[str]]:
     """Return the entries of the tree by their parent."""
     found: dict[str | None, list[str]] = defaultdict(list)
-    for entry in await session.tree_entries():
+    for entry in tree:
         found[entry.parent_id].append(entry.id)
     return found
 

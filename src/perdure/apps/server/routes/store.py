@@ -9,7 +9,19 @@ from litestar.params import FromPath, FromQuery
 
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConversations
-from perdure.apps.server.values import AgentView, Page, StoreView, VerifiedView
+from perdure.apps.server.values import (
+    AgentView,
+    BackupView,
+    MaintenanceView,
+    Page,
+    RetentionView,
+    StoreView,
+    VerifiedView,
+    time_of,
+)
+from perdure.client.retention import apply_retention, retention
+from perdure.client.store import Store
+from perdure.errors import Unsupported
 from perdure.events.wire import wire
 from perdure.session.messages import MediaPart
 
@@ -38,6 +50,40 @@ async def show_store(caller: TheCaller) -> StoreView:
         payload_bytes=info.payload_bytes,
         is_encrypted=info.is_encrypted,
         engine=info.engine,
+    )
+
+
+@get("/store/maintenance")
+async def show_maintenance(caller: TheCaller) -> MaintenanceView:
+    """Show the backups of the store and the retention rules of the namespace."""
+    caller.require("admin")
+    caller.require_all()
+    return MaintenanceView(
+        backups=await _backups(caller.store), retention=await _retention(caller.store)
+    )
+
+
+async def _backups(store: Store) -> list[BackupView] | None:
+    try:
+        found = await store.backend.retention.backups()
+    except Unsupported:
+        return None
+    newest = sorted(found, key=lambda each: each.at, reverse=True)
+    return [BackupView(path=each.path, at=time_of(each.at)) for each in newest]
+
+
+async def _retention(store: Store) -> RetentionView | None:
+    try:
+        policy = await retention(store)
+        report = await apply_retention(store, policy, is_dry_run=True)
+    except Unsupported:
+        return None
+    return RetentionView(
+        max_age_s=policy.max_age_s,
+        max_idle_s=policy.max_idle_s,
+        max_sessions=policy.max_sessions,
+        max_bytes=policy.max_bytes,
+        expiring=len(report.plan.expiring),
     )
 
 
@@ -94,4 +140,4 @@ async def show_content(
     raise Problem(404, "content_not_found", f"entry {entry!r} holds no content {digest!r}")
 
 
-ROUTES = (show_store, verify_store, list_agents, show_content)
+ROUTES = (show_store, show_maintenance, verify_store, list_agents, show_content)

@@ -70,6 +70,15 @@ async def test_compaction_is_made_and_undone(tmp_path: Path) -> None:
         assert compacted.status_code == 200, compacted.text
         context = (await server.http.get(f"{url}/context")).json()
         assert "m0" not in str(context["messages"])
+        (shown,) = (await server.http.get(f"{url}/messages")).json()["compactions"]
+        assert (shown["isUndone"], shown["reason"]) == (False, "manual")
+        wanted = {"compaction": shown["id"]}
+        removed = (await server.http.get(f"{url}/removed", params=wanted)).json()["items"]
+        assert removed[0]["text"] == "m0"
+        message = {"compaction": removed[0]["id"]}
+        assert (await server.http.get(f"{url}/removed", params=message)).status_code == 422
         await server.http.post(f"{url}/uncompact", json={})
+        (shown,) = (await server.http.get(f"{url}/messages")).json()["compactions"]
+        assert shown["isUndone"]
         context = (await server.http.get(f"{url}/context")).json()
         assert "m0" in str(context["messages"])

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import perdure
 from perdure.session.messages import MediaPart
+from perdure.stores.retention.backups import Backup
+from perdure.stores.retention.policy import Retention
 from tests.fakes.served import served
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 60
@@ -19,6 +21,23 @@ async def test_store_is_shown_and_verified(tmp_path: Path) -> None:
         assert (await server.http.post("/v1/store/verify")).json()["isOk"]
         writer = await server.client("write")
         assert (await writer.post("/v1/store/verify")).status_code == 403
+
+
+async def test_maintenance_shows_backups_and_retention(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"], address=f"sqlite:///{tmp_path}/store.db") as server:
+        await server.said("hi")
+        bare = (await server.http.get("/v1/store/maintenance")).json()
+        assert bare["backups"] == []
+        assert set(bare["retention"].values()) == {None, 0}
+        keeping = server.store.backend.retention
+        await keeping.remember_backup(Backup("/backups/first", 1_000))
+        await keeping.remember_backup(Backup("/backups/second", 2_000))
+        await keeping.set_policy(Retention(max_sessions=0, max_age_s=86_400))
+        shown = (await server.http.get("/v1/store/maintenance")).json()
+        assert [each["path"] for each in shown["backups"]] == ["/backups/second", "/backups/first"]
+        assert (shown["retention"]["maxAgeS"], shown["retention"]["expiring"]) == (86_400, 1)
+        writer = await server.client("write")
+        assert (await writer.get("/v1/store/maintenance")).status_code == 403
 
 
 async def test_agents_are_those_of_token(tmp_path: Path) -> None:
