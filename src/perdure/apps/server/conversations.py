@@ -123,7 +123,7 @@ class Conversations:
             yield
 
     async def _begin(self, caller: Caller, new: NewMessage) -> Sent:
-        agent = self.agent_for(caller, new.agent)
+        said, agent = new.said(), self.agent_for(caller, new.agent)
         chat = await self.runtime.start(
             agent,
             id=new.session_id,
@@ -133,14 +133,14 @@ class Conversations:
         )
         self._keep(chat)
         await caller.claim(chat.session, is_repeatable=True)
-        await chat.send(new.said()).started()
+        await chat.send(said).started()
         return Sent(session_id=chat.id, status="started", is_new=True)
 
     async def _go_on(self, session: str, new: NewMessage) -> Sent:
-        chat = await self.chat(session)
+        said, chat = new.said(), await self.chat(session)
         if not chat.is_running:
             try:
-                await chat.send(new.said()).started()
+                await chat.send(said).started()
             except LeaseHeld:
                 _log.debug("a turn of %s runs in another process", session)
             except TurnOpen:
@@ -149,7 +149,7 @@ class Conversations:
                 return Sent(session_id=session, status="started", is_new=False)
         if new.if_running == "reject":
             raise Problem(409, "turn_running", "a turn of this session runs")
-        entry = await chat.steer(new.said())
+        entry = await chat.steer(said)
         return Sent(session_id=session, status="queued", is_new=False, entry_id=entry.id)
 
     def agent_for(self, caller: Caller, named: str | None) -> str:
