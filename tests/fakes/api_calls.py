@@ -149,7 +149,8 @@ def _value(name: str, schema: Document, values: Mapping[str, Any]) -> Any:
         return next(each for each in kind["enum"] if each is not None)
     match kind.get("type"):
         case "array":
-            return [_value(name, kind.get("items", {}), {})]
+            items = kind.get("items", {})
+            return [] if "$ref" in items else [_value(name, items, {})]  # no value of a class
         case "integer" | "number":
             return int(kind.get("default", kind.get("minimum", schema.get("minimum", 1))))
         case "boolean":

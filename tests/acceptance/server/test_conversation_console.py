@@ -149,7 +149,7 @@ async def test_images_are_pasted_dropped_and_chosen(tmp_path: Path, chromium: st
         assert await shown.first.evaluate("async (image) => (await image.decode(), image.width)")
         (info,) = await server.store.recent()
         (asked, _) = await (await server.store.open(info.id)).messages()
-        names = [part.name for part in asked.parts if isinstance(part, MediaPart)]
-        assert names == ["chosen.png", "paste.png", "drop.png"]
-        assert await server.store.content(asked.parts[0]) == image
+        stored = [part for part in asked.parts if isinstance(part, MediaPart)]
+        assert [part.name for part in stored] == ["chosen.png", "paste.png", "drop.png"]
+        assert await server.store.content(stored[0]) == image
         assert browser.complaints == []

@@ -5,11 +5,13 @@ Names are camelCase; an unknown one is refused.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from perdure.session.media.inline import media
+from perdure.errors import WrongArgument
+from perdure.session.media.inline import InlineMedia, media
 from perdure.session.messages import InFlightMessage, Message, user
 
 NewId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
@@ -33,9 +35,17 @@ class NewSession(Input, frozen=True, kw_only=True):
 class NewContent(Input, frozen=True, kw_only=True):
     """An image or another medium of a message. `data` is base64."""
 
-    data: bytes
+    data: str
     mime_type: str | None = None
     name: str | None = None
+
+    def medium(self) -> InlineMedia:
+        """Return it as a part of a message. Raises: WrongArgument."""
+        try:
+            data = b64decode(self.data, validate=True)
+        except ValueError as error:
+            raise WrongArgument("data of contents must be base64") from error
+        return media(data, self.mime_type, self.name)
 
 
 class NewMessage(Input, frozen=True, kw_only=True):
@@ -56,7 +66,7 @@ class NewMessage(Input, frozen=True, kw_only=True):
 
     def said(self) -> Message | InFlightMessage:
         """Return the message. Raises: WrongArgument for contents that it cannot hold."""
-        held = [media(each.data, each.mime_type, each.name) for each in self.contents]
+        held = [each.medium() for each in self.contents]
         return user(self.text, *held) if self.text or not held else user(*held)
 
 

@@ -24,7 +24,9 @@ async def test_finished_call_has_its_outcome(tmp_path: Path) -> None:
     async with served(tmp_path, [looks, looks, "done"], agents=[AGENT]) as server:
         session = await server.store.open(await server.said("look"))
         first, again = [
-            entry for entry in await session.path(kind="message") if entry.message.tool_calls
+            entry
+            for entry in await session.path(kind="message")
+            if entry.message and entry.message.tool_calls
         ]
         states = await call_states(session, await session.path(kind="message"))
         assert states == {first.id: {"c1": "ok"}, again.id: {"c1-2": "ok"}}

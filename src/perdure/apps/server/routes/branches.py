@@ -134,8 +134,8 @@ async def show_removed(
     """Show the messages that a compaction removed from the context; the log keeps them."""
     session = await caller.session(session_id)
     left = await session.left_by(compaction)
-    ids = frozenset() if left is None else frozenset(left.entries)
-    removed = [each for each in await session.path(compaction, kind=MESSAGE) if each.id in ids]
+    wanted = frozenset[str](() if left is None else left.entries)
+    removed = [each for each in await session.path(compaction, kind=MESSAGE) if each.id in wanted]
     return RemovedView(
         compaction=compaction,
         items=await _messages(session, removed),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+from perdure.session.messages import MediaPart
 from tests.fakes.served import served
 
 
@@ -30,8 +31,9 @@ async def test_message_with_image_is_stored_and_other_bytes_are_refused(tmp_path
         session = await server.store.open(sent.json()["sessionId"])
         (message, *_) = await session.messages()
         (part,) = message.parts
+        assert isinstance(part, MediaPart)
         assert await server.store.content(part) == image
-        for wrong in ({"data": "AAAA"}, {"data": data, "mimeType": "text/html"}):
+        for wrong in ({"data": "AAAA"}, {"data": "?"}, {"data": data, "mimeType": "text/html"}):
             refused = await server.http.post("/v1/messages", json={"text": "", "contents": [wrong]})
             assert (refused.status_code, refused.json()["code"]) == (422, "wrong_argument")
         assert len(await server.store.recent()) == 1
