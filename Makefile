@@ -35,13 +35,14 @@ OF_PROVIDERS := tests/unit/models/providers tests/unit/client/agents/test_provid
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install programs demo test check style types unit conformance test-all soak fix bench bench-growth bench-memory lock clean
+.PHONY: help install programs suites demo test check style types unit conformance test-all soak fix bench bench-growth bench-memory lock clean
 
 help:
 	@echo "make demo       run the demonstration"
 	@echo "make test       run the tests: about five minutes"
 	@echo "make check      format, lint, types, imports, shape, unit and conformance tests"
 	@echo "make programs   install programs of others that tests run (pi, axe-core; with npm)"
+	@echo "make suites     fetch the published tests of agent frameworks, which run against the adapters"
 	@echo "make test-all   run every test: also every kill, backend and volume of which make test runs a sample"
 	@echo "make soak       run random kills and mutated files for long"
 	@echo "make fix        format, and repair what ruff can repair"
@@ -97,6 +98,19 @@ $(AGENTS_INSTALLED):
 	@touch $@
 
 programs: $(PI_INSTALLED) $(AXE_INSTALLED) $(AGENTS_INSTALLED)
+
+# The published tests of agent frameworks, which run against the adapters: source archives by hash.
+# Without them these tests are skipped.
+SUITES_INSTALLED := .programs/suites/.installed
+
+$(SUITES_INSTALLED): requirements/suites.txt | $(INSTALLED)
+	@rm -rf .programs/suites && mkdir -p .programs/suites
+	@$(PIP) download -qq --no-deps --no-binary :all: --no-build-isolation --require-hashes \
+		-r requirements/suites.txt -d .programs/suites
+	@for archive in .programs/suites/*.tar.gz; do tar -xzf "$$archive" -C .programs/suites; done
+	@touch $@
+
+suites: $(SUITES_INSTALLED)
 
 # The console needs the server, which is one of the tools.
 demo: $(if $(findstring --serve,$(ARGS)),$(INSTALLED),$(RUNNABLE))

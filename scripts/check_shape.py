@@ -117,6 +117,7 @@ NO_TEST = {
 GATHERS = {
     # package file that re-exports its modules: why it may
     "adapters/langgraph/__init__.py": "what a program of LangGraph imports",
+    "adapters/openai_agents/__init__.py": "what a program of the framework imports",
     "errors/__init__.py": "one flat list of errors to catch, drawn as a tree in its docstring",
 }
 TESTED_IN = {
@@ -142,6 +143,11 @@ TESTED_IN = {
     "adapters/langgraph/threads.py": ("tests/integration/adapters/langgraph", "likewise"),
     "adapters/langgraph/thread.py": ("tests/integration/adapters/langgraph", "likewise"),
     "adapters/langgraph/migration.py": ("tests/integration/adapters/langgraph", "likewise"),
+    "adapters/openai_agents/session.py": (
+        "tests/integration/adapters/openai_agents",
+        "on SQLite and PostgreSQL, with the framework",
+    ),
+    "adapters/openai_agents/migration.py": ("tests/integration/adapters/openai_agents", "likewise"),
     "apps/picker/command.py": ("tests/acceptance", "likewise"),
     "apps/picker/screen.py": ("tests/acceptance", "at a terminal of its own"),
 }

@@ -27,6 +27,7 @@ TESTS_LOOKED_AT = 400
 """What so many tests left is looked at for garbage once more, and then never again."""
 NO_PI = "pi's npm package is not installed"
 NO_AGENT_PROGRAM = "the npm package of an agent program is not installed"
+NO_SUITES = "the published tests of frameworks are not here"
 
 # A key of the user's marks is made here, and not in the home folder of whoever runs the tests.
 os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="perdure-tests-")
@@ -167,6 +168,7 @@ MISSING = (
     (NO_AXE, "AXE-CORE MISSING", "make programs (needs npm)"),
     (NO_PI, "PI MISSING", "make programs (needs node and npm)"),
     (NO_AGENT_PROGRAM, "AGENT PROGRAMS MISSING", "make programs (needs npm)"),
+    (NO_SUITES, "SUITES OF FRAMEWORKS MISSING", "make suites"),
 )
 """Reason of a skip, how it is announced, and what installs what is missing."""
 

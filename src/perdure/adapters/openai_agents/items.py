@@ -1,0 +1,339 @@
+"""Items of the Responses API as entries of a session, and back without loss.
+
+A message, a tool call, a tool result and a reasoning item become messages, which every reader of
+the session shows. `Message.foreign` keeps the item, except the long texts that the message has:
+they are stored once, and `OpenAIItem.taken` says where they belong. Other items are `Custom`
+entries that hold the item's JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, cast
+
+import msgspec
+
+import perdure
+
+Item = dict[str, Any]
+"""One item: the JSON object that the SDK passes."""
+
+CUSTOM_TYPE: Final = "openai.item"
+"""`Custom.custom_type` of the items that no message can represent."""
+
+_INLINE_BYTES = 65_536
+"""JSON of an item in a `Custom`, at most; longer is stored beside the log."""
+
+_DATA_URL = re.compile(r"data:((?:image|audio|video)/[\w.+-]{1,100}|application/pdf);base64,")
+_HUGE = re.compile(rb"[:,\[]-?[0-9]{19}")
+"""A number that may have more than 64 bits."""
+
+_TEXTS: Mapping[object, str] = {
+    "input_text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+    "summary_text": "text",
+    "reasoning_text": "text",
+}
+"""Type of a content part -> the field of its text."""
+_BYTES: Mapping[object, str] = {"input_image": "image_url", "input_file": "file_data"}
+"""Type of a content part -> the field of its ``data:`` address."""
+_Role = Literal["user", "system", "assistant", "tool"]
+_Part = perdure.TextPart | perdure.ThinkingPart | perdure.ToolCallPart | perdure.ToolResultPart
+
+_ROLES: Mapping[object, _Role] = {
+    "user": "user",
+    "system": "system",
+    "developer": "system",
+    "assistant": "assistant",
+}
+
+Place = list[str | int]
+"""Where a value of an item is: keys and indexes from the item down."""
+
+Entry = perdure.Message | perdure.InFlightMessage | perdure.Custom
+
+
+class OpenAIItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The item in `Message.foreign`.
+
+    `taken` are the texts and media that only the message holds: the number of its part, and the
+    place in the item.
+    """
+
+    openai_item: Item
+    taken: list[list[Any]] = []
+
+
+class _StoredPart(msgspec.Struct, gc=False):
+    """A part of a stored message: its text, or the handle of its bytes."""
+
+    text: str = ""
+    handle: str = ""
+    mime_type: str = ""
+
+
+class _Stored(msgspec.Struct):
+    """The body of an entry, as far as an item is made from it."""
+
+    foreign: OpenAIItem | None = None
+    parts: list[_StoredPart] = []
+    custom_type: str = ""
+    data: dict[str, Any] | None = None
+
+
+class ItemParts(msgspec.Struct, frozen=True):
+    """An item of an entry, and the places in it whose bytes are stored beside the log.
+
+    `wanted` has the handle, the media type and the place of each; an empty place is the whole item,
+    as JSON.
+    """
+
+    item: Item
+    wanted: tuple[tuple[str, str, Place], ...] = ()
+
+
+_decoder = msgspec.json.Decoder(_Stored)
+
+
+def entry_of(item: Item) -> Entry:
+    """Return `item` as a message where one can represent it, otherwise as a `Custom` entry."""
+    if "role" in item and item.get("type", "message") == "message":
+        return _message(item) or opaque_entry(item)
+    match item.get("type"):
+        case "function_call":
+            return _call(item) or opaque_entry(item)
+        case "function_call_output":
+            return _result(item) or opaque_entry(item)
+        case "reasoning":
+            return _reasoning(item) or opaque_entry(item)
+        case _:
+            return opaque_entry(item)
+
+
+def is_plain(item: Item) -> bool:
+    """Return whether a message can hold `item`: JSON that is the same after reading it back."""
+    try:
+        encoded = msgspec.json.encode(item)
+        if b'"data:' in encoded or _HUGE.search(encoded):
+            return False
+        return msgspec.json.decode(encoded) == item
+    except (OverflowError, RecursionError, TypeError, ValueError):
+        return False
+
+
+def opaque_entry(item: Item) -> perdure.Custom:
+    """Return `item` as a `Custom` entry that holds its JSON, with every character escaped.
+
+    Raises: TypeError, ValueError for an item that is not JSON.
+    """
+    text = json.dumps(item, separators=(",", ":"))
+    if len(text) <= _INLINE_BYTES:
+        return perdure.Custom(CUSTOM_TYPE, {"json": text})
+    stored = perdure.content(text.encode("ascii"), "application/json")
+    return perdure.Custom(CUSTOM_TYPE, {"content": stored})
+
+
+def item_of(entry: perdure.Entry) -> ItemParts | None:
+    """Return the item that `entry` was made from.
+
+    A message of another program becomes the item that says the same. None for other entries, and
+    for erased ones.
+    """
+    if entry.is_erased or entry.kind not in ("message", "custom"):
+        return None
+    try:
+        stored = _decoder.decode(entry.body)
+    except msgspec.ValidationError:  # foreign data of another program
+        stored = _Stored()
+    if stored.foreign is not None:
+        try:
+            return _restored(stored.foreign, stored.parts)
+        except (IndexError, KeyError, TypeError):  # likewise
+            pass
+    if entry.kind == "message":
+        return None if (message := entry.message) is None else said_item(message)
+    if stored.custom_type != CUSTOM_TYPE or stored.data is None:
+        return None
+    if "json" in stored.data:
+        return ItemParts(json.loads(stored.data["json"]))
+    return ItemParts({}, ((stored.data["content"]["handle"], "", []),))
+
+
+def filled(parts: ItemParts, contents: Mapping[str, bytes]) -> Item:
+    """Return the item of `parts` with its bytes, from handle -> `contents`."""
+    item = parts.item
+    for handle, mime_type, place in parts.wanted:
+        if not place:
+            return cast("Item", json.loads(contents[handle]))
+        encoded = base64.b64encode(contents[handle]).decode("ascii")
+        _put(item, place, f"data:{mime_type};base64,{encoded}")
+    return item
+
+
+def said_item(message: perdure.Message) -> ItemParts | None:
+    """Return the item that says what `message`, written by another program, says."""
+    for part in message.parts:
+        if isinstance(part, perdure.ToolResultPart):
+            output = {"call_id": part.call_id, "output": part.text}
+            return ItemParts({"type": "function_call_output", **output})
+        if isinstance(part, perdure.ToolCallPart):
+            call = {"call_id": part.id, "name": part.name, "arguments": json.dumps(part.args)}
+            return ItemParts({"type": "function_call", **call})
+    role = "user" if message.role in ("context", "tool") else message.role
+    return ItemParts({"role": role, "content": message.text}) if message.text else None
+
+
+# ------------------------------------------------------------ to entries
+
+
+def _message(item: Item) -> Entry | None:
+    role, content = _ROLES.get(item.get("role")), item.get("content")
+    if role is None:
+        return None
+    if isinstance(content, str):
+        kept = OpenAIItem({**item, "content": ""}, [[0, "content"]])
+        return _as_message(role, [perdure.TextPart(content)], kept)
+    if not isinstance(content, list):
+        return None
+    parts, kept = _contents(item, "content", cast("list[object]", content))
+    if any(not isinstance(part, str) for part in parts):
+        return _with_media(role, parts, kept)
+    texts = [perdure.TextPart(part) for part in parts if isinstance(part, str)]
+    return _as_message(role, texts, kept) if texts else None
+
+
+def _reasoning(item: Item) -> Entry | None:
+    summary = item.get("summary")
+    if not isinstance(summary, list):
+        return None
+    parts, kept = _contents(item, "summary", cast("list[object]", summary))
+    thoughts = [perdure.ThinkingPart(part) for part in parts if isinstance(part, str)]
+    if not thoughts or len(thoughts) < len(parts):
+        return None
+    return _as_message("assistant", thoughts, kept)
+
+
+def _call(item: Item) -> Entry | None:
+    name, call, given = item.get("name"), item.get("call_id"), item.get("arguments")
+    if not isinstance(name, str) or not isinstance(call, str) or not isinstance(given, str):
+        return None
+    try:
+        args: object = msgspec.json.decode(given)
+    except (ValueError, RecursionError):
+        args = None
+    fields: Item = cast("Item", args) if isinstance(args, dict) else {"arguments": given}
+    return _as_message("assistant", [perdure.ToolCallPart(call, name, fields)], OpenAIItem(item))
+
+
+def _result(item: Item) -> Entry | None:
+    call, output = item.get("call_id"), item.get("output")
+    if not isinstance(call, str):
+        return None
+    if not isinstance(output, str):
+        text, kept = _text_of(output), OpenAIItem(item)
+    elif "base64" in output.lower():  # the store moves base64 out of the text of a result
+        text, kept = output, OpenAIItem(item)
+    else:
+        text, kept = output, OpenAIItem({**item, "output": ""}, [[0, "output"]])
+    return _as_message("tool", [perdure.ToolResultPart(call, text)], kept)
+
+
+def _text_of(output: object) -> str:
+    if not isinstance(output, list):
+        return json.dumps(output)
+    parts = [cast("Item", part) for part in cast("list[object]", output) if isinstance(part, dict)]
+    return "\n".join(str(part["text"]) for part in parts if isinstance(part.get("text"), str))
+
+
+class _Media(msgspec.Struct, frozen=True):
+    """The bytes of a ``data:`` address."""
+
+    mime_type: str
+    content: bytes
+
+
+def _contents(
+    item: Item, field: str, content: Sequence[object]
+) -> tuple[list[str | _Media], OpenAIItem]:
+    """Return the texts and media of `content`, and the item without them."""
+    parts: list[str | _Media] = []
+    taken: list[list[Any]] = []
+    kept = list(content)
+    for number, each in enumerate(content):
+        fields = cast("Item", each if isinstance(each, dict) else {})
+        kind = fields.get("type")
+        name = _TEXTS.get(kind) or _BYTES.get(kind) or ""
+        value = fields.get(name)
+        part = None
+        if isinstance(value, str):
+            part = value if kind in _TEXTS else _media(value)
+        if part is not None:
+            taken.append([len(parts), field, number, name])
+            parts.append(part)
+            kept[number] = {**fields, name: ""}
+    return parts, OpenAIItem({**item, field: kept}, taken)
+
+
+def _media(address: str) -> _Media | None:
+    """Return the bytes of a ``data:`` address; None if it could not be written again the same."""
+    found = _DATA_URL.match(address)
+    if found is None:
+        return None
+    encoded = address[found.end() :]
+    try:
+        content = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    if not content or base64.b64encode(content).decode("ascii") != encoded:
+        return None
+    return _Media(found[1], content)
+
+
+def _with_media(role: _Role, parts: Sequence[str | _Media], kept: OpenAIItem) -> Entry | None:
+    """Return a message with media, which are the user's; None if a message cannot hold them."""
+    if role != "user":
+        return None
+    try:
+        said = [
+            part if isinstance(part, str) else perdure.media(part.content, part.mime_type)
+            for part in parts
+        ]
+    except ValueError:
+        return None
+    return perdure.user(*said, foreign=_foreign(kept))
+
+
+def _as_message(role: _Role, parts: Sequence[_Part], kept: OpenAIItem) -> Entry:
+    return perdure.Message(role, tuple(parts), foreign=_foreign(kept))
+
+
+def _foreign(kept: OpenAIItem) -> dict[str, object]:
+    return cast("dict[str, object]", msgspec.to_builtins(kept))
+
+
+# ------------------------------------------------------------ from entries
+
+
+def _restored(kept: OpenAIItem, parts: Sequence[_StoredPart]) -> ItemParts:
+    item = kept.openai_item
+    wanted: list[tuple[str, str, Place]] = []
+    for taken in kept.taken:
+        number: int = taken[0]
+        part, place = parts[number], taken[1:]
+        if part.handle:
+            wanted.append((part.handle, part.mime_type, place))
+        else:
+            _put(item, place, part.text)
+    return ItemParts(item, tuple(wanted))
+
+
+def _put(item: Item, place: Place, value: str) -> None:
+    within: Any = item
+    for key in place[:-1]:
+        within = within[key]
+    within[place[-1]] = value

@@ -1,0 +1,62 @@
+"""Sessions of the SDK's own SQLite files, copied into a store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import perdure
+from perdure.adapters.openai_agents.session import PerdureSession
+from perdure.errors import WrongArgument
+
+_TABLE = re.compile(r"\w{1,128}", re.ASCII)
+
+_Row = tuple[int, str, str, str]
+"""The id, session id, JSON and time of an item."""
+
+
+async def import_sqlite(
+    path: str | Path,
+    store: perdure.Store | perdure.blocking.Store,
+    *,
+    messages_table: str = "agent_messages",
+) -> dict[str, int]:
+    """Copy the sessions of a file of `SQLiteSession`; return session id -> items added.
+
+    Repeating it adds only new items. Rows that are not JSON are skipped, as the SDK does.
+    Durable: each item before the next is read. Raises: WrongArgument for a missing file, and for
+    one without these tables.
+    """
+    rows = await asyncio.to_thread(_read, Path(path), messages_table)
+    added: dict[str, int] = {}
+    sessions: dict[str, PerdureSession] = {}
+    for number, session_id, text, written_at in rows:
+        try:
+            item = json.loads(text)
+        except ValueError:
+            continue
+        session = sessions.setdefault(session_id, PerdureSession(session_id, store))
+        moment = datetime.fromisoformat(written_at).replace(tzinfo=UTC)
+        is_new = await session.add_items_once([item], f"sqlite:{number}", said_at=moment)
+        added[session_id] = added.get(session_id, 0) + is_new
+    return added
+
+
+def _read(path: Path, table: str) -> list[_Row]:
+    if not path.is_file():
+        raise WrongArgument(f"{path} is not a file", argument="path")
+    if not _TABLE.fullmatch(table):
+        raise WrongArgument(f"{table!r} is not the name of a table", argument="messages_table")
+    columns = "id, session_id, message_data, created_at"
+    query = f"SELECT {columns} FROM {table} ORDER BY id"  # noqa: S608 - word characters only
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as file:
+            return file.execute(query).fetchall()
+    except sqlite3.DatabaseError as error:
+        reason = f"{path} is not a file of SQLiteSession: {error}"
+        raise WrongArgument(reason, argument="path") from error

@@ -1,0 +1,273 @@
+"""A session of the OpenAI Agents SDK, stored as a session of perdure."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+
+import msgspec
+
+import perdure
+from perdure.adapters.openai_agents.items import (
+    Entry,
+    Item,
+    ItemParts,
+    entry_of,
+    filled,
+    is_plain,
+    item_of,
+    opaque_entry,
+)
+from perdure.adapters.session_ids import session_id_of
+from perdure.errors import (
+    Erased,
+    InvalidEntry,
+    LeafConflict,
+    LimitExceeded,
+    SessionExists,
+    SessionNotFound,
+)
+
+if TYPE_CHECKING:  # importing the framework takes seconds, and the program has done it
+    from agents.items import TResponseInputItem
+    from agents.memory.session_settings import SessionSettings
+
+PREFIX: Final = "oa"
+"""Sessions of the SDK have ids that begin with it and a colon."""
+
+_TAIL = 8
+"""Entries that `pop_item` reads at first: the last is the newest item, nearly always."""
+
+T = TypeVar("T")
+
+
+class PerdureSession:
+    """A conversation of the OpenAI Agents SDK in a store of perdure.
+
+    `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
+    for any event loop and thread. The session is created with its first item; `subject` is the
+    person it concerns.
+
+    Popped and cleared items leave the conversation and stay in the session, on a branch. With
+    ``clear="erase"`` clearing deletes the session permanently.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        store: perdure.Store | perdure.blocking.Store,
+        *,
+        clear: Literal["branch", "erase"] = "branch",
+        subject: str | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+    ) -> None:
+        self.session_id = session_id
+        is_given_as_dict = isinstance(session_settings, dict)
+        self.session_settings: SessionSettings | None = (
+            _settings(session_settings) if is_given_as_dict else session_settings
+        )
+        self._is_erasing = clear == "erase"
+        self._subject = subject
+        self._portal = None if isinstance(store, perdure.Store) else store.portal
+        self._store = store if isinstance(store, perdure.Store) else store.asynchronous
+        self._session: perdure.Session | None = None
+
+    @property
+    def stored_id(self) -> str:
+        """The id of the session in the store."""
+        return session_id_of(PREFIX, self.session_id)
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the newest `limit` items, oldest first; reads only these.
+
+        Without a limit that of `session_settings` applies. A negative one is no limit.
+        """
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        if limit is not None and limit < 0:
+            limit = None
+        return await self._call(self._items(limit))
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Add `items`, all in one commit. Durable: when this returns."""
+        if items:
+            await self._finish(self._add(_plain(items), None))
+
+    async def add_items_once(
+        self, items: list[TResponseInputItem], key: str, *, said_at: datetime | None = None
+    ) -> bool:
+        """Add `items` unless a call with this `key` has added them; return whether it added them.
+
+        `said_at` is their time where it is not now. Durable: when this returns.
+        Raises: IdempotencyMismatch for other items under a known key.
+        """
+        return await self._finish(self._add(_plain(items), f"{self.stored_id}:{key}", said_at))
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Remove the newest item and return it. Of several processes, each gets another item."""
+        return await self._finish(self._pop())
+
+    async def clear_session(self) -> None:
+        """Remove all items."""
+        await self._finish(self._erase() if self._is_erasing else self._clear())
+
+    # ------------------------------------------------------------ on the loop of the store
+
+    async def _items(self, limit: int | None) -> list[TResponseInputItem]:
+        session = await self._open()
+        if session is None or limit == 0:
+            return []
+        last = limit
+        while True:
+            entries = await session.path(last=last)
+            found = [item for entry in entries if (item := item_of(entry)) is not None]
+            if limit is None or len(found) >= limit or last is None or len(entries) < last:
+                break
+            last *= 2
+        chosen = found if limit is None else found[-limit:]
+        return [await self._whole(item) for item in chosen]
+
+    async def _whole(self, parts: ItemParts) -> TResponseInputItem:
+        item = parts.item
+        if parts.wanted:
+            handles = {handle for handle, _, _ in parts.wanted}
+            item = filled(parts, {each: await self._store.content(each) for each in handles})
+        return cast("TResponseInputItem", item)
+
+    async def _add(
+        self, items: Sequence[Item], key: str | None, said_at: datetime | None = None
+    ) -> bool:
+        entries = [_at(entry_of(item), said_at) for item in items]
+        try:
+            return await self._append(entries, key)
+        except (InvalidEntry, LimitExceeded, OverflowError, ValueError):
+            # No message can hold some characters and numbers, such as half of a character pair.
+            pairs = zip(items, entries, strict=True)
+            kept = [entry if is_plain(item) else opaque_entry(item) for item, entry in pairs]
+            if kept == entries:
+                raise
+        return await self._append(kept, key)
+
+    async def _append(self, entries: Sequence[perdure.types.Item], key: str | None) -> bool:
+        async def append(session: perdure.Session) -> bool:
+            return (await session.append_many(entries, idempotency_key=key)).is_replay
+
+        return not await self._in_session(append)
+
+    async def _in_session(self, work: Callable[[perdure.Session], Awaitable[T]]) -> T:
+        """Do `work` in the session, which is created if there is none."""
+        while True:
+            try:
+                return await work(self._session or await self._create())
+            except (Erased, SessionNotFound):  # cleared by another process
+                self._session = None
+
+    async def _pop(self) -> TResponseInputItem | None:
+        while (session := await self._open()) is not None:
+            newest = await _newest(session)
+            if newest is None:
+                return None
+            entry, item, leaf = newest
+            whole = await self._whole(item)
+            try:
+                await session.branch(entry.parent_id, expected_leaf=leaf)
+            except LeafConflict:
+                continue
+            return whole
+        return None
+
+    async def _clear(self) -> None:
+        while (session := await self._open()) is not None:
+            leaf = (await session.path(last=1))[-1:]
+            try:
+                await session.branch(None, expected_leaf=leaf[0] if leaf else None)
+            except LeafConflict:
+                continue
+            return
+
+    async def _erase(self) -> None:
+        session = await self._open()
+        self._session = None
+        if session is not None:
+            try:
+                await session.erase(forks="keep", by="perdure.adapters.openai_agents")
+            except (Erased, SessionNotFound):
+                return
+
+    async def _open(self) -> perdure.Session | None:
+        if self._session is None:
+            try:
+                self._session = await self._store.open(self.stored_id)
+            except (Erased, SessionNotFound):
+                return None
+        return self._session
+
+    async def _create(self) -> perdure.Session:
+        while (session := await self._open()) is None:
+            metadata = {"framework": "openai-agents", "session_id": self.session_id}
+            try:
+                session = await self._store.create(
+                    id=self.stored_id,
+                    metadata=metadata,
+                    subject=self._subject,
+                    reuse_erased=True,
+                )
+            except SessionExists:  # created by another process in the meantime
+                continue
+            self._session = session
+        return session
+
+    # ------------------------------------------------------------ from any loop
+
+    async def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._portal is None:
+            return await work
+        return await asyncio.to_thread(self._portal.call, work)
+
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` to its end even if the caller is cancelled, as the SDK's own sessions do."""
+        task = asyncio.ensure_future(self._call(work))
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError as error:
+                cancelled = cancelled or error
+        if cancelled is not None:
+            raise cancelled
+        return task.result()
+
+
+def _at(entry: Entry, moment: datetime | None) -> Entry:
+    """Return `entry` with the time `moment`, if it is a message."""
+    if moment is None or isinstance(entry, perdure.Custom):
+        return entry
+    return msgspec.structs.replace(entry, said_at=round(moment.timestamp() * 1000))
+
+
+def _settings(given: dict[str, Any]) -> SessionSettings:
+    """Return the settings `given`. Raises: the SDK's error for unknown fields."""
+    settings: type[SessionSettings] = importlib.import_module("agents.memory").SessionSettings
+    return settings().resolve(given)
+
+
+def _plain(items: Sequence[TResponseInputItem]) -> list[Item]:
+    return [cast("Item", item) for item in items]
+
+
+async def _newest(
+    session: perdure.Session,
+) -> tuple[perdure.Entry, ItemParts, perdure.Entry] | None:
+    """Return the newest entry that is an item, the item, and the leaf."""
+    last = _TAIL
+    while True:
+        entries = await session.path(last=last)
+        for entry in reversed(entries):
+            if (item := item_of(entry)) is not None:
+                return entry, item, entries[-1]
+        if len(entries) < last:
+            return None
+        last *= 2

@@ -1,0 +1,102 @@
+"""A plugin for the published tests of the OpenAI Agents SDK: their `SQLiteSession` is ours.
+
+    python -m pytest -p openai_agents_suite tests/memory/test_session.py
+
+Run in the SDK's folder, with this folder on PYTHONPATH: the SDK's tests are a package `tests` too.
+$PERDURE_SUITE_STORE is the address of a PostgreSQL store; without it each file of `SQLiteSession`
+is an SQLite store beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents.memory import SessionSettings
+
+import perdure
+from perdure.adapters.openai_agents import PerdureSession
+
+INSIDE: dict[str, str] = {
+    # test of what is inside of `SQLiteSession`: what it looks at
+    "test_await_mutation_cancellation_hides": "a function of the SDK, without a session",
+    "test_sqlite_session_close_closes_worker_thread_connections": "its connections",
+    "test_sqlite_session_reaps_connections_from_exited_worker_threads": "its connections",
+    "test_sqlite_session_closes_retired_connections_before": "its connections",
+    "test_sqlite_session_keeps_connections_of_live_worker_threads": "its connections",
+    "test_sqlite_session_closed_rejects_empty_add_items": "its close",
+    "test_sqlite_session_pop_item_skips_corrupt_most_recent": "rows written with sqlite3",
+    "test_sqlite_session_pop_item_returns_none_after_dropping": "rows written with sqlite3",
+    "test_sqlite_session_get_items_limit_skips_corrupt_newest_rows": "rows written with sqlite3",
+    "test_sqlite_session_get_items_session_settings_limit_skips": "rows written with sqlite3",
+    "test_sqlite_session_file_lock_is_shared_across_instances": "its locks",
+    "test_sqlite_session_failed_add_items_releases_write_lock": "its connections",
+    "test_sqlite_session_failed_clear_session_rolls_back": "its connections",
+    "test_sqlite_session_failed_pop_item_releases_write_lock": "its connections",
+    "test_sqlite_session_rollback_failure_evicts_connection": "its connections",
+    "test_sqlite_session_close_retries_quarantined_connection": "its connections",
+    "test_sqlite_session_post_commit_cancellation": "its connections",
+    "test_automatic_compaction_rollback_budget": "a private method for compaction",
+    "test_settled_pop_failure_invalidates_response_chain": "its connections",
+    "test_settled_clear_failure_invalidates_response_chain": "its connections",
+    "test_handoff_resume_after_cancelled_compaction_commits": "a private method for compaction",
+}
+
+_stores: dict[str, perdure.blocking.Store] = {}
+_numbers = count()
+
+
+def _store(path: str) -> perdure.blocking.Store:
+    """Return the store in place of the file `path`."""
+    key = f"memory {next(_numbers)}" if path == ":memory:" else str(Path(path).resolve())
+    if key not in _stores:
+        address = os.environ.get("PERDURE_SUITE_STORE")
+        if address is not None:
+            name = hashlib.sha256(key.encode()).hexdigest()[:16]
+            _stores[key] = perdure.blocking.open(address, namespace=f"suite-{name}")
+        else:
+            file = "memory:" if path == ":memory:" else f"sqlite:///{key}.perdure"
+            _stores[key] = perdure.blocking.open(file)
+    return _stores[key]
+
+
+class Substitute(PerdureSession):
+    """A session of ours with the constructor of `SQLiteSession`."""
+
+    def __init__(
+        self,
+        session_id: str,
+        db_path: str | Path = ":memory:",
+        session_settings: Any = None,
+    ) -> None:
+        self.db_path = db_path
+        settings = SessionSettings() if session_settings is None else session_settings
+        super().__init__(session_id, _store(str(db_path)), session_settings=settings)
+
+    def close(self) -> None:
+        """Do nothing: a store closes, not a session."""
+
+
+for name in ("agents", "agents.memory"):
+    vars(sys.modules[name])["SQLiteSession"] = Substitute
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests of what is inside of `SQLiteSession`."""
+    inside = [item for item in items if item.name.startswith(tuple(INSIDE))]
+    config.hook.pytest_deselected(items=inside)
+    items[:] = [item for item in items if item not in inside]
+
+
+@pytest.fixture(autouse=True)
+def _close_stores() -> Iterator[None]:
+    """Close the stores of a test."""
+    yield
+    while _stores:
+        _stores.popitem()[1].close()

@@ -1,0 +1,92 @@
+"""Eight processes on one session, and ``kill -9`` at every commit of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import perdure
+from perdure.adapters.openai_agents import PerdureSession
+from tests.fakes.forked import run_forked
+from tests.fakes.processes import child
+from tests.integration.adapters.openai_agents.children import runner
+from tests.integration.adapters.openai_agents.children.worker import SESSION
+
+CHILD = Path(__file__).parent / "children" / "worker.py"
+EACH = 20
+COMMITS = 1 + 3 * runner.TURNS
+"""Of the whole run: the session; the question, the call with its result, the answer of a turn."""
+
+
+def run_all(address: str, roles: list[str]) -> list[list[str]]:
+    """Return what each process reports."""
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(child(CHILD, role, address, f"w{number}", EACH))
+            for number, role in enumerate(roles)
+        ]
+        for each in children:
+            each.tell()
+        return [each.last_line().split() for each in children]
+
+
+async def texts_of(session: PerdureSession) -> list[str]:
+    return [cast("dict[str, Any]", item)["content"] for item in await session.get_items()]
+
+
+async def test_each_item_of_eight_processes_is_kept_or_popped_once(store_address: str) -> None:
+    roles = ["add", "add", "add", "add", "pop", "pop", "pop", "pop"]
+    reports = run_all(store_address, roles)
+    added = [text for report in reports[:4] for text in report]
+    popped = [text for report in reports[4:] for text in report]
+    async with perdure.open(store_address) as store:
+        kept = await texts_of(PerdureSession(SESSION, store))
+        assert (await store.verify()).is_ok
+    assert len(added) == 4 * EACH
+    assert Counter([*popped, *kept]) == Counter(added)
+
+
+@pytest.mark.full_only
+async def test_no_item_is_popped_twice_beside_clearing_processes(store_address: str) -> None:
+    roles = ["add", "add", "add", "pop", "pop", "pop", "clear", "clear"]
+    reports = run_all(store_address, roles)
+    added = [text for report in reports[:3] for text in report]
+    popped = [text for report in reports[3:6] for text in report]
+    async with perdure.open(store_address) as store:
+        session = PerdureSession(SESSION, store)
+        kept = await texts_of(session)
+        stored = await store.open(session.stored_id)
+        entries = [entry.message for entry in await stored.tree_entries()]
+    assert [text for text, times in Counter([*popped, *kept]).items() if times > 1] == []
+    assert set(popped) | set(kept) <= set(added)
+    assert Counter(message.text for message in entries if message) == Counter(added)
+
+
+async def items_of(folder: Path) -> list[dict[str, Any]]:
+    async with perdure.open(f"sqlite:///{folder / 's.db'}") as store:
+        assert (await store.verify()).is_ok
+        items = await PerdureSession("s", store).get_items()
+    return [cast("dict[str, Any]", item) for item in items]
+
+
+def without_ids(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in item.items() if key != "id"} for item in items]
+
+
+@pytest.mark.full_only
+async def test_session_after_any_kill_is_beginning_of_run(tmp_path: Path) -> None:
+    done = run_forked(runner.run_and_die, str(tmp_path), COMMITS)
+    assert done.out.decode().split() == ["0", *["-9"] * COMMITS], done.err
+    whole = without_ids(await items_of(tmp_path / "0"))
+    assert len(whole) == 4 * runner.TURNS
+    for dies_at in range(1, COMMITS + 1):
+        folder = tmp_path / str(dies_at)
+        items = without_ids(await items_of(folder))
+        assert items == whole[: len(items)]
+        acknowledged = folder / "done"
+        finished = int(acknowledged.read_text()) if acknowledged.exists() else 0
+        assert len(items) >= 4 * finished

@@ -1,0 +1,61 @@
+"""The SDK's own published tests of sessions pass on `PerdureSession`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import NO_SUITES, REPOSITORY
+
+SUITE = REPOSITORY / ".programs" / "suites" / "openai_agents-0.24.0"
+PLUGINS = REPOSITORY / "tests" / "fakes" / "suites"
+
+OF_SESSIONS = ["tests/memory/test_session.py", "tests/memory/test_session_limit.py"]
+OF_RUNS = [
+    "tests/memory/test_compaction_suffix.py",
+    "tests/memory/test_openai_responses_compaction_session.py",
+    "tests/memory/test_session_context_wrapper.py",
+    "tests/memory/test_session_persistence_sanitize.py",
+    "tests/test_agent_runner.py",
+    "tests/test_agent_runner_streamed.py",
+    "tests/test_max_turns.py",
+    "tests/test_native_tool_failure_history.py",
+    "tests/test_programmatic_tool_calling.py",
+    "tests/test_run_impl_resume_paths.py",
+    "tests/test_soft_cancel.py",
+    "tests/test_tool_batch_failure_history.py",
+    "tests/test_tool_failure_boundaries.py",
+]
+
+
+def run_suite(files: list[str], address: str) -> dict[str, int]:
+    """Run `files` of the SDK's tests on the store at `address`; return outcome -> cases."""
+    if not SUITE.is_dir():
+        pytest.skip(f"{NO_SUITES} (make suites)")
+    environment = {**os.environ, "PYTHONPATH": str(PLUGINS)}
+    if address.startswith("postgres"):
+        environment["PERDURE_SUITE_STORE"] = address
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "openai_agents_suite"]
+    command += ["-p", "no:cacheprovider", *files]
+    done = subprocess.run(
+        command, check=False, cwd=SUITE, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    summary = done.stdout.strip().rpartition("\n")[2]
+    return {outcome: int(number) for number, outcome in re.findall(r"(\d+) (\w+)", summary)}
+
+
+@pytest.mark.full_only
+def test_published_tests_of_sessions_pass(store_address: str) -> None:
+    assert run_suite(OF_SESSIONS, store_address) == {"passed": 52, "deselected": 19}
+
+
+@pytest.mark.all_only
+def test_published_tests_of_runs_with_a_session_pass(store_address: str) -> None:
+    outcomes = run_suite(OF_RUNS, store_address)
+    assert outcomes.pop("passed") > 1_000
+    assert outcomes.keys() <= {"deselected", "skipped", "warnings"}

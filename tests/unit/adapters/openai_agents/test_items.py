@@ -1,0 +1,208 @@
+"""Items of the Responses API become entries, and the same items again."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import perdure
+from perdure.adapters.openai_agents import PerdureSession
+from perdure.adapters.openai_agents.items import entry_of, filled, is_plain, item_of, opaque_entry
+
+PNG = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n picture").decode()
+LONG = "x" * 70_000
+
+USER = {"role": "user", "content": "Hello"}
+PARTS = {"content": [{"type": "input_text", "text": "Look"}, {"type": "input_text", "text": "!"}]}
+ANSWER: dict[str, Any] = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "status": "completed",
+    "content": [
+        {"type": "output_text", "text": "Hi", "annotations": [], "logprobs": []},
+        {"type": "refusal", "refusal": "No."},
+    ],
+}
+CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1,"b":2}'}
+RESULT = {"type": "function_call_output", "call_id": "c1", "output": "3"}
+THOUGHT = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "Add them."}],
+    "encrypted_content": "gAAA",
+}
+
+READABLE: list[tuple[dict[str, Any], str, str]] = [
+    (USER, "user", "Hello"),
+    ({"role": "user", **PARTS}, "user", "Look\n\n!"),
+    ({"role": "developer", "content": "Be short."}, "system", "Be short."),
+    ({"role": "system", "content": "Be short."}, "system", "Be short."),
+    ({"type": "message", "role": "assistant", "content": "Hi"}, "assistant", "Hi"),
+    (ANSWER, "assistant", "Hi\n\nNo."),
+    (CALL, "assistant", ""),
+    ({**CALL, "arguments": "not JSON"}, "assistant", ""),
+    (RESULT, "tool", "3"),
+    ({**RESULT, "output": f"see {PNG}"}, "tool", f"see {PNG}"),
+    ({**RESULT, "output": [{"type": "input_text", "text": "three"}]}, "tool", "three"),
+    (THOUGHT, "assistant", ""),
+    ({"role": "user", "content": ""}, "user", ""),
+]
+
+OPAQUE: list[dict[str, Any]] = [
+    {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+    {"type": "computer_call", "call_id": "c", "action": {"type": "click", "x": 1, "y": 2}},
+    {"role": "user", "content": []},
+    {"role": "poet", "content": "Ah"},
+    {"type": "reasoning", "id": "rs_2", "summary": []},
+    {"type": "function_call", "name": "without an id"},
+    {"type": "shell_call_output", "output": LONG},
+    {},
+]
+
+
+async def stored(item: dict[str, Any]) -> tuple[perdure.Entry, dict[str, Any]]:
+    """Return the entry of `item` in a store, and the item made from it."""
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        entry = await session.append(entry_of(item))
+        parts = item_of(entry)
+        assert parts is not None
+        contents = {handle: await store.content(handle) for handle, _, _ in parts.wanted}
+        return entry, filled(parts, contents)
+
+
+@pytest.mark.parametrize(("item", "role", "text"), READABLE)
+async def test_readable_item_is_message_and_returns_unchanged(
+    item: dict[str, Any], role: str, text: str
+) -> None:
+    entry, again = await stored(item)
+    assert json.dumps(again) == json.dumps(item)  # the order of the keys, too
+    message = entry.message
+    assert message is not None
+    assert message.role == role
+    if "see data:" not in text:
+        assert message.text == text
+
+
+@pytest.mark.parametrize("item", OPAQUE)
+async def test_other_item_is_custom_entry_and_returns_unchanged(item: dict[str, Any]) -> None:
+    entry, again = await stored(item)
+    assert entry.kind == "custom"
+    assert json.dumps(again) == json.dumps(item)
+
+
+async def test_tool_call_has_its_arguments_and_thought_its_text() -> None:
+    call = (await stored(CALL))[0].message
+    assert call is not None
+    assert call.tool_calls == (perdure.ToolCallPart("c1", "add", {"a": 1, "b": 2}),)
+    thought = (await stored(THOUGHT))[0].message
+    assert thought is not None
+    assert thought.parts == (perdure.ThinkingPart("Add them."),)
+
+
+async def test_text_is_stored_once() -> None:
+    said = "a text that is found once"
+    entry, _ = await stored({"role": "user", "content": said})
+    assert entry.body.count(said.encode()) == 1
+
+
+async def test_picture_is_stored_as_bytes_and_returns_unchanged() -> None:
+    picture = {"type": "input_image", "detail": "auto", "image_url": PNG}
+    item = {"role": "user", "content": [{"type": "input_text", "text": "Look"}, picture]}
+    entry, again = await stored(item)
+    assert again == item
+    assert b"base64" not in entry.body
+    message = entry.message
+    assert message is not None
+    assert isinstance(message.parts[1], perdure.MediaPart)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "user", "content": "half \ud800"},
+        {"role": "user", "content": "a", "n": 2**70},
+        {"role": "user", "content": "a", "when": {1: 2}},
+        {**RESULT, "output": [{"type": "input_image", "image_url": PNG}]},
+        {"role": "user", "content": "a", "x": float("nan")},
+    ],
+)
+async def test_item_that_no_message_can_hold_is_found(item: dict[str, Any]) -> None:
+    assert not is_plain(item)
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        parts = item_of(await session.append(opaque_entry(item)))
+        assert parts is not None
+        assert repr(parts.item) == repr(json.loads(json.dumps(item)))
+
+
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+texts = st.fixed_dictionaries({"type": st.just("input_text"), "text": st.text()})
+made_up = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "system", "developer", "x"])},
+    optional={
+        "content": st.text() | st.lists(texts | json_values, max_size=4),
+        "type": st.sampled_from(["message", "function_call", "reasoning"]),
+        "summary": json_values,
+        "openai_item": json_values,
+        "taken": json_values,
+    },
+)
+
+
+@given(made_up)
+def test_any_item_is_restored_unchanged(item: dict[str, Any]) -> None:
+    before = json.dumps(item)
+    (again,) = asyncio.run(through_memory([item]))
+    assert json.dumps(again) == json.dumps(item) == before
+
+
+async def through_memory(items: list[Any]) -> list[Any]:
+    async with perdure.open("memory:") as store:
+        session = PerdureSession("s", store)
+        await session.add_items(items)
+        return cast("list[Any]", await session.get_items())
+
+
+@pytest.mark.parametrize(
+    "taken", [[[5, "content"]], [[0, "nothing", 1]], [["x"]], [[]], [[0]], "no list", [[0, 0]]]
+)
+async def test_damaged_foreign_data_falls_back_to_text_of_message(taken: object) -> None:
+    foreign: dict[str, object] = {"openai_item": {"role": "user", "content": ""}, "taken": taken}
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        parts = item_of(await session.append(perdure.user("said", foreign=foreign)))
+        assert parts is not None
+        assert parts.item["role"] == "user"
+
+
+async def test_message_of_another_program_becomes_item() -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        call = perdure.tool_call("c", "f", {"a": 1})
+        entries = await session.append(
+            perdure.user("Hello"),
+            perdure.assistant(call),
+            perdure.tool_result("c", "done"),
+            perdure.assistant("Bye"),
+            perdure.Custom("other.program", {"json": "{}"}),
+        )
+        items = [None if (each := item_of(entry)) is None else each.item for entry in entries]
+    assert items == [
+        {"role": "user", "content": "Hello"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}'},
+        {"type": "function_call_output", "call_id": "c", "output": "done"},
+        {"role": "assistant", "content": "Bye"},
+        None,
+    ]
