@@ -32,9 +32,9 @@ const total = (row) => row.tokens.input + row.tokens.output + row.tokens.cacheRe
 function Totals({ rows }) {
   if (!rows.length) return html`<${Empty}>No model was called in this time.<//>`;
   const most = Math.max(...rows.map(total), 1);
-  return html`<div class="table" tabindex="0"><table><thead><tr><th>Of</th><th></th><th class="number">Tokens</th><th class="number">Cache reads</th><th class="number">Calls</th><th class="number">Cost</th></tr></thead>
+  return html`<div class="table" tabindex="0"><table><thead><tr><th>Of</th><th class="wide"></th><th class="number">Tokens</th><th class="number">Cache reads</th><th class="number">Calls</th><th class="number">Cost</th></tr></thead>
     <tbody>${rows.map((row) => html`<tr><td class="mono">${oneLine(row.key) || "not named"}</td>
-      <td><svg width="120" height="10" role="img" aria-label=${`${Math.round((100 * total(row)) / most)} %`}><rect class="fill" width=${(120 * total(row)) / most} height="10" rx="2" /></svg></td>
+      <td class="wide"><svg width="120" height="10" role="img" aria-label=${`${Math.round((100 * total(row)) / most)} %`}><rect class="fill" width=${(120 * total(row)) / most} height="10" rx="2" /></svg></td>
       <td class="number">${count(total(row))}</td><td class="number">${count(row.tokens.cacheRead)}</td><td class="number">${count(row.calls)}</td>
       <td class="number" title=${row.unpricedCalls ? `${row.unpricedCalls} calls without a price` : ""}>${money(row.costMicrocents)}${row.unpricedCalls && row.costMicrocents !== null ? " +" : ""}</td></tr>`)}</tbody></table></div>`;
 }
@@ -78,5 +78,5 @@ function Heat({ days }) {
 function Edits({ files }) {
   if (!files.length) return html`<${Empty}>No tool has changed a file.<//>`;
   return html`<div class="table" tabindex="0"><table><tbody>${files.map((each) => html`<tr><td class="mono"><a href=${`#/sessions/${encodeURIComponent(each.session)}/${seqOf(each.entryId)}`}>${oneLine(each.path)}</a></td>
-    <td class="muted small">${oneLine(each.folder)}</td><td class="small">${oneLine(each.tool)}</td><td class="number small">${count(each.edits)}</td><td class="small muted">${wholeTime(each.at)}</td></tr>`)}</tbody></table></div>`;
+    <td class="wide muted small">${oneLine(each.folder)}</td><td class="wide small">${oneLine(each.tool)}</td><td class="wide number small">${count(each.edits)}</td><td class="small muted">${wholeTime(each.at)}</td></tr>`)}</tbody></table></div>`;
 }
