@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from perdure.errors import FormatError
 from perdure.interop.bundle import bundle_of
 from perdure.interop.formats.bundles import cut_to
 from perdure.interop.formats.claude_code import writer as claude_code
@@ -62,14 +63,17 @@ async def continuation_of(
 ) -> Continuation:
     """Return the session `stream` for `program`: at its current leaf, or at `leaf`.
 
-    `cwd` is the folder of a session that has none. The same leaf always gives the same file.
-    Raises: SessionNotFound; Erased.
+    `cwd` is the folder of a session that has none, or one with control characters. The same leaf
+    always gives the same file.
+    Raises: SessionNotFound; Erased; FormatError for a session without messages.
     """
     bundle = await bundle_of(store, stream)
     if leaf is not None:
         bundle = cut_to(bundle, leaf)
     conversation = conversation_of(bundle)
-    if conversation.cwd is None:
+    if not conversation.said:
+        raise FormatError(stream, f"it has no messages for {program} to continue")
+    if conversation.cwd is None or not conversation.cwd.isprintable():
         conversation = msgspec.structs.replace(conversation, cwd=cwd)
     folder = conversation.cwd or cwd
     form = _FORMS[program]

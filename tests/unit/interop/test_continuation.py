@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.errors import FormatError
 from perdure.interop.continuation import PROGRAMS, Program, continuation_of
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
 from perdure.session.messages import assistant, user
 from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.clock import START_MS
 from tests.fakes.sources import empty_store
 from tests.fakes.streams import append, create
 
@@ -49,3 +53,20 @@ async def test_folder_of_claude_code_and_pi_tells_the_working_directory() -> Non
     assert claude.path.parts[0] == "-srv-birds"
     pi = await continuation_of(store, SESSION, "pi", cwd="/srv/birds")
     assert pi.path.parts[0] == "--srv-birds--"
+
+
+async def test_session_without_messages_is_refused() -> None:
+    store = empty_store()
+    await create(store, SESSION)
+    with pytest.raises(FormatError, match="no messages for codex"):
+        await continuation_of(store, SESSION, "codex", cwd="/srv")
+
+
+async def test_folder_with_control_characters_is_not_used() -> None:
+    store = empty_store()
+    header = StreamHeader(SESSION, START_MS, cwd="/srv\n; rm -r x")
+    await store.commit(Commit(writes=(Write(stream=SESSION, create=header),), at=START_MS))
+    await append(store, new_tree(user("Hello")), stream=SESSION)
+    made = await continuation_of(store, SESSION, "claude-code", cwd="/srv/birds")
+    assert made.cwd == "/srv/birds"
+    assert b"rm -r" not in made.exported.content

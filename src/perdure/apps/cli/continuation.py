@@ -62,6 +62,7 @@ async def continue_in(
         perdure continue-in 01jd claude-code --leaf 12  # from an earlier entry
 
     Exit codes:
+        2  the session has no messages
         3  session or entry not found
         4  another file is in its place
     """
