@@ -55,8 +55,13 @@ _METADATA = ("projectHash", "kind")
 
 
 class _Told(msgspec.Struct):
-    """A message so far: a digest of its words, its calls, and those with results."""
+    """A message so far: a digest of its words, its calls, and those with results.
 
+    `at` is its place in the chain when it was added; `before` the leaf then.
+    """
+
+    id: str
+    at: int
     before: int | None
     digest: bytes
     calls: set[str]
@@ -83,7 +88,7 @@ class Reader:
         self._header: Fields | None = None
         self._cwd: str | None = None
         self._told: dict[str, _Told] = {}
-        self._chain: list[str] = []  # the messages of the current branch
+        self._chain: list[_Told] = []  # the messages of the current branch
         self._answered: set[str] = set()  # calls with a result
         self._ordinal = 0  # of the next item of the line
 
@@ -147,7 +152,8 @@ class Reader:
             self._note(record, "$set")
 
     def _rewind(self, record: Record, message: str) -> None:
-        at = self._chain.index(message) if message in self._chain else 0
+        told = self._on_chain(message)
+        at = 0 if told is None else told.at
         before = self._leaf
         self._leaf = self._start_of(at)
         del self._chain[at:]
@@ -160,22 +166,29 @@ class Reader:
             return
         ids = [name_in(each, "id") for each in found]
         same = 0
-        while same < min(len(ids), len(self._chain)) and ids[same] == self._chain[same]:
+        while same < min(len(ids), len(self._chain)) and ids[same] == self._chain[same].id:
             same += 1
         if same < len(self._chain):
             self._leaf = self._start_of(same)
             del self._chain[same:]
         for each in found[same:]:
-            self._told.pop(name_in(each, "id") or "", None)
-            self._take_message(record, each)
+            self._take_message(record, each, is_moved=True)
 
     def _start_of(self, at: int) -> int | None:
         """Return the leaf before the message at `at` of the chain."""
-        return self._told[self._chain[at]].before if at < len(self._chain) else self._leaf
+        return self._chain[at].before if at < len(self._chain) else self._leaf
+
+    def _on_chain(self, message: str) -> _Told | None:
+        """Return the message if it is on the current branch."""
+        told = self._told.get(message)
+        if told is None or told.at >= len(self._chain):
+            return None
+        return told if self._chain[told.at] is told else None
 
     # -- messages
 
-    def _take_message(self, record: Record, fields: Fields) -> None:
+    def _take_message(self, record: Record, fields: Fields, *, is_moved: bool = False) -> None:
+        """Read a message; one that `is_moved` is new in its place, wherever else it is."""
         own = name_in(fields, "id") or f"{record.line.number}:{self._ordinal}"
         kind = text_in(fields, "type")
         if kind not in ("user", "gemini"):
@@ -183,16 +196,15 @@ class Reader:
             return
         words = encode([kind, fields.get("content"), fields.get("thoughts")])
         digest = hashlib.sha256(words).digest()
-        told = self._told.get(own) if own in self._chain else None
+        told = None if is_moved else self._on_chain(own)
         is_new = told is None or told.digest != digest
         if told is None or is_new:
             if told is not None:
-                at = self._chain.index(own)
-                self._leaf = self._start_of(at)
-                del self._chain[at:]
+                self._leaf = told.before
+                del self._chain[told.at :]
             record.id = None if own in self._told else own
-            told = self._told[own] = _Told(self._leaf, digest, set(), set())
-            self._chain.append(own)
+            told = self._told[own] = _Told(own, len(self._chain), self._leaf, digest, set(), set())
+            self._chain.append(told)
         before = self._ordinal
         if kind == "gemini":
             bodies = self._gemini(fields, told, is_new=is_new)

@@ -120,3 +120,15 @@ async def test_file_that_grew_adds_its_new_lines() -> None:
     assert not second.is_new
     assert (await imported(store, CONTENT)).entries == 0
     assert path_of(parse(CONTENT))
+
+
+def test_message_twice_in_one_list_is_kept_twice() -> None:
+    again = [
+        {"id": "u", "type": "user", "content": "Which?"},
+        {"id": "u", "type": "info", "content": "Cancelled."},
+        {"id": "u", "type": "user", "content": "Which?"},
+    ]
+    line = msgspec.json.encode({"$set": {"messages": again}}) + b"\n"
+    parsed = parse(HEADER + message("u", "user", "Which?") + line + b'{"$rewindTo":"u"}\n')
+    check_items(parsed)
+    assert said(parsed) == ["Which?"]
