@@ -13,7 +13,9 @@ from perdure.errors import PerdureError
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 
-Format = Literal["perdure", "pi", "claude-code", "operator", "codex", "opencode", "gemini-cli"]
+Format = Literal[
+    "perdure", "pi", "claude-code", "operator", "codex", "opencode", "gemini-cli", "qwen-code"
+]
 """The formats of session files that can be imported."""
 
 FormatName = Literal["auto", Format]

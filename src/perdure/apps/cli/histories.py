@@ -11,6 +11,7 @@ _PLACES: Mapping[str, tuple[str | None, str, str]] = {
     "Claude Code": ("CLAUDE_CONFIG_DIR", ".claude", "projects"),
     "Codex": ("CODEX_HOME", ".codex", "sessions"),
     "Gemini CLI": (None, ".gemini", "tmp"),
+    "Qwen Code": (None, ".qwen", "projects"),
     "pi": ("PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
     "Operator": (None, ".operator", "sessions"),
 }

@@ -216,7 +216,7 @@ class Reader:
             self._note(record, f"message:{kind}")
 
     def _user(self, fields: Fields) -> Iterator[ItemBody]:
-        content = parts_of(fields.get("content"), self.draft.media, _part) or ()
+        content = parts_of(fields.get("content"), self.draft.media, part_of) or ()
         results = tuple(part for part in content if isinstance(part, ToolResultPart))
         said = tuple(part for part in content if not isinstance(part, ToolResultPart))
         fresh = tuple(part for part in results if part.call_id not in self._answered)
@@ -242,7 +242,7 @@ class Reader:
             thoughts = [fields_of(each) or {} for each in list_in(fields, "thoughts") or ()]
             text = "".join(map(_thought, thoughts))
             said += [ThinkingPart(text)] if text else []
-            content = parts_of(fields.get("content"), media, _part) or ()
+            content = parts_of(fields.get("content"), media, part_of) or ()
             said += [part for part in content if not isinstance(part, TextPart) or part.text]
             usage = _usage(object_in(fields, "tokens"))
         calls = [fields_of(each) or {} for each in list_in(fields, "toolCalls") or ()]
@@ -280,7 +280,8 @@ class Reader:
 # -- parts
 
 
-def _part(fields: Fields, media: Media) -> Part | None:
+def part_of(fields: Fields, media: Media) -> Part | None:
+    """Return a part in the form of Google's API, other than a call; None for an unknown type."""
     text = fields.get("text")
     if isinstance(text, str):
         return ThinkingPart(text) if fields.get("thought") is True else TextPart(text)
@@ -289,11 +290,12 @@ def _part(fields: Fields, media: Media) -> Part | None:
         return media.part(text_in(data, "data"), name_in(data, "mimeType"))
     answered = object_in(fields, "functionResponse")
     if answered is not None:
-        return _response(answered, media, is_error=False)
+        return response_of(answered, media, is_error=False)
     return None
 
 
-def _response(answered: Fields, media: Media, *, is_error: bool) -> ToolResultPart | None:
+def response_of(answered: Fields, media: Media, *, is_error: bool) -> ToolResultPart | None:
+    """Return the result in a function response; None without the id of its call."""
     call_id = name_in(answered, "id")
     if call_id is None:
         return None
@@ -302,7 +304,7 @@ def _response(answered: Fields, media: Media, *, is_error: bool) -> ToolResultPa
     failure = text_in(response, "error")
     if text is None:
         text = failure if failure is not None else encode(response).decode() if response else ""
-    attached = parts_of(list_in(answered, "parts") or [], media, _part) or ()
+    attached = parts_of(list_in(answered, "parts") or [], media, part_of) or ()
     return result_of(
         call_id,
         (TextPart(text), *attached),
@@ -324,7 +326,7 @@ def _result(call: Fields, media: Media) -> ToolResultPart | None:
     for each in list_in(call, "result") or ():
         answered = object_in(fields_of(each) or {}, "functionResponse")
         if answered is not None:
-            return _response(answered, media, is_error=has_failed)
+            return response_of(answered, media, is_error=has_failed)
     return None
 
 

@@ -9,7 +9,7 @@ import msgspec
 from perdure.codecs.fields import Fields
 from perdure.codecs.operator import words as operator_words
 from perdure.codecs.pi import words as pi_words
-from perdure.interop.formats import gemini_cli
+from perdure.interop.formats import gemini_cli, qwen_code
 from perdure.interop.formats.claude_code import reader as claude_code
 from perdure.interop.formats.codex import reader as codex
 from perdure.interop.formats.items import ParsedSource
@@ -39,6 +39,9 @@ class SourceFormat(msgspec.Struct, frozen=True):
 
 FORMATS: Mapping[Format, SourceFormat] = {
     pi_words.FORMAT: SourceFormat("pi", pi.parse, pi.Reader, pi.is_record),
+    qwen_code.FORMAT: SourceFormat(
+        "Qwen Code", qwen_code.parse, qwen_code.Reader, qwen_code.is_record
+    ),
     claude_code.FORMAT: SourceFormat(
         "Claude Code", claude_code.parse, claude_code.Reader, claude_code.is_record
     ),

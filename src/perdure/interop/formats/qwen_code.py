@@ -1,0 +1,151 @@
+"""Read the sessions of Qwen Code: ``chats/*.jsonl``, one record per line with its parent's id.
+
+Messages are in the form of Google's API, as Gemini CLI has them. Telemetry and snapshots are kept
+outside the conversation, also the history that a compression wrote.
+Source: Qwen Code 0.15, which wrote a session for us.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from perdure.codecs.content import parts_of
+from perdure.codecs.fields import (
+    Fields,
+    count_in,
+    fields_of,
+    list_in,
+    name_in,
+    object_in,
+    text_in,
+    time_in,
+)
+from perdure.codecs.lines import Line, ReadLine
+from perdure.codecs.media import Media
+from perdure.interop.formats.gemini_cli import part_of
+from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.sources.parent_links import Leaf, Linker
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
+from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.session.messages import Message, Part, ToolCallPart, ToolResultPart, Usage
+from perdure.session.notes import ImportedRecord
+
+FORMAT: Final = "qwen-code"
+PROVIDER = "qwen"
+
+_FOREIGN = "it is not a record of a session of Qwen Code"
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """Parse the session in `content`, even if it is damaged."""
+    return parsed_whole(content, FORMAT, Reader, progress)
+
+
+def is_record(fields: Fields) -> bool:
+    """Return whether `fields` is a record of Qwen Code; those of Claude Code have no parts."""
+    if name_in(fields, "uuid") is None or name_in(fields, "sessionId") is None:
+        return False
+    message = object_in(fields, "message")
+    return "systemPayload" in fields or (message is not None and "parts" in message)
+
+
+class Reader:
+    """Reads a session into `draft`."""
+
+    def __init__(self, draft: SourceDraft) -> None:
+        self.draft = draft
+        self.linker = Linker(draft, self._place)
+        self.instead = None  # the records name their parents
+        self._leaf = Leaf()
+        self._first: Fields | None = None
+        self._has_gap = False
+
+    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
+        """No line is read faster than the others."""
+        return False
+
+    def take(self, line: Line, reading: ReadLine) -> None:
+        """Read one line."""
+        fields = fields_of(reading.value) if reading.is_json else None
+        if fields is None or name_in(fields, "type") is None:
+            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+            self._has_gap = True
+            return
+        if self._first is None:
+            names = ("sessionId", "timestamp", "cwd", "version")
+            self._first = {name: fields[name] for name in names if name in fields}
+        own, parent = name_in(fields, "uuid"), name_in(fields, "parentUuid")
+        record = Record(line, fields, own, parent, at=time_in(fields, "timestamp"))
+        self._has_gap = self.linker.link(record, self._leaf.node, has_gap=self._has_gap)
+
+    def finish(self) -> ParsedSource:
+        """Return the parsed source."""
+        first = self._first
+        if first is None:
+            return self.draft.headless(self._leaf.node)
+        version = name_in(first, "version")
+        header = SourceHeader(
+            session=name_in(first, "sessionId"),
+            created_at=time_in(first, "timestamp"),
+            cwd=name_in(first, "cwd"),
+            metadata={} if version is None else {"version": version},
+        )
+        return self.draft.finish(header, self._leaf.node)
+
+    def _place(self, record: Record, parent: int | None) -> int | None:
+        kind = text_in(record.fields, "type") or ""
+        body = _body_of(kind, record.fields, self.draft.media)
+        if body is None:
+            name = text_in(record.fields, "subtype") or kind
+            self.draft.add(record, ImportedRecord(FORMAT, name), parent)
+            return parent
+        node = self.draft.add(record, body, parent)
+        self._leaf.follow(record, node)
+        return node
+
+
+def _body_of(kind: str, fields: Fields, media: Media) -> ItemBody | None:
+    message = object_in(fields, "message") or {}
+    parts = parts_of(list_in(message, "parts"), media, _part)
+    if not parts:
+        return None
+    results = tuple(part for part in parts if isinstance(part, ToolResultPart))
+    said = tuple(part for part in parts if not isinstance(part, ToolResultPart))
+    if results and kind in ("tool_result", "user"):
+        return Message("tool", results)
+    if kind == "user":
+        return Message("user", said)
+    if kind != "assistant":
+        return None
+    model = name_in(fields, "model")
+    return Message(
+        "assistant",
+        said,
+        model=None if model is None else f"{PROVIDER}:{model}",
+        stop_reason="tool_calls" if any(isinstance(p, ToolCallPart) for p in said) else "stop",
+        usage=_usage(object_in(fields, "usageMetadata")),
+    )
+
+
+def _part(fields: Fields, media: Media) -> Part | None:
+    call = object_in(fields, "functionCall")
+    if call is None:
+        return part_of(fields, media)
+    call_id, name = name_in(call, "id"), name_in(call, "name")
+    if call_id is None or name is None:
+        return None
+    return ToolCallPart(call_id, name, object_in(call, "args") or {})
+
+
+def _usage(counted: Fields | None) -> Usage | None:
+    """Return the usage. Cached tokens are counted as input, and thoughts apart from output."""
+    if counted is None:
+        return None
+    cached = count_in(counted, "cachedContentTokenCount")
+    usage = Usage(
+        input_tokens=max(0, count_in(counted, "promptTokenCount") - cached),
+        output_tokens=count_in(counted, "candidatesTokenCount")
+        + count_in(counted, "thoughtsTokenCount"),
+        cache_read_tokens=cached,
+    )
+    return usage if usage.total_tokens else None
