@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Final, cast
 
 import msgspec
@@ -150,7 +151,8 @@ class CheckpointReader:
             channel: self._serde.loads_typed((value.type, value.data))
             for channel, value in read.values.items()
         }
-        return cast("Checkpoint", {**read.checkpoint, "channel_values": values})
+        own = deepcopy(read.checkpoint)  # LangGraph changes the versions of what it is given
+        return cast("Checkpoint", {**own, "channel_values": values})
 
     async def writes(self, ns: str, id: str) -> list[PendingWrite]:
         """Return the pending writes of a checkpoint, in the order of `writes_sort_key`."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, TypeVar, cast
+from copy import deepcopy
+from typing import Any, Literal, TypeVar, cast
 
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -23,6 +24,7 @@ from perdure.adapters.langgraph.checkpoints import (
     Key,
     PendingWrite,
     StoredCheckpoint,
+    body_of,
     checkpoint_alias,
     key_of,
     newest_alias,
@@ -41,6 +43,9 @@ from perdure.adapters.langgraph.values import (
 from perdure.errors import HeadConflict, InvalidEntry, WrongArgument
 
 T = TypeVar("T")
+
+Whole = Literal["values", "with messages"]
+"""What a checkpoint stored again repeats: its values, or also the readable messages above it."""
 
 
 class Thread:
@@ -66,17 +71,13 @@ class Thread:
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         changed: Collection[str],
-        *,
-        is_whole: bool = False,
     ) -> None:
         """Store `checkpoint` below `parent`; channels that are not `changed` may be the parent's.
 
         Durable: when this returns.
         """
         async with self._lock:
-            await self._retried(
-                lambda: self._put(ns, parent, checkpoint, metadata, changed, is_whole=is_whole)
-            )
+            await self._retried(lambda: self._put(ns, parent, checkpoint, metadata, changed))
 
     async def put_writes(self, ns: str, id: str, writes: Sequence[PendingWrite]) -> None:
         """Store `writes` of a checkpoint, which may come later. Durable: when this returns."""
@@ -127,15 +128,16 @@ class Thread:
         metadata: CheckpointMetadata,
         changed: Collection[str],
         *,
-        is_whole: bool,
+        whole: Whole | None = None,
     ) -> None:
         id = checkpoint["id"]
         above = None if parent is None else await self.reader.checkpoint(ns, parent)
-        records, values = self._values(checkpoint, None if is_whole else above, changed)
+        records, values = self._values(checkpoint, None if whole else above, changed)
         state = cast("dict[str, Any]", {**checkpoint, "channel_values": {}})
         kind, data = self._serde.dumps_typed({"checkpoint": state, "metadata": metadata})
         messages = messages_of(checkpoint["channel_values"]) if not ns else []
-        shown = min(above.shown, len(messages)) if above is not None else 0
+        has_shown = above is not None and whole != "with messages"
+        shown = min(above.shown, len(messages)) if above is not None and has_shown else 0
         body: Record = {
             "ns": ns,
             "id": id,
@@ -144,11 +146,13 @@ class Thread:
             "values": records,
             "window": window_of(values),
             "shown": len(messages),
+            "said": 0,
         }
         at = None if above is None else above.entry.id
         entry = await self._append_checkpoint(body, at, readable(messages[shown:]))
+        own = cast("Checkpoint", deepcopy(state))
         known = StoredCheckpoint(
-            ns, id, parent, entry, cast("Checkpoint", state), metadata, values, len(messages)
+            ns, id, parent, entry, own, deepcopy(metadata), values, len(messages)
         )
         self.reader.remember(known)
 
@@ -165,12 +169,14 @@ class Thread:
             aliases.append(newest_alias(ns))
         try:
             none = [None] * len(messages)
+            after[0] = perdure.Custom(CHECKPOINT, {**body, "said": len(messages)})
             entries = await self._append([*messages, *after], [*none, *aliases], parent)
             made = entries[len(messages)]
         except (InvalidEntry, WrongArgument, ValueError, OverflowError):
             if not messages:
                 raise
             # A message that no log can hold, such as half of a character pair, is not shown.
+            after[0] = perdure.Custom(CHECKPOINT, body)
             made = (await self._append(after, aliases, parent))[0]
         self._newest[ns] = id if newest is None else max(newest, id)
         return made
@@ -223,23 +229,33 @@ class Thread:
         """
         async with self._lock:
             await self._refresh()
-            old = [key_of(entry) for entry in await self.reader.all(None)]
-            entries = await self.session.tree_entries()
-            chosen = sorted(key for key in old if key in kept)
-            for ns, id in sorted(chosen, key=lambda key: key[1]):
-                await self._retried(lambda ns=ns, id=id: self._put_again(ns, id))
-            gone = [key for key in old if key not in kept]
-            await self._retried(lambda: self._forget(gone, old, chosen))
-            await self._erase(entries, gone)
+            known = {key_of(entry) for entry in await self.reader.all(None)}
+            await self._retried(lambda: self._keep(kept, known))
             self.reader.forget()
             await self._refresh()
 
-    async def _put_again(self, ns: str, id: str) -> None:
+    async def _keep(self, kept: Collection[Key], known: Collection[Key]) -> None:
+        """Delete what is not `kept`; what another process put beside the `known` ones stays.
+
+        Raises: HeadConflict, with nothing erased, if another process wrote in the meantime.
+        """
+        old = [key_of(entry) for entry in await self.reader.all(None)]
+        entries = await self.session.tree_entries()
+        chosen = {key for key in old if key in kept or key not in known}
+        for ns, id in sorted(chosen, key=lambda key: key[1]):
+            await self._put_again(ns, id, chosen)
+        gone = [key for key in old if key not in chosen]
+        await self._forget(gone, old, sorted(chosen))
+        await self._erase(entries, gone)
+
+    async def _put_again(self, ns: str, id: str, chosen: Collection[Key]) -> None:
         read = await self.reader.checkpoint(ns, id)
         if read is None:
             return
         again = self.reader.state_of(read)
-        await self._put(ns, read.parent, again, read.metadata, (), is_whole=True)
+        is_first = read.parent is None or (ns, read.parent) not in chosen
+        whole: Whole = "with messages" if is_first else "values"
+        await self._put(ns, read.parent, again, read.metadata, (), whole=whole)
 
     async def _forget(self, gone: Sequence[Key], old: Sequence[Key], kept: Sequence[Key]) -> None:
         """Note the newest kept checkpoints, and which ones a fork no longer shows."""
@@ -256,9 +272,16 @@ class Thread:
             await self._append(items, aliases)
 
     async def _erase(self, entries: Sequence[perdure.Entry], gone: Sequence[Key]) -> None:
-        """Erase the session's own entries of `entries`, and the writes of `gone`."""
+        """Erase the checkpoints among `entries`, their messages, and the writes of `gone`.
+
+        What other programs added to the session stays, and what a fork has of its origin.
+        """
         own = [e for e in entries if e.stream == self.session.id and not e.is_erased]
-        found: list[perdure.Entry] = list(own)
+        ours: set[int] = set()
+        for entry in own:
+            if (body := body_of(entry)) is not None:
+                ours.update(range(entry.seq - body["said"], entry.seq + 1))
+        found = [entry for entry in own if entry.seq in ours]
         lost = set(gone)
         async for note in self.session.notes(WRITES):
             data = note_data(note)

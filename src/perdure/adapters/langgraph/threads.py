@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any, Final, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -21,10 +22,10 @@ import perdure
 from perdure.adapters.langgraph.checkpoints import COPIED, PendingWrite, StoredCheckpoint, id_of
 from perdure.adapters.langgraph.thread import Thread
 from perdure.adapters.session_ids import session_id_of
-from perdure.errors import Erased, SessionExists, SessionNotFound
+from perdure.errors import Erased, SessionExists, SessionNotFound, WrongArgument
 
 PREFIX: Final = "lg"
-"""Sessions of threads have ids that begin with it and a colon."""
+"""Sessions of threads have ids that begin with it, the number of deletions if any, and a colon."""
 
 THREAD: Final = "langgraph_thread"
 """Metadata: the id of the thread."""
@@ -35,7 +36,7 @@ _THREADS: Final = 128
 """Threads whose newest checkpoints are cached."""
 
 _GENERATIONS: Final = 10_000
-"""Sessions that one thread can have had: an erased one that a fork shows keeps its id."""
+"""Sessions that one thread can have had: an erased one keeps its id."""
 
 
 class Threads:
@@ -49,11 +50,15 @@ class Threads:
     async def get(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that `config` names, or the newest of its namespace."""
         thread_id, ns, id = _thread_of(config), _ns_of(config) or "", get_checkpoint_id(config)
+        is_cached = thread_id in self._threads
         thread = await self._open(thread_id)
         read = None if thread is None else await thread.reader.get(ns, id)
-        return (
-            None if thread is None or read is None else await self._tuple(thread_id, thread, read)
-        )
+        if read is None and is_cached:  # another process may have deleted it and begun it anew
+            thread = await self._current(thread_id)
+            read = None if thread is None else await thread.reader.get(ns, id)
+        if thread is None or read is None:
+            return None
+        return await self._tuple(thread_id, thread, read)
 
     async def _tuple(
         self, thread_id: str, thread: Thread, read: StoredCheckpoint
@@ -65,7 +70,7 @@ class Threads:
         return CheckpointTuple(
             config=_config(thread_id, read.ns, read.id),
             checkpoint=thread.reader.state_of(read),
-            metadata=cast("CheckpointMetadata", dict(read.metadata)),
+            metadata=deepcopy(read.metadata),
             parent_config=None if read.parent is None else _config(thread_id, read.ns, read.parent),
             pending_writes=writes,
         )
@@ -85,7 +90,7 @@ class Threads:
         end = None if before is None else get_checkpoint_id(before)
         found: list[CheckpointTuple] = []
         for each in threads:
-            thread = await self._open(each)
+            thread = await self._current(each)
             if thread is None:
                 continue
             for entry in await thread.reader.all(ns):
@@ -155,10 +160,10 @@ class Threads:
 
     async def copy(self, source: str, target: str) -> None:
         """Copy the checkpoints and writes of a thread: as a fork, if `target` has none."""
-        thread = await self._open(source)
+        thread = await self._current(source)
         if thread is None or source == target:
             return
-        if await self._open(target) is None:
+        if await self._current(target) is None:
             metadata = {THREAD: target, COPIED: thread.session.id}
             id = await self._free_id(target)
             try:
@@ -178,7 +183,7 @@ class Threads:
 
     async def delete(self, thread_id: str) -> None:
         """Erase the thread; its copies keep what they show."""
-        thread = await self._open(thread_id)
+        thread = await self._current(thread_id)
         self._threads.pop(thread_id, None)
         if thread is not None:
             try:
@@ -199,13 +204,13 @@ class Threads:
         for thread_id in thread_ids:
             if strategy == "delete":
                 await self.delete(thread_id)
-            elif (thread := await self._open(thread_id)) is not None:
+            elif (thread := await self._current(thread_id)) is not None:
                 await thread.keep(await thread.reader.newest())
                 self._threads.pop(thread_id, None)
 
     async def _keep(self, thread_id: str, is_kept: Callable[[StoredCheckpoint], bool]) -> None:
         """Delete the checkpoints of a thread that are not to be kept."""
-        thread = await self._open(thread_id)
+        thread = await self._current(thread_id)
         if thread is None:
             return
         every = [await thread.reader.read(entry) for entry in await thread.reader.all(None)]
@@ -219,9 +224,20 @@ class Threads:
     # ------------------------------------------------------------ sessions of threads
 
     async def _thread_ids(self) -> Sequence[str]:
-        infos = await self._store.recent(None, scope="all", id_prefix=f"{PREFIX}:")
+        infos = await self._store.recent(None, scope="all", id_prefix=PREFIX)
         named = [(info.metadata or {}).get(THREAD) for info in infos if info.status != "erased"]
         return list(dict.fromkeys(each for each in named if isinstance(each, str)))
+
+    async def _current(self, thread_id: str) -> Thread | None:
+        """Return the thread as it is now, whatever another process deleted; None without one."""
+        if (thread := self._threads.get(thread_id)) is not None:
+            try:
+                is_erased = (await thread.session.info()).status == "erased"
+            except (Erased, SessionNotFound):
+                is_erased = True
+            if is_erased:
+                del self._threads[thread_id]
+        return await self._open(thread_id)
 
     async def _open(self, thread_id: str) -> Thread | None:
         """Return the thread, or None if it has no session."""
@@ -234,6 +250,11 @@ class Threads:
                 continue
             except SessionNotFound:
                 return None
+            if session.metadata.get(THREAD) != thread_id:
+                raise WrongArgument(
+                    f"session {session.id} is no thread of LangGraph: use another thread_id",
+                    argument="thread_id",
+                )
             thread = Thread(self._store, session, self.serde)
             self._threads[thread_id] = thread
             while len(self._threads) > _THREADS:
@@ -246,9 +267,9 @@ class Threads:
             for generation in range(_GENERATIONS):
                 id, metadata = _session_id(thread_id, generation), {THREAD: thread_id}
                 try:
-                    await self._store.create(id=id, metadata=metadata, reuse_erased=True)
+                    await self._store.create(id=id, metadata=metadata)
                 except SessionExists as error:
-                    if error.is_erased:  # a fork still shows it
+                    if error.is_erased:  # another process may still hold its entries
                         continue
                 break  # or created by another process in the meantime
         return thread
@@ -267,9 +288,8 @@ class Threads:
 
 
 def _session_id(thread_id: str, generation: int) -> str:
-    if generation == 0:
-        return session_id_of(PREFIX, thread_id)
-    return session_id_of(PREFIX, f"{thread_id}\x00{generation}")
+    """Return the id of the session that the thread has after `generation` deletions."""
+    return session_id_of(f"{PREFIX}{generation or ''}", thread_id)
 
 
 def _thread_of(config: RunnableConfig) -> str:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import perdure
 from perdure.adapters.openai_agents.session import PerdureSession
 from perdure.errors import WrongArgument
+
+if TYPE_CHECKING:
+    from agents.items import TResponseInputItem
 
 _TABLE = re.compile(r"\w{1,128}", re.ASCII)
 
@@ -28,7 +33,7 @@ async def import_sqlite(
 ) -> dict[str, int]:
     """Copy the sessions of a file of `SQLiteSession`; return session id -> items added.
 
-    Repeating it adds only new items. Rows that are not JSON are skipped, as the SDK does.
+    Repeating it adds only new items. Rows that are no JSON objects are skipped.
     Durable: each item before the next is read. Raises: WrongArgument for a missing file, and for
     one without these tables.
     """
@@ -40,9 +45,14 @@ async def import_sqlite(
             item = json.loads(text)
         except ValueError:
             continue
+        if not isinstance(item, dict):
+            continue
         session = sessions.setdefault(session_id, PerdureSession(session_id, store))
         moment = datetime.fromisoformat(written_at).replace(tzinfo=UTC)
-        is_new = await session.add_items_once([item], f"sqlite:{number}", said_at=moment)
+        key = f"sqlite:{number}:{hashlib.sha256(text.encode()).hexdigest()}"  # rows of any file
+        is_new = await session.add_items_once(
+            [cast("TResponseInputItem", item)], key, said_at=moment
+        )
         added[session_id] = added.get(session_id, 0) + is_new
     return added
 

@@ -29,6 +29,7 @@ from perdure.errors import (
     LimitExceeded,
     SessionExists,
     SessionNotFound,
+    WrongArgument,
 )
 
 if TYPE_CHECKING:  # importing the framework takes seconds, and the program has done it
@@ -69,6 +70,8 @@ class PerdureSession:
         self.session_settings: SessionSettings | None = (
             _settings(session_settings) if is_given_as_dict else session_settings
         )
+        if clear not in ("branch", "erase"):
+            raise WrongArgument(f"clear is branch or erase, not {clear!r}", argument="clear")
         self._is_erasing = clear == "erase"
         self._subject = subject
         self._portal = None if isinstance(store, perdure.Store) else store.portal
@@ -104,7 +107,9 @@ class PerdureSession:
         `said_at` is their time where it is not now. Durable: when this returns.
         Raises: IdempotencyMismatch for other items under a known key.
         """
-        return await self._finish(self._add(_plain(items), f"{self.stored_id}:{key}", said_at))
+        return await self._finish(
+            self._add(_plain(items), f"{len(self.stored_id)}:{self.stored_id}:{key}", said_at)
+        )
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it. Of several processes, each gets another item."""
@@ -181,11 +186,13 @@ class PerdureSession:
 
     async def _clear(self) -> None:
         while (session := await self._open()) is not None:
-            leaf = (await session.path(last=1))[-1:]
             try:
+                leaf = (await session.path(last=1))[-1:]
                 await session.branch(None, expected_leaf=leaf[0] if leaf else None)
             except LeafConflict:
                 continue
+            except (Erased, SessionNotFound):  # erased by another process
+                self._session = None
             return
 
     async def _erase(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -41,3 +43,18 @@ async def test_other_file_is_rejected(tmp_path: Path) -> None:
                 await import_sqlite(path, store)
         with pytest.raises(WrongArgument):
             await import_sqlite(other, store, messages_table="a b")
+
+
+async def test_files_with_the_same_ids_are_both_copied(tmp_path: Path) -> None:
+    async with perdure.open("memory:") as store:
+        for text in ("of one file", "of another"):
+            file = tmp_path / f"{text}.db"
+            session = SQLiteSession("ana", file)
+            await session.add_items([{"role": "user", "content": text}])
+            session.close()
+            with closing(sqlite3.connect(file)) as table, table:
+                columns = "(session_id, message_data)"
+                table.execute(f"INSERT INTO agent_messages {columns} VALUES ('ana', '\"text\"')")
+            assert await import_sqlite(file, store) == {"ana": 1}
+            assert await import_sqlite(file, store) == {"ana": 0}
+        assert len(await PerdureSession("ana", store).get_items()) == 2

@@ -15,8 +15,9 @@ SUITE = REPOSITORY / ".programs" / "suites" / "openai_agents-0.24.0"
 PLUGINS = REPOSITORY / "tests" / "fakes" / "suites"
 
 OF_SESSIONS = ["tests/memory/test_session.py", "tests/memory/test_session_limit.py"]
+# Not test_compaction_suffix.py: the SDK compacts the end of a session by a private method of its
+# own stores, and with others it says that it skips that.
 OF_RUNS = [
-    "tests/memory/test_compaction_suffix.py",
     "tests/memory/test_openai_responses_compaction_session.py",
     "tests/memory/test_session_context_wrapper.py",
     "tests/memory/test_session_persistence_sanitize.py",

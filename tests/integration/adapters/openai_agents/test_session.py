@@ -13,7 +13,7 @@ from agents.testing import ScriptedModel, assistant_message
 
 import perdure
 from perdure.adapters.openai_agents import PerdureSession
-from perdure.errors import IdempotencyMismatch
+from perdure.errors import IdempotencyMismatch, WrongArgument
 
 
 def said(*texts: str) -> list[TResponseInputItem]:
@@ -148,3 +148,24 @@ async def test_cancelled_add_is_finished_before_the_caller_continues(store_addre
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await texts_of(session) == ["a", "b"]
+
+
+async def test_key_of_one_session_is_not_that_of_another(store_address: str) -> None:
+    async with perdure.open(store_address) as store:
+        assert await PerdureSession("a", store).add_items_once(said("one"), "b:c")
+        assert await PerdureSession("a:b", store).add_items_once(said("two"), "c")
+
+
+async def test_clear_of_a_session_that_another_erased_changes_nothing() -> None:
+    async with perdure.open("memory:") as store:
+        session, other = PerdureSession("s", store), PerdureSession("s", store, clear="erase")
+        await session.add_items(said("a"))
+        await other.clear_session()
+        await session.clear_session()
+        assert await session.get_items() == []
+
+
+async def test_unknown_way_to_clear_is_refused() -> None:
+    async with perdure.open("memory:") as store:
+        with pytest.raises(WrongArgument, match="branch or erase"):
+            PerdureSession("s", store, clear=cast("Any", "delete"))
