@@ -54,6 +54,13 @@ class AgentModelFinished(Event, frozen=True):
     type: Literal["agent:model_finished"]
     payload: Mapping[str, object]
 
+class _AgentOutputRefused(_Place):
+    problem: str
+
+class AgentOutputRefused(Event, frozen=True):
+    type: Literal["agent:output_refused"]
+    payload: _AgentOutputRefused
+
 class AgentToolCall(Event, frozen=True):
     type: Literal["agent:tool_call"]
     payload: Mapping[str, object]

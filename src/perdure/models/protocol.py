@@ -40,7 +40,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
     Shape: `messages` are valid for every provider (``context.validity``): user and assistant
     alternate, and every tool call is answered. For thousands of messages the sequence is not a
-    tuple. `media` maps the handles in them to their bytes.
+    tuple. `media` maps the handles in them to their bytes. `output_schema` is the JSON Schema of
+    the answer, of type object; `system` asks for it too, for models that take no schema.
     Units: seconds. `first_byte_timeout_s` limits the wait for the first byte of the answer, headers
     included, `stream_idle_timeout_s` the wait for each next one; None: the client's default.
     """
@@ -55,6 +56,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     media: Mapping[str, bytes] = {}
     first_byte_timeout_s: float | None = None
     stream_idle_timeout_s: float | None = None
+    output_schema: Mapping[str, object] | None = None
 
 
 class TextDelta(msgspec.Struct, frozen=True):

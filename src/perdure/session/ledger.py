@@ -36,6 +36,7 @@ Failure = Literal[
     "question_expired",
     "not_approved",
     "empty_answer",
+    "invalid_output",
     "content_filter",
     "cancelled",
     "internal",
@@ -169,6 +170,18 @@ class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
     spent_microcents: int
     limit_microcents: int
     estimate_microcents: int | None = None
+
+
+class OutputRefused(SideBody, frozen=True, omit_defaults=True):
+    """An answer does not fit the type of the agent's answers; the model is asked to correct it.
+
+    About the answer. `problem` says what is wrong with it.
+    """
+
+    kind: ClassVar[str] = "output_refused"
+    event: ClassVar[str] = "agent:output_refused"
+
+    problem: str
 
 
 class ToolStarted(SideBody, frozen=True, omit_defaults=True):

@@ -64,7 +64,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
             continue
         description = _note_of(annotation) or about.get(parameter.name, "")
         try:
-            schema = _schema_of(annotation)
+            schema = schema_of(annotation)
         except TypeError as error:
             raise _refusal(function, parameter, str(error)) from error
         properties[parameter.name] = _with_notes(schema, description, parameter.default)
@@ -92,14 +92,14 @@ def arguments_of(
         found = msgspec.convert(dict(args), parameters.arguments, str_keys=True)
     except msgspec.ValidationError as error:
         known = ", ".join(parameters.arguments.__struct_fields__) or "none"
-        reason = f"{_explained(str(error))} (its parameters: {known})"
+        reason = f"{where_first(str(error))} (its parameters: {known})"
         raise InvalidArguments(tool, reason) from error
     given = {name: getattr(found, name) for name in found.__struct_fields__}
     return {name: value for name, value in given.items() if value is not msgspec.UNSET}
 
 
-def _explained(message: str) -> str:
-    """Return the message with the position of the error first: ``items[0].name: expected ...``."""
+def where_first(message: str) -> str:
+    """Return an error of msgspec with its position first: ``items[0].name: expected ...``."""
     what, at, place = message.rpartition(" - at `$")
     what, place = (what, place.removeprefix(".").removesuffix("`")) if at else (message, "")
     what = what.removeprefix("Object ")
@@ -146,7 +146,7 @@ def _refusal(
 # ---------------------------------------------------------------- schemas
 
 
-def _schema_of(annotation: Any) -> Schema:
+def schema_of(annotation: Any) -> Schema:
     """Return the portable schema of one annotation.
 
     Raises: TypeError if there is none.
@@ -157,6 +157,14 @@ def _schema_of(annotation: Any) -> Schema:
     except (TypeError, NameError) as error:
         reason = str(error).strip().splitlines()[-1]  # the lines above are for users of msgspec
         raise TypeError(f"{annotation!r} cannot be described to a model: {reason}") from error
+    return portable_schema(schema)
+
+
+def portable_schema(schema: Schema) -> Schema:
+    """Return `schema` in the part of JSON Schema that all providers accept.
+
+    Raises: TypeError if there is none.
+    """
     return _portable(schema, schema.get("$defs", {}), ())
 
 

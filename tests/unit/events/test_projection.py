@@ -217,6 +217,7 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
         "cost:budget_warning",
         {"model": "p:m", "spentMicrocents": 1, "limitMicrocents": 2},
     ),
+    (ledger.OutputRefused("too short"), "agent:output_refused", {"problem": "too short"}),
     (
         ledger.Trimmed(0, 5, "max_working_tokens", 800, 3),
         "session:trimmed",

@@ -29,6 +29,7 @@ from perdure.session.ledger import (
     LateOutcome,
     ModelCalled,
     ModelFinished,
+    OutputRefused,
     Spending,
     ToolFinished,
     ToolStarted,
@@ -281,6 +282,7 @@ EXPECTED: tuple[Body, ...] = (
         (RecalledText(StreamId("s"), FIRST, why=("words", "date")),),
     ),
     Trimmed(0, 2, "max_working_tokens", 800, 3),
+    OutputRefused("nights: expected `int`, got `str`"),
 )
 
 

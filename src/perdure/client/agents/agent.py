@@ -34,6 +34,7 @@ from perdure.session.argument_checks import check_fields, takes_declared
 from perdure.session.flows.graph import is_role
 from perdure.session.ledger import InterruptPolicy
 from perdure.tools.mcp.servers import McpServer
+from perdure.tools.output import output_of
 from perdure.tools.permissions import Permissions, Scope
 from perdure.tools.registry import ToolRegistry, registry_of
 from perdure.tools.spec import ToolSpec
@@ -133,10 +134,12 @@ class Agent(AgentSettings, frozen=True):
     `tools` are functions, `ToolSpec`s, or names of built-in tools. `fallbacks`, names of models or
     `Fallback`s, are called in order if `model` fails. `mcp_servers`, `McpServer`s or names that the
     runtime knows, add their tools when a session is started or resumed. `hooks` run in its sessions
-    after those of the store; they are not stored.
+    after those of the store; they are not stored. `output` is the type of its answers, with fields:
+    a dataclass, msgspec.Struct, TypedDict or pydantic model. An answer that does not fit is sent
+    back to the model; `Reply.output` is the value of one that does (docs/guides/turns.md).
     Raises: ConfigError for two tools or two MCP servers of one name, and for an unknown tool;
-    WrongArgument for an id that is not kebab-case, for a model that is not ``provider:name``, and
-    for a value of the wrong type.
+    WrongArgument for an id that is not kebab-case, for a model that is not ``provider:name``, for
+    an output without a schema, and for a value of the wrong type.
     """
 
     __repr__ = short_repr
@@ -146,6 +149,7 @@ class Agent(AgentSettings, frozen=True):
     fallbacks: Iterable[str | Fallback] = ()
     mcp_servers: Iterable[str | McpServer] = ()
     hooks: Hooks | None = None
+    output: Any = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -170,6 +174,8 @@ class Agent(AgentSettings, frozen=True):
                 raise ConfigError(
                     f"agent {self.id!r} has two MCP servers named {name!r}", argument="mcp_servers"
                 )
+
+        output_of(self.output)
 
     @property
     def chain(self) -> tuple[Fallback, ...]:
@@ -218,7 +224,9 @@ class Agent(AgentSettings, frozen=True):
             {"name": name, "schema_hash": registry.schema_hash(name)} for name in registry.names
         ]
         fallbacks = msgspec.to_builtins(self.fallbacks)
-        return {"id": self.id, **_plain(self), "fallbacks": fallbacks, "tools": described}
+        plain = {"id": self.id, **_plain(self), "fallbacks": fallbacks, "tools": described}
+        output = output_of(self.output)
+        return plain if output is None else {**plain, "output": output.schema}
 
     @takes_declared
     def system_prompt(self, workspace: Workspace) -> str | None:

@@ -35,6 +35,7 @@ from perdure.session.ledger import Spending
 from perdure.session.messages import InFlightMessage
 from perdure.session.notes import Queued, SessionCancelled
 from perdure.tools.builtin.delegation import INVOKE_AGENT
+from perdure.tools.output import output_of
 
 ChatStatus = Literal["idle", "running", "closed"]
 
@@ -275,7 +276,15 @@ class Chat:
 
         waits = Waits(self.id, environment.person_waits, self.questions, self._head)
         watch = self.session.watch
-        return Turn(in_order, watch, self._turns, waits, signals, while_waiting=while_waiting)
+        return Turn(
+            in_order,
+            watch,
+            self._turns,
+            waits,
+            signals,
+            while_waiting=while_waiting,
+            output=output_of(self.agent.output),
+        )
 
     async def _head(self) -> int:
         return (await self._running.environment.store.state(self.id)).head

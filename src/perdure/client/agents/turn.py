@@ -20,6 +20,7 @@ from perdure.events.types import AnyEvent, Event
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import TurnEnd
 from perdure.session.messages import Message, Usage
+from perdure.tools.output import Output
 
 OVER = ("session:turn_completed", "session:cancelled")
 """Types of the event that ends a turn."""
@@ -29,7 +30,8 @@ class Reply(msgspec.Struct, frozen=True):
     """How a turn ended. `message` is the last answer, None if there was none.
 
     After an abort, `message` is the part that had arrived; without an `entry_id` it is not on the
-    branch (`Agent.on_interrupt`).
+    branch (`Agent.on_interrupt`). `output` is the value of the answer, of the type `Agent.output`;
+    None without one, and for a turn that was aborted or that ended the session.
     Units: `usage` sums all model calls of the turn.
     """
 
@@ -40,6 +42,7 @@ class Reply(msgspec.Struct, frozen=True):
     entry_id: EntryId | None
     usage: Usage
     turn: int
+    output: Any = None
 
     @property
     def text(self) -> str:
@@ -93,10 +96,12 @@ class Turn:
         signals: Signals | None = None,
         *,
         while_waiting: WhileWaiting = "wait",
+        output: Output | None = None,
     ) -> None:
         self._watch = watch
         self._waits = waits
         self._while_waiting = while_waiting
+        self._output = output
         self._signals = signals or Signals()
         self._task = asyncio.ensure_future(work(self._signals))
         self._task.add_done_callback(self._settle)
@@ -174,7 +179,14 @@ class Turn:
         if state.partial is not None:
             cut = msgspec.structs.replace(state.partial, stop_reason="aborted")
             return Reply(finished.end, cut, None, usage, state.number)
-        return Reply(finished.end, state.answer, state.answer_id, usage, state.number)
+        output = self._value(state, finished.end)
+        return Reply(finished.end, state.answer, state.answer_id, usage, state.number, output)
+
+    def _value(self, state: TurnState, end: TurnEnd) -> Any:
+        """Return the value of the answer, None if the agent need not give one."""
+        if self._output is None or end != "stop" or state.answer is None or state.ends_session:
+            return None
+        return self._output.value(state.answer.text)
 
     async def _settled_or_waiting(self, waits: Waits) -> None:
         """Wait until the turn has ended. Raises: Waiting once it waits for a person."""

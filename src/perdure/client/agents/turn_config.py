@@ -34,6 +34,7 @@ from perdure.secrets.mask import log_failure
 from perdure.session.messages import Usage
 from perdure.stores.access.lazy_modules import Later
 from perdure.tools.callbacks import run_plain_callback
+from perdure.tools.output import output_of
 
 if TYPE_CHECKING:
     from perdure.client.memory import working
@@ -82,6 +83,9 @@ def terms_of(agent: Agent, environment: Environment, system: str | None, caps: C
 
 def _settings(agent: Agent, environment: Environment, system: str | None) -> RequestSettings:
     declared = tuple(ToolDeclaration(*tool) for tool in environment.tools.declarations())
+    output = output_of(agent.output)
+    if output is not None:
+        system = "\n\n".join(filter(None, (system, output.instruction)))
     return RequestSettings(
         system=system,
         tools=declared,
@@ -91,6 +95,7 @@ def _settings(agent: Agent, environment: Environment, system: str | None) -> Req
         temperature=agent.temperature,
         max_messages=agent.compaction.max_messages,
         memory=_memory(agent, environment),
+        output_schema=None if output is None else output.schema,
     )
 
 
@@ -126,6 +131,7 @@ def _config(
             return None
         return window if isinstance(window, int) else None
 
+    output = output_of(agent.output)
     return TurnConfig(
         agent=agent.id,
         model=model,
@@ -151,6 +157,7 @@ def _config(
         judge=caps.judge,
         ends_when_denied=caps.ends_when_denied,
         working=_working(agent, around),
+        output_problem=None if output is None else output.problem,
     )
 
 

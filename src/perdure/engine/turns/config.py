@@ -248,6 +248,10 @@ class ToolFacts(msgspec.Struct, frozen=True):
     on_unknown: UnknownPolicy
 
 
+OutputProblem = Callable[[str], str | None]
+"""What is wrong with the text of an answer; None: it fits. Pure."""
+
+
 class TurnConfig(msgspec.Struct, frozen=True):
     """Everything except the log that the machine's decisions depend on.
 
@@ -256,7 +260,7 @@ class TurnConfig(msgspec.Struct, frozen=True):
     the turn; otherwise the model continues without it.
     Units: `window_tokens` is the model's context window, None if unknown (then nothing is compacted
     before the provider rejects a request as too large). `working` is the limit of its requests in
-    the agent's memory.
+    the agent's memory. `output_problem` says what is wrong with the text of an answer.
     """
 
     agent: str
@@ -277,6 +281,7 @@ class TurnConfig(msgspec.Struct, frozen=True):
     question_expires_s: float | None = None
     ends_when_denied: bool = False
     working: WorkingLimit | None = None
+    output_problem: OutputProblem | None = None
 
     @property
     def chain(self) -> tuple[Link, ...]:

@@ -256,3 +256,4 @@ class RequestSettings:
     temperature: float | None = None
     max_messages: int | None = None
     memory: WorkingMemory | None = None
+    output_schema: Mapping[str, object] | None = None

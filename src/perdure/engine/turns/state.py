@@ -25,6 +25,7 @@ from perdure.session.ledger import (
     InterruptPolicy,
     ModelCalled,
     ModelFinished,
+    OutputRefused,
     Spending,
     ToolFinished,
     ToolStarted,
@@ -104,6 +105,7 @@ class TurnState(msgspec.Struct, frozen=True):
     that called a model, including this one once it does. `parked` maps each paused provider to the
     end of its pause (Unix milliseconds); `renewed` are the providers whose key was renewed,
     `granted` what tools may do without asking, `recalled` what the turn was given from memory.
+    `refused_answers` counts those that do not fit the type of the agent's answers.
     Units: `started_at` and `answered_at` are Unix milliseconds; `context_tokens` estimates the size
     of the next request, None if unknown; `limit_microcents` is what a person granted beyond the
     budget's limit.
@@ -134,6 +136,7 @@ class TurnState(msgspec.Struct, frozen=True):
     tool_rounds: int = 0
     correctable_rounds: int = 0
     is_round_correctable: bool = False
+    refused_answers: int = 0
     has_compacted: bool = False
     last_error: str | None = None
     context_tokens: int | None = None
@@ -330,6 +333,11 @@ def _budget_noted(state: TurnState, entry: Entry, body: Body) -> TurnState:
     return msgspec.structs.replace(state, is_warned=True)
 
 
+def _output_refused(state: TurnState, entry: Entry, body: Body) -> TurnState:
+    assert isinstance(body, OutputRefused)
+    return msgspec.structs.replace(state, refused_answers=state.refused_answers + 1)
+
+
 def _tool_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, ToolStarted)
     return msgspec.structs.replace(
@@ -445,6 +453,7 @@ _RULES: Mapping[str, Callable[[TurnState, Entry, Body], TurnState]] = {
     ModelCalled.kind: _model_called,
     ModelFinished.kind: _model_finished,
     BudgetNoted.kind: _budget_noted,
+    OutputRefused.kind: _output_refused,
     ToolStarted.kind: _tool_started,
     ToolFinished.kind: _tool_finished,
     Question.kind: _question,

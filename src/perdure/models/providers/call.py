@@ -205,9 +205,23 @@ class WireClient(ABC):
             self._model(request.model),
             wire_messages(request, self.media_types, self._rounds),
             model_settings=self._settings(request),
-            model_request_parameters=wire_parameters(request),
+            model_request_parameters=wire_parameters(
+                request, takes_schema=self._takes_schema(request)
+            ),
             instrument=False,
         )
+
+    def _takes_schema(self, request: ModelRequest) -> bool:
+        """Whether to send the schema of the answer: only providers themselves are known to take it.
+
+        Elsewhere the system prompt alone asks for such an answer.
+        """
+        if not self._address.startswith(PROVIDERS[self.own_provider].default_url):
+            return False
+        profile = self._model(request.model).profile
+        with_tools = profile.get("google_supports_tool_combination", True)
+        is_taken = profile.get("supports_json_schema_output", False)
+        return bool(is_taken and (with_tools or not request.tools))
 
     def _patience(self, request: ModelRequest) -> Patience:
         is_thinking = request.thinking_level != "off"

@@ -24,6 +24,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.messages import ModelRequest as WireRequest
 from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
@@ -61,8 +62,8 @@ def wire_messages(
     return wire
 
 
-def wire_parameters(request: ModelRequest) -> ModelRequestParameters:
-    """Return the tools and the system prompt of `request`."""
+def wire_parameters(request: ModelRequest, *, takes_schema: bool = False) -> ModelRequestParameters:
+    """Return the tools, the system prompt and, if `takes_schema`, the schema of the answer."""
     system = [InstructionPart(content=request.system)] if request.system else []
     tools = [
         ToolDefinition(
@@ -74,7 +75,14 @@ def wire_parameters(request: ModelRequest) -> ModelRequestParameters:
         )
         for tool in request.tools
     ]
-    return ModelRequestParameters(function_tools=tools, instruction_parts=system)
+    if request.output_schema is None or not takes_schema:
+        return ModelRequestParameters(function_tools=tools, instruction_parts=system)
+    return ModelRequestParameters(
+        function_tools=tools,
+        instruction_parts=system,
+        output_mode="native",
+        output_object=OutputObjectDefinition(dict(request.output_schema), name="answer"),
+    )
 
 
 def wire_settings(request: ModelRequest) -> ModelSettings:

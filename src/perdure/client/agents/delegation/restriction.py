@@ -107,6 +107,7 @@ def resumed_agent(kept: Agent, today: Agent) -> Agent:
         max_depth=min(kept.max_depth, today.max_depth),
         on_pasted=max(kept.on_pasted, today.on_pasted, key=_PASTED.index),
         hooks=today.hooks,
+        output=today.output,
     )
 
 

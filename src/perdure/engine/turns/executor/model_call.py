@@ -261,6 +261,7 @@ class AnswerCall:
             max_output_tokens=self._settings.max_output_tokens,
             temperature=self._settings.temperature,
             media=await self._media(prompt.handles),
+            output_schema=self._settings.output_schema,
         )
 
     async def _media(self, handles: frozenset[str]) -> Mapping[str, bytes]:

@@ -11,10 +11,13 @@ from perdure.engine.turns.rules.scribe import Scribe, is_user_message, queued_of
 from perdure.engine.turns.rules.turn_end import finish, settle_call
 from perdure.engine.turns.state import OpenCall, TurnState
 from perdure.errors import ToolDenied
-from perdure.session.ledger import ModelCalled, ToolStarted
-from perdure.session.messages import ToolCallPart
+from perdure.session.ledger import ModelCalled, OutputRefused, ToolStarted
+from perdure.session.messages import Message, TextPart, ToolCallPart
 from perdure.session.notes import QueueMode
 from perdure.tools.approval import digest_of
+
+REPAIR_AUTHOR = "perdure"
+"""The author of a message that asks for a corrected answer."""
 
 
 def go_on(scribe: Scribe, config: TurnConfig) -> None:
@@ -178,8 +181,36 @@ def wind_up(scribe: Scribe, config: TurnConfig) -> None:
     elif scribe.state.said_nothing and not scribe.state.ends_session:
         reason = "the model ended its answer without saying anything, or without what it announced"
         finish(scribe, "error", failure="empty_answer", error=reason)
+    elif (problem := _output_problem(scribe.state, config)) is not None:
+        _refuse_output(scribe, config, problem)
     else:
         finish(scribe, "stop")
+
+
+def _output_problem(state: TurnState, config: TurnConfig) -> str | None:
+    """Return why the answer does not fit the agent's output; None if it fits, or none is due."""
+    if config.output_problem is None or state.answer is None or state.ends_session:
+        return None
+    return config.output_problem(state.answer.text)
+
+
+def _refuse_output(scribe: Scribe, config: TurnConfig, problem: str) -> None:
+    """Ask the model to correct its answer; end the turn after too many answers that do not fit."""
+    scribe.side(OutputRefused(problem), scribe.state.answer_id)
+    limit = config.limits.max_correctable_rounds
+    if scribe.state.refused_answers > limit:
+        reason = (
+            f"{limit + 1} answers do not fit the agent's output, the last one: {problem}; raise "
+            "max_correctable_rounds, or simplify the type"
+        )
+        finish(scribe, "error", failure="invalid_output", error=reason)
+        return
+    text = (
+        f"Your answer does not fit its JSON Schema: {problem}. Send the whole answer again, "
+        "corrected, as one JSON object without any text around it."
+    )
+    scribe.tree(Message("user", (TextPart(text),), author=REPAIR_AUTHOR))
+    call_model(scribe, config)
 
 
 def adopt_waiting(scribe: Scribe, config: TurnConfig, mode: QueueMode) -> None:

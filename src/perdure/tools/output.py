@@ -1,0 +1,109 @@
+"""The type of an agent's answers: its JSON Schema for the model, and the check of an answer.
+
+Types are msgspec structs, dataclasses, TypedDicts and pydantic models; perdure does not import
+pydantic for them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Any, cast
+
+import msgspec
+
+from perdure.errors.usage import WrongArgument
+from perdure.tools.schema import Schema, portable_schema, schema_of, where_first
+
+_FENCE = re.compile(r"\A```[\w-]*[ \t]*\n(.*?)\n?```\Z", re.DOTALL)
+"""A Markdown code block, in which models often send JSON."""
+
+
+_REASON_CHARACTERS = 500
+
+
+class Output(msgspec.Struct, frozen=True):
+    """The type `of` an agent's answers, and its JSON Schema of type object."""
+
+    of: Any
+    schema: Schema
+
+    def value(self, text: str) -> Any:
+        """Return the value of an answer; it may be in a Markdown code block.
+
+        Raises: ValueError with a reason that lets a model correct its answer.
+        """
+        fenced = _FENCE.match(text.strip())
+        answer = fenced.group(1) if fenced else text
+        try:
+            if _is_pydantic(self.of):
+                return self.of.model_validate_json(answer)
+            return msgspec.json.decode(answer, type=self.of)
+        except ValueError as error:
+            raise ValueError(_reason(error)[:_REASON_CHARACTERS]) from error
+
+    def problem(self, text: str) -> str | None:
+        """Return what is wrong with an answer, None if nothing is."""
+        try:
+            self.value(text)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    @property
+    def instruction(self) -> str:
+        """The request for such answers, for models that take no schema."""
+        return (
+            "When you give your answer, give it as one JSON object without any text around it. "
+            f"It must fit this JSON Schema:\n{json.dumps(self.schema, ensure_ascii=False)}"
+        )
+
+
+def output_of(of: Any) -> Output | None:
+    """Return the output of the type `of`; None: any text.
+
+    Raises: WrongArgument for a type without fields, and one without a portable schema.
+    """
+    if of is None:
+        return None
+    if not isinstance(of, Hashable):
+        raise WrongArgument(f"output is a type, not a {type(of).__name__}", argument="output")
+    return _output_of(of)
+
+
+@lru_cache(maxsize=256)
+def _output_of(of: Any) -> Output:
+    try:
+        schema = portable_schema(of.model_json_schema()) if _is_pydantic(of) else schema_of(of)
+    except TypeError as error:
+        raise WrongArgument(f"output {_name(of)}: {error}", argument="output") from error
+    if schema.get("type") != "object" or "properties" not in schema:
+        raise WrongArgument(
+            f"output {_name(of)} has no fields: give a dataclass, msgspec.Struct, TypedDict or "
+            "pydantic model; a list can be its only field",
+            argument="output",
+        )
+    return Output(of, schema)
+
+
+def _reason(error: ValueError) -> str:
+    """Return what `error` of msgspec or pydantic says, each place first."""
+    if isinstance(error, msgspec.ValidationError):
+        return where_first(str(error))
+    if isinstance(error, msgspec.DecodeError):
+        return f"it is not JSON: {error}"
+    found: Any = error  # pydantic's own text also has links to its documentation
+    if not callable(getattr(found, "errors", None)):
+        return str(error)
+    each = [(".".join(map(str, one["loc"])), one["msg"]) for one in found.errors()]
+    return "; ".join(f"{place}: {said}" if place else said for place, said in each)
+
+
+def _is_pydantic(of: Any) -> bool:
+    return isinstance(of, type) and callable(getattr(cast("Any", of), "model_json_schema", None))
+
+
+def _name(of: Any) -> str:
+    return str(getattr(of, "__name__", None) or repr(of))
