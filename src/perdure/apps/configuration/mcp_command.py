@@ -15,6 +15,14 @@ from perdure.apps.cli.options import JsonOption
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.mcp_server import server as mcp_server
 from perdure.apps.mcp_server.history import Scope
+from perdure.apps.serving import mcp as mcp_http
+from perdure.apps.serving.endpoint import (
+    CertificateOption,
+    HostNameOption,
+    KeyOption,
+    ProxyOption,
+    Wanted,
+)
 from perdure.apps.settings.agents import agents_here
 from perdure.apps.settings.layers import Configuration, FaultyServer
 from perdure.apps.settings.servers import SETTINGS, Known, known_servers, server_named
@@ -35,6 +43,26 @@ from perdure.secrets.vault import Vault
 from perdure.tools.mcp.connection import Connection
 from perdure.tools.mcp.server_tools import Offer, offer_tools
 from perdure.tools.mcp.servers import McpServer
+
+SubjectOption = Annotated[
+    str | None, typer.Option("--subject", metavar="S", help="Show the sessions of this subject.")
+]
+AllOption = Annotated[
+    bool, typer.Option("--all-subjects", help="Show the sessions of every subject.")
+]
+WriteOption = Annotated[
+    bool, typer.Option("--allow-write", help="Let the client remember, correct and forget facts.")
+]
+HttpOption = Annotated[
+    bool, typer.Option("--http", help="Serve HTTP at /mcp, for clients with a token.")
+]
+HostOption = Annotated[
+    str | None, typer.Option(help="With --http: the address to listen on; default: 127.0.0.1.")
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option(min=0, max=65_535, help="With --http: its port, or 0; default: 8322."),
+]
 
 mcp = typer.Typer(no_args_is_help=True)
 
@@ -82,42 +110,71 @@ def list_servers(*, as_json: JsonOption = False) -> int:
 
 
 @mcp.command("serve")
-async def serve(
+async def serve(  # noqa: PLR0913 - each is an option of its own
     *,
-    subject: Annotated[
-        str | None,
-        typer.Option("--subject", metavar="S", help="Show the sessions of this subject."),
-    ] = None,
-    all_subjects: Annotated[
-        bool, typer.Option("--all-subjects", help="Show the sessions of every subject.")
-    ] = False,
-    allow_write: Annotated[
-        bool,
-        typer.Option("--allow-write", help="Let the client remember, correct and forget facts."),
-    ] = False,
+    subject: SubjectOption = None,
+    all_subjects: AllOption = False,
+    allow_write: WriteOption = False,
+    http: HttpOption = False,
+    host: HostOption = None,
+    port: PortOption = None,
+    host_name: HostNameOption = None,
+    behind_proxy: ProxyOption = False,
+    tls_certificate: CertificateOption = None,
+    tls_key: KeyOption = None,
     common: CommonOptions,
 ) -> None:
-    """Serve the sessions and the memory of a store to an MCP client, on stdin and stdout.
+    """Serve the sessions and the memory of a store to MCP clients.
 
-    Started by the client: docs/guides/mcp.md shows its configuration. The client can search, recall
-    and read; it changes nothing without --allow-write. Without --subject it sees the sessions
-    that have no subject. Secrets are masked, and long texts are cut. For clients on other machines
-    `perdure serve` offers the same at /mcp.
+    On stdin and stdout it is started by the client: docs/guides/mcp.md shows its configuration.
+    Without --subject the client sees the sessions that have no subject. With --http it serves many
+    clients. Each sends a token of `perdure token create`, which says what the client sees; a token
+    of the role read only reads. It listens on this machine only, unless --tls-certificate or
+    --behind-proxy is given. A client can search, recall and read; it changes nothing without
+    --allow-write. Secrets are masked, and long texts are cut. `perdure serve` offers the same at
+    /mcp of its address.
 
     Examples:
         perdure mcp serve
         perdure mcp serve --store sqlite:///agents.db --allow-write
+        perdure mcp serve --http --port 9000
 
     Exit codes:
-        2  both --subject and --all-subjects, or the extra "mcp" is not installed
+        2  options that exclude each other, an unsafe or used address, or a missing extra
     """
-    if subject is not None and all_subjects:
+    wanted = Wanted(
+        host or "127.0.0.1",
+        mcp_http.PORT if port is None else port,
+        tuple(host_name or ()),
+        tls_certificate,
+        tls_key,
+        is_proxied=behind_proxy,
+    )
+    if not http:
+        if wanted != Wanted(port=mcp_http.PORT) or host is not None or port is not None:
+            raise UsageMistake("an address belongs to --http")
+        await _serve_client(subject, common, is_all=all_subjects, is_writable=allow_write)
+        return
+    if subject is not None or all_subjects:
+        raise UsageMistake(
+            "with --http each token says whose sessions it sees: `perdure token create --subject`"
+        )
+    wanted.check()
+    async with common.writable_store() as store:
+        await mcp_http.serve_http(store, wanted, is_writable=allow_write)
+
+
+async def _serve_client(
+    subject: str | None, common: CommonOptions, *, is_all: bool, is_writable: bool
+) -> None:
+    """Serve the client that started this process."""
+    if subject is not None and is_all:
         raise UsageMistake("use --subject or --all-subjects, not both")
-    if all_subjects and allow_write:
+    if is_all and is_writable:
         raise UsageMistake("--allow-write needs one subject: leave out --all-subjects")
-    opening = common.writable_store() if allow_write else common.existing_store()
+    opening = common.writable_store() if is_writable else common.existing_store()
     async with opening as store:
-        await mcp_server.serve(store, Scope(subject, is_all=all_subjects), is_writable=allow_write)
+        await mcp_server.serve(store, Scope(subject, is_all=is_all), is_writable=is_writable)
 
 
 @mcp.command("test")

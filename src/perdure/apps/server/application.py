@@ -13,10 +13,9 @@ from typing import Any, NamedTuple, cast
 from litestar import Litestar, Request, Response, Router, get
 from litestar.di import NamedDependency, Provide
 from litestar.enums import OpenAPIMediaType
-from litestar.middleware import DefineMiddleware
 from litestar.types import Receive, Scope, Send
 
-from perdure.apps.server.access.caller import CONDITIONAL, READING, Authentication, Caller
+from perdure.apps.server.access.caller import CONDITIONAL, READING, Caller, authentication
 from perdure.apps.server.access.guard import Guard
 from perdure.apps.server.access.idempotency import Idempotency, keyed_of
 from perdure.apps.server.access.origins import Origins
@@ -175,14 +174,6 @@ def _routes(
     lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
 ) -> Litestar:
     served = runtime.host.store
-    names: list[str] = []
-
-    async def namespace() -> str:
-        if not names:
-            names.append((await served.info()).namespace)
-        return names[0]
-
-    now_ms = served.outside.clock.now_ms
     return Litestar(
         [
             Router(
@@ -198,13 +189,7 @@ def _routes(
         dependencies={"readiness": Provide(lambda: readiness, sync_to_thread=False)},
         exception_handlers={Exception: answer_problem},
         middleware=[
-            DefineMiddleware(
-                Authentication,
-                tokens=access.tokens,
-                now_ms=now_ms,
-                namespace=namespace,
-                rates=access.rates,
-            ),
+            authentication(served, access.tokens, access.rates),
             Idempotency(),
         ],
         openapi_config=openapi_config(),

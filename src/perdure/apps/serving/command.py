@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import socket
 import sys
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
@@ -12,14 +11,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-import msgspec
 import typer
 
 from perdure.apps.chat.command import cast_for
 from perdure.apps.chat.permissions import permissions_of
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.server.access.tokens import TokenFile
+from perdure.apps.serving.endpoint import (
+    CertificateOption,
+    HostNameOption,
+    KeyOption,
+    ProxyOption,
+    Wanted,
+    listen,
+    run,
+    server_module,
+)
 from perdure.apps.serving.places import tokens_of
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import remark, show
@@ -31,7 +38,7 @@ from perdure.errors import ConfigError
 
 PORT = 8321
 IDLE_S = 30 * 60
-_LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
+_APPLICATION = "perdure.apps.server.application"
 
 FactoryArgument = Annotated[
     str,
@@ -69,20 +76,10 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="The port to listen on; 0 takes a free one.")
     ] = PORT,
-    host_name: Annotated[
-        list[str] | None,
-        typer.Option("--host-name", metavar="NAME", help="A name under which it is reached."),
-    ] = None,
-    behind_proxy: Annotated[
-        bool,
-        typer.Option("--behind-proxy", help="A proxy on this machine or network adds TLS."),
-    ] = False,
-    tls_certificate: Annotated[
-        Path | None, typer.Option("--tls-certificate", metavar="FILE", help="Certificate chain.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key.")
-    ] = None,
+    host_name: HostNameOption = None,
+    behind_proxy: ProxyOption = False,
+    tls_certificate: CertificateOption = None,
+    tls_key: KeyOption = None,
     projects: ProjectsOption = None,
     idle_minutes: Annotated[
         float, typer.Option(min=0.1, help="End a session without a message for that long.")
@@ -112,122 +109,46 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
         tls_certificate,
         tls_key,
         is_proxied=behind_proxy,
-        projects=tuple(projects or (Path.cwd(),)),
         drain_s=drain_seconds,
     )
     wanted.check()
     require_server()
+    folders = tuple(projects or (Path.cwd(),))
     async with common.writable_store() as store:
-        await serve_store(store, wanted, factory, idle_minutes * 60)
+        await serve_store(store, wanted, factory, idle_minutes * 60, folders)
 
 
 def require_server() -> None:
     """Raises: ConfigError without the extra that the server needs."""
-    _libraries()
+    server_module("perdure.apps.serving.draining")
+    server_module(_APPLICATION)
 
 
 async def serve_store(
-    store: Store, wanted: Wanted, factory: str = "", idle_s: float = IDLE_S
+    store: Store,
+    wanted: Wanted,
+    factory: str = "",
+    idle_s: float = IDLE_S,
+    projects: tuple[Path, ...] = (),
 ) -> None:
-    """Serve `store` until SIGINT or SIGTERM. Raises: UsageMistake; ConfigError."""
-    libraries = _libraries()
+    """Serve `store` until SIGINT or SIGTERM; flows can be started in the folders `projects`.
+
+    Raises: UsageMistake; ConfigError.
+    """
+    application = server_module(_APPLICATION)
     async with (
         _runtime_of(factory, store, idle_s) as runtime,
-        _listening(wanted.host, wanted.port) as listening,
+        listen(wanted.host, wanted.port) as listening,
     ):
-        await _serve(wanted, runtime, await tokens_of(store), listening, libraries)
-
-
-class Wanted(msgspec.Struct, frozen=True):
-    """Where the server listens, how it is reached, and where flows can be started."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    names: tuple[str, ...] = ()
-    certificate: Path | None = None
-    key: Path | None = None
-    is_proxied: bool = False
-    projects: tuple[Path, ...] = ()
-    drain_s: float = 0.0
-
-    def check(self) -> None:
-        """Raises: UsageMistake for an address that other machines reach without encryption."""
-        if (self.certificate is None) != (self.key is None):
-            raise UsageMistake("--tls-certificate and --tls-key belong together")
-        if self.host not in _LOOPBACK and self.certificate is None and not self.is_proxied:
-            raise UsageMistake(
-                f"listening on {self.host} needs TLS (--tls-certificate and --tls-key), or a "
-                "proxy in front that adds it (--behind-proxy)"
-            )
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """The names under which it is reached."""
-        return self.names if self.host in _LOOPBACK else (*self.names, self.host)
-
-    def address(self, port: int) -> str:
-        """The address for a browser."""
-        scheme = "http" if self.certificate is None else "https"
-        return f"{scheme}://{self.hosts[0] if self.hosts else '127.0.0.1'}:{port}"
-
-
-async def _serve(
-    wanted: Wanted,
-    runtime: Runtime,
-    tokens: TokenFile,
-    listening: socket.socket,
-    libraries: tuple[Any, Any],
-) -> None:
-    """Serve until SIGINT or SIGTERM."""
-    draining, application = libraries
-    codes = application.sign_in_of(runtime.host.store, tokens)
-    served = application.app(
-        runtime, tokens=tokens, hosts=wanted.hosts, signing_in=codes, projects=wanted.projects
-    )
-    config = draining.config(
-        app=served,
-        log_level="warning",
-        proxy_headers=wanted.is_proxied,
-        ssl_certfile=wanted.certificate,
-        ssl_keyfile=wanted.key,
-        timeout_graceful_shutdown=2,
-    )
-    show(f"{wanted.address(listening.getsockname()[1])}/#code={codes.code()}")
-    remark("open this address within 15 minutes; it signs you in once. Stop with Ctrl-C.")
-    sys.stdout.flush()
-    server = draining.DrainingServer(config, served.drain, wanted.drain_s)
-    await server.serve(sockets=[listening])
-
-
-def _libraries() -> tuple[Any, Any]:
-    """Return the modules of process and application. Raises: ConfigError without the extra."""
-    try:
-        return (
-            import_module("perdure.apps.serving.draining"),
-            import_module("perdure.apps.server.application"),
+        tokens = await tokens_of(store)
+        codes = application.sign_in_of(store, tokens)
+        served = application.app(
+            runtime, tokens=tokens, hosts=wanted.hosts, signing_in=codes, projects=projects
         )
-    except ModuleNotFoundError as error:
-        if error.name not in ("uvicorn", "litestar"):
-            raise
-        raise ConfigError(
-            "the server needs the extra \"server\": pip install 'perdure[server]'"
-        ) from error
-
-
-@asynccontextmanager
-async def _listening(host: str, port: int) -> AsyncGenerator[socket.socket]:
-    """Yield a socket that listens. Raises: UsageMistake when the address cannot be used."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listening = socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise UsageMistake(
-            f"cannot listen on {host}:{port} ({error.strerror}); choose another with --port"
-        ) from error
-    with listening:
-        # Accepted sockets inherit it: asyncio sets it too late, and an answer would wait for 45 ms.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield listening
+        show(f"{wanted.address(listening.getsockname()[1])}/#code={codes.code()}")
+        remark("open this address within 15 minutes; it signs you in once. Stop with Ctrl-C.")
+        sys.stdout.flush()
+        await run(served, wanted, listening)
 
 
 @asynccontextmanager

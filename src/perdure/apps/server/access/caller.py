@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
-from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult
+from litestar.middleware import (
+    AbstractAuthenticationMiddleware,
+    AuthenticationResult,
+    DefineMiddleware,
+)
 from litestar.types import ASGIApp
 
 from perdure.apps.server.access.heads import at_head
@@ -78,6 +82,21 @@ class Authentication(AbstractAuthenticationMiddleware):
 
     async def _is_of_store(self, principal: Principal) -> bool:
         return principal.namespace is None or principal.namespace == await self._namespace()
+
+
+def authentication(store: Store, tokens: Tokens, rates: Rates) -> DefineMiddleware:
+    """Return what finds the callers of a server of `store`."""
+    names: list[str] = []
+
+    async def namespace() -> str:
+        if not names:
+            names.append((await store.info()).namespace)
+        return names[0]
+
+    now_ms = store.outside.clock.now_ms
+    return DefineMiddleware(
+        Authentication, tokens=tokens, now_ms=now_ms, namespace=namespace, rates=rates
+    )
 
 
 def _require_visit(connection: AnyConnection, principal: Principal) -> None:

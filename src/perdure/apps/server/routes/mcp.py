@@ -19,8 +19,11 @@ from perdure.client.store import Store
 from perdure.errors import ConfigError
 
 
-def mcp_route(store: Store) -> ASGIRouteHandler:
-    """Return the route of the MCP server of `store`."""
+def mcp_route(store: Store, *, is_writable: bool = True) -> ASGIRouteHandler:
+    """Return the route of the MCP server of `store`.
+
+    With `is_writable` a token of the role write also gets the tools that write.
+    """
 
     @asgi("/mcp", copy_scope=False)
     async def serve_mcp(scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,7 +38,9 @@ def mcp_route(store: Store) -> ASGIRouteHandler:
         try:
             await asyncio.to_thread(load_library)  # takes seconds, once
             server = await server_of(
-                store, _scope_of(request.user), is_writable=request.user.may("write")
+                store,
+                _scope_of(request.user),
+                is_writable=is_writable and request.user.may("write"),
             )
         except ConfigError as error:
             raise Problem(501, "mcp_missing", str(error)) from error

@@ -1,0 +1,76 @@
+"""The ASGI application of ``perdure mcp serve --http``: the MCP server of a store, nothing else.
+
+A request passes the same layers as in `application`: host, token, rate, size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from typing import cast
+
+from litestar import Litestar
+from litestar.di import Provide
+from litestar.types import Receive, Scope, Send
+
+from perdure.apps.server.access.caller import authentication
+from perdure.apps.server.access.guard import Guard
+from perdure.apps.server.access.rates import Limits, Rates
+from perdure.apps.server.access.tokens import TokenFile
+from perdure.apps.server.application import (
+    LIMITS,
+    AnyReceive,
+    AnyScope,
+    AnySend,
+    healthz,
+    readyz,
+)
+from perdure.apps.server.problems import answer_problem
+from perdure.apps.server.readiness import Readiness
+from perdure.apps.server.requests import Requests
+from perdure.apps.server.routes.mcp import mcp_route
+from perdure.client.store import Store
+
+
+class McpApplication:
+    """Serves ``/mcp``, ``/healthz`` and ``/readyz`` over `store`.
+
+    `tokens` finds the caller of each request. `hosts` are the names under which it is reached,
+    besides those of loopback. With `is_writable` a token of the role write may change facts.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tokens: TokenFile,
+        hosts: Sequence[str] = (),
+        *,
+        is_writable: bool = False,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._readiness = Readiness(store)
+        rates = Rates(limits, store.outside.clock.steady_s)
+        self._routes = Litestar(
+            [mcp_route(store, is_writable=is_writable), healthz, readyz],
+            dependencies={"readiness": Provide(lambda: self._readiness, sync_to_thread=False)},
+            exception_handlers={Exception: answer_problem},
+            middleware=[authentication(store, tokens, rates)],
+            openapi_config=None,
+            lifespan=[self._running],
+            logging_config=None,
+        )
+        self._guarded = Requests(Guard(self._routes, hosts), store.outside.random)
+
+    async def __call__(self, scope: AnyScope, receive: AnyReceive, send: AnySend) -> None:
+        """Serve one connection."""
+        served = self._routes if scope["type"] == "lifespan" else self._guarded
+        await served(cast("Scope", scope), cast("Receive", receive), cast("Send", send))
+
+    def drain(self) -> None:
+        """Answer ``/readyz`` with 503 from now on, so that a balancer sends requests elsewhere."""
+        self._readiness.is_draining = True
+
+    @contextlib.asynccontextmanager
+    async def _running(self, _: Litestar) -> AsyncGenerator[None]:
+        yield
+        self.drain()

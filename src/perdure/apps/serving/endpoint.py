@@ -1,0 +1,115 @@
+"""Where a server listens, how it is reached, and until when its process runs."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import UsageMistake
+from perdure.errors import ConfigError
+
+LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
+
+HostNameOption = Annotated[
+    list[str] | None,
+    typer.Option("--host-name", metavar="NAME", help="A name under which it is reached."),
+]
+ProxyOption = Annotated[
+    bool, typer.Option("--behind-proxy", help="A proxy on this machine or network adds TLS.")
+]
+CertificateOption = Annotated[
+    Path | None, typer.Option("--tls-certificate", metavar="FILE", help="Certificate chain.")
+]
+KeyOption = Annotated[
+    Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key.")
+]
+
+
+class Draining(Protocol):
+    """An ASGI application that can be told to take no new requests."""
+
+    def drain(self) -> None:
+        """Answer ``/readyz`` with 503 from now on."""
+        ...
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Where a server listens, how it is reached, and how long it drains. Units: seconds."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    names: tuple[str, ...] = ()
+    certificate: Path | None = None
+    key: Path | None = None
+    is_proxied: bool = False
+    drain_s: float = 0.0
+
+    def check(self) -> None:
+        """Raises: UsageMistake for an address that other machines reach without encryption."""
+        if (self.certificate is None) != (self.key is None):
+            raise UsageMistake("--tls-certificate and --tls-key belong together")
+        if self.host not in LOOPBACK and self.certificate is None and not self.is_proxied:
+            raise UsageMistake(
+                f"listening on {self.host} needs TLS (--tls-certificate and --tls-key), or a "
+                "proxy in front that adds it (--behind-proxy)"
+            )
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names under which it is reached."""
+        return self.names if self.host in LOOPBACK else (*self.names, self.host)
+
+    def address(self, port: int) -> str:
+        """The address for a browser."""
+        scheme = "http" if self.certificate is None else "https"
+        return f"{scheme}://{self.hosts[0] if self.hosts else '127.0.0.1'}:{port}"
+
+
+def server_module(name: str) -> Any:
+    """Return a module that needs the extra "server". Raises: ConfigError without it."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("uvicorn", "litestar"):
+            raise
+        raise ConfigError(
+            "the server needs the extra \"server\": pip install 'perdure[server]'"
+        ) from error
+
+
+async def run(application: Draining, wanted: Wanted, listening: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM. Raises: ConfigError without the extra."""
+    draining = server_module("perdure.apps.serving.draining")
+    config = draining.config(
+        app=application,
+        log_level="warning",
+        proxy_headers=wanted.is_proxied,
+        ssl_certfile=wanted.certificate,
+        ssl_keyfile=wanted.key,
+        timeout_graceful_shutdown=2,
+    )
+    server = draining.DrainingServer(config, application.drain, wanted.drain_s)
+    await server.serve(sockets=[listening])
+
+
+@asynccontextmanager
+async def listen(host: str, port: int) -> AsyncGenerator[socket.socket]:
+    """Yield a socket that listens. Raises: UsageMistake when the address cannot be used."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise UsageMistake(
+            f"cannot listen on {host}:{port} ({error.strerror}); choose another with --port"
+        ) from error
+    with listening:
+        # Accepted sockets inherit it: asyncio sets it too late, and an answer would wait for 45 ms.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield listening

@@ -1,0 +1,34 @@
+"""``perdure mcp serve --http``: the MCP server of a store over streamable HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from perdure.apps.mcp_server.server import load_library
+from perdure.apps.serving.endpoint import Wanted, listen, run, server_module
+from perdure.apps.serving.places import tokens_of
+from perdure.apps.terminal.output import remark, show
+from perdure.client.store import Store
+
+PORT = 8322
+
+
+def require_libraries() -> None:
+    """Raises: ConfigError without one of the extras "server" and "mcp"."""
+    server_module("perdure.apps.serving.draining")
+    server_module("perdure.apps.server.mcp_application")
+    load_library()
+
+
+async def serve_http(store: Store, wanted: Wanted, *, is_writable: bool) -> None:
+    """Serve `store` until SIGINT or SIGTERM. Raises: UsageMistake; ConfigError without an extra."""
+    await asyncio.to_thread(require_libraries)
+    application = server_module("perdure.apps.server.mcp_application").McpApplication
+    async with listen(wanted.host, wanted.port) as listening:
+        tokens = await tokens_of(store)
+        served = application(store, tokens, wanted.hosts, is_writable=is_writable)
+        show(f"{wanted.address(listening.getsockname()[1])}/mcp")
+        remark("each request needs a token of `perdure token create`. Stop with Ctrl-C.")
+        sys.stdout.flush()
+        await run(served, wanted, listening)

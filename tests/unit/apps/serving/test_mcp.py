@@ -1,0 +1,40 @@
+"""``perdure mcp serve --http``: mistakes that are found before it listens."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.apps.serving.mcp import require_libraries
+from perdure.errors import ConfigError
+from tests.acceptance.cli.conftest import World
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--port", "9000"), "an address belongs to --http"),
+        (("--host", "127.0.0.1"), "an address belongs to --http"),
+        (("--behind-proxy",), "an address belongs to --http"),
+        (("--http", "--subject", "ana"), "each token says whose sessions"),
+        (("--http", "--all-subjects"), "each token says whose sessions"),
+        (("--http", "--host", "0.0.0.0"), "needs TLS"),
+    ],
+)
+def test_mistake_is_one_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    ended = World(tmp_path).run("mcp", "serve", *words)
+    assert ended.code == 2
+    assert said in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("missing", "extra"), [("uvicorn", "server"), ("mcp.server.mcpserver", "mcp")]
+)
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, missing: str, extra: str) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "perdure.apps.serving.draining", raising=False)
+    with pytest.raises(ConfigError, match=rf"perdure\[{extra}\]"):
+        require_libraries()
