@@ -89,7 +89,7 @@ def errors_in(log: str) -> list[str]:
     return re.findall(r"^[\w.]+(?:Error|Exception)\b.*", log, re.MULTILINE)
 
 
-@pytest.mark.parametrize("clients", [0, 20])
+@pytest.mark.parametrize("clients", [pytest.param(0, marks=pytest.mark.all_only), 20])
 def test_service_ends_at_sigterm_and_the_next_process_finds_its_questions(
     tmp_path: Path, clients: int
 ) -> None:

@@ -233,7 +233,7 @@ async def test_check_of_recall_finds_planted_leaks(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "sample", [24, pytest.param(3_000, marks=[pytest.mark.all_only, pytest.mark.timeout(1_800)])]
 )
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("kind", [pytest.param("memory", marks=pytest.mark.all_only), "sqlite"])
 async def test_recall_of_thousands_of_scopes_returns_only_their_own(
     tmp_path: Path, kind: str, sample: int
 ) -> None:

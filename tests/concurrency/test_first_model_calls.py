@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.fakes.samples import sampled
 
 
+@pytest.mark.all_only
 @sampled("provider", ["openai", "anthropic", "openai-responses", "google"], kind=type, each=1)
 def test_first_call_of_loaded_provider_imports_no_module(provider: str) -> None:
     child = subprocess.run(

@@ -125,6 +125,7 @@ def test_folder_cannot_be_played(stage: World) -> None:
     assert "is a folder; name the file of a recorded session" in ended.err
 
 
+@pytest.mark.all_only
 def test_it_is_played_in_a_database_of_a_server(stage: World, postgres: PostgresServer) -> None:
     address = postgres.take()
     summary = demo(stage, "--store", address)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 
+import pytest
+
 from tests.acceptance.cli.conftest import PERDURE, SAMPLE_ID, World
 
 KEYS = {
@@ -93,6 +95,7 @@ def test_search_finds_new_text_of_another_process(sample: World) -> None:
     assert (hit["role"], hit["on_branch"]) == ("title", True)
 
 
+@pytest.mark.all_only
 def test_two_processes_may_index_at_once(sample: World) -> None:
     command = [str(PERDURE), "sessions", "search", "tide", "--json", "--limit", "500"]
     started = [

@@ -132,6 +132,7 @@ def test_encrypted_store_takes_another_key_and_none(plain: World) -> None:
     assert is_readable(plain)
 
 
+@pytest.mark.all_only
 def test_keyring_that_works_keeps_the_key(plain: World) -> None:
     world = with_keyring(plain)
 

@@ -215,6 +215,7 @@ async def test_redacted_page_says_what_was_replaced(page: Page, tmp_path: Path) 
     assert "mira" not in page.value("document.documentElement.innerHTML")
 
 
+@pytest.mark.all_only
 async def test_real_recording_opens(page: Page, tmp_path: Path, recordings: Path) -> None:
     page.show(await page_of(recordings / "pi" / "large-session.jsonl", tmp_path))
     page.press("G")

@@ -125,6 +125,7 @@ async def test_tree_in_pi_shows_what_perdure_wrote(pi: RealPi, tmp_path: Path) -
     assert path.read_bytes().startswith(before)  # pi notes the thinking level it starts with
 
 
+@pytest.mark.all_only
 async def test_chat_and_pi_answer_in_turns_in_one_file(world: World) -> None:
     first = await world.run("-p", "First question", answer="First answer")
     assert words(first) == ["First question"]

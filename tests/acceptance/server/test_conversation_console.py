@@ -124,6 +124,7 @@ GIVE = """([data, kind]) => {
 }"""
 
 
+@pytest.mark.all_only
 async def test_images_are_pasted_dropped_and_chosen(tmp_path: Path, chromium: str) -> None:
     image = base64.b64decode(DOT)
     async with served(tmp_path, ["Three dots"]) as server, browsing(chromium, server) as browser:

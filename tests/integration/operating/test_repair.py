@@ -160,7 +160,7 @@ async def test_a_flipped_bit_on_every_kind_of_page(
         await check_repaired(path, before, done)
         assert done.aside is not None
         assert differences(Path(done.aside, path.name), store_file) == 1
-    assert damaged * step > 10
+    assert damaged * step > 6  # some bits lie in the free space of their page
 
 
 async def test_a_flipped_bit_in_a_body_costs_that_body_and_no_hash(

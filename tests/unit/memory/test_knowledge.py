@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def test_no_word_is_lost_and_passages_are_limited(text: str, is_markdown: bool) 
     assert re.sub(r"\s", "", "".join(each.text for each in found)) == re.sub(r"\s", "", text)
 
 
+@pytest.mark.full_only
 def test_long_text_is_cut_in_linear_time() -> None:
     def seconds(text: str) -> float:
         started = time.process_time()

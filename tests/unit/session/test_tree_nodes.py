@@ -7,6 +7,8 @@ import json
 import pickle
 import sys
 
+import pytest
+
 from perdure.session.ids import EntryId
 from perdure.session.messages import assistant, user
 from perdure.session.tree import TreeNode, index_of, nodes_of, tree_json
@@ -23,6 +25,7 @@ def chain(length: int, label: str | None = None) -> TreeNode:
     return root
 
 
+@pytest.mark.full_only
 def test_deep_tree_can_be_shown_compared_copied_and_pickled() -> None:
     assert sys.getrecursionlimit() < DEEP
     root = chain(DEEP)

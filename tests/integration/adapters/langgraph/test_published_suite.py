@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
+import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import (  # pyright: ignore[reportMissingTypeStubs] - it has none
     checkpointer_test,
@@ -17,6 +18,9 @@ import perdure
 from perdure.adapters.langgraph import PerdureSaver
 
 
+@pytest.mark.parametrize(
+    "store_address", ["sqlite", pytest.param("postgres", marks=pytest.mark.all_only)], indirect=True
+)
 async def test_published_tests_of_all_capabilities_pass(store_address: str) -> None:
     @checkpointer_test(name="perdure")
     async def saver() -> AsyncGenerator[BaseCheckpointSaver[int], None]:

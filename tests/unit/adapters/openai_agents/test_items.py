@@ -161,6 +161,7 @@ made_up = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.full_only
 @given(made_up)
 def test_any_item_is_restored_unchanged(item: dict[str, Any]) -> None:
     before = json.dumps(item)

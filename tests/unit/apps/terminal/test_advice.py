@@ -47,11 +47,13 @@ def library_texts() -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
+@pytest.mark.full_only
 def test_library_texts_name_no_command() -> None:
     found = [(name, text) for name, text in library_texts() if COMMANDS.search(text)]
     assert found == []
 
 
+@pytest.mark.full_only
 def test_each_advice_replaces_a_text_of_the_library() -> None:
     for call in ADVICE:
         with case(call):

@@ -110,6 +110,7 @@ async def test_erased_text_is_not_sent_again() -> None:
     assert "Aurora" not in after
 
 
+@pytest.mark.full_only
 async def test_request_fits_any_budget_or_is_not_made() -> None:
     long = "a longer message with some more words in it, so that history must be cut " * 2
     for budget in (*range(1, 60), *range(60, 700, 23)):

@@ -59,6 +59,7 @@ agents = st.builds(
 )
 
 
+@pytest.mark.full_only
 @given(agents)
 @settings(max_examples=25, deadline=None)
 def test_written_agent_reads_as_the_same_agent_and_bytes(agent: Agent) -> None:
