@@ -13,7 +13,7 @@ import { Tree, newestBelow } from "./tree.js";
 
 const PAGE = 50;
 const SIDES = [["tree", "Tree"], ["turns", "Turns"], ["context", "Context"]];
-const CHANGES_MESSAGES = /^(agent:message|agent:interrupted|session:(branched|adopted|compact|compaction_undone|branch_summarized|content_erased|labeled|pinned|queued))/;
+const CHANGES_MESSAGES = /^(agent:message|agent:tool_(call|result)|agent:interrupted|session:(branched|adopted|compact|compaction_undone|branch_summarized|content_erased|labeled|pinned|queued))/;
 const CHANGES_SESSION = /^(session:|agent:message$|agent:model_finished|inbox:|agent:approval)/;
 
 /** The compactions `old`, with those of `page` in place of its own. */
