@@ -170,7 +170,7 @@ bench-memory: $(INSTALLED)
 # Versions stay unless asked for: `make lock ARGS=--upgrade`, or ARGS="--upgrade-package ruff".
 lock: $(INSTALLED)
 	$(BIN)/uv pip compile pyproject.toml --group build $(LOCK) -o requirements/run.txt $(ARGS)
-	$(BIN)/uv pip compile pyproject.toml --extra models --extra openai-agents --extra langgraph --extra keyring --extra mcp --extra memory --extra pg --extra server --group build --group dev $(LOCK) \
+	$(BIN)/uv pip compile pyproject.toml --extra models --extra openai-agents --extra langgraph --extra google-adk --extra pydantic-ai --extra embed --extra cluster --extra tui --extra keyring --extra mcp --extra memory --extra pg --extra server --group build --group dev $(LOCK) \
 		--constraint requirements/run.txt -o requirements/dev.txt $(ARGS)
 
 clean:
