@@ -117,6 +117,7 @@ NO_TEST = {
 GATHERS = {
     # package file that re-exports its modules: why it may
     "adapters/langgraph/__init__.py": "what a program of LangGraph imports",
+    "adapters/pydantic_ai/__init__.py": "what a program of Pydantic AI imports",
     "adapters/openai_agents/__init__.py": "what a program of the framework imports",
     "errors/__init__.py": "one flat list of errors to catch, drawn as a tree in its docstring",
 }
@@ -143,6 +144,10 @@ TESTED_IN = {
     "adapters/langgraph/threads.py": ("tests/integration/adapters/langgraph", "likewise"),
     "adapters/langgraph/thread.py": ("tests/integration/adapters/langgraph", "likewise"),
     "adapters/langgraph/migration.py": ("tests/integration/adapters/langgraph", "likewise"),
+    **{
+        f"adapters/pydantic_ai/{name}.py": ("tests/integration/adapters/pydantic_ai", "likewise")
+        for name in ("conversations", "durability", "messages", "migration", "runs", "store")
+    },
     "adapters/openai_agents/session.py": (
         "tests/integration/adapters/openai_agents",
         "on SQLite and PostgreSQL, with the framework",

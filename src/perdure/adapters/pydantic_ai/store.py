@@ -1,0 +1,86 @@
+"""A `ConversationStore` of Pydantic AI in a store of perdure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from pydantic_ai.conversation_store import (
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
+
+import perdure
+from perdure.adapters.pydantic_ai.conversations import Conversations
+
+T = TypeVar("T")
+
+
+class PerdureConversationStore(ConversationStore):
+    """A `ConversationStore` of Pydantic AI in a store of perdure.
+
+    `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
+    for any event loop and thread. A save is one commit. Branches stay in the session; a fork
+    shares the entries of its origin. The scope of a conversation is the subject of its session.
+    Deleting erases the messages, except those that a fork shows.
+    """
+
+    def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:
+        self._portal = None if isinstance(store, perdure.Store) else store.portal
+        self._conversations = Conversations(
+            store if isinstance(store, perdure.Store) else store.asynchronous
+        )
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        """Return the record of a conversation, or None."""
+        return await self._on_loop(self._conversations.read(conversation_id))
+
+    async def read_records(
+        self, *, scope: str | None = None, limit: int | None = None
+    ) -> Sequence[ConversationRecord]:
+        """Return the records, newest `updated_at` first, those of `scope` if given."""
+        return await self._on_loop(self._conversations.records(scope, limit))
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        """Store `record` and its new entries in one commit. Durable: when this returns.
+
+        Raises: ConversationConflict.
+        """
+        work = self._conversations.write(record, new_entries, expected_revision)
+        await self._on_loop(work)
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Erase a conversation, except the entries that a fork shows.
+
+        Raises: ConversationConflict.
+        """
+        await self._on_loop(self._conversations.delete(conversation_id, expected_revision))
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        """Return the entry with this id. Raises: LookupError."""
+        return (await self.read_history(entry_id, limit=1))[0]
+
+    async def read_history(
+        self, head_id: str | None, *, limit: int | None = None
+    ) -> list[ConversationEntry]:
+        """Return the entries up to `head_id`, or the last `limit`; reads only these.
+
+        Raises: LookupError.
+        """
+        if head_id is None or limit == 0:
+            return []
+        return await self._on_loop(self._conversations.history(head_id, limit))
+
+    async def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do `work` on the loop of the store."""
+        if self._portal is None:
+            return await work
+        return await asyncio.to_thread(self._portal.call, work)
