@@ -116,6 +116,7 @@ NO_TEST = {
 }
 GATHERS = {
     # package file that re-exports its modules: why it may
+    "adapters/google_adk/__init__.py": "what a program of the framework imports",
     "adapters/langgraph/__init__.py": "what a program of LangGraph imports",
     "adapters/pydantic_ai/__init__.py": "what a program of Pydantic AI imports",
     "adapters/openai_agents/__init__.py": "what a program of the framework imports",
@@ -136,23 +137,7 @@ TESTED_IN = {
     "apps/flow/": ("tests/acceptance/flows", "likewise"),
     "apps/setup/": ("tests/acceptance", "likewise"),
     "apps/memory/": ("tests/acceptance", "likewise"),
-    "adapters/langgraph/saver.py": (
-        "tests/integration/adapters/langgraph",
-        "with real graphs, on SQLite and PostgreSQL",
-    ),
-    "adapters/langgraph/checkpoints.py": ("tests/integration/adapters/langgraph", "likewise"),
-    "adapters/langgraph/threads.py": ("tests/integration/adapters/langgraph", "likewise"),
-    "adapters/langgraph/thread.py": ("tests/integration/adapters/langgraph", "likewise"),
-    "adapters/langgraph/migration.py": ("tests/integration/adapters/langgraph", "likewise"),
-    **{
-        f"adapters/pydantic_ai/{name}.py": ("tests/integration/adapters/pydantic_ai", "likewise")
-        for name in ("conversations", "durability", "messages", "migration", "runs", "store")
-    },
-    "adapters/openai_agents/session.py": (
-        "tests/integration/adapters/openai_agents",
-        "on SQLite and PostgreSQL, with the framework",
-    ),
-    "adapters/openai_agents/migration.py": ("tests/integration/adapters/openai_agents", "likewise"),
+    "adapters/": ("tests/integration/adapters", "with each framework, on SQLite and PostgreSQL"),
     "apps/picker/command.py": ("tests/acceptance", "likewise"),
     "apps/picker/screen.py": ("tests/acceptance", "at a terminal of its own"),
 }

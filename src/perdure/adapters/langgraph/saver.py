@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 import perdure
 from perdure.adapters.langgraph.threads import Threads
+from perdure.adapters.store_loop import StoreLoop
 
 T = TypeVar("T")
 
@@ -32,24 +32,18 @@ class AsyncSaver(BaseCheckpointSaver[int]):
         serde: SerializerProtocol | None = None,
     ) -> None:
         super().__init__(serde=serde)
-        self._portal = None if isinstance(store, perdure.Store) else store.portal
-        self._store = store if isinstance(store, perdure.Store) else store.asynchronous
-        self._made = Threads(self._store, self.serde)
+        self._loop = StoreLoop(store)
+        self._made = Threads(self._loop.store, self.serde)
 
     @property
     def _threads(self) -> Threads:
         """The threads, with the serializer of this saver: `with_allowlist` copies the saver."""
         if self._made.serde is not self.serde:
-            self._made = Threads(self._store, self.serde)
+            self._made = Threads(self._loop.store, self.serde)
         return self._made
 
-    async def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._portal is None:
-            return await work
-        return await asyncio.to_thread(self._portal.call, work)
-
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await self._call(self._threads.get(config))
+        return await self._loop.call(self._threads.get(config))
 
     async def alist(
         self,
@@ -59,7 +53,7 @@ class AsyncSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        for found in await self._call(self._threads.list_of(config, filter, before, limit)):
+        for found in await self._loop.call(self._threads.list_of(config, filter, before, limit)):
             yield found
 
     async def aput(
@@ -69,7 +63,7 @@ class AsyncSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        return await self._call(self._threads.put(config, checkpoint, metadata, new_versions))
+        return await self._loop.call(self._threads.put(config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self,
@@ -78,19 +72,19 @@ class AsyncSaver(BaseCheckpointSaver[int]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        await self._call(self._threads.put_writes(config, writes, task_id, task_path))
+        await self._loop.call(self._threads.put_writes(config, writes, task_id, task_path))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await self._call(self._threads.copy(source_thread_id, target_thread_id))
+        await self._loop.call(self._threads.copy(source_thread_id, target_thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await self._call(self._threads.delete(thread_id))
+        await self._loop.call(self._threads.delete(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        await self._call(self._threads.delete_runs(run_ids))
+        await self._loop.call(self._threads.delete_runs(run_ids))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await self._call(self._threads.prune(thread_ids, strategy))
+        await self._loop.call(self._threads.prune(thread_ids, strategy))
 
 
 class PerdureSaver(AsyncSaver):
@@ -145,10 +139,4 @@ class PerdureSaver(AsyncSaver):
         self._wait(self._threads.prune(thread_ids, strategy))
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._portal is None:
-            work.close()
-            raise TypeError(
-                "this saver has a store of an event loop: use the async calls of the graph, "
-                "or a saver with perdure.blocking.open(...)"
-            )
-        return self._portal.call(work)
+        return self._loop.wait(work, "saver")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
@@ -22,6 +21,7 @@ from perdure.adapters.openai_agents.items import (
     opaque_entry,
 )
 from perdure.adapters.session_ids import session_id_of
+from perdure.adapters.store_loop import StoreLoop
 from perdure.errors import (
     Erased,
     InvalidEntry,
@@ -74,8 +74,8 @@ class PerdureSession:
             raise WrongArgument(f"clear is branch or erase, not {clear!r}", argument="clear")
         self._is_erasing = clear == "erase"
         self._subject = subject
-        self._portal = None if isinstance(store, perdure.Store) else store.portal
-        self._store = store if isinstance(store, perdure.Store) else store.asynchronous
+        self._loop = StoreLoop(store)
+        self._store = self._loop.store
         self._session: perdure.Session | None = None
 
     @property
@@ -92,12 +92,12 @@ class PerdureSession:
             limit = self.session_settings.limit
         if limit is not None and limit < 0:
             limit = None
-        return await self._call(self._items(limit))
+        return await self._loop.call(self._items(limit))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add `items`, all in one commit. Durable: when this returns."""
         if items:
-            await self._finish(self._add(_plain(items), None))
+            await self._loop.finish(self._add(_plain(items), None))
 
     async def add_items_once(
         self, items: list[TResponseInputItem], key: str, *, said_at: datetime | None = None
@@ -107,17 +107,17 @@ class PerdureSession:
         `said_at` is their time where it is not now. Durable: when this returns.
         Raises: IdempotencyMismatch for other items under a known key.
         """
-        return await self._finish(
+        return await self._loop.finish(
             self._add(_plain(items), f"{len(self.stored_id)}:{self.stored_id}:{key}", said_at)
         )
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it. Of several processes, each gets another item."""
-        return await self._finish(self._pop())
+        return await self._loop.finish(self._pop())
 
     async def clear_session(self) -> None:
         """Remove all items."""
-        await self._finish(self._erase() if self._is_erasing else self._clear())
+        await self._loop.finish(self._erase() if self._is_erasing else self._clear())
 
     # ------------------------------------------------------------ on the loop of the store
 
@@ -226,26 +226,6 @@ class PerdureSession:
                 continue
             self._session = session
         return session
-
-    # ------------------------------------------------------------ from any loop
-
-    async def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._portal is None:
-            return await work
-        return await asyncio.to_thread(self._portal.call, work)
-
-    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` to its end even if the caller is cancelled, as the SDK's own sessions do."""
-        task = asyncio.ensure_future(self._call(work))
-        cancelled: asyncio.CancelledError | None = None
-        while not task.done():
-            try:
-                await asyncio.wait((task,))
-            except asyncio.CancelledError as error:
-                cancelled = cancelled or error
-        if cancelled is not None:
-            raise cancelled
-        return task.result()
 
 
 def _at(entry: Entry, moment: datetime | None) -> Entry:

@@ -1,0 +1,377 @@
+"""Events of the ADK as entries of a session, and back without loss.
+
+An event with text, tool calls or tool results becomes a message, which every reader of the session
+shows. `Message.foreign` keeps the event without what the message has: texts, arguments, results and
+media are stored once. Other events are `Custom` entries that hold the event's JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+from google.adk.events import Event
+
+import perdure
+
+Fields: TypeAlias = dict[str, Any]
+"""An event, or a part of it, as JSON data."""
+
+CUSTOM_TYPE: Final = "adk.event"
+"""`Custom.custom_type` of the events that no message can represent."""
+
+_INLINE_BYTES = 65_536
+"""JSON of an event in a `Custom`, at most; longer is stored beside the log."""
+
+_MEDIA = re.compile(r"(?:image|audio|video)/[\w.+-]{1,100}|application/pdf")
+_HUGE = re.compile(rb"[:,\[]-?[0-9]{19}")
+"""A number that may have more than 64 bits."""
+
+_Role = Literal["user", "assistant", "tool"]
+_CONTENT_ROLES: Mapping[str, str] = {"user": "user", "assistant": "model", "tool": "user"}
+"""Role of a message -> that of the content, where it is not stored."""
+_NONE: Mapping[str, object] = {"agent_state": None, "long_running_tool_ids": None}
+"""Fields that a dump always holds, and their defaults."""
+
+Entry = perdure.Message | perdure.InFlightMessage | perdure.Custom
+_Part = (
+    perdure.TextPart
+    | perdure.ThinkingPart
+    | perdure.ToolCallPart
+    | perdure.ToolResultPart
+    | perdure.types.UnknownPart
+)
+
+
+class AdkEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The event in `Message.foreign`, without its author and what the message has.
+
+    Shape: `content` are the other fields of its content, if its role is not the usual one. `parts`
+    has for each part what the message lacks; ``{"whole": part}`` is one that the message lacks
+    entirely. It is empty if the message has all of every part.
+    """
+
+    adk_event: Fields
+    content: Fields | None = None
+    parts: list[Fields] = []
+
+
+class _StoredPart(msgspec.Struct, gc=False):
+    """A part of a stored message, of any type."""
+
+    type: str
+    text: str = ""
+    handle: str = ""
+    mime_type: str = ""
+    id: str = ""
+    call_id: str = ""
+    name: str | None = None
+    args: Fields = {}
+
+
+class _Stored(msgspec.Struct):
+    """The body of an entry, as far as an event is made from it."""
+
+    role: str = ""
+    author: str | None = None
+    foreign: AdkEvent | None = None
+    parts: list[_StoredPart] = []
+    custom_type: str = ""
+    data: Fields | None = None
+
+
+class StoredEvent(msgspec.Struct, frozen=True):
+    """The JSON data of an event, and what of it is stored beside the log.
+
+    `media` has the handle of each content, and the object whose ``data`` it is. `whole` is the
+    handle of the whole event's JSON.
+    """
+
+    fields: Fields
+    media: tuple[tuple[str, Fields], ...] = ()
+    whole: str = ""
+
+    @property
+    def delta(self) -> Fields:
+        """The changes of the state."""
+        actions: Fields = self.fields.get("actions", {})
+        return actions.get("state_delta", {})
+
+
+_decoder = msgspec.json.Decoder(_Stored)
+
+
+def fields_of(event: Event) -> Fields:
+    """Return `event` as JSON data, without what has its default."""
+    dumped = event.model_dump(mode="json", exclude_defaults=True)
+    actions = dumped.get("actions")
+    for place in (dumped, actions or {}):
+        for name, usual in _NONE.items():
+            if name in place and place[name] == usual:
+                del place[name]
+    if actions == {}:
+        del dumped["actions"]
+    return dumped
+
+
+def entry_of(fields: Fields) -> Entry:
+    """Return an event as a message where one can represent it, otherwise as a `Custom` entry."""
+    made = _message(fields) if is_plain(fields) else None
+    return opaque_entry(fields) if made is None else made
+
+
+def opaque_entry(fields: Fields) -> perdure.Custom:
+    """Return an event as a `Custom` entry that holds its JSON, with every character escaped."""
+    text = json.dumps(fields, separators=(",", ":"))
+    if len(text) <= _INLINE_BYTES:
+        return perdure.Custom(CUSTOM_TYPE, {"json": text})
+    stored = perdure.content(text.encode("ascii"), "application/json")
+    return perdure.Custom(CUSTOM_TYPE, {"content": stored})
+
+
+def is_plain(fields: Fields) -> bool:
+    """Return whether a message can hold the event: JSON that is the same after reading it back."""
+    try:
+        encoded = msgspec.json.encode(fields)
+        if b'"data:' in encoded or _HUGE.search(encoded):
+            return False
+        return bool(msgspec.json.decode(encoded) == fields)
+    except (OverflowError, RecursionError, TypeError, ValueError):
+        return False
+
+
+def event_of(entry: perdure.Entry) -> StoredEvent | None:
+    """Return the event that `entry` was made from.
+
+    A message of another program becomes the event that says the same. None for other entries, and
+    for erased ones.
+    """
+    if entry.is_erased or entry.kind not in ("message", "custom"):
+        return None
+    try:
+        stored = _decoder.decode(entry.body)
+    except msgspec.ValidationError:  # foreign data of another program
+        stored = _Stored()
+    if stored.foreign is not None:
+        try:
+            return _restored(stored.foreign, stored)
+        except (LookupError, TypeError, ValueError):  # likewise
+            pass
+    if entry.kind == "message":
+        return _said(entry)
+    if stored.custom_type != CUSTOM_TYPE or stored.data is None:
+        return None
+    if "json" in stored.data:
+        return StoredEvent(json.loads(stored.data["json"]))
+    return StoredEvent({}, whole=stored.data["content"]["handle"])
+
+
+def validated(stored: StoredEvent, contents: Mapping[str, bytes]) -> Event:
+    """Return the event, with its bytes from handle -> `contents`."""
+    for handle, place in stored.media:
+        place["data"] = base64.urlsafe_b64encode(contents[handle]).decode("ascii")
+    fields = json.loads(contents[stored.whole]) if stored.whole else stored.fields
+    return Event.model_validate(fields)
+
+
+# ------------------------------------------------------------ to entries
+
+
+def _message(fields: Fields) -> Entry | None:
+    content: Fields | None = fields.get("content")
+    parts: list[Fields] = (content or Fields()).get("parts") or []
+    role = _role_of(fields, parts)
+    if content is None or role is None:
+        return None
+    made: list[_Part | Any] = []
+    rests: list[Fields] = []
+    for number, part in enumerate(parts):
+        found = _part(role, part, f"{fields.get('id', '')}/{number}")
+        if found is None:
+            rests.append({"whole": part})
+        else:
+            made.append(found[0])
+            rests.append(found[1])
+    if not made:
+        return None
+    author = fields.get("author")
+    others = {name: value for name, value in content.items() if name != "parts"}
+    kept = AdkEvent(
+        {name: value for name, value in fields.items() if name not in ("content", "author")},
+        None if others == {"role": _CONTENT_ROLES[role]} else others,
+        rests if any(rests) else [],
+    )
+    foreign = cast("dict[str, object]", msgspec.to_builtins(kept))
+    if any(not isinstance(part, _Part) for part in made):
+        return perdure.InFlightMessage(role, tuple(made), author=author, foreign=foreign)
+    usage = _usage(fields) if role == "assistant" else None
+    return perdure.Message(role, tuple(made), author=author, usage=usage, foreign=foreign)
+
+
+def _role_of(fields: Fields, parts: list[Fields]) -> _Role | None:
+    results = sum("function_response" in part for part in parts)
+    if results:
+        return "tool" if results == len(parts) else None
+    role = fields["content"].get("role") if parts else None
+    is_user = role == "user" or (role is None and fields.get("author") == "user")
+    return None if not parts else "user" if is_user else "assistant"
+
+
+def _part(role: _Role, part: Fields, id: str) -> tuple[object, Fields] | None:
+    """Return a part of a message for `part`, and what it lacks; None if it can have none of it."""
+    rest = dict(part)
+    if role == "tool":
+        return _result(rest, rest.pop("function_response"), id)
+    if "function_call" in part:
+        return _call(rest, rest.pop("function_call"), id) if role == "assistant" else None
+    if isinstance(part.get("text"), str) and part["text"]:
+        text: str = rest.pop("text")
+        if role == "assistant" and part.get("thought") is True:
+            del rest["thought"]
+            return perdure.ThinkingPart(text), rest
+        return perdure.TextPart(text), rest
+    if "inline_data" in part and role == "user":
+        return _media(rest, rest.pop("inline_data"))
+    return None
+
+
+def _call(rest: Fields, call: Fields, id: str) -> tuple[object, Fields] | None:
+    name, args = call.get("name"), call.get("args")
+    if not isinstance(name, str):
+        return None
+    lacks = {key: value for key, value in call.items() if key not in ("id", "name", "args")}
+    if "id" not in call:
+        lacks["id"] = None
+    if args is None or "base64" in json.dumps(args).lower():  # the store moves base64 out of it
+        lacks["args"] = args
+    made = perdure.ToolCallPart(call.get("id") or id, name, args or {})
+    return made, {**rest, "function_call": lacks} if lacks else rest
+
+
+def _result(rest: Fields, result: Fields, id: str) -> tuple[object, Fields]:
+    response = result.get("response")
+    lacks = {key: v for key, v in result.items() if key not in ("id", "name", "response")}
+    lacks.update({key: None for key in ("id", "name") if key not in result})
+    text = response["result"] if response is not None and list(response) == ["result"] else None
+    if not isinstance(text, str):
+        text = json.dumps(response, ensure_ascii=False)
+        lacks["is_json"] = True
+    if "base64" in text.lower():
+        lacks["response"] = response
+    is_error = response is not None and "error" in response
+    made = perdure.ToolResultPart(
+        result.get("id") or id, text, is_error=is_error, name=result.get("name")
+    )
+    return made, {**rest, "function_response": lacks} if lacks else rest
+
+
+def _media(rest: Fields, blob: Fields) -> tuple[object, Fields] | None:
+    mime_type, data = blob.get("mime_type"), blob.get("data")
+    if not isinstance(data, str) or not _MEDIA.fullmatch(str(mime_type)):
+        return None
+    try:
+        content = base64.b64decode(data, altchars=b"-_", validate=True)
+        made = perdure.media(content, mime_type)
+    except (binascii.Error, ValueError):
+        return None
+    lacks = {key: value for key, value in blob.items() if key not in ("data", "mime_type")}
+    return (made, {**rest, "inline_data": lacks} if lacks else rest) if content else None
+
+
+def _usage(fields: Fields) -> perdure.Usage | None:
+    counted: Fields | None = fields.get("usage_metadata")
+    if counted is None:
+        return None
+
+    def of(name: str) -> int:
+        return counted.get(name) or 0
+
+    cached = min(of("cached_content_token_count"), of("prompt_token_count"))
+    return perdure.Usage(
+        of("prompt_token_count") - cached,
+        of("candidates_token_count") + of("thoughts_token_count"),
+        cached,
+    )
+
+
+# ------------------------------------------------------------ from entries
+
+
+def _restored(kept: AdkEvent, stored: _Stored) -> StoredEvent:
+    fields, media = kept.adk_event, list[tuple[str, Fields]]()
+    rests: list[Fields] = kept.parts or [{} for _ in stored.parts]
+    given = iter(stored.parts)
+    parts = [_restored_part(rest, given, media) for rest in rests]
+    content = kept.content
+    if content is None:
+        content = {"role": _CONTENT_ROLES[stored.role]}
+    fields["content"] = {**content, "parts": parts}
+    if stored.author is not None:
+        fields["author"] = stored.author
+    return StoredEvent(fields, tuple(media))
+
+
+def _restored_part(
+    rest: Fields, given: Iterator[_StoredPart], media: list[tuple[str, Fields]]
+) -> Fields:
+    if "whole" in rest:
+        whole: Fields = rest["whole"]
+        return whole
+    part = next(given, None)
+    if part is None:
+        raise LookupError("the message has fewer parts than its event")
+    match part.type:
+        case "thinking":
+            return {"text": part.text, "thought": True, **rest}
+        case "tool_call":
+            call = {"id": part.id, "name": part.name, "args": part.args}
+            return {**rest, "function_call": {**call, **rest.get("function_call", {})}}
+        case "tool_result":
+            lacks: Fields = rest.get("function_response", {})
+            result: Fields = {"id": part.call_id, "name": part.name}
+            if lacks.pop("is_json", False):
+                result["response"] = lacks.get("response") or json.loads(part.text)
+            else:
+                result["response"] = {"result": part.text}
+            return {**rest, "function_response": {**result, **lacks}}
+        case "media":
+            blob: Fields = {"mime_type": part.mime_type, **rest.get("inline_data", {})}
+            media.append((part.handle, blob))
+            return {**rest, "inline_data": blob}
+        case _:
+            return {"text": part.text, **rest}
+
+
+def _said(entry: perdure.Entry) -> StoredEvent | None:
+    """Return the event that says what a message of another program says."""
+    message = entry.message
+    if message is None:
+        return None
+    parts: list[Fields] = []
+    for part in message.parts:
+        if isinstance(part, perdure.TextPart):
+            parts.append({"text": part.text})
+        elif isinstance(part, perdure.ToolCallPart):
+            call = {"id": part.id, "name": part.name, "args": part.args}
+            parts.append({"function_call": call})
+        elif isinstance(part, perdure.ToolResultPart):
+            result = {"id": part.call_id, "response": {"result": part.text}}
+            parts.append({"function_response": {**result, "name": part.name or "tool"}})
+    if not parts or message.role in ("system", "context"):
+        return None
+    is_model = message.role == "assistant"
+    moment = entry.at if message.said_at is None else message.said_at
+    return StoredEvent(
+        {
+            "id": entry.id,
+            "invocation_id": "perdure",
+            "author": message.author or ("perdure" if is_model else "user"),
+            "timestamp": moment / 1000,
+            "content": {"role": "model" if is_model else "user", "parts": parts},
+        }
+    )

@@ -1,0 +1,79 @@
+"""The memory service of the ADK on a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from google.adk.events import Event
+from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.sessions import Session
+
+import perdure
+from perdure.adapters.google_adk.stored_memory import StoredMemory, event_from
+from perdure.adapters.store_loop import StoreLoop
+
+_PROGRAM = "__program__"
+"""The session of memories that a program wrote, and of events without a session."""
+
+
+class PerdureMemoryService(BaseMemoryService):
+    """What the sessions of a user said, found by `Store.memory`.
+
+    `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
+    for any event loop and thread. A search finds what was added, and needs no model. Sessions of
+    `PerdureSessionService` in the same store are not copied.
+    """
+
+    def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:
+        self._loop = StoreLoop(store)
+
+    async def add_session_to_memory(self, session: Session) -> None:
+        """Add a session, up to its newest event. Durable: when this returns."""
+        memory = self._memory(session.app_name, session.user_id)
+        await self._loop.finish(memory.add_session(session.id, session.events))
+
+    async def add_events_to_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        events: Sequence[Event],
+        session_id: str | None = None,
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add copies of events, each once. Durable: when this returns."""
+        del custom_metadata  # a hint for services that ask a model
+        memory = self._memory(app_name, user_id)
+        await self._loop.finish(memory.add_events(session_id or _PROGRAM, events))
+
+    async def add_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memories: Sequence[MemoryEntry],
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add memories that a program wrote. Durable: when this returns."""
+        del custom_metadata
+        events = [event_from(memory) for memory in memories]
+        memory = self._memory(app_name, user_id)
+        await self._loop.finish(memory.add_events(_PROGRAM, events))
+
+    async def search_memory(
+        self, *, app_name: str, user_id: str, query: str
+    ) -> SearchMemoryResponse:
+        """Return at most ten memories about `query`, best first."""
+        found = await self._loop.call(self._memory(app_name, user_id).search(query))
+        return SearchMemoryResponse(memories=found)
+
+    async def delete_memory(
+        self, *, app_name: str, user_id: str, memory_id: str | None = None
+    ) -> None:
+        """Delete a memory by the id that a search returned; it is not added again."""
+        if memory_id:
+            await self._loop.finish(self._memory(app_name, user_id).delete(memory_id))
+
+    def _memory(self, app_name: str, user_id: str) -> StoredMemory:
+        return StoredMemory(self._loop.store, app_name, user_id)

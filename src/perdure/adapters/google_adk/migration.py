@@ -1,0 +1,31 @@
+"""Copies sessions from another session service of the ADK."""
+
+from __future__ import annotations
+
+from google.adk.sessions import BaseSessionService
+
+from perdure.adapters.google_adk.session_service import PerdureSessionService
+
+
+async def copy_sessions(
+    source: BaseSessionService,
+    target: PerdureSessionService,
+    app_name: str,
+    user_id: str | None = None,
+) -> dict[tuple[str, str], int]:
+    """Copy the sessions of an app, of one user or all; return (user, session) -> events copied.
+
+    `source` is the service that wrote them, such as ``SqliteSessionService("adk.db")`` or
+    ``DatabaseSessionService(url)`` for SQLite, PostgreSQL and MySQL; it keeps everything. Repeating
+    a call copies only new events. The state of sessions, users and the app is copied too, where
+    there is something new. Durable: when this returns.
+    """
+    listed = await source.list_sessions(app_name=app_name, user_id=user_id)
+    copied: dict[tuple[str, str], int] = {}
+    for each in listed.sessions:
+        theirs = await source.get_session(
+            app_name=app_name, user_id=each.user_id, session_id=each.id
+        )
+        if theirs is not None:  # else deleted in the meantime
+            copied[each.user_id, each.id] = await target.add_copy(theirs)
+    return copied

@@ -1,0 +1,128 @@
+"""The state of an app, or of a user of an app: a session of its own, which holds its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import perdure
+from perdure.adapters.google_adk.state import (
+    CHANGE,
+    SNAPSHOT,
+    SNAPSHOT_AFTER,
+    StateFold,
+    read_json,
+    stored_json,
+)
+from perdure.errors import EntryNotFound, Erased, HeadConflict, SessionExists, SessionNotFound
+
+_Fields = dict[str, Any]
+
+ScopedWrite = tuple[perdure.Session, list[perdure.types.Item], perdure.AppendOptions]
+"""A change of the state, for `Store.commit`."""
+
+
+class ScopedState:
+    """The state in the session `id`; the session is created with the first change."""
+
+    def __init__(
+        self, store: perdure.Store, id: str, metadata: Mapping[str, object], subject: str | None
+    ) -> None:
+        self._store = store
+        self._id = id
+        self._metadata = metadata
+        self._subject = subject
+        self._session: perdure.Session | None = None
+        self._fold = StateFold(-1, {})
+        self._created_at: int = 0
+
+    async def values(self) -> _Fields:
+        """Return the state as it is now."""
+        session = await self._current()
+        if session is None:
+            return {}
+        if session.head != self._fold.head:
+            await self._refold(session)
+        return self._fold.values
+
+    async def write(self, change: _Fields) -> ScopedWrite:
+        """Return the commit of `change`."""
+        session = await self._create()
+        return session, [perdure.Note(CHANGE, stored_json(change))], {}
+
+    async def snapshot(self) -> None:
+        """Store the whole state if many changes have come since it was stored."""
+        session = await self._current()
+        if session is None:
+            return
+        await self._refold(session)
+        if self._fold.since < SNAPSHOT_AFTER:
+            return
+        note = perdure.Note(SNAPSHOT, stored_json(self._fold.values))
+        try:
+            await session.append_many([note], aliases=[SNAPSHOT], expected_head=self._fold.head)
+        except HeadConflict:  # the next change tries again
+            return
+        self._fold.since = 0
+
+    async def _refold(self, session: perdure.Session) -> None:
+        fold = self._fold
+        if fold.head < 0 and (newest := await newest_snapshot(session)) is not None:
+            fold = StateFold(newest.seq, await read_json(self._store, newest))
+        values = dict(fold.values)
+        head, since = fold.head, fold.since
+        async for entry in session.entries(head):
+            head = entry.seq
+            if entry.is_erased or entry.kind != perdure.Note.kind:
+                continue
+            note = perdure.body_of(entry)
+            if isinstance(note, perdure.Note) and note.note_type == CHANGE:
+                values.update(await read_json(self._store, entry))
+                since += 1
+            elif isinstance(note, perdure.Note) and note.note_type == SNAPSHOT:
+                values, since = await read_json(self._store, entry), 0
+        self._fold = StateFold(head, values, since=since)
+
+    async def _current(self) -> perdure.Session | None:
+        """Return the session as it is now, whatever another process erased; None without one."""
+        try:
+            if self._session is None:
+                self._session = await self._store.open(self._id)
+            info = await self._session.info()
+        except (Erased, SessionNotFound):
+            info = None
+        if info is None or info.status == "erased":
+            self.forget()
+            return None
+        if info.created_at != self._created_at:  # erased, and created again
+            self._fold, self._created_at = StateFold(-1, {}), info.created_at
+        return self._session
+
+    async def _create(self) -> perdure.Session:
+        while (session := await self._current()) is None:
+            try:
+                self._session = await self._store.create(
+                    id=self._id,
+                    metadata=self._metadata,
+                    subject=self._subject,
+                    origin="subagent",
+                    reuse_erased=True,
+                )
+            except SessionExists as error:
+                if error.is_erased:
+                    raise
+        return session
+
+    def forget(self) -> None:
+        """Open the session again at the next call: it was erased."""
+        self._session = None
+        self._fold = StateFold(-1, {})
+
+
+async def newest_snapshot(session: perdure.Session) -> perdure.Entry | None:
+    """Return the newest note of the whole state in the session's own log."""
+    try:
+        entry = await session.entry(SNAPSHOT)
+    except EntryNotFound:
+        return None
+    return None if entry.is_erased or entry.stream != session.id else entry

@@ -1,0 +1,90 @@
+"""The session service of the ADK on a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.adk.events import Event
+from google.adk.sessions import BaseSessionService, Session
+from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+
+import perdure
+from perdure.adapters.google_adk.events import fields_of
+from perdure.adapters.google_adk.stored_sessions import StoredSessions
+from perdure.adapters.store_loop import StoreLoop
+
+
+class PerdureSessionService(BaseSessionService):
+    """Sessions of the ADK in a store of perdure.
+
+    `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
+    for any event loop and thread. A session is a session of the store, with an entry for each
+    event; the user of the app is its subject.
+
+    An event is appended only to the newest state of its session; otherwise ``StaleSessionError``
+    is raised, also if another process appended. After a rewind the removed events are on a branch.
+    """
+
+    def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:
+        self._loop = StoreLoop(store)
+        self._sessions = StoredSessions(self._loop.store)
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Create a session. Durable: when this returns, with all of its state."""
+        return await self._loop.finish(
+            self._sessions.create(app_name, user_id, state or {}, session_id)
+        )
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """Return a session with the events that `config` selects, or None."""
+        return await self._loop.call(self._sessions.get(app_name, user_id, session_id, config))
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
+        """List the sessions of a user, or of all users, without their events."""
+        found = await self._loop.call(self._sessions.list(app_name, user_id))
+        return ListSessionsResponse(sessions=found)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Erase a session permanently. Its id can be used again."""
+        await self._loop.finish(self._sessions.delete(app_name, user_id, session_id))
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return the state of a user, with keys without ``user:``."""
+        state = self._sessions.user_state(app_name, user_id)
+        return dict(await self._loop.call(state.values()))
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Append an event, and its changes of the state in the same commit.
+
+        Durable: when this returns. Raises: StaleSessionError; SessionNotFoundError.
+        """
+        if event.partial:
+            return event
+        self._apply_temp_state(session, event)
+        event = self._trim_temp_delta_state(event)
+        await self._loop.finish(self._sessions.append(session, fields_of(event)))
+        return self._commit_event_to_session(session, event)
+
+    async def add_copy(self, session: Session) -> int:
+        """Add a session of another service, with its state; return the number of new events.
+
+        What is there already, by the ids of its events, is not added again.
+        Durable: when this returns.
+        """
+        return await self._loop.finish(self._sessions.add_copy(session))

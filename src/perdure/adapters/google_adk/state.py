@@ -1,0 +1,114 @@
+"""State of sessions, users and apps: a fold of its changes, with snapshots."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import msgspec
+from google.adk.sessions import State
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+import perdure
+
+Fields = dict[str, Any]
+
+SNAPSHOT: Final = "adk.state"
+"""`Note.note_type` of the whole state, and the alias of the newest one."""
+CHANGE: Final = "adk.state.change"
+"""`Note.note_type` of a change of the state of a user or an app."""
+
+_INLINE_BYTES = 4096
+"""JSON in a note, at most; longer is stored beside the log, once for all equal ones."""
+
+SNAPSHOT_AFTER: Final = 64
+"""Entries after which the whole state is stored again."""
+
+_logger = logging.getLogger(__name__)
+
+
+class ScopedChanges(msgspec.Struct, frozen=True):
+    """Changes of the state by what they belong to, without the prefixes of their keys."""
+
+    session: Fields
+    user: Fields
+    app: Fields
+
+
+class StateFold(msgspec.Struct):
+    """A state, folded up to entry `head`; `since` entries came after the newest snapshot.
+
+    Units: `updated_at` is Unix seconds, as the ADK counts.
+    """
+
+    head: int
+    values: Fields
+    updated_at: float = 0.0
+    since: int = 0
+
+
+def changes_of(state: Mapping[str, Any]) -> ScopedChanges:
+    """Return the changes in `state` by scope; temporary ones are left out."""
+    changes = ScopedChanges({}, {}, {})
+    for key, value in state.items():
+        if key.startswith(State.APP_PREFIX):
+            changes.app[key.removeprefix(State.APP_PREFIX)] = value
+        elif key.startswith(State.USER_PREFIX):
+            changes.user[key.removeprefix(State.USER_PREFIX)] = value
+        elif not key.startswith(State.TEMP_PREFIX):
+            changes.session[key] = value
+    return changes
+
+
+def merged(session: Fields, user: Fields, app: Fields) -> Fields:
+    """Return the state that an agent sees, as new objects."""
+    return cast(
+        "Fields",
+        json.loads(
+            json.dumps(
+                {
+                    **session,
+                    **{State.APP_PREFIX + key: value for key, value in app.items()},
+                    **{State.USER_PREFIX + key: value for key, value in user.items()},
+                }
+            )
+        ),
+    )
+
+
+def jsonable(state: Mapping[str, Any]) -> Fields:
+    """Return `state` as JSON data; what is none becomes its text, as in the ADK's own services."""
+    try:
+        return cast("Fields", to_jsonable_python(dict(state)))
+    except (PydanticSerializationError, ValueError):
+        _logger.warning("some values of the state are not JSON: their text is stored")
+        return cast("Fields", to_jsonable_python(dict(state), serialize_unknown=True))
+
+
+def json_text(value: object) -> str:
+    """Return `value` as JSON text that any log can hold."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a character pair
+        return json.dumps(value, separators=(",", ":"))
+    return text
+
+
+def stored_json(value: object) -> dict[str, object]:
+    """Return the data of a note that holds `value`."""
+    text = json_text(value)
+    if len(text) <= _INLINE_BYTES:
+        return {"json": text}
+    return {"content": perdure.content(text.encode(), "application/json")}
+
+
+async def read_json(store: perdure.Store, entry: perdure.Entry) -> Any:
+    """Return the value in the note `entry`."""
+    data = cast("perdure.Note", perdure.body_of(entry)).data
+    if "json" in data:
+        return json.loads(cast("str", data["json"]))
+    handle = cast("dict[str, str]", data["content"])["handle"]
+    return json.loads(await store.content(handle))

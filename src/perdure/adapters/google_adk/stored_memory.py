@@ -1,0 +1,190 @@
+"""The memory of a user of an app: which sessions and events were added to it.
+
+A session of the same store is not copied: a note says up to which entry it was added. Events of
+other stores, and memories that a program wrote, are messages in a session of the memory's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from google.adk.events import Event
+from google.adk.memory.memory_entry import MemoryEntry
+
+import perdure
+from perdure.adapters.google_adk import stored_ids
+from perdure.adapters.google_adk.events import Fields, entry_of, fields_of, opaque_entry
+from perdure.adapters.google_adk.stored_session import StoredSession
+from perdure.errors import EntryNotFound, Erased, SessionExists, SessionNotFound, WrongArgument
+
+ADDED: Final = "adk.memory.session"
+"""`Note.note_type`: a session of the store was added, up to an entry."""
+DELETED: Final = "adk.memory.deleted"
+"""`Note.note_type`: an event is not found any more."""
+
+BY: Final = "perdure.adapters.google_adk"
+
+FOUND: Final = 10
+"""Memories that a search returns at most, as the ADK's own services do."""
+
+_MORE = 4
+"""Hits are read for so many times as many memories: some are of events that were not added."""
+
+
+class _Scope(msgspec.Struct):
+    """What a search finds: session -> its last entry that was added, without deleted events."""
+
+    until: dict[str, int]
+    deleted: set[str]
+
+
+class StoredMemory:
+    """The memory of one user of an app, for the event loop of `store`."""
+
+    def __init__(self, store: perdure.Store, app_name: str, user_id: str) -> None:
+        self._store = store
+        self._names = (app_name, user_id)
+        self._id = stored_ids.stored_id(stored_ids.MEMORY, app_name, user_id)
+        self._subject = stored_ids.subject_of(app_name, user_id)
+
+    async def add_session(self, session_id: str, events: Sequence[Event]) -> None:
+        """Add a session: that of the store, or a copy of `events` if the store has none."""
+        id = stored_ids.stored_id(stored_ids.SESSION, *self._names, session_id)
+        try:
+            head = (await self._store.open(id)).head
+        except (Erased, SessionNotFound):
+            await self.add_events(session_id, events)
+            return
+        note = perdure.Note(ADDED, {"session": id, "until": head})
+        await (await self._create()).append_many([note], aliases=[f"session/{id}"])
+
+    async def add_events(self, session_id: str, events: Sequence[Event]) -> None:
+        """Add copies of `events` that are not there yet."""
+        session = await self._create()
+        for event in events:
+            if event.content is None or not event.content.parts:
+                continue
+            alias = f"event/{event.id}/{session_id}"
+            try:
+                await session.entry(alias)
+            except EntryNotFound:
+                fields = fields_of(event)
+                made = entry_of(fields)
+                if not isinstance(made, perdure.Custom):
+                    moment = round(event.timestamp * 1000)
+                    made = msgspec.structs.replace(made, said_at=moment)
+                try:
+                    await session.append_many([made], aliases=[alias])
+                except ValueError:  # no message can hold it
+                    await session.append_many([opaque_entry(fields)], aliases=[alias])
+
+    async def search(self, query: str) -> list[MemoryEntry]:
+        """Return what was said about `query`, best first."""
+        session = await self._open()
+        if session is None:
+            return []
+        scope = await self._scope(session)
+        try:
+            hits = await self._store.memory.recall(
+                query, subject=self._subject, sessions=list(scope.until), limit=FOUND * _MORE
+            )
+        except WrongArgument as error:
+            if error.argument == "question":  # without a word to look for
+                return []
+            raise
+        found: dict[str, MemoryEntry] = {}
+        for hit in hits:
+            entry = await self._store.entry(hit.entry_id)
+            until = scope.until.get(hit.session_id)
+            if until is None or entry.seq > until or len(found) == FOUND:
+                continue
+            event = await StoredSession(self._store, session).event(entry)
+            if event is not None and event.id not in scope.deleted and event.content is not None:
+                found.setdefault(event.id, _memory(event))
+        return list(found.values())
+
+    async def delete(self, memory_id: str) -> None:
+        """Erase the copies of an event, and no longer find it in its session."""
+        session = await self._open()
+        if session is None:
+            return
+        await session.append_many([perdure.Note(DELETED, {"id": memory_id})])
+        copies = [
+            entry
+            for entry in await session.tree_entries()
+            if (event := await StoredSession(self._store, session).event(entry)) is not None
+            and event.id == memory_id
+        ]
+        if copies:
+            await session.erase_entries(copies, forks="keep", by=BY)
+
+    async def _scope(self, session: perdure.Session) -> _Scope:
+        await session.info()
+        scope = _Scope({session.id: session.head}, set())
+        async for entry in session.notes():
+            note = perdure.body_of(entry)
+            if not isinstance(note, perdure.Note):
+                continue
+            if note.note_type == ADDED:
+                until = note.data["until"]
+                scope.until[str(note.data["session"])] = until if isinstance(until, int) else -1
+            elif note.note_type == DELETED:
+                scope.deleted.add(str(note.data["id"]))
+        return scope
+
+    async def _open(self) -> perdure.Session | None:
+        try:
+            return await self._store.open(self._id)
+        except (Erased, SessionNotFound):
+            return None
+
+    async def _create(self) -> perdure.Session:
+        app_name, user_id = self._names
+        metadata = {"framework": "google-adk", "app_name": app_name, "user_id": user_id}
+        while (session := await self._open()) is None:
+            try:
+                session = await self._store.create(
+                    id=self._id,
+                    metadata=metadata,
+                    subject=self._subject,
+                    origin="subagent",
+                    reuse_erased=True,
+                )
+            except SessionExists as error:
+                if error.is_erased:
+                    raise
+            else:
+                break
+        return session
+
+
+def event_from(memory: MemoryEntry) -> Event:
+    """Return a memory that a program wrote as an event."""
+    fields: Fields = {
+        "id": memory.id or "",
+        "author": memory.author or "user",
+        "content": memory.content,
+    }
+    if memory.custom_metadata:
+        fields["custom_metadata"] = memory.custom_metadata
+    event = Event.model_validate(fields)
+    if memory.timestamp is not None:
+        try:
+            event.timestamp = datetime.fromisoformat(memory.timestamp).timestamp()
+        except ValueError:
+            event.custom_metadata = {**memory.custom_metadata, "timestamp": memory.timestamp}
+    return event
+
+
+def _memory(event: Event) -> MemoryEntry:
+    assert event.content is not None
+    return MemoryEntry(
+        id=event.id,
+        content=event.content,
+        author=event.author,
+        timestamp=datetime.fromtimestamp(event.timestamp, UTC).isoformat(),
+        custom_metadata=event.custom_metadata or {},
+    )

@@ -1,0 +1,303 @@
+"""One session of the ADK as a session of the store: an event is an entry.
+
+The head that an ADK session was read at is its marker: an event is appended only if no other entry
+of the conversation came since, checked in the commit of the event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from google.adk.errors import StaleSessionError
+from google.adk.events import Event
+from google.adk.sessions import Session
+
+import perdure
+from perdure.adapters.google_adk.events import (
+    Entry,
+    Fields,
+    StoredEvent,
+    entry_of,
+    event_of,
+    opaque_entry,
+    validated,
+)
+from perdure.adapters.google_adk.scoped_state import ScopedState, newest_snapshot
+from perdure.adapters.google_adk.state import (
+    SNAPSHOT,
+    SNAPSHOT_AFTER,
+    StateFold,
+    changes_of,
+    read_json,
+    stored_json,
+)
+from perdure.errors import (
+    HeadConflict,
+    InvalidEntry,
+    LimitExceeded,
+    WrongArgument,
+)
+
+INITIAL_STATE = "state"
+"""Metadata: the JSON text of the state that the session was created with."""
+
+_ROUNDING_S = 0.001
+
+_SAID_AT_S = 1.0
+"""A time that differs from that of the commit by more is stored in the message."""
+
+_BATCH = 500
+"""Copied events in one commit."""
+
+_UNFIT = (InvalidEntry, LimitExceeded, OverflowError, WrongArgument, ValueError)
+"""Raised for what no message can hold, such as half of a character pair."""
+
+_STALE = (
+    "The session has been modified in storage since it was loaded. Please reload the session "
+    "before appending more events."
+)
+
+
+class StoredSession:
+    """A session in the store, for the event loop of the store."""
+
+    def __init__(self, store: perdure.Store, session: perdure.Session) -> None:
+        self.session = session
+        self._store = store
+        self._lock = asyncio.Lock()
+        self._fold: StateFold | None = None
+        self._created_at = 0
+
+    # ------------------------------------------------------------ reading
+
+    async def fold(self, info: perdure.SessionInfo | None = None) -> StateFold:
+        """Return the session's own state as it is now, or as of its `info`."""
+        async with self._lock:
+            return await self._current(info)
+
+    def marker(self, head: int) -> str:
+        """Return the marker of an ADK session that was read at `head`."""
+        return f"{self._created_at}/{head}"
+
+    async def events(self, limit: int | None, after: float | None) -> list[Event]:
+        """Return the newest `limit` events at or after the time `after`, oldest first."""
+        if limit == 0:
+            return []
+        last = None if limit is None and after is None else limit or 64
+        while True:
+            entries = await self.session.tree_entries(last)
+            found = [event for entry in entries if (event := event_of(entry)) is not None]
+            if last is None or len(entries) < last:
+                break
+            if limit is not None and len(found) >= limit:
+                break
+            if after is not None and found and found[0].fields.get("timestamp", 0) < after:
+                break
+            last *= 2
+        events = [
+            await self._whole(event) for event in (found if limit is None else found[-limit:])
+        ]
+        return events if after is None else [e for e in events if e.timestamp >= after]
+
+    async def event(self, entry: perdure.Entry) -> Event | None:
+        """Return the event of `entry`."""
+        stored = event_of(entry)
+        return None if stored is None else await self._whole(stored)
+
+    async def _whole(self, stored: StoredEvent) -> Event:
+        handles = {handle for handle, _ in stored.media}
+        if stored.whole:
+            handles.add(stored.whole)
+        return validated(stored, {each: await self._store.content(each) for each in handles})
+
+    async def _delta(self, stored: StoredEvent) -> Fields:
+        if not stored.whole:
+            return stored.delta
+        fields: Fields = json.loads(await self._store.content(stored.whole))
+        return StoredEvent(fields).delta
+
+    async def _current(self, info: perdure.SessionInfo | None = None) -> StateFold:
+        info = info or await self.session.info()
+        if self._fold is None or info.created_at != self._created_at:
+            self._created_at = info.created_at
+            self._fold = await self._snapshot()
+        fold = self._fold
+        if info.entries == fold.head + 1:
+            return fold
+        values, updated_at, since, head = dict(fold.values), fold.updated_at, fold.since, fold.head
+        async for entry in self.session.entries(head):
+            head = entry.seq
+            if (stored := event_of(entry)) is not None:
+                values.update(changes_of(await self._delta(stored)).session)
+                updated_at = stored.fields.get("timestamp", entry.at / 1000)
+                since += 1
+            elif _is_snapshot(entry):
+                snapshot = await read_json(self._store, entry)
+                values, updated_at, since = snapshot["state"], snapshot["updated_at"], 0
+        self._fold = StateFold(head, values, updated_at, since)
+        return self._fold
+
+    async def _snapshot(self) -> StateFold:
+        newest = await newest_snapshot(self.session)
+        if newest is not None:
+            snapshot = await read_json(self._store, newest)
+            return StateFold(newest.seq, snapshot["state"], snapshot["updated_at"])
+        given = self.session.metadata.get(INITIAL_STATE)
+        values: Fields = json.loads(given) if isinstance(given, str) else {}
+        return StateFold(-1, changes_of(values).session, self._created_at / 1000)
+
+    # ------------------------------------------------------------ appending
+
+    async def append(
+        self, session: Session, fields: Fields, user: ScopedState, app: ScopedState
+    ) -> None:
+        """Append the event `fields` if `session` is as new as the store, and mark it as newer.
+
+        Without a marker the time of its newest event decides. Changes of the state of the user and
+        the app are in the same commit.
+        Durable: when this returns. Raises: StaleSessionError.
+        """
+        async with self._lock:  # parallel agents of one run share `session`
+            marker = session._storage_update_marker  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - where the ADK's own services keep it
+            fold = self._fold
+            if fold is None or marker != self.marker(fold.head):
+                fold = await self._current()
+            expected = self._expected(fold, marker, session.last_update_time)
+            while True:
+                try:
+                    head = await self._append(expected, fields, user, app)
+                except HeadConflict as conflict:
+                    expected = await self._moved(expected, conflict)
+                else:
+                    break
+            session._storage_update_marker = self.marker(head)  # noqa: SLF001 - as above  # pyright: ignore[reportPrivateUsage] - as above
+            session.last_update_time = fields["timestamp"]
+
+    async def append_copies(
+        self, events: Sequence[Fields], state: Fields, updated_at: float
+    ) -> None:
+        """Append events of another store, then the `state` that they led to."""
+        async with self._lock:
+            for batch in _batches(events):
+                made = [_at(entry_of(fields), fields["timestamp"]) for fields in batch]
+                parent = await self._above_rewind(batch[0])
+                try:
+                    await self.session.append_many(made, parent=parent)
+                except _UNFIT:
+                    for fields in batch:
+                        await self.session.append_many([opaque_entry(fields)], parent=parent)
+                        parent = perdure.LEAF
+            fold = StateFold(-1, state, updated_at)
+            await self.session.append_many([snapshot_note(fold)], aliases=[SNAPSHOT])
+            self._fold = None
+
+    def _expected(self, fold: StateFold, marker: str | None, seen_at: float) -> int:
+        if marker is None:
+            if fold.updated_at > seen_at + _ROUNDING_S:
+                raise StaleSessionError(_STALE)
+            return fold.head
+        created_at, _, head = marker.rpartition("/")
+        if created_at != str(self._created_at):  # deleted, and created again
+            raise StaleSessionError(_STALE)
+        return int(head)
+
+    async def _append(
+        self, expected: int, fields: Fields, user: ScopedState, app: ScopedState
+    ) -> int:
+        made = _at(entry_of(fields), fields["timestamp"])
+        try:
+            return await self._commit(made, expected, fields, user, app)
+        except _UNFIT:
+            if isinstance(made, perdure.Custom):
+                raise
+        return await self._commit(opaque_entry(fields), expected, fields, user, app)
+
+    async def _commit(
+        self, made: Entry, expected: int, fields: Fields, user: ScopedState, app: ScopedState
+    ) -> int:
+        changes = changes_of(StoredEvent(fields).delta)
+        items: list[perdure.types.Item] = [made]
+        fold = self._fold if self._fold is not None and self._fold.head == expected else None
+        after = None
+        if fold is not None:
+            values = {**fold.values, **changes.session}
+            after = StateFold(expected, values, fields["timestamp"], fold.since + 1)
+            if after.since >= SNAPSHOT_AFTER:
+                items.append(snapshot_note(after))
+                after.since = 0
+        options: perdure.AppendOptions = {
+            "expected_head": expected,
+            "aliases": [None, SNAPSHOT][: len(items)],
+        }
+        if (above := await self._above_rewind(fields)) is not perdure.LEAF:
+            options["parent"] = above
+        writes = [(self.session, items, options)]
+        scoped = [
+            (each, change) for each, change in ((user, changes.user), (app, changes.app)) if change
+        ]
+        writes += [await each.write(change) for each, change in scoped]
+        committed = await self._store.commit(writes)
+        head = committed[0][-1].seq
+        if after is not None:
+            after.head = head
+        self._fold = after
+        for each, _ in scoped:
+            await each.snapshot()
+        return head
+
+    async def _above_rewind(self, fields: Fields) -> perdure.types.Parent:
+        """Return the parent of the event: of a rewind, that of the first event that it removes."""
+        actions: Fields = fields.get("actions", {})
+        invocation = actions.get("rewind_before_invocation_id")
+        if invocation:
+            for entry in await self.session.tree_entries():
+                stored = event_of(entry)
+                if stored is not None and stored.fields.get("invocation_id") == invocation:
+                    return entry.parent_id
+        return perdure.LEAF
+
+    async def _moved(self, expected: int, conflict: HeadConflict) -> int:
+        """Return the head if only notes came after `expected`. Raises: StaleSessionError."""
+        if conflict.stream == self.session.id:
+            async for entry in self.session.entries(expected):
+                if entry.lane == "tree" or entry.kind == "leaf":
+                    raise StaleSessionError(_STALE) from conflict
+        return (await self._current()).head
+
+
+def snapshot_note(fold: StateFold) -> perdure.Note:
+    """Return the note of the whole state, whose alias is `SNAPSHOT`."""
+    return perdure.Note(
+        SNAPSHOT, stored_json({"state": fold.values, "updated_at": fold.updated_at})
+    )
+
+
+def _batches(events: Sequence[Fields]) -> Iterator[list[Fields]]:
+    """Return `events` in batches; a rewind begins one, because its parent is another."""
+    batch: list[Fields] = []
+    for fields in events:
+        is_rewind = "rewind_before_invocation_id" in fields.get("actions", {})
+        if batch and (is_rewind or len(batch) == _BATCH):
+            yield batch
+            batch = []
+        batch.append(fields)
+    if batch:
+        yield batch
+
+
+def _is_snapshot(entry: perdure.Entry) -> bool:
+    if entry.is_erased or entry.kind != perdure.Note.kind:
+        return False
+    note = perdure.body_of(entry)
+    return isinstance(note, perdure.Note) and note.note_type == SNAPSHOT
+
+
+def _at(entry: Entry, timestamp: float) -> Entry:
+    """Return `entry` with its time, if it is a message that was not said now."""
+    if isinstance(entry, perdure.Custom) or abs(time.time() - timestamp) < _SAID_AT_S:
+        return entry
+    return msgspec.structs.replace(entry, said_at=round(timestamp * 1000))

@@ -1,0 +1,257 @@
+"""The sessions of the ADK in a store: creates, finds, lists and deletes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.platform import uuid as adk_uuid
+from google.adk.sessions import Session
+from google.adk.sessions.base_session_service import GetSessionConfig
+
+import perdure
+from perdure.adapters.google_adk import stored_ids
+from perdure.adapters.google_adk.events import Fields, fields_of
+from perdure.adapters.google_adk.scoped_state import ScopedState
+from perdure.adapters.google_adk.state import StateFold, changes_of, json_text, jsonable, merged
+from perdure.adapters.google_adk.stored_session import INITIAL_STATE, StoredSession
+from perdure.errors import Erased, HeadConflict, SessionExists, SessionNotFound, WrongArgument
+
+CREATED: Final = "adk.created"
+"""`Note.note_type` of the commit that a creation with state of the user or the app ends with."""
+
+BY: Final = "perdure.adapters.google_adk"
+
+_CACHED: Final = 256
+"""Sessions, and states of users, whose newest state is cached."""
+
+
+class StoredSessions:
+    """The calls of a session service, for the event loop of `store`."""
+
+    def __init__(self, store: perdure.Store) -> None:
+        self.store = store
+        self._sessions: dict[str, StoredSession] = {}
+        self._scoped: dict[str, ScopedState] = {}
+
+    async def create(
+        self, app_name: str, user_id: str, state: Fields, session_id: str | None
+    ) -> Session:
+        """Create a session. Raises: AlreadyExistsError."""
+        named = (session_id or "").strip() or adk_uuid.new_uuid()
+        metadata: dict[str, object] = {
+            "framework": "google-adk",
+            "app_name": app_name,
+            "user_id": user_id,
+            "session_id": named,
+        }
+        if given := jsonable(state):
+            metadata[INITIAL_STATE] = json_text(given)
+        id = stored_ids.stored_id(stored_ids.SESSION, app_name, user_id, named)
+        try:
+            session = await self.store.create(
+                id=id,
+                metadata=metadata,
+                subject=stored_ids.subject_of(app_name, user_id),
+                reuse_erased=True,
+            )
+        except SessionExists as error:
+            reason = "was deleted, and a fork shows its events" if error.is_erased else "exists"
+            raise AlreadyExistsError(f"Session with id {named} already {reason}.") from error
+        stored = StoredSession(self.store, session)
+        self._keep(self._sessions, id, stored)
+        return await self._read(stored, app_name, user_id, named, with_events=False)
+
+    async def get(
+        self, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None
+    ) -> Session | None:
+        """Return a session with its events, or None."""
+        named = session_id.strip()
+        stored = await self.current(app_name, user_id, named)
+        if stored is None:
+            return None
+        return await self._read(stored, app_name, user_id, named, config)
+
+    async def _read(
+        self,
+        stored: StoredSession,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+        *,
+        with_events: bool = True,
+    ) -> Session:
+        config = config or GetSessionConfig()
+        await self._settle(stored, await stored.session.info())
+        while True:
+            fold = await stored.fold()
+            if not with_events:
+                break
+            limit, after = config.num_recent_events, config.after_timestamp
+            events = await stored.events(limit, after)
+            if stored.session.head == fold.head:  # else another process appended meanwhile
+                session = await self._session(stored, fold)
+                session.events = events
+                return session
+        return await self._session(stored, fold)
+
+    async def list(self, app_name: str, user_id: str | None) -> list[Session]:
+        """Return the sessions of a user, or of all users, without their events."""
+        names = (app_name,) if user_id is None else (app_name, user_id)
+        prefix = stored_ids.id_prefix(stored_ids.SESSION, *names)
+        found: list[Session] = []
+        for info in await self.store.recent(None, scope="all", id_prefix=prefix):
+            if info.status == "erased":
+                continue
+            try:
+                stored = self._sessions.get(info.id) or await self._open(info.id)
+                if info.entries == 0:
+                    await self._settle(stored, info)
+                fold = await stored.fold(info if info.entries else None)
+                found.append(await self._session(stored, fold))
+            except (Erased, SessionNotFound):
+                self._sessions.pop(info.id, None)
+        found.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
+        return found
+
+    async def delete(self, app_name: str, user_id: str, session_id: str) -> None:
+        """Erase a session; forks of it keep what they show."""
+        stored = await self.current(app_name, user_id, session_id.strip())
+        if stored is None:
+            return
+        del self._sessions[stored.session.id]
+        try:
+            await stored.session.erase(forks="keep", by=BY)
+        except (Erased, SessionNotFound):
+            return
+
+    async def append(self, session: Session, fields: Fields) -> None:
+        """Append an event to `session`. Raises: SessionNotFoundError; StaleSessionError."""
+        app_name, user_id = session.app_name, session.user_id
+        id = stored_ids.stored_id(stored_ids.SESSION, app_name, user_id, session.id)
+        user, app = self.user_state(app_name, user_id), self.app_state(app_name)
+        try:
+            stored = self._sessions.get(id) or await self._open(id)
+            await stored.append(session, fields, user, app)
+        except (Erased, SessionNotFound) as error:
+            self._sessions.pop(id, None)
+            user.forget()
+            app.forget()
+            raise SessionNotFoundError(f"Session {session.id} not found.") from error
+
+    async def add_copy(self, theirs: Session) -> int:
+        """Add the events of a session of another service that are not there yet, and its state."""
+        names = (theirs.app_name, theirs.user_id, theirs.id)
+        stored = await self.current(*names)
+        is_new = stored is None
+        if stored is None:
+            await self.create(*names[:2], {}, theirs.id)
+            stored = self._sessions[stored_ids.stored_id(stored_ids.SESSION, *names)]
+        known = {event.id for event in await stored.events(None, None)}
+        new = [fields_of(event) for event in theirs.events if event.id not in known]
+        if not new and not is_new:
+            return 0
+        changes = changes_of(jsonable(theirs.state))
+        await stored.append_copies(new, changes.session, theirs.last_update_time)
+        user, app = self.user_state(*names[:2]), self.app_state(names[0])
+        for state, wanted in ((user, changes.user), (app, changes.app)):
+            values = await state.values()
+            changed = {k: v for k, v in wanted.items() if k not in values or values[k] != v}
+            if changed:
+                await self.store.commit([await state.write(changed)])
+        return len(new)
+
+    def user_state(self, app_name: str, user_id: str) -> ScopedState:
+        """Return the state of a user."""
+        id = stored_ids.stored_id(stored_ids.USER_STATE, app_name, user_id)
+        subject = stored_ids.subject_of(app_name, user_id)
+        return self._state(id, {"app_name": app_name, "user_id": user_id}, subject)
+
+    def app_state(self, app_name: str) -> ScopedState:
+        """Return the state of an app."""
+        id = stored_ids.stored_id(stored_ids.APP_STATE, app_name)
+        return self._state(id, {"app_name": app_name}, None)
+
+    async def current(self, app_name: str, user_id: str, session_id: str) -> StoredSession | None:
+        """Return a session as it is now, whatever another process deleted; None without one."""
+        id = stored_ids.stored_id(stored_ids.SESSION, app_name, user_id, session_id)
+        if (stored := self._sessions.get(id)) is not None:
+            try:
+                if (await stored.session.info()).status != "erased":
+                    return stored
+            except (Erased, SessionNotFound):
+                pass
+            del self._sessions[id]
+        try:
+            return await self._open(id)
+        except (Erased, SessionNotFound):
+            return None
+
+    async def _open(self, id: str) -> StoredSession:
+        session = await self.store.open(id)
+        if not {"app_name", "user_id", "session_id"} <= session.metadata.keys():
+            raise WrongArgument(
+                f"session {id} is no session of the ADK: use another session_id",
+                argument="session_id",
+            )
+        stored = StoredSession(self.store, session)
+        self._keep(self._sessions, id, stored)
+        return stored
+
+    async def _settle(self, stored: StoredSession, info: perdure.SessionInfo) -> None:
+        """Commit the state of the user and the app that the session was created with.
+
+        The session holds it from its creation, so a kill in between loses nothing.
+        """
+        given = stored.session.metadata.get(INITIAL_STATE)
+        if info.entries or not isinstance(given, str):
+            return
+        changes = changes_of(json.loads(given))
+        if not changes.user and not changes.app:
+            return
+        app_name, user_id, _ = _names(stored.session)
+        user, app = self.user_state(app_name, user_id), self.app_state(app_name)
+        scoped = [(user, changes.user), (app, changes.app)]
+        writes = [await each.write(change) for each, change in scoped if change]
+        options: perdure.AppendOptions = {"expected_head": -1}
+        try:
+            await self.store.commit([(stored.session, [perdure.Note(CREATED)], options), *writes])
+        except HeadConflict:  # another process did it
+            return
+
+    async def _session(self, stored: StoredSession, fold: StateFold) -> Session:
+        app_name, user_id, session_id = _names(stored.session)
+        user = await self.user_state(app_name, user_id).values()
+        app = await self.app_state(app_name).values()
+        session = Session(
+            id=session_id,
+            app_name=app_name,
+            user_id=user_id,
+            state=merged(fold.values, user, app),
+            last_update_time=fold.updated_at,
+        )
+        session._storage_update_marker = stored.marker(fold.head)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - where the ADK's own services keep it
+        return session
+
+    def _state(self, id: str, metadata: dict[str, object], subject: str | None) -> ScopedState:
+        state = self._scoped.get(id)
+        if state is None:
+            described = {"framework": "google-adk", **metadata}
+            state = ScopedState(self.store, id, described, subject)
+            self._keep(self._scoped, id, state)
+        return state
+
+    @staticmethod
+    def _keep(cached: dict[str, Any], id: str, made: object) -> None:
+        cached[id] = made
+        while len(cached) > _CACHED:
+            del cached[next(iter(cached))]
+
+
+def _names(session: perdure.Session) -> tuple[str, str, str]:
+    """Return the app, the user and the id of an ADK session."""
+    found = session.metadata
+    return str(found["app_name"]), str(found["user_id"]), str(found["session_id"])

@@ -1,0 +1,55 @@
+"""Runs the calls of an adapter on the event loop of its store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import perdure
+
+T = TypeVar("T")
+
+
+class StoreLoop:
+    """A store, and how to await its calls from the event loop of a program.
+
+    A `perdure.Store` belongs to the loop that opened it; a `perdure.blocking.Store` serves every
+    loop and thread.
+    """
+
+    def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:
+        self._portal = None if isinstance(store, perdure.Store) else store.portal
+        self.store = store if isinstance(store, perdure.Store) else store.asynchronous
+
+    async def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the loop of the store and return its result."""
+        if self._portal is None:
+            return await work
+        return await asyncio.to_thread(self._portal.call, work)
+
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` to its end even if the caller is cancelled meanwhile, then cancel it."""
+        task = asyncio.ensure_future(self.call(work))
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError as error:
+                cancelled = cancelled or error
+        if cancelled is not None:
+            raise cancelled
+        return task.result()
+
+    def wait(self, work: Coroutine[Any, Any, T], what: str) -> T:
+        """Run `work` and return its result; for callers without an event loop.
+
+        Raises: TypeError for the store of an event loop; `what` names the caller's object.
+        """
+        if self._portal is None:
+            work.close()
+            raise TypeError(
+                f"this {what} has a store of an event loop: use the async calls of the graph, "
+                f"or a {what} with perdure.blocking.open(...)"
+            )
+        return self._portal.call(work)

@@ -1,0 +1,101 @@
+"""`PerdureMemoryService`: what was added is found, and nothing of other users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.adk.events import Event
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.sessions import Session
+from google.genai import types
+
+import perdure
+from perdure.adapters.google_adk import PerdureMemoryService, PerdureSessionService
+
+APP: dict[str, Any] = {"app_name": "app", "user_id": "ana"}
+
+
+def said(text: str, **fields: Any) -> Event:
+    content = types.Content(role="user", parts=[types.Part(text=text)])
+    return Event(author="user", content=content, invocation_id="i", **fields)
+
+
+async def found(service: PerdureMemoryService, query: str, **names: str) -> list[str]:
+    response = await service.search_memory(**{**APP, **names}, query=query)
+    return [str((memory.content.parts or [])[0].text) for memory in response.memories]
+
+
+async def test_added_session_is_found_up_to_where_it_was_added(store_address: str) -> None:
+    async with perdure.open(store_address) as store:
+        sessions, memory = PerdureSessionService(store), PerdureMemoryService(store)
+        session = await sessions.create_session(**APP, session_id="s")
+        await sessions.append_event(session, said("The lighthouse is on the cape."))
+        assert await found(memory, "lighthouse") == []
+        await memory.add_session_to_memory(session)
+        await sessions.append_event(session, said("Where is the lighthouse?"))
+        assert await found(memory, "lighthouse") == ["The lighthouse is on the cape."]
+        assert await found(memory, "lighthouse", user_id="ben") == []
+        assert await found(memory, "lighthouse", app_name="b") == []
+        assert await found(memory, "?!") == []
+        await memory.add_session_to_memory(session)
+        assert len(await found(memory, "lighthouse")) == 2
+        assert [info.id for info in await store.recent()] == ["adk:app:ana:s"]
+
+
+async def test_session_of_another_service_is_copied_once(store_address: str) -> None:
+    async with perdure.open(store_address) as store:
+        memory = PerdureMemoryService(store)
+        events = [said("The harbour is closed.", timestamp=86_400.0), Event(author="user")]
+        session = Session(**APP, id="elsewhere", events=events)
+        await memory.add_session_to_memory(session)
+        await memory.add_session_to_memory(session)
+        await memory.add_events_to_memory(**APP, events=events, session_id="elsewhere")
+        (entry,) = (await memory.search_memory(**APP, query="harbour")).memories
+        assert entry.id == events[0].id
+        assert entry.author == "user"
+        assert entry.timestamp == "1970-01-02T00:00:00+00:00"
+
+
+async def test_written_memories_keep_their_fields(store_address: str) -> None:
+    async with perdure.open(store_address) as store:
+        memory = PerdureMemoryService(store)
+        content = types.Content(role="user", parts=[types.Part(text="Ana likes lighthouses.")])
+        written = MemoryEntry(
+            id="m1",
+            content=content,
+            author="ana",
+            timestamp="2026-01-02T03:04:05+00:00",
+            custom_metadata={"k": 1},
+        )
+        vague = MemoryEntry(content=content, timestamp="yesterday")
+        await memory.add_memory(**APP, memories=[written, vague])
+        response = await memory.search_memory(**APP, query="lighthouses")
+        assert written in response.memories
+        assert {"timestamp": "yesterday"} in [each.custom_metadata for each in response.memories]
+
+
+async def test_deleted_memory_is_erased_and_not_added_again(tmp_path: Any) -> None:
+    file = tmp_path / "s.db"
+    async with perdure.open(f"sqlite:///{file}") as store:
+        sessions, memory = PerdureSessionService(store), PerdureMemoryService(store)
+        event = said("The SECRET is under the stone.")
+        await memory.add_events_to_memory(**APP, events=[event])
+        session = await sessions.create_session(**APP, session_id="s")
+        stored = said("The stone is on the cape.")
+        await sessions.append_event(session, stored)
+        await memory.add_session_to_memory(session)
+        assert len(await found(memory, "stone")) == 2
+        await memory.delete_memory(**APP, memory_id=event.id)
+        await memory.delete_memory(**APP, memory_id=stored.id)
+        await memory.delete_memory(**APP)
+        await memory.add_session_to_memory(session)
+        assert await found(memory, "stone") == []
+    assert b"SECRET" not in file.read_bytes()
+
+
+async def test_search_returns_ten_memories_at_most(store_address: str) -> None:
+    async with perdure.open(store_address) as store:
+        memory = PerdureMemoryService(store)
+        events = [said(f"The lighthouse number {number}.") for number in range(15)]
+        await memory.add_events_to_memory(**APP, events=events)
+        assert len(await found(memory, "lighthouse")) == 10
