@@ -115,7 +115,7 @@ async def _shown(browser: Browser, place: str, what: str) -> float:
 async def _found(browser: Browser, word: str) -> float:
     """Milliseconds from the last key of `word` until its hits are there."""
     await browser.open("sessions")
-    field = browser.page.locator("[data-search]")
+    field = browser.page.get_by_label("Search everything said")
     await field.press_sequentially(word[:-1], delay=60)
     await browser.page.wait_for_timeout(400)
     began = time.perf_counter()

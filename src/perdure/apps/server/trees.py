@@ -17,6 +17,9 @@ from perdure.session.notes import CompactionUndone
 _TEXT = 200
 """Characters of what an entry says."""
 
+_FIRST = 256
+"""Entries of the tree that are read first to find the children of some of them."""
+
 
 class TreeReader:
     """Reads the tree of one session."""
@@ -35,12 +38,28 @@ class TreeReader:
         return Tree(leaf=session.leaf, items=rows, has_more=len(entries) > last)
 
 
+async def tree_since(session: Session, shown: Sequence[Entry]) -> list[Entry]:
+    """Return the newest entries of all branches, so many that the parents of `shown` are there.
+
+    So are all children of these parents, which are newer. The newest messages of a long session
+    need few entries.
+    """
+    parents = {entry.parent_id for entry in shown}
+    last = _FIRST
+    while None not in parents:
+        found = (await session.tree_entries(last))[-last:]  # without older ones of the branch
+        if len(found) < last or parents <= {entry.id for entry in found}:
+            return found
+        last *= 4
+    return await session.tree_entries()
+
+
 async def compactions_after(
     session: Session, tree: Sequence[Entry], shown: Sequence[Entry]
 ) -> list[CompactionView]:
     """Return the compactions of the active branch that follow one of the messages `shown`.
 
-    `tree` are the entries of all branches.
+    `tree` are the entries of `tree_since`.
     """
     if not any(entry.kind == Compaction.kind for entry in tree):
         return []

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
+import pytest
+
 import perdure
-from perdure.apps.server.trees import TreeReader
+from perdure.apps.server import trees
+from perdure.apps.server.trees import TreeReader, tree_since
 
 
 async def test_text_of_row_is_one_short_line() -> None:
@@ -14,3 +20,27 @@ async def test_text_of_row_is_one_short_line() -> None:
         assert len(row.text) <= 200
         assert not {"\n", "\x1b", "\u202e"} & set(row.text)
         assert (row.role, row.kind, row.is_on_branch) == ("user", "message", True)
+
+
+@pytest.mark.parametrize("first", [2, 7, 1_000])
+async def test_tree_since_has_all_children_of_the_parents(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees, "_FIRST", first)
+    dice = random.Random(first)
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        for n in range(40):
+            if n % 9 == 8:
+                await session.branch(dice.choice(await session.tree_entries()).id)
+            await session.append(perdure.user(f"m{n}"))
+        fork = await session.fork((await session.path())[-2].id)
+        for n in range(3):
+            await fork.append(perdure.user(f"f{n}"))
+        for each in (session, fork):
+            whole = Counter(entry.parent_id for entry in await each.tree_entries())
+            path = await each.path()
+            for end in range(2, len(path) + 1, 3):
+                shown = path[max(end - 3, 0) : end]
+                found = Counter(entry.parent_id for entry in await tree_since(each, shown))
+                assert all(found[entry.parent_id] == whole[entry.parent_id] for entry in shown)

@@ -1,6 +1,6 @@
 // Calls of the API. A refusal is thrown as `Refused` with the code and the sentence of its problem.
 
-const ROOT = new URL("../", import.meta.url);
+const ROOT = import.meta.url.slice(0, import.meta.url.lastIndexOf("/console/") + 1);
 
 export class Refused extends Error {
   constructor(status, code, detail) {

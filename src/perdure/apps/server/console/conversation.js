@@ -66,11 +66,11 @@ function useConversation(id, target) {
     let stop = () => {};
     let isOver = false;
     const timers = {};
-    const soon = (name, work) => {
+    const soon = (name, work, ms = 60) => {
       timers[name] ??= setTimeout(() => {
         delete timers[name];
         work().catch(setError);
-      }, 60);
+      }, ms);
     };
     async function begin() {
       const shown = await get(path);
@@ -82,7 +82,7 @@ function useConversation(id, target) {
           if (event.type === "agent:model_finished" || event.type === "agent:message") setLive(null);
           if (CHANGES_MESSAGES.test(event.type)) soon("messages", refresh);
           if (CHANGES_SESSION.test(event.type)) soon("session", refreshSession);
-          soon("version", async () => setVersion((n) => n + 1));
+          soon("version", async () => setVersion((n) => n + 1), 400);
         },
         live(event) {
           if (event.type === "agent:tool_progress") return;

@@ -47,7 +47,7 @@ export function outline(rows) {
 }
 
 export function Tree({ path, version, leaf, branch, fork, chosen, setChosen }) {
-  const [last, setLast] = useState(2_000);
+  const [last, setLast] = useState(400);
   const { data, error, reload } = useLoaded((signal) => get(`${path}/tree`, { last }, signal), [path, version, last]);
   const [hasTools, setTools] = useState(false);
   const [compared, setCompared] = useState(null);

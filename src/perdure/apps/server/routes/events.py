@@ -67,11 +67,13 @@ async def watch_all(
 ) -> Stream:
     """Stream the events of all sessions and flows after a position; without one, new events only.
 
-    The id of an event is its position. A token of one person or agent gets the events of its
-    sessions.
+    The id of an event is its position. A position past the newest event, which an erasure or an
+    older backup leaves behind, stands for the newest. A token of one person or agent gets the
+    events of its sessions.
     """
-    start = _cursor(request, after)
     head = await caller.store.backend.position()
+    start = _cursor(request, after)
+    start = None if start is None else min(start, head)
     rates.require_stream(caller.principal, address_of(request))
     watch = caller.store.watch(start)
     content = blocks(watch, head if start is None else start, head, caller)

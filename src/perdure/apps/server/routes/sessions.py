@@ -16,7 +16,7 @@ from perdure.apps.server.inputs import NewSession, Renamed
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.parameters import Limit, SessionId, TheCaller, TheConversations
 from perdure.apps.server.tool_states import call_states
-from perdure.apps.server.trees import compactions_after
+from perdure.apps.server.trees import compactions_after, tree_since
 from perdure.apps.server.values import (
     ContextView,
     EntryView,
@@ -115,7 +115,7 @@ async def list_messages(
         path = [entry for entry in path if entry.id != before][-(last + 1) :]
     shown = path[-last:]
     labels, pins = await session.labels(), await session.pins()
-    tree = await session.tree_entries()
+    tree = await tree_since(session, shown)
     siblings, states = _siblings(tree), await call_states(session, shown)
     return Messages(
         items=[

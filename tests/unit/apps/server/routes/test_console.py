@@ -22,6 +22,33 @@ async def test_page_and_its_modules_are_served_without_token(tmp_path: Path) -> 
         assert "javascript" in module.headers["content-type"]
 
 
+async def test_files_named_by_the_page_are_kept_and_others_are_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as server:
+        page = (await server.http.get("/")).text
+        named = re.findall(r'(?:src|href)="(console/(v-[0-9a-f]+)/[^"]+)"', page)
+        assert {version for _, version in named} == {named[0][1]}
+        for name, _ in named:
+            got = await server.http.get(f"/{name}")
+            assert "immutable" in got.headers["cache-control"], name
+        for path in ("console/app.js", "console/v-0000000000000000/app.js", "widget.js"):
+            fresh = await server.http.get(f"/{path}")
+            assert fresh.headers["cache-control"] == "no-cache", path
+            known = {"If-None-Match": fresh.headers["etag"]}
+            again = await server.http.get(f"/{path}", headers=known)
+            assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_page_asks_for_every_module_that_it_needs(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        page = (await server.http.get("/")).text
+    asked = set(re.findall(r'href="console/v-[0-9a-f]+/([^"]+js)"', page))
+    apart = {"app.js", "flows/layout_worker.js", "vendor/dagre.mjs"}
+    files = {each.relative_to(FOLDER).as_posix() for each in FOLDER.rglob("*js") if each.is_file()}
+    assert asked == {name for name in files if not name.startswith("widget/")} - apart
+
+
 async def test_no_file_outside_of_console_is_served(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         for path in ("../application.py", "..%2fapplication.py", "%2e%2e/problems.py", "nothing"):

@@ -137,6 +137,16 @@ async def test_namespace_stream_is_resumed_after_position(tmp_path: Path) -> Non
                 break
 
 
+async def test_position_past_the_newest_stands_for_the_newest(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        params = {"after": 10**6}
+        async with server.http.stream("GET", "/v1/events", params=params) as stream:
+            found = blocks(stream)
+            assert (await anext(found))["event"] == "caught-up"
+            session = await server.said("hi")
+            assert (await anext(found))["data"]["sessionId"] == session
+
+
 async def test_quiet_stream_has_heartbeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "HEARTBEAT_S", 0.02)
     async with served(tmp_path) as server:
