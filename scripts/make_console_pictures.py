@@ -10,44 +10,124 @@ import asyncio
 import re
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.fakes.console import browsing
+from tests.fakes.console import Browser, browsing
 from tests.fakes.console_store import ANSWERS, DESK, furnished, places
-from tests.fakes.served import served
+from tests.fakes.host_page import visiting
+from tests.fakes.served import Served, served
+from tests.fakes.served_flows import begun, flow_until, serving_flows, waits_for
 
 SIZES = ((1280, 800), (390, 844))
 SCHEMES = ("light", "dark")
+KEY = "pds_pub_" + "5" * 64
+EMPTY = ("sessions", "sessions/nothing", "flows", "inbox", "memory?tab=facts", "usage")
+"""Views of a store without anything, and of a session that does not exist."""
 
 
-async def pictures(folder: Path, chromium: str) -> None:
-    """Write the pictures into `folder`."""
-    with TemporaryDirectory() as scratch:
-        async with served(Path(scratch), ANSWERS, agents=[DESK]) as server:
+class Studio:
+    """Takes pictures into `folder`."""
+
+    def __init__(self, folder: Path, chromium: str) -> None:
+        self._folder = folder
+        self._chromium = chromium
+
+    async def furnished(self, scratch: Path) -> None:
+        """The views of a store with something in each of them, and the dialogs."""
+        async with served(scratch, ANSWERS, agents=[DESK]) as server:
             session = await furnished(server)
+            shown = {place: place.replace(session, "one") for place in places(session)}
+            await self._take(server, shown, keys={"palette": "Control+k", "keys": "?"})
+
+    async def empty(self, scratch: Path) -> None:
+        """The views of an empty store, and the sign-in."""
+        async with served(scratch) as server:
+            shown = {place: f"empty-{place}" for place in EMPTY}
+            await self._take(server, shown, click={"sign-in": "Sign out"})
+
+    async def flows(self, scratch: Path) -> None:
+        """The views of a flow that waits for a person."""
+        async with serving_flows(scratch) as server:
+            flow = await begun(server, scratch)
+            await flow_until(server, flow, waits_for("prompt-human"))
+            shown = {"flows": "flows", f"flows/{flow}": "flow", f"flows/{flow}/owner": "flow-role"}
+            await self._take(server, shown)
+            reply = {"text": "The night train.", "to": "owner-intake"}
+            (await server.http.post(f"/v1/flows/{flow}/reply", json=reply)).raise_for_status()
+            await flow_until(server, flow, waits_for("handoff-approval"))
+            await self._take(server, {f"flows/{flow}": "flow-handoff", "inbox": "inbox-handoff"})
+
+    async def widget(self, scratch: Path) -> None:
+        """The chat on a page of another origin."""
+        async with served(scratch, ANSWERS[1:2] * 4, agents=[DESK]) as server:
             for size in SIZES:
                 for scheme in SCHEMES:
-                    async with browsing(chromium, server, size, scheme) as browser:
-                        for place in places(session):
-                            await browser.open(place)
-                            await browser.settle()
-                            name = re.sub(r"\W+", "-", place.replace(session, "one"))
-                            target = folder / f"{name}-{size[0]}-{scheme}.png"
-                            await browser.page.screenshot(path=target)
+                    async with visiting(self._chromium, server, size, scheme) as visit:
+                        origins = (visit.url,)
+                        token = server.token(
+                            "write", agent="desk", origins=origins, signing_key=KEY
+                        )
+                        source = f'src="{server.url}/widget.js" data-agent="desk"'
+                        await visit.open(f'<script {source} data-token="{token}"></script>')
+                        await visit.say("Where is my order?")
+                        await visit.page.get_by_text("You may keep the lamps.").wait_for()
+                        target = self._folder / f"widget-{size[0]}-{scheme}.png"
+                        await visit.page.wait_for_timeout(300)
+                        await visit.page.screenshot(path=target)
+
+    async def _take(
+        self,
+        server: Served,
+        shown: dict[str, str],
+        keys: dict[str, str] | None = None,
+        click: dict[str, str] | None = None,
+    ) -> None:
+        for size in SIZES:
+            for scheme in SCHEMES:
+                look = f"{size[0]}-{scheme}"
+                async with browsing(self._chromium, server, size, scheme) as browser:
+                    for place, name in shown.items():
+                        await browser.open(place)
+                        await browser.settle()
+                        await self._keep(browser, name, look)
+                    for name, key in (keys or {}).items():
+                        await browser.page.keyboard.press(key)
+                        await self._keep(browser, name, look)
+                        await browser.page.keyboard.press("Escape")
+                        await browser.page.locator("dialog").wait_for(state="detached")
+                    for name, button in (click or {}).items():
+                        await browser.page.get_by_role("button", name=button).click()
+                        await self._keep(browser, name, look)
+
+    async def _keep(self, browser: Browser, name: str, look: str) -> None:
+        await browser.page.wait_for_timeout(300)
+        name = re.sub(r"\W+", "-", name)
+        await browser.page.screenshot(path=self._folder / f"{name}-{look}.png")
+
+
+async def pictures(folder: Path, chromium: str, sets: Iterable[str]) -> None:
+    """Write the pictures of `sets` into `folder`."""
+    studio = Studio(folder, chromium)
+    for each in sets:
+        with TemporaryDirectory() as scratch:
+            await getattr(studio, each)(Path(scratch))
 
 
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    folder: Path = parser.parse_args().folder
+    all_sets = ("furnished", "empty", "flows", "widget")
+    parser.add_argument("--only", choices=all_sets, nargs="+", default=all_sets)
+    given = parser.parse_args()
     chromium = shutil.which("chromium")
     if chromium is None:
         print("there is no chromium (apt-get install chromium)", file=sys.stderr)
         return 1
-    folder.mkdir(parents=True, exist_ok=True)
-    asyncio.run(pictures(folder, chromium))
+    given.folder.mkdir(parents=True, exist_ok=True)
+    asyncio.run(pictures(given.folder, chromium, given.only))
     return 0
 
 

@@ -25,7 +25,7 @@ import perdure
 from perdure import assistant, tool_call
 from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.problems import Problem
-from perdure.apps.server.routes.events import _View  # pyright: ignore[reportPrivateUsage] - a leak is planted in it
+from perdure.apps.server.streams import _View  # pyright: ignore[reportPrivateUsage] - a leak is planted in it
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest
 from perdure.server import TokenFile, TokenRecord
 from perdure.session.ids import StreamId

@@ -87,9 +87,11 @@ def places(session: str) -> tuple[str, ...]:
     return (
         "sessions",
         "sessions?q=broken",
+        f"sessions/{session}",
         *(f"sessions/{session}?side={side}" for side in sides),
         "inbox",
         *(f"memory?tab={tab}" for tab in tabs),
+        "memory?tab=recall&question=Do+we+sell+bulbs",
         "usage",
         "store",
     )

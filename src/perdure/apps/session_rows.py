@@ -34,7 +34,7 @@ class SessionRow(msgspec.Struct, frozen=True):
 
 
 class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions a list has. `model` and `agent` are read for each session."""
+    """Which sessions a list has. `model`, `agents` and `state` are read for each session."""
 
     scope: SessionScope = "listed"
     cwd: str | None = None
@@ -42,6 +42,7 @@ class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None = None
     source: str | None = None
     status: SoughtStatus | None = None
+    state: SessionState | None = None
     agents: frozenset[str] = frozenset()
     model: str | None = None
     since: datetime | None = None
@@ -71,24 +72,26 @@ async def newest_rows(
         status=wanted.status,
     )
     size = None if limit is None else max(limit, _LEAST_READ if _is_narrow(wanted) else 0)
-    found: list[tuple[SessionInfo, str | None]] = []
+    found: list[SessionRow] = []
     while part := await recent(size, after=after):
+        states = await states_of(store, part)
         for info in part:
             if limit is not None and len(found) == limit:
                 break
+            if wanted.state not in (None, states[info.id]):
+                continue
             if (row := await _row(store, info, wanted, has_models=has_models)) is not None:
-                found.append(row)
+                found.append(SessionRow(*row, states[info.id]))
         is_over = wanted.since is not None and part[-1].updated_at < ms_of(wanted.since)
         if size is None or len(part) < size or len(found) == limit or is_over:
             break
         after = part[-1]
-    states = await states_of(store, [info for info, _ in found])
-    return [SessionRow(info, agent, states[info.id]) for info, agent in found]
+    return found
 
 
 def _is_narrow(wanted: RowFilter) -> bool:
     """Return True if rows are dropped after they were read."""
-    return bool(wanted.agents or wanted.model or wanted.since or wanted.until)
+    return bool(wanted.agents or wanted.model or wanted.state or wanted.since or wanted.until)
 
 
 async def _row(

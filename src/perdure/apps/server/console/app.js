@@ -121,7 +121,7 @@ function View({ view, at, waiting }) {
   }
   if (view === "flows") return html`<${Flows} />`;
   if (view === "inbox") return html`<${Inbox} waiting=${waiting} />`;
-  if (view === "memory") return html`<${Memory} tab=${at.query.get("tab")} />`;
+  if (view === "memory") return html`<${Memory} tab=${at.query.get("tab")} question=${at.query.get("question") ?? ""} />`;
   if (view === "usage") return html`<${Usage} />`;
   if (view === "store") return html`<${Store} />`;
   return html`<${Sessions} query=${at.query.get("q") ?? ""} />`;

@@ -50,7 +50,8 @@ export function safe(text) {
     `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
-export const oneLine = (text) => safe(String(text ?? "").replace(/\s+/g, " ").trim());
+export const flat = (text) => safe(String(text ?? "").replace(/\s+/g, " "));
+export const oneLine = (text) => flat(text).trim();
 export const pretty = (value) => safe(JSON.stringify(value, null, 2));
 export const seqOf = (entryId) => Number(entryId.slice(entryId.lastIndexOf("/") + 1));
 export const sessionOf = (entryId) => entryId.slice(0, entryId.lastIndexOf("/"));

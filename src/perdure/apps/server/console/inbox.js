@@ -15,6 +15,12 @@ export function Inbox({ waiting }) {
     </div></div>`;
 }
 
+/** The text of a question, without the arguments of its call, which are shown whole below it. */
+function asks({ text, arguments: given }) {
+  const at = given ? text.indexOf(` ${JSON.stringify(given).slice(0, 24)}`) : -1;
+  return at > 0 ? text.slice(0, at) : text;
+}
+
 /** One question. With the focus in it, a number or the first letter of a choice answers. */
 export function Question({ asked, hasFocus, isLinked }) {
   const { question } = asked;
@@ -41,7 +47,7 @@ export function Question({ asked, hasFocus, isLinked }) {
     }
   }
   return html`<section class="question" ref=${setBox} tabindex="0" onKeyDown=${onKeyDown} aria-label=${oneLine(question.text)}>
-    <div class="row"><strong>${safe(question.text)}</strong>
+    <div class="row"><strong>${safe(asks(question))}</strong>
       ${isLinked && html`<a class="small" href=${asked.flow ? `#/flows/${encodeURIComponent(asked.flow)}` : `#/sessions/${encodeURIComponent(asked.session)}`}>open the ${asked.flow ? "flow" : "session"}</a>`}
       <time class="muted small">${wholeTime(asked.at)}</time></div>
     ${question.preview && !question.arguments && html`<p class="mono">${safe(question.preview)}</p>`}

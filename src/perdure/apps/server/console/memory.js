@@ -1,6 +1,6 @@
 // Memory: facts with where they come from, episodes, and a recall that explains its hits.
 import { get, patch, post, remove } from "./api.js";
-import { count, oneLine, safe, seqOf, sessionOf, wholeTime } from "./format.js";
+import { count, oneLine, safe, seqOf, sessionOf, shortTime, wholeTime } from "./format.js";
 import { html, useState } from "./html.js";
 import { Empty, Fault, Waiting, attempt, useLoaded } from "./parts.js";
 
@@ -8,7 +8,7 @@ const entryLink = (id) => `#/sessions/${encodeURIComponent(sessionOf(id))}/${seq
 
 const TABS = ["recall", "facts", "episodes"];
 
-export function Memory({ tab: wanted }) {
+export function Memory({ tab: wanted, question }) {
   const tab = TABS.includes(wanted) ? wanted : "recall";
   const setTab = (name) => { location.hash = `/memory?tab=${name}`; };
   const [subject, setSubject] = useState("");
@@ -16,17 +16,17 @@ export function Memory({ tab: wanted }) {
       <label class="row small">Person <input size="12" placeholder="no one" value=${subject} onChange=${(e) => setSubject(e.target.value.trim())} /></label></header>
     <div class="tabs" role="tablist">${TABS.map((name) => html`<button class="quiet" role="tab"
       aria-selected=${tab === name} onClick=${() => setTab(name)}>${name[0].toUpperCase() + name.slice(1)}</button>`)}</div>
-    <div class="scroll pad">${tab === "recall" ? html`<${Recall} subject=${subject} />`
+    <div class="scroll pad">${tab === "recall" ? html`<${Recall} subject=${subject} question=${question} />`
       : tab === "facts" ? html`<${Facts} subject=${subject} />` : html`<${Episodes} subject=${subject} />`}</div>`;
 }
 
-function Recall({ subject }) {
-  const [text, setText] = useState("");
-  const [question, setQuestion] = useState("");
+function Recall({ subject, question }) {
+  const [text, setText] = useState(question);
+  const ask = (asked) => { location.hash = `/memory?tab=recall&question=${encodeURIComponent(asked)}`; };
   const { data, error } = useLoaded(
     async (signal) => (question ? get("memory/recall", { question, subject, limit: 20 }, signal) : null), [question, subject]);
   return html`<div class="stack">
-    <form class="row" onSubmit=${(e) => { e.preventDefault(); setQuestion(text.trim()); }}>
+    <form class="row" onSubmit=${(e) => { e.preventDefault(); ask(text.trim()); }}>
       <input class="grow" data-key="/" placeholder="When did we choose the hotel?" aria-label="A question" value=${text} onInput=${(e) => setText(e.target.value)} />
       <button class="primary">Recall</button></form>
     ${error && html`<${Fault} error=${error} />`}
@@ -71,7 +71,7 @@ function Facts({ subject }) {
     ${!data && !error && html`<${Waiting} />`}
     ${data?.items.length === 0 && html`<${Empty}>No facts about ${subject || "no one in particular"}.<//>`}
     ${data?.items.map((fact) => html`<article class="card stack"><p>${safe(fact.text)}</p>
-      <p class="row small muted"><span>${fact.saidBy}</span><time>${wholeTime(fact.at)}</time>
+      <p class="row small muted"><span>said by ${fact.saidBy}</span><time>${wholeTime(fact.at)}</time>
         ${fact.validTo && html`<span>until ${wholeTime(fact.validTo)}</span>`}
         ${fact.sources.map((id, n) => html`<a href=${entryLink(id)}>source ${n + 1}</a>`)}
         <button class="quiet" onClick=${() => change(fact)}>Correct</button><button class="quiet" onClick=${() => forget(fact)}>Forget</button></p>
@@ -84,7 +84,7 @@ function Episodes({ subject }) {
   if (error) return html`<${Fault} error=${error} retry=${reload} />`;
   if (!data) return html`<${Waiting} />`;
   if (!data.items.length) return html`<${Empty}>No session has ended yet.<//>`;
-  return html`<div class="table" tabindex="0"><table><thead><tr><th>Session</th><th>Ended</th><th>By</th><th class="number">Messages</th><th class="number">Turns</th><th class="number">Tool calls</th></tr></thead>
+  return html`<div class="table" tabindex="0"><table><thead><tr><th>Session</th><th>Ended</th><th>By</th><th class="number">Messages</th><th class="number wide">Turns</th><th class="number wide">Tool calls</th></tr></thead>
     <tbody>${data.items.map((each) => html`<tr><td><a href=${`#/sessions/${encodeURIComponent(each.session)}/${each.first}`}>${oneLine(each.title) || each.session}</a>${each.summary && html`<p class="small muted">${safe(each.summary)}</p>`}</td>
-      <td>${wholeTime(each.endedAt)}</td><td>${each.by}</td><td class="number">${each.messages}</td><td class="number">${each.turns}</td><td class="number">${each.toolCalls}</td></tr>`)}</tbody></table></div>`;
+      <td><time title=${wholeTime(each.endedAt)}>${shortTime(each.endedAt)}</time></td><td>${each.by}</td><td class="number">${each.messages}</td><td class="number wide">${each.turns}</td><td class="number wide">${each.toolCalls}</td></tr>`)}</tbody></table></div>`;
 }

@@ -4,8 +4,13 @@ import { html, useCallback, useEffect, useRef, useState } from "./html.js";
 export const Waiting = ({ what = "Loading…" }) => html`<p class="waiting" role="status">${what}</p>`;
 export const Empty = ({ children }) => html`<div class="empty">${children}</div>`;
 
+/** What a person can do about a refusal whose sentence is for programs. */
+const ADVICE = {
+  session_not_found: "This is not here, or belongs to somebody else.",
+};
+
 export function Fault({ error, retry }) {
-  return html`<div class="fault" role="alert"><span>${error.message}</span>
+  return html`<div class="fault" role="alert"><span>${ADVICE[error.code] ?? error.message}</span>
     ${retry && html`<button onClick=${retry}>Try again</button>`}</div>`;
 }
 

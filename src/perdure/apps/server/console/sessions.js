@@ -1,11 +1,14 @@
 // All sessions in one list, with filters, and a search over everything that was said.
 import { get, post, watch } from "./api.js";
-import { count, money, oneLine, shortTime, wholeTime } from "./format.js";
+import { count, flat, money, oneLine, shortTime, wholeTime } from "./format.js";
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "./html.js";
 import { Rows } from "./list.js";
 import { Empty, Fault, State, Waiting, attempt, useLoaded, useSettled } from "./parts.js";
 
-const STATES = ["", "active", "interrupted", "ended", "exported", "importing"];
+const STATES = ["", "running", "waiting", "interrupted", "idle", "ended"];
+const PERIODS = [["", "any time"], ["1", "last day"], ["7", "7 days"], ["30", "30 days"]];
+const PAGE = 40;
+const MOST_REFRESHED_MS = 1_000;
 const MOVES = /^(session:|agent:message|inbox:|agent:approval)/;
 
 const FILTERS = [["agent", "Agent"], ["subject", "Person"], ["folder", "Folder"], ["source", "Program"]];
@@ -14,19 +17,26 @@ const link = (session, entry) => `#/sessions/${encodeURIComponent(session)}${ent
 
 export function Sessions({ query }) {
   const [text, setText] = useState(query);
-  const [filters, setFilters] = useState({ status: "", subject: "", folder: "", source: "", agent: "", scope: "listed" });
+  const [filters, setFilters] = useState({ state: "", subject: "", folder: "", source: "", agent: "", since: "", scope: "listed" });
+  const [hasAll, setAll] = useState(false);
   const settled = useSettled(text.trim(), 120);
   const set = (name) => (event) => setFilters((old) => ({ ...old, [name]: event.target.value }));
+  const setPeriod = ({ target }) => setFilters((old) => (
+    { ...old, since: target.value && new Date(Date.now() - Number(target.value) * 86_400_000).toISOString() }));
   return html`
-    <header class="bar">
+    <header class=${`bar ${hasAll ? "has-all" : ""}`}>
       <h1 class="visually-hidden">Sessions</h1>
       <input class="grow" type="search" data-key="/" placeholder="Search everything said" aria-label="Search everything said"
         value=${text} onInput=${(e) => setText(e.target.value)} />
-      <select aria-label="State" value=${filters.status} onChange=${set("status")}>
+      <button class="quiet narrow" aria-pressed=${hasAll} onClick=${() => setAll(!hasAll)}>Filters</button>
+      <select aria-label="State" class="wide" value=${filters.state} onChange=${set("state")}>
         ${STATES.map((each) => html`<option value=${each}>${each || "any state"}</option>`)}
       </select>
-      ${FILTERS.map(([name, title]) => html`<input class="wide" placeholder=${title.toLowerCase()} aria-label=${title} size="8" value=${filters[name]} onChange=${set(name)} />`)}
-      <select aria-label="Which sessions" value=${filters.scope} onChange=${set("scope")}>
+      ${FILTERS.map(([name, title]) => html`<input class="wide" placeholder=${title.toLowerCase()} aria-label=${title} size="6" value=${filters[name]} onChange=${set(name)} />`)}
+      <select aria-label="Last active" class="wide" onChange=${setPeriod}>
+        ${PERIODS.map(([days, words]) => html`<option value=${days}>${words}</option>`)}
+      </select>
+      <select class="wide" aria-label="Which sessions" value=${filters.scope} onChange=${set("scope")}>
         <option value="listed">of people</option><option value="all">all</option>
       </select>
       <${NewSession} />
@@ -60,7 +70,7 @@ function List({ filters }) {
     if (isLoading.current || (isMore && !next.current)) return;
     isLoading.current = true;
     try {
-      const page = await get("sessions", { ...filters, limit: 100, after: isMore ? next.current : "" });
+      const page = await get("sessions", { ...filters, limit: PAGE, after: isMore ? next.current : "" });
       next.current = page.next;
       setSessions((old) => (isMore ? merged(old ?? [], page.items) : page.items));
       setError(null);
@@ -71,7 +81,7 @@ function List({ filters }) {
     }
   }, [filters]);
   const refresh = useCallback(async () => {
-    const page = await get("sessions", { ...filters, limit: 50 });
+    const page = await get("sessions", { ...filters, limit: PAGE });
     setSessions((old) => merged(page.items, old ?? []));
   }, [filters]);
 
@@ -85,7 +95,7 @@ function List({ filters }) {
       timer ??= setTimeout(() => {
         timer = null;
         refresh().catch(() => {});
-      }, 400);
+      }, MOST_REFRESHED_MS);
     };
     const stop = watch("events", undefined, { durable: (event) => MOVES.test(event.type) && soon() });
     return () => {
@@ -159,8 +169,8 @@ function Snippet({ hit }) {
   const letters = Array.from(hit.snippet);
   let from = 0;
   for (const [start, end] of hit.marks) {
-    pieces.push(oneLine(letters.slice(from, start).join("")), " ", html`<mark>${oneLine(letters.slice(start, end).join(""))}</mark>`, " ");
+    pieces.push(flat(letters.slice(from, start).join("")), html`<mark>${flat(letters.slice(start, end).join(""))}</mark>`);
     from = end;
   }
-  return html`${pieces}${oneLine(letters.slice(from).join(""))}`;
+  return html`${pieces}${flat(letters.slice(from).join(""))}`;
 }

@@ -17,7 +17,7 @@ export function Store() {
       ${!data && !error && html`<${Waiting} />`}
       ${data && html`<section class="card stack"><h2>Facts</h2><dl class="facts">
         <dt>Backend</dt><dd>${data.backend}, ${data.engine}</dd><dt>Namespace</dt><dd>${data.namespace}</dd>
-        <dt>Sessions and flows</dt><dd>${count(data.streams)}</dd><dt>Entries</dt><dd>${count(data.entries)}</dd>
+        <dt>Logs</dt><dd>${count(data.streams)} of sessions, flows and memory</dd><dt>Entries</dt><dd>${count(data.entries)}</dd>
         <dt>Size</dt><dd>${bytes(data.sizeBytes)}, of which ${bytes(data.payloadBytes)} is content</dd>
         <dt>Durability</dt><dd>${data.durability}</dd><dt>Encrypted</dt><dd>${data.isEncrypted ? "yes" : "no"}</dd></dl></section>`}
       <${Health} />

@@ -32,10 +32,10 @@ const total = (row) => row.tokens.input + row.tokens.output + row.tokens.cacheRe
 function Totals({ rows }) {
   if (!rows.length) return html`<${Empty}>No model was called in this time.<//>`;
   const most = Math.max(...rows.map(total), 1);
-  return html`<div class="table" tabindex="0"><table><thead><tr><th>Of</th><th class="wide"></th><th class="number">Tokens</th><th class="number">Cache reads</th><th class="number">Calls</th><th class="number">Cost</th></tr></thead>
+  return html`<div class="table" tabindex="0"><table><thead><tr><th>Of</th><th class="wide"></th><th class="number">Tokens</th><th class="number wide">Cache reads</th><th class="number">Calls</th><th class="number">Cost</th></tr></thead>
     <tbody>${rows.map((row) => html`<tr><td class="mono">${oneLine(row.key) || "not named"}</td>
       <td class="wide"><svg width="120" height="10" role="img" aria-label=${`${Math.round((100 * total(row)) / most)} %`}><rect class="fill" width=${(120 * total(row)) / most} height="10" rx="2" /></svg></td>
-      <td class="number">${count(total(row))}</td><td class="number">${count(row.tokens.cacheRead)}</td><td class="number">${count(row.calls)}</td>
+      <td class="number">${count(total(row))}</td><td class="number wide">${count(row.tokens.cacheRead)}</td><td class="number">${count(row.calls)}</td>
       <td class="number" title=${row.unpricedCalls ? `${row.unpricedCalls} calls without a price` : ""}>${money(row.costMicrocents)}${row.unpricedCalls && row.costMicrocents !== null ? " +" : ""}</td></tr>`)}</tbody></table></div>`;
 }
 
@@ -71,7 +71,7 @@ function Heat({ days }) {
     cells.push(html`<i class=${`h${level}`} title=${`${key}: ${messages} messages`}></i>`);
   }
   const sum = days.reduce((so, each) => so + each.messages, 0);
-  return html`<div class="table" tabindex="0"><div class="heat" role="img" aria-label=${`${sum} messages on ${days.length} days`}>${cells}</div></div>
+  return html`<div class="table" tabindex="0" ref=${(box) => { if (box) box.scrollLeft = box.scrollWidth; }}><div class="heat" role="img" aria-label=${`${sum} messages on ${days.length} days`}>${cells}</div></div>
     <p class="small muted">${count(sum)} messages on ${count(days.length)} ${days.length === 1 ? "day" : "days"}</p>`;
 }
 

@@ -1,41 +1,41 @@
-"""Live events as server-sent events: of one session, or of the whole namespace.
-
-A slow client gets a snapshot of each open call in place of the live events that it missed.
-"""
+"""Live events, of one session or of all: as server-sent events, and over a WebSocket."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
-from litestar import Request, get
+from litestar import Request, WebSocket, get, websocket
 from litestar.datastructures import State
+from litestar.exceptions import WebSocketDisconnect
 from litestar.params import FromQuery
 from litestar.response import Stream
 
 from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.access.rates import Rates, address_of
-from perdure.apps.server.access.visitors import visible
-from perdure.apps.server.problems import Problem
-from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheRates
-from perdure.client.watch import Watch
+from perdure.apps.server.problems import Problem, known
+from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConversations, TheRates
+from perdure.apps.server.streams import Piece, pieces
 from perdure.errors import WrongArgument
-from perdure.events.types import AnyEvent, Event, LiveEvent
-from perdure.events.wire import wire
-from perdure.session.ids import StreamId
+from perdure.secrets.mask import mask_secrets
 
-HEARTBEAT_S = 15.0
-CHECK_S = 1.0
-"""How often a stream checks that the token of its caller is still valid."""
+CLOSED = 4_000
+"""Close codes of a WebSocket are this and the status of the refusal."""
+
+REVOKED = CLOSED + 401
+"""Close code when the token of the caller was revoked, or has expired."""
+
+_MOST_REASON = 123
+"""Bytes of the reason of a close in the protocol."""
 
 _RETRY = b"retry: 1000\n\n"
 _HEARTBEAT = b": nothing new\n\n"
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 AnyRequest = Request[Any, Any, State]
+AnySocket = WebSocket[Any, Any, State]
 
 
 @get("/sessions/{session_id:str}/events", media_type="text/event-stream", is_for_visitors=True)
@@ -51,14 +51,8 @@ async def watch_session(
     Each event that a client can continue after has the seq as its id. `caught-up` follows the last
     stored event. A client that connects again sends ``Last-Event-ID``, which replaces `after`.
     """
-    session = await caller.session(session_id)
-    start = _cursor(request, after)
-    if start > session.head:
-        detail = f"after is {start}, and the newest entry is {session.head}"
-        raise Problem(422, WrongArgument.code, detail, newest=session.head)
-    rates.require_stream(caller.principal, address_of(request))
-    watch = session.watch(start)
-    return _stream(request, rates, caller, blocks(watch, start, session.head, caller))
+    content = await _of_session(caller, session_id, _cursor(request, after))
+    return _stream(request, rates, caller, content)
 
 
 @get("/events", media_type="text/event-stream")
@@ -71,13 +65,48 @@ async def watch_all(
     older backup leaves behind, stands for the newest. A token of one person or agent gets the
     events of its sessions.
     """
+    return _stream(request, rates, caller, await _of_all(caller, _cursor(request, after)))
+
+
+@websocket("/sessions/{session_id:str}/socket")
+async def follow_session(
+    socket: AnySocket,
+    conversations: TheConversations,
+    rates: TheRates,
+    session_id: SessionId,
+    after: FromQuery[int] = -1,
+) -> None:
+    """Send what `watch_session` streams, as JSON objects with `event`, `data` and maybe `id`."""
+    caller = Caller(socket.user, conversations.runtime.host.store, is_valid=socket.auth)
+    await _send_all(socket, rates, caller, _of_session(caller, session_id, after))
+
+
+@websocket("/socket")
+async def follow_all(
+    socket: AnySocket,
+    conversations: TheConversations,
+    rates: TheRates,
+    after: FromQuery[int | None] = None,
+) -> None:
+    """Send what `watch_all` streams, as JSON objects with `event`, `data` and maybe `id`."""
+    caller = Caller(socket.user, conversations.runtime.host.store, is_valid=socket.auth)
+    await _send_all(socket, rates, caller, _of_all(caller, after))
+
+
+async def _of_session(caller: Caller, id: str, start: int) -> AsyncGenerator[Piece | None]:
+    """Raises: SessionNotFound; Problem 422 for a seq past the newest entry; WrongArgument."""
+    session = await caller.session(id)
+    if start > session.head:
+        detail = f"after is {start}, and the newest entry is {session.head}"
+        raise Problem(422, WrongArgument.code, detail, newest=session.head)
+    return pieces(session.watch(start), start, session.head, caller)
+
+
+async def _of_all(caller: Caller, start: int | None) -> AsyncGenerator[Piece | None]:
     head = await caller.store.backend.position()
-    start = _cursor(request, after)
     start = None if start is None else min(start, head)
-    rates.require_stream(caller.principal, address_of(request))
     watch = caller.store.watch(start)
-    content = blocks(watch, head if start is None else start, head, caller)
-    return _stream(request, rates, caller, content)
+    return pieces(watch, head if start is None else start, head, caller)
 
 
 def _cursor(request: AnyRequest, after: Any) -> Any:
@@ -92,120 +121,77 @@ def _cursor(request: AnyRequest, after: Any) -> Any:
 
 
 def _stream(
-    request: AnyRequest, rates: Rates, caller: Caller, content: AsyncGenerator[bytes]
+    request: AnyRequest, rates: Rates, caller: Caller, content: AsyncGenerator[Piece | None]
 ) -> Stream:
+    rates.require_stream(caller.principal, address_of(request))
+
     async def counted() -> AsyncGenerator[bytes]:
         with rates.stream(caller.principal, address_of(request)):
+            yield _RETRY
             async with aclosing(content):
-                async for block in content:
-                    yield block
+                async for piece in content:
+                    yield _HEARTBEAT if piece is None else _block(piece)
 
     return Stream(counted(), media_type="text/event-stream", headers=_HEADERS)
 
 
-async def blocks(watch: Watch, start: int, head: int, caller: Caller) -> AsyncGenerator[bytes]:
-    """Yield `watch`, which begins after `start`, as an event stream.
-
-    `caught-up` follows the event at `head`; a comment is sent where nothing happens for long.
-    Events that the caller may not see are left out. The stream ends when its token is not valid
-    any more.
-    """
-    view = _View(caller)
-    shape = visible if caller.principal.is_visitor else _whole
-    yield _RETRY
-    is_caught_up = start >= head
-    if is_caught_up:
-        yield _caught_up(head)
-    async with aclosing(_beating(watch, caller.is_valid)) as events:
-        async for event in events:
-            if event is None:
-                yield _HEARTBEAT
-                continue
-            is_last = isinstance(event, Event) and not event.has_more
-            shown = shape(event) if await view.shows(event) else None
-            if shown is not None:
-                yield block(event, watch.cursor.after if is_last else None, shown)
-            if not is_caught_up and is_last and watch.cursor.after >= head:
-                is_caught_up = True
-                yield _caught_up(head)
+def _block(piece: Piece) -> bytes:
+    """Return `piece` as a block of an event stream."""
+    number = b"" if piece.id is None else b"id: %d\n" % piece.id
+    return b"event: %s\n%sdata: %s\n\n" % (piece.name.encode(), number, piece.data)
 
 
-class _View:
-    """Which events of a stream its caller sees.
+async def _send_all(
+    socket: AnySocket,
+    rates: Rates,
+    caller: Caller,
+    opening: Coroutine[Any, Any, AsyncGenerator[Piece | None]],
+) -> None:
+    """Send a stream over `socket` until one side ends it. `opening` is awaited for the stream."""
+    await socket.accept()
+    try:
+        rates.require_stream(caller.principal, address_of(socket))
+        content = await opening
+    except Exception as error:  # noqa: BLE001 - whatever it is, the client is told by the close
+        opening.close()
+        await _close(socket, error)
+        return
+    with rates.stream(caller.principal, address_of(socket)):
+        sending = asyncio.create_task(_send(socket, content))
+        leaving = asyncio.create_task(_left(socket))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and sending.exception() is None:
+                await socket.close(REVOKED, "the token is not valid any more")
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.wait((sending, leaving))
 
-    The person of a session never changes, its agent may: then each stored event is checked.
-    """
 
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-        self._visible: dict[StreamId, bool] = {}
-
-    async def shows(self, event: AnyEvent) -> bool:
-        """Whether the caller sees `event`."""
-        if self._caller.sees_all:
-            return True
-        is_fixed = self._caller.principal.agent is None or not isinstance(event, Event)
-        if not (is_fixed and event.stream in self._visible):
-            self._visible[event.stream] = await self._caller.sees(event.stream)
-        return self._visible[event.stream]
+async def _send(socket: AnySocket, content: AsyncGenerator[Piece | None]) -> None:
+    async with aclosing(content):
+        async for piece in content:
+            if piece is not None:  # the protocol has heartbeats of its own
+                number = b"" if piece.id is None else b',"id":%d' % piece.id
+                text = b'{"event":"%s"%s,"data":%s}' % (piece.name.encode(), number, piece.data)
+                await socket.send_text(text.decode())
 
 
-async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator[AnyEvent | None]:
-    """Yield the events of `watch`, and None after each `HEARTBEAT_S` without one.
-
-    Ends within about `CHECK_S` when `is_valid` says no.
-    """
-    following: asyncio.Task[AnyEvent] | None = None
-    now = asyncio.get_running_loop().time
-    checked = spoken = now()
+async def _left(socket: AnySocket) -> None:
+    """Return when the client has left. What it says is not read."""
     try:
         while True:
-            following = following or asyncio.ensure_future(anext(watch))
-            await asyncio.wait((following,), timeout=min(CHECK_S, HEARTBEAT_S))
-            if now() - checked >= CHECK_S:
-                if not is_valid():
-                    return
-                checked = now()
-            if not following.done():
-                if now() - spoken >= HEARTBEAT_S:
-                    spoken = now()
-                    yield None
-                continue
-            spoken = now()
-            done, following = following, None
-            try:
-                yield done.result()
-            except StopAsyncIteration:  # the store was closed
-                return
-    finally:
-        if following is not None:
-            following.cancel()
-            await asyncio.wait((following,))
-        await watch.aclose()
+            await socket.receive_data("text")
+    except WebSocketDisconnect:
+        return
 
 
-def _whole(event: AnyEvent) -> Mapping[str, object]:
-    return wire(event, "flow" if event.type.startswith("flow:") else "session")
+async def _close(socket: AnySocket, error: Exception) -> None:
+    """Close `socket` because of `error`, with its status and its text."""
+    found = known(error)
+    reason = mask_secrets(f"{found.code}: {found}").encode()[:_MOST_REASON]
+    await socket.close(CLOSED + found.status, reason.decode(errors="ignore"))
 
 
-def block(event: AnyEvent, id: int | None, shown: Mapping[str, object] | None = None) -> bytes:
-    """Return `event` as a block of an event stream, with `id` if a client can continue after it.
-
-    `shown` are its data, all of it by default.
-    """
-    data = msgspec.json.encode(_whole(event) if shown is None else shown)
-    number = b"" if id is None else b"id: %d\n" % id
-    return b"event: %s\n%sdata: %s\n\n" % (_name_of(event), number, data)
-
-
-def _name_of(event: AnyEvent) -> bytes:
-    if isinstance(event, Event):
-        return b"durable"
-    return b"live" if isinstance(event, LiveEvent) else b"snapshot"
-
-
-def _caught_up(head: int) -> bytes:
-    return b'event: caught-up\ndata: {"head":%d}\n\n' % head
-
-
-ROUTES = (watch_session, watch_all)
+ROUTES = (watch_session, watch_all, follow_session, follow_all)

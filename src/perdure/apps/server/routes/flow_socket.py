@@ -14,20 +14,18 @@ from perdure.apps.server.access.rates import address_of
 from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.flows.socket import MAX_MESSAGE_BYTES, FlowSocket, MessageTooLong
 from perdure.apps.server.problems import Problem
-from perdure.apps.server.routes.events import CHECK_S
+from perdure.apps.server.routes.events import CLOSED, REVOKED
 from perdure.apps.server.routes.parameters import TheRates, TheRuns
+from perdure.apps.server.streams import CHECK_S
 
-REFUSED = 4403
+REFUSED = CLOSED + 403
 """Close code for a caller that may not use the socket."""
 
 TOO_LONG = 1009
 """Close code of the protocol for a message that is too long."""
 
-LIMITED = 4429
+LIMITED = CLOSED + 429
 """Close code for a caller that has too many open streams."""
-
-REVOKED = 4401
-"""Close code when the token of the caller was revoked, or has expired."""
 
 
 @websocket("/flows/socket")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -31,7 +32,7 @@ from perdure.apps.server.views import (
     session_view,
     whole_view,
 )
-from perdure.apps.session_rows import RowFilter, newest_rows
+from perdure.apps.session_rows import RowFilter, SessionState, newest_rows
 from perdure.client.session import Session
 from perdure.errors import SessionHasForks
 from perdure.events.wire import wire
@@ -56,11 +57,14 @@ async def list_sessions(  # noqa: PLR0913 - each is a filter of its own
     subject: FromQuery[str | None] = None,
     source: FromQuery[str | None] = None,
     status: FromQuery[SoughtStatus | None] = None,
+    standing: Annotated[SessionState | None, QueryParameter(name="state")] = None,
     folder: FromQuery[str | None] = None,
     agent: FromQuery[str | None] = None,
+    since: FromQuery[datetime | None] = None,
+    until: FromQuery[datetime | None] = None,
     sessions: Annotated[SessionScope, QueryParameter(name="scope")] = "listed",
 ) -> Page[SessionView]:
-    """List sessions, newest activity first."""
+    """List sessions, newest activity first: those last active from `since` and before `until`."""
     wanted = {each for each in (caller.principal.agent, agent) if each is not None}
     rows = RowFilter(
         scope=sessions,
@@ -69,9 +73,12 @@ async def list_sessions(  # noqa: PLR0913 - each is a filter of its own
         subject=caller.subject_or(subject),
         source=source,
         status=status,
+        state=standing,
         agents=frozenset(wanted),
+        since=since,
+        until=until,
     )
-    found = await newest_rows(caller.store, rows, limit + 1, after)
+    found = await newest_rows(caller.store, rows, limit + 1, after, has_models=True)
     return Page(
         items=[session_view(row.info, row.state, agent=row.agent) for row in found[:limit]],
         next=found[limit - 1].info.cursor if len(found) > limit else None,

@@ -9,8 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
-from perdure.apps.server.routes import events
+from perdure.apps.server import streams
 from tests.fakes.served import Served, served
 
 
@@ -148,7 +150,7 @@ async def test_position_past_the_newest_stands_for_the_newest(tmp_path: Path) ->
 
 
 async def test_quiet_stream_has_heartbeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(streams, "HEARTBEAT_S", 0.02)
     async with served(tmp_path) as server:
         made = await server.http.post("/v1/sessions", json={})
         url = f"/v1/sessions/{made.json()['id']}/events"
@@ -158,3 +160,65 @@ async def test_quiet_stream_has_heartbeats(tmp_path: Path, monkeypatch: pytest.M
                 beats += line.startswith(":")
                 if beats == 3:
                     break
+
+
+def following(server: Served, path: str, **limits: Any) -> connect:
+    """A WebSocket of a token with `limits`."""
+    headers = {"Authorization": f"Bearer {server.token('read', **limits)}"}
+    return connect(server.url.replace("http", "ws", 1) + path, additional_headers=headers)
+
+
+async def until_caught_up(socket: ClientConnection) -> list[dict[str, Any]]:
+    """What `socket` gets before it has caught up."""
+    found: list[dict[str, Any]] = []
+    while (message := json.loads(await socket.recv()))["event"] != "caught-up":
+        found.append(message)
+    return found
+
+
+async def test_socket_sends_what_the_stream_has(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one", "two"]) as server:
+        session = await server.said("hi")
+        head = (await server.store.open(session)).head
+        whole = await seen(server, session, head)
+        async with following(server, f"/v1/sessions/{session}/socket") as socket:
+            got = await until_caught_up(socket)
+            texts = [{**each, "id": str(each["id"])} if "id" in each else each for each in got]
+            assert texts == whole
+            await server.said("more", session)
+            live = json.loads(await socket.recv())
+            assert (live["event"], live["id"]) == ("durable", head + 1)
+        async with following(server, f"/v1/sessions/{session}/socket?after={head - 1}") as socket:
+            assert (await until_caught_up(socket))[0]["id"] == head
+        async with following(server, "/v1/socket?after=0") as socket:
+            assert session in {
+                each["data"].get("sessionId") for each in await until_caught_up(socket)
+            }
+
+
+async def test_refused_socket_says_why_when_it_closes(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        mine = await server.said("hi")
+        cases = {
+            f"/v1/sessions/{mine}/socket?after=999": (4422, "wrong_argument"),
+            "/v1/sessions/nothing/socket": (4404, "session_not_found"),
+        }
+        for path, (status, code) in cases.items():
+            async with following(server, path) as socket:
+                with pytest.raises(ConnectionClosed):
+                    await socket.recv()
+            assert socket.close_code == status
+            assert (socket.close_reason or "").startswith(code)
+        async with following(server, f"/v1/sessions/{mine}/socket", subject="ana") as socket:
+            await socket.wait_closed()
+        assert socket.close_code == 4404
+
+
+async def test_socket_closes_after_its_token_was_revoked(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        async with following(server, "/v1/socket") as socket:
+            await until_caught_up(socket)
+            for record in server.tokens.records():
+                server.tokens.revoke(record.id, record.created_at)
+            await socket.wait_closed()
+        assert socket.close_code == 4401

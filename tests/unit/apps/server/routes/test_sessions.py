@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import perdure
+from tests.fakes.console_store import refund
 from tests.fakes.served import served
 
 
@@ -27,6 +28,39 @@ async def test_list_is_paged_and_filtered(tmp_path: Path) -> None:
         assert (await server.http.get("/v1/sessions", params={"limit": 0})).status_code == 400
         taken = await server.http.post("/v1/sessions", json={"id": "s1"})
         assert (taken.status_code, taken.json()["code"]) == (409, "session_exists")
+
+
+async def test_list_is_filtered_by_state_and_time(tmp_path: Path) -> None:
+    asks = perdure.assistant(perdure.tool_call("c1", "refund", {"number": 1, "reason": "late"}))
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[refund])
+    async with served(tmp_path, [asks, "hello"], agents=[agent]) as server:
+        sent = await server.http.post("/v1/messages", json={"text": "Give it back."})
+        waits = sent.json()["sessionId"]
+        await server.until(waits, "waiting")
+        made = (await server.http.post("/v1/sessions", json={"id": "idle"})).json()
+        closed = (await server.http.post("/v1/sessions", json={"id": "closed"})).json()
+        await server.http.post("/v1/sessions/closed/end", json={})
+
+        async def listed(**query: str) -> set[str]:
+            page = await server.http.get("/v1/sessions", params={"limit": "1", **query})
+            found, after = page.json()["items"], page.json()["next"]
+            while after is not None:
+                params = {"limit": "1", "after": after, **query}
+                page = (await server.http.get("/v1/sessions", params=params)).json()
+                found, after = found + page["items"], page["next"]
+            return {each["id"] for each in found}
+
+        assert await listed(state="waiting") == {waits}
+        assert await listed(state="idle") == {made["id"]}
+        assert await listed(state="ended") == {closed["id"]}
+        assert await listed(state="running") == set()
+        assert await listed(since=closed["createdAt"], until="2100-01-01T00:00:00Z") >= {"closed"}
+        assert await listed(until="2000-01-01T00:00:00Z") == set()
+        models = {
+            each["id"]: each["model"]
+            for each in (await server.http.get("/v1/sessions")).json()["items"]
+        }
+        assert models[waits] == "scripted:desk"
 
 
 async def test_session_is_renamed(tmp_path: Path) -> None:

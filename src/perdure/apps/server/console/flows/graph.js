@@ -238,7 +238,7 @@ function Node({ node, place, isSelected, isCurrent, isFar, onSelect, onFocus }) 
       <rect width=${width} height=${height} rx="6" />
       <text class="symbol" x="10" y="20" aria-hidden="true">${symbol}</text>
       <text class="id" x="28" y="20" aria-hidden="true">${clipped(node.id, isFar ? 14 : node.session ? 17 : 20)}</text>
-      <text class="role" x="28" y="37" aria-hidden="true">${clipped([node.role, node.reason].filter(Boolean).join(" · "), 25)}</text></a>
+      <text class="role" x="28" y="37" aria-hidden="true">${clipped([node.role, node.reason].filter(Boolean).join(" · "), 22)}</text></a>
     ${node.session && html`<a class="out" href=${`#/sessions/${encodeURIComponent(node.session)}`} tabindex="-1" aria-label=${`Session of ${oneLine(node.id)}`}>
       <title>Open the session</title><rect x=${width - 24} y="3" width="21" height="21" rx="4" /><text x=${width - 19} y="18" aria-hidden="true">↗</text></a>`}
   </g>`;

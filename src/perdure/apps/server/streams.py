@@ -1,0 +1,128 @@
+"""Live events for one caller: of one session, or of the whole namespace.
+
+A slow client gets a snapshot of each open call in place of the live events that it missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import NamedTuple
+
+import msgspec
+
+from perdure.apps.server.access.caller import Caller
+from perdure.apps.server.access.visitors import visible
+from perdure.client.watch import Watch
+from perdure.events.types import AnyEvent, Event, LiveEvent
+from perdure.events.wire import wire
+from perdure.session.ids import StreamId
+
+HEARTBEAT_S = 15.0
+CHECK_S = 1.0
+"""How often a stream checks that the token of its caller is still valid."""
+
+
+class Piece(NamedTuple):
+    """One event of a stream: its name, its JSON, and its id if a client can continue after it."""
+
+    name: str
+    data: bytes
+    id: int | None = None
+
+
+async def pieces(
+    watch: Watch, start: int, head: int, caller: Caller
+) -> AsyncGenerator[Piece | None]:
+    """Yield `watch`, which begins after `start`; None where nothing happens for long.
+
+    `caught-up` follows the event at `head`. Events that the caller may not see are left out. The
+    stream ends when its token is not valid any more.
+    """
+    view = _View(caller)
+    shape = visible if caller.principal.is_visitor else _whole
+    is_caught_up = start >= head
+    if is_caught_up:
+        yield _caught_up(head)
+    async with aclosing(_beating(watch, caller.is_valid)) as events:
+        async for event in events:
+            if event is None:
+                yield None
+                continue
+            is_last = isinstance(event, Event) and not event.has_more
+            shown = shape(event) if await view.shows(event) else None
+            if shown is not None:
+                id = watch.cursor.after if is_last else None
+                yield Piece(_name_of(event), msgspec.json.encode(shown), id)
+            if not is_caught_up and is_last and watch.cursor.after >= head:
+                is_caught_up = True
+                yield _caught_up(head)
+
+
+class _View:
+    """Which events of a stream its caller sees.
+
+    The person of a session never changes, its agent may: then each stored event is checked.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._visible: dict[StreamId, bool] = {}
+
+    async def shows(self, event: AnyEvent) -> bool:
+        """Whether the caller sees `event`."""
+        if self._caller.sees_all:
+            return True
+        is_fixed = self._caller.principal.agent is None or not isinstance(event, Event)
+        if not (is_fixed and event.stream in self._visible):
+            self._visible[event.stream] = await self._caller.sees(event.stream)
+        return self._visible[event.stream]
+
+
+async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator[AnyEvent | None]:
+    """Yield the events of `watch`, and None after each `HEARTBEAT_S` without one.
+
+    Ends within about `CHECK_S` when `is_valid` says no.
+    """
+    following: asyncio.Task[AnyEvent] | None = None
+    now = asyncio.get_running_loop().time
+    checked = spoken = now()
+    try:
+        while True:
+            following = following or asyncio.ensure_future(anext(watch))
+            await asyncio.wait((following,), timeout=min(CHECK_S, HEARTBEAT_S))
+            if now() - checked >= CHECK_S:
+                if not is_valid():
+                    return
+                checked = now()
+            if not following.done():
+                if now() - spoken >= HEARTBEAT_S:
+                    spoken = now()
+                    yield None
+                continue
+            spoken = now()
+            done, following = following, None
+            try:
+                yield done.result()
+            except StopAsyncIteration:  # the store was closed
+                return
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.wait((following,))
+        await watch.aclose()
+
+
+def _whole(event: AnyEvent) -> Mapping[str, object]:
+    return wire(event, "flow" if event.type.startswith("flow:") else "session")
+
+
+def _name_of(event: AnyEvent) -> str:
+    if isinstance(event, Event):
+        return "durable"
+    return "live" if isinstance(event, LiveEvent) else "snapshot"
+
+
+def _caught_up(head: int) -> Piece:
+    return Piece("caught-up", b'{"head":%d}' % head)
