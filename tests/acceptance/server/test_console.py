@@ -112,45 +112,6 @@ async def test_search_finds_while_typing(tmp_path: Path, chromium: str) -> None:
             await browser.page.locator(".message.target", has_text="The heron flew").wait_for()
 
 
-XSS = (
-    "<img src=x onerror=window.__hit=1>",
-    "<script>window.__hit=1</script>",
-    "[x](javascript:window.__hit=1)",
-    "```\n</pre><svg onload=window.__hit=1>\n```",
-    '"><iframe srcdoc="<script>parent.__hit=1</script>">',
-    "| <b onclick=window.__hit=1>a</b> |\n|---|\n| [a](data:text/html,<script>__hit=1</script>) |",
-    'https://x.example/"onmouseover="window.__hit=1',
-    "\u202ereversed \x1b[31m \x00 text",
-)
-
-
-@pytest.mark.all_only
-async def test_outside_text_never_runs(tmp_path: Path, chromium: str) -> None:
-    async with served(tmp_path, agents=[DESK]) as server:
-        for n, text in enumerate(XSS):
-            session = await server.store.create(title=text.replace("\x00", ""), cwd=f"/{n}/<img>")
-            call = tool_call(f"c{n}", text[:60].replace("\x00", ""), {text: text})
-            await session.append(
-                perdure.user(text, author=text.replace("\x00", "")),
-                assistant(text, thinking(text), call),
-                perdure.tool_result(f"c{n}", text),
-            )
-            entry = (await session.path())[0]
-            await session.label(entry.id, text.replace("\x00", ""))
-            await server.store.memory.remember(text.replace("\x00", ""))
-        async with browsing(chromium, server) as browser:
-            for place in [*VIEWS, *(f"sessions/{s.id}" for s in await server.store.recent())]:
-                for side in ("", "?side=turns", "?side=context"):
-                    await browser.open(place + (side if place.startswith("sessions/") else ""))
-                    await browser.page.wait_for_timeout(60)
-                    await browser.page.evaluate(
-                        "document.querySelectorAll('details').forEach((each) => each.open = true)"
-                    )
-            assert await browser.page.evaluate("window.__hit") is None
-            assert "\u202e" not in await browser.page.inner_text("body")
-            assert [each for each in browser.complaints if "Content Security" in each] == []
-
-
 BEYOND_RAIL = (
     "(() => { const r = document.querySelector('.rail'); return r.scrollWidth - r.clientWidth; })()"
 )

@@ -65,8 +65,10 @@ class NewMessage(Input, frozen=True, kw_only=True):
     if_running: Literal["queue", "reject"] = "queue"
 
     def said(self) -> Message | InFlightMessage:
-        """Return the message. Raises: WrongArgument for contents that it cannot hold."""
+        """Return the message. Raises: WrongArgument for contents that it cannot hold, or none."""
         held = [each.medium() for each in self.contents]
+        if not held and not self.text.strip():
+            raise WrongArgument("a message needs text or contents")
         return user(self.text, *held) if self.text or not held else user(*held)
 
 

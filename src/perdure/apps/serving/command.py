@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -34,7 +34,7 @@ from perdure.apps.wiring import models
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.store import Store
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, PerdureError
 
 PORT = 8321
 IDLE_S = 30 * 60
@@ -174,24 +174,42 @@ def _configured(store: Store, idle_s: float) -> Runtime:
     )
 
 
+@contextmanager
+def _of_program(factory: str) -> Generator[None]:
+    """Raises: ConfigError in place of what the program of `factory` raises."""
+    try:
+        yield
+    except PerdureError:
+        raise
+    except Exception as error:
+        told = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{factory} failed with {told}; PERDURE_DEBUG=1 shows where") from error
+
+
+def _function(module: str, name: str) -> Callable[[Store], Any]:
+    """Return the function `name` of `module`. Raises: ConfigError; what the module raises."""
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0] and error.name != module:
+            raise
+        raise ConfigError(f"there is no module {module!r} here or installed") from error
+    function = getattr(found, name, None)
+    if not callable(function):
+        raise ConfigError(f"module {module!r} has no function {name!r}")
+    return function
+
+
 async def _made(factory: str, store: Store) -> Runtime | Iterable[Agent]:
     """Call the function that `factory` names. Raises: ConfigError when it cannot be used."""
     module_name, colon, name = factory.partition(":")
     if not (colon and module_name and name):
         raise UsageMistake(f"{factory!r} is not MODULE:FACTORY, for example shop.agents:runtime")
-    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
-    try:
-        found: Any = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name != module_name.partition(".")[0] and error.name != module_name:
-            raise
-        raise ConfigError(f"there is no module {module_name!r} here or installed") from error
-    function = getattr(found, name, None)
-    if not callable(function):
-        raise ConfigError(f"module {module_name!r} has no function {name!r}")
-    made = function(store)
-    if inspect.isawaitable(made):
-        made = await made
+    with _of_program(factory):
+        made = _function(module_name, name)(store)
+        if inspect.isawaitable(made):
+            made = await made
     if isinstance(made, Runtime):
         return made
     several = list(cast("Iterable[object]", made)) if isinstance(made, Iterable) else [made]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -52,7 +53,7 @@ class Wanted(msgspec.Struct, frozen=True):
     drain_s: float = 0.0
 
     def check(self) -> None:
-        """Raises: UsageMistake for an address that other machines reach without encryption."""
+        """Raises: UsageMistake for an address without encryption, or an unusable certificate."""
         if (self.certificate is None) != (self.key is None):
             raise UsageMistake("--tls-certificate and --tls-key belong together")
         if self.host not in LOOPBACK and self.certificate is None and not self.is_proxied:
@@ -60,6 +61,14 @@ class Wanted(msgspec.Struct, frozen=True):
                 f"listening on {self.host} needs TLS (--tls-certificate and --tls-key), or a "
                 "proxy in front that adds it (--behind-proxy)"
             )
+        if self.certificate is not None and self.key is not None:
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+            except OSError as error:
+                raise UsageMistake(
+                    f"cannot use --tls-certificate {self.certificate} with --tls-key {self.key}:"
+                    f" {error.strerror or error}; both must be PEM files that belong together"
+                ) from error
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -19,10 +19,13 @@ from tests.acceptance.cli.conftest import World
         (("no_such_module:make",), "there is no module 'no_such_module'"),
         (("json:nothing",), "has no function 'nothing'"),
         (("shop:wrong",), "must return a perdure.Runtime, or agents"),
+        (("shop:empty",), "shop:empty failed with TypeError: empty() takes 0"),
+        (("broken:make",), "broken:make failed with KeyError: 'NO_KEY'"),
     ],
 )
 def test_mistake_is_one_sentence(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    (tmp_path / "shop.py").write_text("def wrong(store):\n    return [1]\n")
+    (tmp_path / "shop.py").write_text("def wrong(store):\n    return [1]\n\ndef empty(): ...\n")
+    (tmp_path / "broken.py").write_text("import os\nos.environ['NO_KEY']\n")
     ended = World(tmp_path).run("serve", *words, "--port", "0")
     assert ended.code == 2
     assert said in ended.err

@@ -37,3 +37,11 @@ async def test_message_with_image_is_stored_and_other_bytes_are_refused(tmp_path
             refused = await server.http.post("/v1/messages", json={"text": "", "contents": [wrong]})
             assert (refused.status_code, refused.json()["code"]) == (422, "wrong_argument")
         assert len(await server.store.recent()) == 1
+
+
+async def test_message_without_text_and_contents_is_refused(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        for text in ("", " \n"):
+            refused = await server.http.post("/v1/messages", json={"text": text})
+            assert (refused.status_code, refused.json()["code"]) == (422, "wrong_argument")
+        assert (await server.http.get("/v1/sessions")).json()["items"] == []
