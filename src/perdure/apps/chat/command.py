@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import typer
 
-from perdure.apps.chat.conversation import Conversation
+from perdure.apps.chat.line_chat import LineChat
 from perdure.apps.chat.permissions import (
     ApproveOption,
     CommandsOption,
@@ -48,6 +50,9 @@ from perdure.engine.turns.config import CompactionSettings, Limits
 from perdure.session.ids import StreamId
 from perdure.tools.permissions import Permissions
 from perdure.workflow.templates import context_names
+
+_PROGRAM = "perdure.apps.tui.program"
+"""Loaded when it is shown: Textual takes longer to load than any command."""
 
 PromptOption = Annotated[
     str | None,
@@ -89,6 +94,16 @@ VariablesOption = Annotated[
 ]
 
 
+DisplayOption = Annotated[
+    Literal["auto", "screen", "inline", "lines"] | None,
+    typer.Option(
+        "--display",
+        help="Use the whole screen, the lines below the prompt, or plain lines.",
+        show_choices=True,
+    ),
+]
+
+
 class Wanted(msgspec.Struct, frozen=True):
     """The parsed arguments of ``perdure chat``."""
 
@@ -98,6 +113,7 @@ class Wanted(msgspec.Struct, frozen=True):
     prompt: str | None
     cwd: Path | None
     as_json: bool
+    display: str = "lines"
 
 
 def add_to(program: typer.Typer) -> None:
@@ -120,6 +136,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
     commands: CommandsOption = None,
     domains: DomainsOption = None,
     scope: ScopeOption = None,
+    display: DisplayOption = None,
     common: CommonOptions,
 ) -> int:
     """Chat with a model.
@@ -127,6 +144,9 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
     Messages are logged before they are processed. The model is the one of -m, $PERDURE_MODEL, or
     chat.model of your settings; scripted:echo works offline. An interrupted turn is resumed first.
     --json prints one event per line; a new session begins with session:started.
+
+    In a terminal the chat fills the screen if textual is installed (perdure[tui]); F1 shows its
+    keys. --display inline or lines suits a screen reader.
 
     Ctrl-C stops the turn and stores the partial answer. A second Ctrl-C exits; the turn continues
     when you resume the session.
@@ -148,11 +168,12 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
         130  stopped with Ctrl-C
     """
     whole = None if prompt is None else with_piped_text(prompt)
-    wanted = Wanted(session, continues, is_picking, whole, cwd, common.as_json)
+    settings = Configuration(Path(), os.environ)
+    shown = display_mode(display or settings.value("chat.display"), is_asked=display is not None)
+    wanted = Wanted(session, continues, is_picking, whole, cwd, common.as_json, shown)
     typed = TypedPermissions(approve, tuple(commands or ()), tuple(domains or ()), scope)
     _check(wanted, agent)
     named = _variables_in(variables or ())
-    settings = Configuration(Path(), os.environ)
     allowed = permissions_of(os.environ, approve, commands, domains, scope, configuration=settings)
     cast = cast_for(agent, settings, os.environ, allowed, is_permitting=typed.is_any)
     acted = None if scenario is None else scenario_in(scenario)
@@ -165,6 +186,25 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
             return await _talk(answering, wanted)
         finally:
             await answering.close()
+
+
+def display_mode(wanted: str, *, is_asked: bool) -> str:
+    """Return how the chat is shown: ``screen``, ``inline`` or ``lines``.
+
+    The first two need a terminal that can move the cursor, and the package textual.
+    Raises: UsageMistake if the command line asked for what cannot be shown.
+    """
+    if wanted == "lines":
+        return wanted
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    is_able = is_terminal and os.environ.get("TERM", "") not in ("", "dumb")
+    has_package = importlib.util.find_spec("textual") is not None
+    if is_asked and wanted != "auto" and not (is_able and has_package):
+        missing = "a terminal" if not is_able else "the package textual: pip install 'perdure[tui]'"
+        raise UsageMistake(f"--display {wanted} needs {missing}")
+    if not (is_able and has_package):
+        return "lines"
+    return "screen" if wanted == "auto" else wanted
 
 
 def with_piped_text(prompt: str) -> str:
@@ -207,9 +247,21 @@ async def _talk(answering: AnswerOptions, wanted: Wanted) -> int:
     session = await _session_of(answering.store, wanted)
     if session is None:
         answering.require_choice()
+    if wanted.prompt is None and wanted.display != "lines" and not wanted.as_json:
+        theme: str = Configuration(Path(), os.environ).value("chat.theme")
+        code, left = await importlib.import_module(_PROGRAM).run_program(
+            answering,
+            session,
+            wanted.cwd,
+            theme=theme,
+            is_inline=wanted.display == "inline",
+        )
+        if left is not None:
+            show(f"perdure chat --session {left}  continues it")
+        return code
     if wanted.prompt is None:
-        conversation = Conversation(answering, TypedLines(), _teller(wanted), wanted.cwd)
-        return await conversation.run(session)
+        talk = LineChat(answering, TypedLines(), _teller(wanted), wanted.cwd)
+        return await talk.run(session)
     async with answering.runtime:
         return await _one_turn(answering, wanted.prompt, wanted, session)
 

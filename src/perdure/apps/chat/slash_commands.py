@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol, get_args
 
+from perdure.apps.chat.attachments import Attached
 from perdure.apps.chat.session import AnswerOptions, Resumed
 from perdure.apps.cli.options import ROOT
-from perdure.apps.session_rows import RowFilter, newest_rows, short_ids
 from perdure.apps.terminal.approvals import approval_lines
-from perdure.apps.terminal.outline import draw, lines_of
-from perdure.apps.terminal.output import count_of, local_time, out_style, show_lines, width
+from perdure.apps.terminal.output import count_of, size
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.agents.chat import Chat
 from perdure.errors import WrongArgument
@@ -20,9 +19,8 @@ from perdure.interop.reports import ExportFormat
 from perdure.models.prices import in_dollars
 from perdure.models.protocol import ThinkingLevel
 
-TREE_LINES = 60
-LISTED = 10
-"""Sessions that /resume lists."""
+_FOUND = 10
+"""Hits that /memory prints."""
 
 HELP = """/tree                  the tree of this session
 /branch ENTRY          continue from another entry ("root": before the first)
@@ -30,7 +28,8 @@ HELP = """/tree                  the tree of this session
 /compact [FOCUS]       summarize older messages
 /fork [ENTRY]          continue in a copy of this session
 /new                   begin a new session
-/resume [ID]           continue another session; without ID: list the newest
+/resume [ID]           continue another session; without ID: choose one
+/attach FILE           send a file with the next message
 /model [NAME]          show the model, or switch to another
 /thinking [LEVEL]      show the thinking level, or switch it
 /context               the size of the next request
@@ -39,7 +38,8 @@ HELP = """/tree                  the tree of this session
 /memory QUESTION       find what earlier sessions say
 /agent                 the agent of this session, and its tools
 /export FILE           write this session to FILE.html, FILE.md or FILE.jsonl
-/quit                  exit; the session can be resumed"""
+/quit                  exit; the session can be resumed
+!COMMAND               run a command in your shell; the model sees its output (!!: it does not)"""
 
 _FORMATS: Mapping[str, ExportFormat] = {
     ".html": "html",
@@ -49,8 +49,24 @@ _FORMATS: Mapping[str, ExportFormat] = {
 _CELLS = 100
 
 
+class Presentation(Protocol):
+    """What a terminal shows in its own way."""
+
+    async def show_tree(self, chat: Chat) -> None:
+        """Show the tree of the session."""
+        ...
+
+    async def show_session(self, chat: Chat | None) -> None:
+        """The conversation continues in another session or branch; None: in a new session."""
+        ...
+
+    async def choose_session(self) -> str | None:
+        """Return the session that the user chooses; None: none, or it only lists them."""
+        ...
+
+
 class Place(Protocol):
-    """Where the commands are typed."""
+    """The conversation in which the commands are typed."""
 
     @property
     def chat(self) -> Chat | None:
@@ -60,6 +76,9 @@ class Place(Protocol):
     @property
     def answering(self) -> AnswerOptions: ...
 
+    @property
+    def display(self) -> Presentation: ...
+
     def remark(self, text: str) -> None:
         """Print a line that is not part of the conversation."""
         ...
@@ -68,8 +87,12 @@ class Place(Protocol):
         """Continue in another session."""
         ...
 
-    def begin_anew(self) -> None:
+    async def begin_anew(self) -> None:
         """Begin a new session with the next message."""
+        ...
+
+    async def add_file(self, name: str) -> Attached:
+        """Send a file with the next message."""
         ...
 
 
@@ -95,6 +118,7 @@ class SlashCommands:
             "/memory": self._memory,
             "/agent": self._agent,
             "/export": self._export,
+            "/attach": self._attach,
         }
 
     async def _help(self, _: str) -> None:
@@ -104,19 +128,16 @@ class SlashCommands:
 
     async def _tree(self, _: str) -> None:
         chat = self._begun()
-        if chat is None:
-            return
-        await chat.session.info()
-        lines = lines_of(
-            await chat.session.tree(TREE_LINES * 5), chat.session.leaf, limit=TREE_LINES
-        )
-        show_lines(draw(lines, chat.id, width(), out_style()))
+        if chat is not None:
+            await chat.session.info()
+            await self._place.display.show_tree(chat)
 
     async def _branch(self, entry: str) -> None:
         chat = self._begun()
         if chat is not None and self._is_given(entry, "/branch ENTRY"):
             session = chat.session
             await session.branch(None if entry == ROOT else await session.find(entry))
+            await self._place.display.show_session(chat)
             self._place.remark(f"going on from {chat.session.leaf or 'before the first entry'}")
 
     async def _label(self, rest: str) -> None:
@@ -149,21 +170,17 @@ class SlashCommands:
         self._place.remark(f"going on in {fork.id}, a fork of {chat.id}")
 
     async def _new(self, _: str) -> None:
-        self._place.begin_anew()
+        await self._place.begin_anew()
         self._place.remark("the next message begins a new session")
 
     async def _resume(self, named: str) -> None:
-        store = self._place.answering.store
-        if named:
-            session = await store.find(named)
-            await self._place.go_on(await self._place.answering.go_on(session))
-            self._place.remark(f"going on in {session}")
+        answering = self._place.answering
+        chosen = named or await self._place.display.choose_session()
+        if chosen is None:
             return
-        rows = await newest_rows(store, RowFilter(), LISTED)
-        ids = await short_ids(store, [row.info.id for row in rows])
-        for row in rows:
-            told = f"{local_time(row.info.updated_at)}  {one_line(row.info.name, _CELLS)}"
-            self._place.remark(f"/resume {ids[row.info.id]}  {told}")
+        session = await answering.store.find(chosen)
+        await self._place.go_on(await answering.go_on(session))
+        self._place.remark(f"going on in {session}")
 
     async def _inbox(self, _: str) -> None:
         asked = await self._place.answering.store.questions()
@@ -178,7 +195,7 @@ class SlashCommands:
     async def _memory(self, question: str) -> None:
         if not self._is_given(question, "/memory QUESTION"):
             return
-        found = await self._place.answering.store.memory.recall(question, limit=LISTED)
+        found = await self._place.answering.store.memory.recall(question, limit=_FOUND)
         for hit in found:
             self._place.remark(f"{hit.entry_id}  {one_line(hit.text, _CELLS)}")
         if not found:
@@ -243,6 +260,12 @@ class SlashCommands:
         tools = ", ".join(sorted(agent.registry.names)) or "none"
         approval = agent.permissions.approval
         self._place.remark(f"{agent.id}: approval {approval}; tools: {safe(tools)}")
+
+    async def _attach(self, named: str) -> None:
+        if self._is_given(named, "/attach FILE"):
+            added = await self._place.add_file(named)
+            told = f"{safe(added.name)} ({size(added.size_bytes)})"
+            self._place.remark(f"the next message goes with {told}")
 
     async def _export(self, named: str) -> None:
         chat = self._begun()

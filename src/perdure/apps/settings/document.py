@@ -8,7 +8,7 @@ elsewhere), and cannot allow commands, hosts or spending.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -51,6 +51,12 @@ def search_permissions(endpoint: str) -> Permissions:
     Raises: ConfigError for an invalid address.
     """
     return Permissions(search_endpoint=endpoint, is_search_local=endpoint.startswith("http://"))
+
+
+DisplayMode = Literal["auto", "screen", "inline", "lines"]
+"""How ``perdure chat`` uses a terminal: all of it, the lines below the prompt, or line by line."""
+
+Theme = Literal["auto", "dark", "light", "terminal"]
 
 
 class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -99,6 +105,11 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     stream_idle_timeout_s: Annotated[
         ModelTimeoutS | None,
         Meta(description="Limit on the wait for each further byte of an answer."),
+    ] = None
+
+    display: Annotated[DisplayMode | None, Meta(description="How the chat uses a terminal.")] = None
+    theme: Annotated[
+        Theme | None, Meta(description="The colours; terminal: those of the terminal itself.")
     ] = None
 
     def __post_init__(self) -> None:
@@ -237,6 +248,8 @@ BUILT_IN: Mapping[str, object] = {
     "chat.compact_threshold": CompactionSettings().trigger,
     "chat.first_byte_timeout_s": None,
     "chat.stream_idle_timeout_s": None,
+    "chat.display": "auto",
+    "chat.theme": "auto",
     "store.address": None,
     "store.namespace": "default",
     "store.lock_timeout_s": LOCK_TIMEOUT_S,

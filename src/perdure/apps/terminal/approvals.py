@@ -22,6 +22,9 @@ _alike = re.compile(
 """Letters of Greek, Cyrillic and others, and such as only look like Latin ones."""
 
 BAR = "    | "
+MORE = "    ["
+"""How the count of lines that are left out begins."""
+
 FEW_LINES = 12
 
 
@@ -91,7 +94,7 @@ def _block(text: str, limit: int | None) -> Iterator[str]:
     for line in shown:
         yield BAR + reveal(line)
     if len(shown) < len(lines):
-        yield f"    [{len(lines) - len(shown)} more lines]"
+        yield f"{MORE}{len(lines) - len(shown)} more lines]"
 
 
 def _plain(text: str) -> str:

@@ -91,6 +91,8 @@ def test_project_sets_nothing_else(files: Files) -> None:
         "chat.compact_threshold": "0.5",
         "chat.first_byte_timeout_s": "9",
         "chat.stream_idle_timeout_s": "9",
+        "chat.display": '"lines"',
+        "chat.theme": '"light"',
         "store.address": '"postgresql://example.org/x"',
         "store.lock_timeout_s": "0.1",
         "tools.search_endpoint": '"https://example.org"',

@@ -1,0 +1,194 @@
+"""Line-by-line chat: typed lines are messages, lines with a slash are commands.
+
+A line typed during a turn steers it: the model receives it with its next call. Lines from a pipe
+wait for the end of the turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from perdure.apps.chat.conversation import SHORT_ANSWERS, Conversation
+from perdure.apps.chat.questions import Asked, Given, cancel_tasks
+from perdure.apps.chat.session import AnswerOptions
+from perdure.apps.chat.turn_view import Left
+from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
+from perdure.apps.session_rows import RowFilter, newest_rows, short_ids
+from perdure.apps.terminal.approvals import approval_lines
+from perdure.apps.terminal.event_lines import JsonTeller, Teller
+from perdure.apps.terminal.line_input import TypedLines, interrupts
+from perdure.apps.terminal.outline import draw, lines_of
+from perdure.apps.terminal.output import local_time, out_style, show, show_lines, width
+from perdure.apps.terminal.text import one_line, safe
+from perdure.client.agents.chat import Chat
+
+SHOW = "show"
+"""Typed instead of an answer, it prints all of a question."""
+
+TREE_LINES = 60
+LISTED = 10
+"""Sessions that /resume lists."""
+
+_CELLS = 100
+
+
+class LineChat:
+    """A conversation at a terminal or a pipe, line by line."""
+
+    def __init__(
+        self, answering: AnswerOptions, lines: TypedLines, teller: Teller, cwd: Path | None
+    ) -> None:
+        self.teller = teller
+        self._lines = lines
+        self._is_shown = not isinstance(teller, JsonTeller)
+        self._is_greeted = False
+        self._wanted: asyncio.Future[str | None] | None = None
+        self._steering: asyncio.Task[None] | None = None
+        self._conversation = Conversation(answering, self, cwd)
+
+    async def run(self, session: str | None) -> int:
+        """Chat until the user leaves, and return the exit code."""
+        conversation = self._conversation
+        try:
+            async with conversation.answering.runtime:
+                if session is not None:
+                    await conversation.open(session)
+                while (line := await self._line("> ")) is not None:
+                    if line.strip() in ("/quit", "/exit"):
+                        break
+                    await conversation.obey(line)
+        except Left:
+            self.teller.remark("")
+            return INTERRUPTED
+        finally:
+            self._lines.close()
+            if conversation.chat is not None:
+                self.teller.remark(f"perdure chat --session {conversation.chat.id}  continues it")
+        return DONE
+
+    def _greet(self) -> None:
+        """Print the session once, before the first prompt."""
+        if self._is_greeted:
+            return
+        self._is_greeted = True
+        chat, model = self._conversation.chat, self._conversation.answering.agent.model
+        where = f"A new session with {model}" if chat is None else f"Session {chat.id}"
+        self.teller.remark(f"{where}. /help says what else you can type.")
+
+    # ------------------------------------------------------------ the display
+
+    async def show_session(self, chat: Chat | None) -> None:
+        """Nothing: the command that changed the session says so."""
+
+    async def show_tree(self, chat: Chat) -> None:
+        """Print the tree of the session."""
+        roots = await chat.session.tree(TREE_LINES * 5)
+        lines = lines_of(roots, chat.session.leaf, limit=TREE_LINES)
+        show_lines(draw(lines, chat.id, width(), out_style()))
+
+    async def choose_session(self) -> str | None:
+        """List the newest sessions."""
+        store = self._conversation.answering.store
+        rows = await newest_rows(store, RowFilter(), LISTED)
+        ids = await short_ids(store, [row.info.id for row in rows])
+        for row in rows:
+            told = f"{local_time(row.info.updated_at)}  {one_line(row.info.name, _CELLS)}"
+            self.teller.remark(f"/resume {ids[row.info.id]}  {told}")
+        return None
+
+    async def begin_turn(self, chat: Chat) -> None:
+        """Pass lines that are typed from now on to the turn."""
+        if self._lines.is_terminal:
+            self._steering = asyncio.create_task(self._pass_lines())
+
+    async def end_turn(self, chat: Chat) -> None:
+        """Read lines as messages again."""
+        if self._steering is not None:
+            await cancel_tasks((self._steering,))
+            self._steering = None
+
+    async def ask(self, asked: Asked) -> Given:
+        """Return the typed answer to `asked`.
+
+        Raises: NeedsAnswer when stdin has ended.
+        """
+        chat = self._conversation.chat
+        assert chat is not None
+        self.teller.remark(asked.question_text)
+        for told in approval_lines(asked):
+            self.teller.remark(told)
+        while True:
+            if self._is_shown:
+                show(safe(f"{' / '.join(asked.choices)}? "), end="", is_flushed=True)
+            line = await self._answer_line()
+            if line is None:
+                raise NeedsAnswer(asked.id, asked.choices, chat.id, asked.question_text)
+            typed, _, rest = line.strip().partition(" ")
+            choice = typed.lower()
+            if choice not in asked.choices:
+                choice = SHORT_ANSWERS.get(choice, typed)
+            if choice in asked.choices:
+                return Given(choice, rest.strip() or None)
+            await self._explain(asked, choice)
+
+    # ------------------------------------------------------------ lines
+
+    async def _line(self, prompt: str) -> str | None:
+        """Return the next line typed at `prompt`; None at the end. Ctrl-C twice leaves."""
+        presses = 0
+        is_left = asyncio.Event()
+
+        def on_interrupt() -> None:
+            nonlocal presses
+            presses += 1
+            if presses > 1:
+                is_left.set()
+            else:
+                self.teller.remark("\n(Ctrl-C again leaves, as /quit does)")
+                self._show_prompt(prompt)
+
+        with interrupts(on_interrupt):
+            self._greet()
+            self._show_prompt(prompt)
+            typing = asyncio.ensure_future(self._lines.next())
+            leaving = asyncio.ensure_future(is_left.wait())
+            await asyncio.wait((typing, leaving), return_when=asyncio.FIRST_COMPLETED)
+            leaving.cancel()
+            if typing.done():
+                return typing.result()
+            typing.cancel()
+            raise Left
+
+    def _show_prompt(self, prompt: str) -> None:
+        if self._is_shown and self._lines.is_terminal:
+            show(prompt, end="", is_flushed=True)
+
+    async def _pass_lines(self) -> None:
+        """Pass lines typed while a turn runs to the question that waits, or to the turn."""
+        while True:
+            line = await self._lines.next()
+            if self._wanted is not None and not self._wanted.done():
+                self._wanted.set_result(line)
+            elif line is None:
+                return
+            elif line.strip():
+                await self._conversation.steer(line)
+
+    async def _explain(self, asked: Asked, said: str) -> None:
+        """Print `asked` in full if `said` requests it; otherwise print the valid answers."""
+        if said == SHOW and asked.arguments is not None:
+            for told in await self._conversation.whole_question(asked):
+                self.teller.remark(told)
+            return
+        more = f", or {SHOW} to see all of it" if asked.arguments is not None else ""
+        self.teller.remark(f"answer {', '.join(asked.choices)}{more}")
+
+    async def _answer_line(self) -> str | None:
+        if not self._lines.is_terminal:
+            return await self._lines.next()
+        self._wanted = asyncio.get_running_loop().create_future()
+        try:
+            return await self._wanted
+        finally:
+            self._wanted = None

@@ -1,0 +1,181 @@
+"""A question of a turn: everything that will happen, and the answers.
+
+Keys answer, pastes do not: a paste event is ignored, and a terminal without bracketed paste sends
+several keys at once, which cancels the answer. A key that was typed before the question was visible
+does not count either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import ClassVar
+
+from rich.cells import chop_cells
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.timer import Timer
+from textual.widgets import Button, Input, Static
+
+from perdure.apps.chat.questions import Asked, Given
+from perdure.apps.terminal.approvals import BAR, MORE, approval_lines
+from perdure.apps.tui.text import plain, shown
+
+_KEYS = {"allow": ("y", "allow once"), "always": ("a", "always"), "deny": ("n", "deny")}
+REST = "    … "
+_OTHER_ROWS = 11
+_LEAST_ROWS = 3
+_OTHER_CELLS = 6
+_LEAST_CELLS = 20
+
+_EDGE_S = 0.4
+"""How long a new question ignores keys: they were typed before it was visible."""
+
+_BURST_S = 0.08
+"""An answer counts when no other key follows within this time."""
+
+
+class Approval(Vertical, can_focus=True):
+    """The panel of one question."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "show_all", "Show all"),
+        Binding("d", "note", "Deny, note"),
+        Binding("up,k", "scroll(-1)", "Scroll", show=False),
+        Binding("down,j", "scroll(1)", "Scroll", show=False),
+        Binding("pageup", "scroll(-10)", "Scroll", show=False),
+        Binding("pagedown", "scroll(10)", "Scroll", show=False),
+    ]
+
+    def __init__(
+        self, asked: Asked, read_whole: Callable[[], Awaitable[list[str]]], rows: Callable[[], int]
+    ) -> None:
+        super().__init__(id="approval")
+        self._asked = asked
+        self._read_whole = read_whole
+        self._rows = rows
+        self._given: asyncio.Future[Given] = asyncio.get_running_loop().create_future()
+        self._lines = list(approval_lines(asked))
+        self._answers = dict(_answer_keys(asked.choices))
+        self.ready_at = 0.0
+        self._timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        """Lay out the question, its facts, and the answers."""
+        yield Static(plain(self._asked.question_text, "bold"), id="question", markup=False)
+        with VerticalScroll(id="facts", can_focus=False):
+            yield Static("", markup=False)
+        with Horizontal(id="answers"):
+            for key, (choice, words) in self._answers.items():
+                label = Content.assemble(plain(f"[{key}]", "bold"), plain(f" {words}"))
+                yield Button(label, name=choice, compact=True)
+        yield Input(placeholder="why not (Enter sends, Escape goes back)", id="note", compact=True)
+
+    def on_mount(self) -> None:
+        """Take the keys, after a moment."""
+        self.ready_at = asyncio.get_running_loop().time() + _EDGE_S
+        self.query_one("#note", Input).display = False
+        self._draw()
+        self.focus()
+
+    def on_resize(self) -> None:
+        """Draw for the new size."""
+        self._draw()
+
+    def _draw(self) -> None:
+        facts = self.query_one("#facts", VerticalScroll)
+        facts.styles.max_height = max(self._rows() - _OTHER_ROWS, _LEAST_ROWS)
+        room = max(self.screen.size.width - _OTHER_CELLS, _LEAST_CELLS)
+        facts.query_one(Static).update(facts_content(self._lines, room))
+
+    async def answer(self) -> Given:
+        """Return the user's answer."""
+        return await self._given
+
+    # ------------------------------------------------------------ keys
+
+    def on_key(self, event: events.Key) -> None:
+        """Answer with the key of an answer, unless more keys come with it."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+            return
+        found = self._answers.get(event.key)
+        if found is None or not self.has_focus:
+            return
+        event.stop()
+        if asyncio.get_running_loop().time() >= self.ready_at:
+            self._timer = self.set_timer(_BURST_S, lambda: self._give(found[0]))
+
+    def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Answer with the pressed button."""
+        event.stop()
+        if event.button.name is not None:
+            self._give(event.button.name)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Deny with the note."""
+        event.stop()
+        self._give("deny", event.value.strip() or None)
+
+    def _give(self, choice: str, note: str | None = None) -> None:
+        if not self._given.done():
+            self._given.set_result(Given(choice, note))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return False for keys that do nothing for this question."""
+        if action == "note":
+            return "deny" in self._asked.choices
+        return self._asked.arguments is not None if action == "show_all" else True
+
+    def action_note(self) -> None:
+        """Ask for a note to the model."""
+        note = self.query_one("#note", Input)
+        note.display = True
+        note.focus()
+
+    def key_escape(self) -> None:
+        """Leave the note."""
+        self.query_one("#note", Input).display = False
+        self.focus()
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll the facts."""
+        self.query_one("#facts").scroll_relative(y=lines, animate=False)
+
+    async def action_show_all(self) -> None:
+        """Show all arguments and the diff uncut."""
+        self._lines = await self._read_whole()
+        self._draw()
+
+
+def facts_content(lines: Iterable[str], width: int) -> Content:
+    """Return `approval_lines` with at most `width` cells, the change to a file first.
+
+    The rest of a longer line has a mark of its own: text of a model never begins a line. Colours
+    repeat the signs of a diff.
+    """
+    change: list[Content] = []
+    others: list[Content] = []
+    is_diff = False
+    for line in lines:
+        is_diff = line == "  change:" or (is_diff and (line.startswith((BAR, MORE))))
+        sign = line[len(BAR) : len(BAR) + 1] if is_diff else ""
+        style = {"+": "$text-success", "-": "$text-error"}.get(sign, "")
+        first, *rest = chop_cells(shown(line), width - len(REST)) or [""]
+        pieces = [first, *(REST + piece for piece in rest)]
+        (change if is_diff else others).extend(plain(piece, style) for piece in pieces)
+    return Content("\n").join([*change, *others])
+
+
+def _answer_keys(choices: Sequence[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Return the key of each choice, and the words beside it."""
+    for number, choice in enumerate(choices, 1):
+        key, words = _KEYS.get(choice, (str(number), choice))
+        yield key, (choice, words)

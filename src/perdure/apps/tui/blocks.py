@@ -1,0 +1,197 @@
+"""The widgets of a transcript, one for each item. Only `text` makes their content."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Markdown, Static
+from textual.widgets.markdown import MarkdownStream
+
+from perdure.apps.terminal.text import one_line
+from perdure.apps.tui.items import (
+    Answer,
+    Call,
+    Item,
+    Remark,
+    Said,
+    Thought,
+    argument_line,
+    argument_lines,
+)
+from perdure.apps.tui.text import diff_content, plain, shown
+
+_TITLE_CELLS = 200
+_RESULT_LINES = 400
+"""Lines of a result that an unfolded call shows; `perdure sessions read` prints all."""
+
+
+class SaidBlock(Static):
+    """A message of the user."""
+
+    def __init__(self, item: Said) -> None:
+        super().__init__(plain(item.text), markup=False)
+
+
+class RemarkBlock(Static):
+    """A remark."""
+
+    def __init__(self, item: Remark) -> None:
+        super().__init__(plain(item.text), markup=False)
+
+
+class AnswerBlock(Markdown):
+    """An answer of the model, rendered while it grows. Links are shown, never opened."""
+
+    def __init__(self, item: Answer) -> None:
+        super().__init__("" if item.is_open else shown(item.text), open_links=False)
+        self._item = item
+        self._written = 0
+        self._stream: MarkdownStream | None = None
+
+    async def refresh_item(self) -> None:
+        """Render what the item has gained."""
+        new = self._item.text[self._written :]
+        self._written = len(self._item.text)
+        if new:
+            self._stream = self._stream or Markdown.get_stream(self)
+            await self._stream.write(shown(new))
+        if not self._item.is_open and self._stream is not None:
+            stream, self._stream = self._stream, None
+            await stream.stop()
+
+    def on_mount(self) -> None:
+        """Count what the first rendering has shown."""
+        if not self._item.is_open:
+            self._written = len(self._item.text)
+
+    def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
+        """Do nothing: a model's link may lead anywhere."""
+        event.prevent_default()
+        event.stop()
+
+
+class FoldBlock(Static, can_focus=True):
+    """One line that Enter unfolds."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "unfold", "Unfold")]
+
+    def __init__(self) -> None:
+        super().__init__("", markup=False)
+        self.is_unfolded = False
+
+    def on_mount(self) -> None:
+        """Draw the line."""
+        self.redraw()
+
+    def action_unfold(self) -> None:
+        """Show or hide the rest."""
+        self.fold(is_unfolded=not self.is_unfolded)
+
+    def on_click(self) -> None:
+        """Show or hide the rest."""
+        self.action_unfold()
+
+    def fold(self, *, is_unfolded: bool) -> None:
+        """Show or hide the rest."""
+        self.is_unfolded = is_unfolded
+        self.redraw()
+
+    async def refresh_item(self) -> None:
+        """Draw what the item has gained."""
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw the title, and the rest if it is unfolded."""
+        mark = "▾ " if self.is_unfolded else "▸ "
+        lines = [Content(mark).append(self.title())]
+        if self.is_unfolded:
+            lines += self.body()
+        self.update(Content("\n").join(lines))
+
+    def title(self) -> Content:
+        """Return the visible line."""
+        raise NotImplementedError
+
+    def body(self) -> list[Content]:
+        """Return the folded lines."""
+        raise NotImplementedError
+
+
+class ThoughtBlock(FoldBlock):
+    """Reasoning of the model."""
+
+    def __init__(self, item: Thought) -> None:
+        super().__init__()
+        self._item = item
+
+    def title(self) -> Content:
+        """Return how much it is."""
+        words = len(self._item.text.split())
+        return plain(f"reasoning, {words} words{' …' if self._item.is_open else ''}")
+
+    def body(self) -> list[Content]:
+        """Return the reasoning."""
+        return [plain(f"  {line}", "italic") for line in self._item.text.split("\n")]
+
+
+class CallBlock(FoldBlock):
+    """A tool call: its outcome and duration; unfolded its arguments, result and diff."""
+
+    def __init__(self, item: Call) -> None:
+        super().__init__()
+        self.item = item
+
+    def title(self) -> Content:
+        """Return tool, beginning of the arguments, outcome, duration."""
+        item = self.item
+        room = max((self.size.width or 80) - 6, 20)
+        ending = item.outcome or "running …"
+        if item.duration_ms is not None:
+            ending += f", {_duration(item.duration_ms)}"
+        left = room - len(item.tool) - len(ending) - 4
+        given = one_line(argument_line(item), max(min(left, _TITLE_CELLS), 8))
+        name = plain(f"{one_line(item.tool, 40)} ", "bold")
+        style = "$text-error" if item.is_error else ""
+        return Content.assemble(name, plain(f"{given}  "), plain(ending, style))
+
+    def body(self) -> list[Content]:
+        """Return the arguments, then the diff, then the result."""
+        item = self.item
+        lines = [plain(f"  {line}") for line in argument_lines(item)]
+        if item.diff:
+            lines += [plain("  change:"), diff_content(item.diff, "    ")]
+        if item.result:
+            result = item.result.split("\n")
+            lines.append(plain("  result:"))
+            lines += [plain(f"    {line}") for line in result[:_RESULT_LINES]]
+            if len(result) > _RESULT_LINES:
+                lines.append(plain(f"    [{len(result) - _RESULT_LINES} more lines]"))
+        return lines
+
+    def on_resize(self) -> None:
+        """Fit the line to the new width."""
+        self.redraw()
+
+
+Block = SaidBlock | RemarkBlock | AnswerBlock | ThoughtBlock | CallBlock
+
+
+def block_of(item: Item) -> Block:
+    """Return the widget of `item`."""
+    match item:
+        case Said():
+            return SaidBlock(item)
+        case Answer():
+            return AnswerBlock(item)
+        case Thought():
+            return ThoughtBlock(item)
+        case Call():
+            return CallBlock(item)
+        case Remark():
+            return RemarkBlock(item)
+
+
+def _duration(took_ms: int) -> str:
+    return f"{took_ms} ms" if took_ms < 1000 else f"{took_ms / 1000:.1f} s"

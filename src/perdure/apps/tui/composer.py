@@ -1,0 +1,147 @@
+"""The text field of the chat: several lines, history, and pastes as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import TextArea
+
+from perdure.session.printable import safe
+
+LONG_PASTE = 20_000
+"""Characters from which on a paste is attached instead of inserted."""
+
+
+class Composer(TextArea):
+    """Where the user writes. Enter sends; Ctrl-J or Alt-Enter begins a line."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Send"),
+        Binding("ctrl+j", "newline", "New line"),
+    ]
+
+    class Submitted(Message):
+        """The user sent `text`."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Moved(Message):
+        """The user presses a key for the list of offers: ``up``, ``down``, ``accept``."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    class PastedLong(Message):
+        """The user pasted a text that is too long to edit."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self) -> None:
+        super().__init__(id="composer", compact=True, highlight_cursor_line=False)
+        self.is_offering = False
+        self._earlier: list[str] = []
+        self._place = -1
+        self._draft = ""
+
+    def use_history(self, texts: Sequence[str]) -> None:
+        """Recall `texts`, newest first."""
+        self._earlier = list(texts)
+        self._place = -1
+
+    def remember(self, text: str) -> None:
+        """Recall `text` first."""
+        if self._earlier[:1] != [text]:
+            self._earlier.insert(0, text)
+        self._place = -1
+
+    def show_text(self, text: str) -> None:
+        """Replace the text."""
+        self.text = safe(text)
+        self.move_cursor(self.document.end)
+
+    # ------------------------------------------------------------ keys
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Act on keys in the order in which they were typed; bindings would overtake letters."""
+        actions = {
+            "enter": self.action_submit,
+            "ctrl+j": self.action_newline,
+            "shift+enter": self.action_newline,
+            "alt+enter": self.action_newline,
+            "tab": self.action_complete,
+            "up": self.action_earlier,
+            "down": self.action_later,
+        }
+        if (action := actions.get(event.key)) is not None:
+            event.prevent_default()
+            event.stop()
+            action()
+
+    def action_submit(self) -> None:
+        """Accept an offer, begin a line after a backslash, or send the text."""
+        row, column = self.cursor_location
+        if self.is_offering:
+            self.post_message(self.Moved("accept"))
+        elif self.document.get_line(row)[:column].endswith("\\"):
+            self.replace("\n", (row, column - 1), (row, column))
+        else:
+            self.submit()
+
+    def submit(self) -> None:
+        """Send the text, unless it is empty."""
+        if self.text.strip():
+            text = self.text
+            self.text = ""
+            self.post_message(self.Submitted(text))
+
+    def action_newline(self) -> None:
+        """Begin a line."""
+        self.insert("\n")
+
+    def action_complete(self) -> None:
+        """Accept an offer, or leave the field."""
+        if self.is_offering:
+            self.post_message(self.Moved("accept"))
+        else:
+            self.screen.focus_next()
+
+    def action_earlier(self) -> None:
+        """Move up: in the offers, the text, or the history."""
+        if self.is_offering:
+            self.post_message(self.Moved("up"))
+        elif not self.cursor_at_first_line:
+            self.action_cursor_up()
+        elif self._place + 1 < len(self._earlier):
+            if self._place < 0:
+                self._draft = self.text
+            self._place += 1
+            self.show_text(self._earlier[self._place])
+
+    def action_later(self) -> None:
+        """Move down: in the offers, the text, or the history."""
+        if self.is_offering:
+            self.post_message(self.Moved("down"))
+        elif not self.cursor_at_last_line:
+            self.action_cursor_down()
+        elif self._place >= 0:
+            self._place -= 1
+            self.show_text(self._draft if self._place < 0 else self._earlier[self._place])
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """Insert a paste with its line breaks and indentation; it never sends anything."""
+        event.stop()
+        event.prevent_default()
+        text = safe(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        if len(text) > LONG_PASTE:
+            self.post_message(self.PastedLong(text))
+        else:
+            self.replace(text, *self.selection)

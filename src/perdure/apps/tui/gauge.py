@@ -1,0 +1,107 @@
+"""The line with model, cost, tokens and the share of the context that is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from textual.widgets import Static
+
+from perdure.apps.terminal.text import one_line
+from perdure.apps.tui.text import plain
+from perdure.events.types import AnyEvent, Event
+from perdure.models.prices import in_dollars
+
+_CELLS = 10
+_NARROW = 100
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """What the gauge shows. None: not known. Units: tokens, micro-cents."""
+
+    model: str = ""
+    thinking: str | None = None
+    folder: str = ""
+    cost_microcents: int = 0
+    unpriced: int = 0
+    sent: int = 0
+    received: int = 0
+    context: int | None = None
+    window: int | None = None
+    state: str = ""
+
+
+def numbers_after(known: Numbers, event: AnyEvent) -> Numbers:
+    """Return `known` after `event`: calls add tokens and cost."""
+    if not isinstance(event, Event) or event.type != "cost:updated":
+        return known
+    payload = event.payload
+    count = {name: value if isinstance(value := payload.get(name), int) else 0 for name in _COUNTS}
+    fresh = count["inputTokens"] + count["cacheReadTokens"] + count["cacheWriteTokens"]
+    return msgspec.structs.replace(
+        known,
+        model=str(payload.get("model") or known.model),
+        cost_microcents=count["cumulativeCostMicrocents"],
+        unpriced=count["unpricedCalls"],
+        sent=known.sent + fresh,
+        received=known.received + count["outputTokens"],
+        context=fresh + count["outputTokens"],
+    )
+
+
+_COUNTS = (
+    "inputTokens",
+    "outputTokens",
+    "cacheReadTokens",
+    "cacheWriteTokens",
+    "cumulativeCostMicrocents",
+    "unpricedCalls",
+)
+
+
+def gauge_line(numbers: Numbers, width: int) -> str:
+    """Return the line in at most `width` cells; what matters least is left out first."""
+    thinking = f" ({numbers.thinking})" if numbers.thinking not in (None, "off") else ""
+    price = in_dollars(numbers.cost_microcents) + ("+?" if numbers.unpriced else "")
+    parts = [numbers.state, f"{numbers.model}{thinking}", price]
+    if (share := _share(numbers, is_wide=width >= _NARROW)) is not None:
+        parts.append(share)
+    parts.append(f"↑{numbers.sent:,} ↓{numbers.received:,} tokens")
+    parts.append(_home(numbers.folder))
+    parts = [part for part in parts if part]
+    while len(parts) > 1 and len("  ·  ".join(parts)) > width:
+        parts.pop()
+    return one_line(" · ".join(parts) if width < _NARROW else "  ·  ".join(parts), width)
+
+
+def _share(numbers: Numbers, *, is_wide: bool) -> str | None:
+    if numbers.context is None:
+        return None
+    if not numbers.window:
+        return f"context {numbers.context:,}"
+    share = min(numbers.context / numbers.window, 1.0)
+    filled = round(share * _CELLS)
+    bar = f" {'█' * filled}{'░' * (_CELLS - filled)}" if is_wide else ""
+    return f"context {share:.0%} of {numbers.window // 1000:,}k{bar}"
+
+
+def _home(folder: str) -> str:
+    home = str(Path.home())
+    return f"~{folder[len(home) :]}" if folder.startswith(f"{home}/") else folder
+
+
+class Gauge(Static):
+    """The line below the text field."""
+
+    def __init__(self) -> None:
+        super().__init__("", id="gauge", markup=False)
+        self.numbers = Numbers()
+
+    def show(self, numbers: Numbers) -> None:
+        """Show `numbers`."""
+        self.numbers = numbers
+        self.update(plain(gauge_line(numbers, (self.size.width or 80) - 2)))
+
+    def on_resize(self) -> None:
+        """Fit the line to the new width."""
+        self.show(self.numbers)

@@ -1,0 +1,142 @@
+"""The text field with its offers and the files that go with the next message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import OptionList, Static, TextArea
+from textual.widgets.option_list import Option
+
+from perdure.apps.chat.attachments import Attached
+from perdure.apps.chat.conversation import Conversation
+from perdure.apps.chat.slash_commands import HELP
+from perdure.apps.cli.exits import PathNotFound
+from perdure.apps.terminal.output import size
+from perdure.apps.terminal.text import one_line
+from perdure.apps.tui.completion import Offers, files_below, offers_for
+from perdure.apps.tui.composer import Composer
+from perdure.apps.tui.text import plain
+from perdure.errors import PerdureError
+
+_NAME_CELLS = 60
+
+
+class InputArea(Vertical):
+    """Where the user writes to `conversation`."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        super().__init__(id="input")
+        self.composer = Composer()
+        self.files: list[str] = []
+        self.offers: Offers | None = None
+        self._conversation = conversation
+        self._offered = OptionList(id="offers", markup=False, compact=True)
+        self._attached = Static("", id="attached", markup=False)
+        self._mentioned: set[str] = set()
+        self._commands = _commands()
+
+    def compose(self) -> ComposeResult:
+        """Lay out the offers above the text field."""
+        yield self._offered
+        yield self._attached
+        yield self.composer
+
+    def on_mount(self) -> None:
+        """Begin empty."""
+        self._offered.can_focus = False
+        self._offered.display = False
+        self._attached.display = False
+        self.composer.placeholder = "Write a message, /command, !command or @file"
+
+    async def use_folder(self, folder: Path) -> None:
+        """Complete the files of `folder`."""
+        self.files = await asyncio.to_thread(files_below, folder)
+
+    # ------------------------------------------------------------ offers
+
+    def on_text_area_changed(self, _: TextArea.Changed) -> None:
+        """Offer what completes the text before the cursor."""
+        self.offer(self._offers_now())
+
+    def _offers_now(self) -> Offers | None:
+        row, column = self.composer.cursor_location
+        line = self.composer.document.get_line(row)
+        return offers_for(
+            line, column, is_first=row == 0, commands=self._commands, files=self.files
+        )
+
+    def offer(self, offers: Offers | None) -> None:
+        """Show `offers`; None: close the list."""
+        self.offers = offers
+        self.composer.is_offering = offers is not None
+        self._offered.display = offers is not None
+        self._offered.clear_options()
+        if offers is not None:
+            self._offered.add_options(
+                Option(plain(f"{value:<12}  {offers.hints.get(value, '')}".rstrip()))
+                for value in offers.values
+            )
+            self._offered.highlighted = 0
+
+    def on_composer_moved(self, event: Composer.Moved) -> None:
+        """Move in the offers, or accept one."""
+        at = self._offered.highlighted
+        if self._offers_now() is None:  # a key came before the list was closed
+            self.offer(None)
+            self.composer.submit()
+        elif event.key == "up":
+            self._offered.action_cursor_up()
+        elif event.key == "down":
+            self._offered.action_cursor_down()
+        elif self.offers is not None and at is not None:
+            self._accept(self.offers, self.offers.values[at])
+
+    def _accept(self, offers: Offers, value: str) -> None:
+        row, column = self.composer.cursor_location
+        self.composer.replace(f"{value} ", (row, offers.start), (row, column))
+        self.offer(None)
+        if offers.kind == "file":
+            self.run_worker(self._attach_file(value), group="attach")
+
+    # ------------------------------------------------------------ attachments
+
+    async def _attach_file(self, name: str) -> None:
+        try:
+            await self._conversation.add_file(name)
+            self._mentioned.add(name)
+        except (PerdureError, OSError) as error:
+            told = "it is gone" if isinstance(error, PathNotFound) else str(error)
+            self._conversation.remark(f"{name} is named, but not attached: {told}")
+        self.show_attached()
+
+    def on_composer_pasted_long(self, event: Composer.PastedLong) -> None:
+        """Attach a paste that is too long to edit."""
+        name = f"pasted text, {event.text.count(chr(10)) + 1} lines"
+        self._conversation.attached.append(Attached(name, len(event.text.encode()), event.text))
+        self.show_attached()
+
+    def drop_unmentioned(self, text: str) -> None:
+        """Forget the files whose ``@name`` was deleted from the message `text`."""
+        gone = {name for name in self._mentioned if f"@{name}" not in text}
+        attached = self._conversation.attached
+        attached[:] = [each for each in attached if each.name not in gone]
+        self._mentioned.clear()
+
+    def show_attached(self) -> None:
+        """Show the files that go with the next message."""
+        attached = self._conversation.attached
+        self._attached.display = bool(attached)
+        named = (
+            f"{one_line(each.name, _NAME_CELLS)} ({size(each.size_bytes)})" for each in attached
+        )
+        self._attached.update(plain(f"attached: {', '.join(named)}"))
+
+
+def _commands() -> Mapping[str, str]:
+    """Return every command with what it does, from the text of ``/help``."""
+    commands = (line for line in HELP.splitlines() if line.startswith("/"))
+    return {line.split()[0]: line[23:] for line in commands}

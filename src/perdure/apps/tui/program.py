@@ -1,0 +1,258 @@
+"""The chat that fills the terminal: keys, and what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Footer
+from textual.worker import Worker
+
+from perdure.apps.chat.conversation import is_command
+from perdure.apps.chat.session import AnswerOptions
+from perdure.apps.chat.slash_commands import HELP
+from perdure.apps.chat.turn_view import Left
+from perdure.apps.cli.exits import DONE, INTERRUPTED
+from perdure.apps.tui.composer import Composer
+from perdure.apps.tui.gauge import numbers_after
+from perdure.apps.tui.lines_screen import LinesScreen
+from perdure.apps.tui.screen_display import ScreenDisplay
+from perdure.apps.tui.text import plain
+from perdure.session.ids import StreamId
+
+KEYS = """Enter                  send; during a turn: steer it
+Ctrl-J, Alt-Enter      begin a new line (so does a \\ before Enter)
+Up, Down               earlier messages
+@                      complete the name of a file, and attach it
+Tab                    complete, or move to the tool calls; Enter unfolds one
+Ctrl-O                 unfold or fold all tool calls
+Ctrl-R                 show or hide the model's reasoning
+Escape                 stop the turn or the command
+PageUp, PageDown       scroll
+F1                     this help
+Ctrl-C twice, Ctrl-D   exit; the session can be resumed"""
+
+_LEAVE_S = 3.0
+"""How long the second Ctrl-C may take."""
+
+
+class ChatProgram(App[int]):
+    """The terminal chat."""
+
+    CSS_PATH = "style.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    INLINE_PADDING = 0
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f1", "help", "Help", priority=True),
+        Binding("escape", "stop", "Stop"),
+        Binding("ctrl+o", "unfold", "Tools", priority=True),
+        Binding("ctrl+r", "reasoning", "Reason", priority=True),
+        Binding("pageup", "page(-1)", "Scroll", show=False, priority=True),
+        Binding("pagedown", "page(1)", "Scroll", show=False, priority=True),
+        Binding("ctrl+d", "leave", "Exit", show=False, priority=True),
+        Binding("ctrl+c", "interrupt", "Exit", key_display="^C^C", priority=True),
+    ]
+
+    def __init__(
+        self,
+        answering: AnswerOptions,
+        session: str | None,
+        cwd: Path | None,
+        *,
+        theme: str = "textual-dark",
+    ) -> None:
+        super().__init__(ansi_color=True if theme.startswith("ansi") else None)
+        self.theme = theme
+        self.shown = ScreenDisplay(self, answering, cwd)
+        self.conversation = self.shown.conversation
+        self.transcript, self.input = self.shown.transcript, self.shown.input
+        self.failure: Exception | None = None
+        self._first_session = session
+        self._in_order = asyncio.Lock()
+        self._obeying: Worker[None] | None = None
+        self._pressed_at = -_LEAVE_S
+        self._is_unfolded = False
+
+    def compose(self) -> ComposeResult:
+        """Lay out the transcript, the text field, the gauge and the keys."""
+        yield self.transcript
+        yield self.input
+        yield self.shown.gauge
+        yield Footer(compact=True, show_command_palette=False)
+
+    # ------------------------------------------------------------ start and end
+
+    def on_mount(self) -> None:
+        """Open the session."""
+        self.begin_capture_print(self)
+        self.input.composer.focus()
+        self.run_worker(self._show_told(), group="told")
+        self.run_worker(self._open(), group="open")
+
+    async def _open(self) -> None:
+        try:
+            if self._first_session is None:
+                await self.shown.show_session(None)
+                model = self.conversation.answering.agent.model
+                self.conversation.remark(
+                    f"A new session with {model}. /help lists commands and keys."
+                )
+            else:
+                await self.conversation.open(self._first_session)
+                await self.shown.refresh_gauge()
+        except Left:
+            self.exit(INTERRUPTED)
+        except Exception as error:  # noqa: BLE001 - the command line reports it
+            self.failure = error
+            self.exit(DONE)
+
+    async def _show_told(self) -> None:
+        """Show events and remarks in the order in which they come."""
+        queue = self.shown.teller.queue
+        while True:
+            told = await queue.get()
+            if isinstance(told, str):
+                await self.transcript.remark(told)
+            else:
+                await self.transcript.feed(told)
+                gauge = self.shown.gauge
+                gauge.show(numbers_after(gauge.numbers, told))
+            queue.task_done()
+
+    def on_print(self, event: events.Print) -> None:
+        """Show warnings that other parts print to stderr."""
+        if text := event.text.strip():
+            self.conversation.remark(text)
+
+    def action_leave(self) -> None:
+        """Exit; a running turn stays open and can be resumed."""
+        self.exit(DONE)
+
+    async def action_interrupt(self) -> None:
+        """Copy a selection; else stop what runs, or clear the text. A second press exits."""
+        if selected := self.screen.get_selected_text():
+            self.copy_to_clipboard(selected)
+            self.screen.clear_selection()
+            return
+        now = asyncio.get_running_loop().time()
+        if now - self._pressed_at < _LEAVE_S:
+            self.exit(INTERRUPTED)
+            return
+        self._pressed_at = now
+        composer = self.input.composer
+        if composer.text.strip():
+            composer.remember(composer.text)
+            composer.text = ""
+        await self.action_stop()
+        told = "Ctrl-C again exits; the session can be resumed"
+        self.notify(told, markup=False, timeout=_LEAVE_S)
+
+    async def action_stop(self) -> None:
+        """Close the offers, or stop the turn or the command that runs."""
+        chat = self.conversation.chat
+        if self.input.offers is not None:
+            self.input.offer(None)
+        elif chat is not None and chat.is_running:
+            await chat.abort()
+        elif self._obeying is not None and self._obeying.is_running:
+            self._obeying.cancel()
+
+    # ------------------------------------------------------------ what is typed
+
+    def on_composer_submitted(self, event: Composer.Submitted) -> None:
+        """Steer the turn, or do what the text says."""
+        text = event.text
+        self.input.offer(None)
+        self.input.composer.remember(text)
+        self.input.drop_unmentioned(text)
+        if text.strip() in ("/quit", "/exit"):
+            self.exit(DONE)
+        elif text.strip() == "/help":
+            self.action_help()
+        elif not self.shown.is_busy:
+            self._obeying = self.run_worker(self._obey_in_order(text), group="obey")
+        elif is_command(text.partition(" ")[0]):
+            self.run_worker(self._obey(text), group="command")
+        else:
+            self.run_worker(self._steer(text), group="steer")
+
+    async def _obey_in_order(self, text: str) -> None:
+        async with self._in_order:
+            await self._obey(text)
+
+    async def _steer(self, text: str) -> None:
+        await self.conversation.steer(text)
+        self.input.show_attached()
+
+    async def _obey(self, text: str) -> None:
+        try:
+            await self.conversation.obey(text)
+            await self.shown.refresh_gauge()
+        except Left:
+            self.exit(INTERRUPTED)
+        except asyncio.CancelledError:
+            self.conversation.remark("(stopped)")
+            raise
+        except Exception as error:  # noqa: BLE001 - the command line reports it
+            self.failure = error
+            self.exit(DONE)
+        self.input.show_attached()
+
+    # ------------------------------------------------------------ keys
+
+    def action_help(self) -> None:
+        """Show the commands and the keys."""
+        lines = [*HELP.splitlines(), "", *KEYS.splitlines()]
+        self.push_screen(LinesScreen("Commands and keys", map(plain, lines)))
+
+    def action_unfold(self) -> None:
+        """Unfold or fold all tool calls."""
+        self._is_unfolded = not self._is_unfolded
+        self.transcript.unfold_all(is_unfolded=self._is_unfolded)
+
+    def action_reasoning(self) -> None:
+        """Show or hide the model's reasoning."""
+        self.transcript.show_reasoning(is_shown=not self.transcript.is_reasoning_shown)
+
+    async def action_page(self, direction: int) -> None:
+        """Scroll the messages by a page; at the top, read earlier ones."""
+        transcript = self.transcript
+        if direction < 0 and transcript.scroll_y <= 0:
+            await transcript.read_earlier()
+        transcript.scroll_relative(y=direction * max(transcript.size.height - 2, 1), animate=False)
+
+
+def theme_of(wanted: str, environment: Mapping[str, str]) -> str:
+    """Return Textual's theme for the setting `wanted`; "auto" asks $COLORFGBG.
+
+    The colours of the terminal itself are used with $NO_COLOR, and where 256 colours are missing.
+    """
+    has_colours = "256" in environment.get("TERM", "") or bool(environment.get("COLORTERM"))
+    background = environment.get("COLORFGBG", "").rpartition(";")[2]
+    is_light = background in ("7", "15") if wanted == "auto" else wanted == "light"
+    if environment.get("NO_COLOR") or wanted == "terminal" or not has_colours:
+        return "ansi-light" if is_light else "ansi-dark"
+    return "textual-light" if is_light else "textual-dark"
+
+
+async def run_program(
+    answering: AnswerOptions, session: str | None, cwd: Path | None, *, theme: str, is_inline: bool
+) -> tuple[int, StreamId | None]:
+    """Run the chat until the user leaves. Return the exit code, and the session to resume.
+
+    Raises: the error that ended it.
+    """
+    program = ChatProgram(answering, session, cwd, theme=theme_of(theme, os.environ))
+    async with answering.runtime:
+        code = await program.run_async(inline=is_inline, mouse=not is_inline)
+    if program.failure is not None:
+        raise program.failure
+    chat = program.conversation.chat
+    return program.return_code or code or DONE, None if chat is None else chat.id

@@ -1,0 +1,153 @@
+"""The program as the display of its conversation: questions, screens, sessions, numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import msgspec
+from textual.app import App
+
+from perdure.apps.chat.conversation import Conversation
+from perdure.apps.chat.history import earlier_inputs
+from perdure.apps.chat.questions import Asked, Given
+from perdure.apps.chat.session import AnswerOptions
+from perdure.apps.terminal.style import Style
+from perdure.apps.tui.approval import Approval
+from perdure.apps.tui.gauge import Gauge, Numbers
+from perdure.apps.tui.input_area import InputArea
+from perdure.apps.tui.session_screen import SessionScreen
+from perdure.apps.tui.transcript import Transcript
+from perdure.apps.tui.tree_screen import TreeScreen
+from perdure.client.agents.chat import Chat
+from perdure.errors import PerdureError
+from perdure.events.types import AnyEvent
+from perdure.session.messages import TextPart
+
+
+class ScreenTeller:
+    """Passes events and remarks to the program, in order."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[AnyEvent | str] = asyncio.Queue()
+
+    def tell(self, event: AnyEvent) -> None:
+        """Show the event soon."""
+        self.queue.put_nowait(event)
+
+    def remark(self, text: str) -> None:
+        """Show the text soon."""
+        self.queue.put_nowait(text)
+
+
+class ScreenDisplay:
+    """Shows a conversation on the screen of `program`."""
+
+    def __init__(self, program: App[int], answering: AnswerOptions, cwd: Path | None) -> None:
+        self.teller = ScreenTeller()
+        self.is_busy = False
+        self.conversation = Conversation(answering, self, cwd)
+        self.transcript = Transcript()
+        self.input = InputArea(self.conversation)
+        self.gauge = Gauge()
+        self._program = program
+
+    async def ask(self, asked: Asked) -> Given:
+        """Show the question instead of the text field, and return the answer."""
+        await self.teller.queue.join()
+        program = self._program
+        panel = Approval(
+            asked, lambda: self.conversation.whole_question(asked), self._rows_for_questions
+        )
+        await program.mount(panel, before=self.input)
+        self.input.display = False
+        try:
+            return await panel.answer()
+        finally:
+            if program.is_running and program.screen_stack:  # empty when the program ends
+                await panel.remove()
+                self.input.display = True
+                self.input.composer.focus()
+
+    def _rows_for_questions(self) -> int:
+        """Return the rows of the terminal, without those of the messages in inline mode."""
+        rows = self._program.size.height
+        return rows * 7 // 10 if self._program.is_inline else rows
+
+    async def show_tree(self, chat: Chat) -> None:
+        """Open the navigator, and do what the user chooses there."""
+        program = self._program
+        style = Style(is_coloured=not program.no_color)
+        screen = TreeScreen(chat.session, style, self.conversation.obey)
+        chosen = await program.push_screen_wait(screen)
+        if chosen is None:
+            return
+        command, _, entry = chosen.partition(" ")
+        if command == "edit":
+            await self._edit(chat, entry)
+        else:
+            await self.conversation.obey(chosen)
+
+    async def _edit(self, chat: Chat, entry: str) -> None:
+        """Continue before the message `entry`, with its text in the text field."""
+        found = await chat.session.entry(entry)
+        await self.conversation.obey(f"/branch {found.parent_id or 'root'}")
+        parts = found.message.parts if found.message is not None else ()
+        text = "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
+        self.input.composer.show_text(text)
+
+    async def choose_session(self) -> str | None:
+        """Open the picker."""
+        conversation = self.conversation
+        screen = SessionScreen(conversation.answering.store, str(conversation.folder))
+        return await self._program.push_screen_wait(screen)
+
+    async def show_session(self, chat: Chat | None) -> None:
+        """Show the newest messages of the session, and recall the inputs of its folder."""
+        await self.teller.queue.join()
+        await self.transcript.open(None if chat is None else chat.session)
+        self.gauge.show(Numbers())
+        await self.refresh_gauge()
+        conversation = self.conversation
+        with contextlib.suppress(PerdureError):
+            inputs = await earlier_inputs(conversation.answering.store, conversation.folder)
+            self.input.composer.use_history(inputs)
+        await self.input.use_folder(conversation.folder)
+
+    async def begin_turn(self, chat: Chat) -> None:
+        """Show that a turn runs."""
+        self.is_busy = True
+        self.input.show_attached()
+        self._set_state("running")
+
+    async def end_turn(self, chat: Chat) -> None:
+        """Show that no turn runs."""
+        self.is_busy = False
+        self._set_state("")
+
+    def _set_state(self, state: str) -> None:
+        gauge = self.gauge
+        gauge.show(msgspec.structs.replace(gauge.numbers, state=state))
+
+    async def refresh_gauge(self) -> None:
+        """Show model, cost and context of the session as the log has them."""
+        conversation, gauge = self.conversation, self.gauge
+        chat, answering = conversation.chat, conversation.answering
+        known = msgspec.structs.replace(
+            gauge.numbers, folder=str(conversation.folder), model=answering.agent.model
+        )
+        if chat is not None:
+            context = await chat.session.context()
+            spent = await chat.spent()
+            model = context.model or chat.agent.model
+            known = msgspec.structs.replace(
+                known,
+                model=model,
+                thinking=context.thinking_level or chat.agent.thinking_level,
+                cost_microcents=spent.cost_microcents,
+                unpriced=spent.unpriced_calls,
+                context=context.tokens,
+                window=answering.window_of(model),
+            )
+        gauge.show(known)

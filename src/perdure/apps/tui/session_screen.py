@@ -1,0 +1,151 @@
+"""The picker of all sessions: search as in ``perdure sessions pick``, with a preview."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from perdure.apps.picker.selection import Choice, State, after, choices_of, first_state
+from perdure.apps.terminal.output import local_time
+from perdure.apps.terminal.previews import message_line
+from perdure.apps.terminal.text import one_line
+from perdure.apps.tui.text import plain
+from perdure.client.store import Store
+from perdure.errors import PerdureError
+
+MOST_LISTED = 200
+"""Sessions that are listed; more are found by typing."""
+
+_PREVIEWED = 6
+_PREVIEW_CELLS = 400
+_TIME_CELLS = 18
+
+
+class SessionScreen(ModalScreen[str | None]):
+    """All sessions of `store`, those of `folder` first. Returns the chosen id; None: none."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "Continue it"),
+        Binding("up", "move(-1)", "Up", show=False, priority=True),
+        Binding("down", "move(1)", "Down", show=False, priority=True),
+        Binding("pageup", "move(-10)", "Up", show=False, priority=True),
+        Binding("pagedown", "move(10)", "Down", show=False, priority=True),
+        Binding("tab", "everywhere", "All folders or this one", priority=True),
+        Binding("escape", "leave", "Close"),
+    ]
+
+    def __init__(self, store: Store, folder: str) -> None:
+        super().__init__(id="session-screen")
+        self._store = store
+        self._folder = folder
+        self._state = State((), folder)
+
+    def compose(self) -> ComposeResult:
+        """Lay out the text field, the list, the preview and the keys."""
+        yield Input(
+            placeholder='words of a title, id or folder, or "exact words"; Enter continues it',
+            compact=True,
+        )
+        yield OptionList(id="sessions", markup=False, compact=True)
+        yield Static("", id="session-preview", markup=False)
+        yield Footer(compact=True, show_command_palette=False)
+
+    async def on_mount(self) -> None:
+        """List the sessions."""
+        self.query_one(OptionList).can_focus = False
+        found = await self._store.recent(None)
+        self._state = first_state(choices_of(found), self._folder)
+        self._draw()
+        self.query_one(Input).focus()
+
+    def _draw(self) -> None:
+        sessions = self.query_one(OptionList)
+        sessions.clear_options()
+        room = max(self.size.width - 6, 40)
+        sessions.add_options(
+            Option(plain(_row(choice, room))) for choice in self._state.fitting[:MOST_LISTED]
+        )
+        if self._state.fitting:
+            sessions.highlighted = 0
+        else:
+            self.query_one("#session-preview", Static).update(plain("nothing matches"))
+
+    def _choice(self) -> Choice | None:
+        at = self.query_one(OptionList).highlighted
+        fitting = self._state.fitting
+        return fitting[at] if at is not None and at < len(fitting) else None
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """List what matches."""
+        cleared = after(self._state, "erase_all")
+        assert isinstance(cleared, State)
+        found = after(cleared, f"text:{event.value}")
+        assert isinstance(found, State)
+        self._state = found
+        self._draw()
+
+    def on_option_list_option_highlighted(self, _: OptionList.OptionHighlighted) -> None:
+        """Show the end of the selected session."""
+        self._preview()
+
+    @work(exclusive=True)
+    async def _preview(self) -> None:
+        choice = self._choice()
+        if choice is None:
+            return
+        info = choice.info
+        lines = [
+            plain(f"{info.id}  {info.source or 'perdure'}  {info.messages} messages", "bold"),
+            plain(info.cwd or "(no folder)"),
+        ]
+        try:
+            session = await self._store.open(info.id)
+            for message in await session.messages(last=_PREVIEWED):
+                text = one_line(message_line(message, _PREVIEW_CELLS), _PREVIEW_CELLS)
+                lines.append(plain(f"{message.role}: {text}"))
+        except PerdureError as error:
+            lines.append(plain(str(error)))
+        self.query_one("#session-preview", Static).update(Content("\n").join(lines))
+
+    # ------------------------------------------------------------ keys
+
+    def action_move(self, step: int) -> None:
+        """Move the selection."""
+        sessions = self.query_one(OptionList)
+        if sessions.highlighted is not None:
+            last = sessions.option_count - 1
+            sessions.highlighted = min(max(sessions.highlighted + step, 0), last)
+
+    def action_everywhere(self) -> None:
+        """List the sessions of this folder, or of all."""
+        found = after(self._state, "everywhere")
+        assert isinstance(found, State)
+        self._state = found
+        self._draw()
+
+    def on_input_submitted(self, _: Input.Submitted) -> None:
+        """Choose the selected session."""
+        self.action_choose()
+
+    def action_choose(self) -> None:
+        """Choose the selected session."""
+        if (choice := self._choice()) is not None:
+            self.dismiss(choice.info.id)
+
+    def action_leave(self) -> None:
+        """Choose none."""
+        self.dismiss(None)
+
+
+def _row(choice: Choice, width: int) -> str:
+    info = choice.info
+    mark = "●" if info.open_turn is not None else " "
+    name = one_line(info.name or "(nothing said yet)", max(width - _TIME_CELLS - 4, 20))
+    return f"{mark} {local_time(info.updated_at)}  {name}"

@@ -1,0 +1,153 @@
+"""The visible part of a session: its newest entries, and earlier ones when they are scrolled to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widget import Widget
+
+from perdure.apps.tui.blocks import (
+    AnswerBlock,
+    Block,
+    FoldBlock,
+    ThoughtBlock,
+    block_of,
+)
+from perdure.apps.tui.items import Item, ItemFold, Remark
+from perdure.client.session import Session
+from perdure.events.projection import events_of
+from perdure.events.types import AnyEvent
+from perdure.session.entries import Entry
+from perdure.session.ledger import ToolFinished
+
+PAGE = 60
+"""Entries of the branch that are read at a time."""
+
+
+class Transcript(VerticalScroll, can_focus=True):
+    """The messages of one session. It stays at the end until somebody scrolls up."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("home", "earlier", "Earlier", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id="transcript")
+        self._fold = ItemFold()
+        self._blocks: dict[int, Block] = {}
+        self._session: Session | None = None
+        self._first: Entry | None = None
+        self._is_reading = False
+        self.is_reasoning_shown = False
+
+    async def open(self, session: Session | None) -> None:
+        """Show the newest entries of `session`; None: nothing was said yet."""
+        await self.remove_children()
+        self._fold, self._blocks = ItemFold(), {}
+        self._session, self._first = session, None
+        if session is not None:
+            entries = await session.path(last=PAGE)
+            self._first = entries[0] if entries else None
+            await self.mount(*self._new_blocks(await _items_of(session, entries, self._fold)))
+        self.anchor()
+
+    async def feed(self, event: AnyEvent) -> None:
+        """Show `event`."""
+        folded = self._fold.feed(event)
+        if folded.added:
+            await self.mount(*self._new_blocks(folded.added))
+        for item in folded.changed:
+            block = self._blocks.get(id(item))
+            if isinstance(block, AnswerBlock | FoldBlock):
+                await block.refresh_item()
+
+    async def remark(self, text: str) -> None:
+        """Show a line between the messages."""
+        await self.mount(*self._new_blocks([Remark(text)]))
+
+    def _new_blocks(self, items: Sequence[Item]) -> list[Widget]:
+        made: list[Widget] = []
+        for item in items:
+            block = self._blocks[id(item)] = block_of(item)
+            if isinstance(block, ThoughtBlock):
+                block.display = self.is_reasoning_shown
+                block.is_unfolded = True
+            made.append(block)
+        return made
+
+    # ------------------------------------------------------------ earlier entries
+
+    async def read_earlier(self) -> None:
+        """Show the entries before the first one, if there are any."""
+        first, session = self._first, self._session
+        if self._is_reading or session is None or first is None or first.parent_id is None:
+            return
+        self._is_reading = True
+        try:
+            entries = await session.path(first.parent_id, last=PAGE)
+            self._first = entries[0] if entries else None
+            items = await _items_of(session, entries, ItemFold())
+            before = self.virtual_size.height
+            if items:
+                await self.mount(*self._new_blocks(items), before=0)
+            self.call_after_refresh(self._stay, before)
+        finally:
+            self._is_reading = False
+
+    def _stay(self, height_before: int) -> None:
+        """Keep the lines that were visible where they are."""
+        self.scroll_to(y=self.scroll_y + self.virtual_size.height - height_before, animate=False)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Read earlier entries at the top."""
+        super().watch_scroll_y(old_value, new_value)
+        if new_value <= 0 < old_value:
+            self.run_worker(self.read_earlier(), group="earlier")
+
+    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
+        """Read earlier entries at the top."""
+        if self.scroll_y <= 0:
+            self.run_worker(self.read_earlier(), group="earlier")
+
+    async def action_earlier(self) -> None:
+        """Go to the top, and read what is above it."""
+        self.scroll_home(animate=False)
+        await self.read_earlier()
+
+    # ------------------------------------------------------------ folding
+
+    def show_reasoning(self, *, is_shown: bool) -> None:
+        """Show or hide the model's reasoning."""
+        self.is_reasoning_shown = is_shown
+        for block in self.query(ThoughtBlock):
+            block.display = is_shown
+
+    def unfold_all(self, *, is_unfolded: bool) -> None:
+        """Unfold or fold every tool call."""
+        for block in self.query(FoldBlock):
+            if not isinstance(block, ThoughtBlock):
+                block.fold(is_unfolded=is_unfolded)
+
+
+async def _items_of(session: Session, entries: Sequence[Entry], fold: ItemFold) -> list[Item]:
+    """Return the items of stored `entries`, with the outcomes of their tool calls."""
+    own = [entry.seq for entry in entries if entry.stream == session.id]
+    outcomes: list[Entry] = []
+    if own:
+        found = session.entries(own[0] - 1, kind=ToolFinished.kind, limit=2 * PAGE)
+        outcomes = [entry async for entry in found if entry.seq < own[-1]]
+    items: list[Item] = []
+    for entry in entries:
+        while outcomes and entry.stream == session.id and outcomes[0].seq < entry.seq:
+            items += _items_in(outcomes.pop(0), fold)
+        items += _items_in(entry, fold)
+    return items
+
+
+def _items_in(entry: Entry, fold: ItemFold) -> Iterator[Item]:
+    for event in events_of(entry):
+        yield from fold.feed(event).added

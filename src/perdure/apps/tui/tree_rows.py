@@ -1,0 +1,139 @@
+"""The rows of the tree navigator: what is folded, and what a search finds. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from perdure.apps.terminal.outline import Fold, Line, Row, fold_runs, rows_of
+from perdure.apps.terminal.previews import preview_of, who_of
+from perdure.session.ids import EntryId
+from perdure.session.tree import TreeNode
+
+_SEARCHED_CELLS = 2_000
+
+
+class TreeState(msgspec.Struct, frozen=True):
+    """All rows, the rows inside runs that are `shown`, and the branches that are `closed`."""
+
+    rows: tuple[Row, ...]
+    shown: frozenset[EntryId] = frozenset()
+    closed: frozenset[EntryId] = frozenset()
+
+
+class Visible(msgspec.Struct, frozen=True):
+    """A visible line, and the entries that it hides."""
+
+    line: Line
+    hidden: tuple[EntryId, ...] = ()
+
+
+def tree_state(roots: Sequence[TreeNode], leaf: EntryId | None) -> TreeState:
+    """Return the first state: messages of people are visible, the steps between are folded."""
+    rows = tuple(rows_of(roots, leaf))
+    said = frozenset(row.entry.id for row in rows if who_of(row.entry)[0] == "user")
+    return TreeState(rows, said)
+
+
+def visible(state: TreeState) -> list[Visible]:
+    """Return the visible lines in drawing order."""
+    lines = list(_without_closed(state))
+    folded = fold_runs([each.line for each in lines], state.shown)
+    found: list[Visible] = []
+    at = 0
+    for line in folded:
+        if isinstance(line, Row) or line.is_branch:
+            found.append(lines[at])
+            at += 1
+        else:
+            inside = [each.line for each in lines[at : at + line.count]]
+            hidden = tuple(row.entry.id for row in inside if isinstance(row, Row))
+            found.append(Visible(line, hidden))
+            at += line.count
+    return found
+
+
+def _without_closed(state: TreeState) -> Iterator[Visible]:
+    """Return the rows, those of closed branches as one count after their first row."""
+    rows, at = state.rows, 0
+    while at < len(rows):
+        row = rows[at]
+        yield Visible(row)
+        at += 1
+        if row.entry.id in state.closed:
+            end = _branch_end(rows, at - 1)
+            if end > at:
+                kinds = Counter(who_of(each.entry)[0] for each in rows[at:end])
+                counts = tuple(sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
+                hidden = tuple(each.entry.id for each in rows[at:end])
+                yield Visible(Fold(row.depth, end - at, counts, is_branch=True), hidden)
+            at = end
+
+
+def _branch_end(rows: Sequence[Row], start: int) -> int:
+    """Return the place after the last row of the branch that begins at `start`."""
+    depth = rows[start].depth
+    for at in range(start + 1, len(rows)):
+        if rows[at].depth < depth or (rows[at].starts and rows[at].depth == depth):
+            return at
+    return len(rows)
+
+
+def unfolded(state: TreeState, at: Visible) -> TreeState:
+    """Return `state` with what `at` hides, or the closed branch of `at`, visible."""
+    if isinstance(at.line, Row):
+        return msgspec.structs.replace(state, closed=state.closed - {at.line.entry.id})
+    if at.line.is_branch:
+        first = next(n for n, row in enumerate(state.rows) if row.entry.id == at.hidden[0])
+        opened = state.rows[first - 1].entry.id
+        return msgspec.structs.replace(state, closed=state.closed - {opened})
+    return msgspec.structs.replace(state, shown=state.shown | set(at.hidden))
+
+
+def folded_at(state: TreeState, at: Visible) -> TreeState:
+    """Return `state` with the branch of `at` closed; on the first branch, with its run folded."""
+    if not isinstance(at.line, Row):
+        return state
+    place = next(n for n, row in enumerate(state.rows) if row.entry.id == at.line.entry.id)
+    depth = at.line.depth
+    for n in range(place, -1, -1):
+        row = state.rows[n]
+        if depth and row.starts and row.depth <= depth:
+            return msgspec.structs.replace(state, closed=state.closed | {row.entry.id})
+    run = {row.entry.id for row in _run_around(state.rows, place)}
+    return msgspec.structs.replace(state, shown=state.shown - run)
+
+
+def _run_around(rows: Sequence[Row], place: int) -> Iterator[Row]:
+    """Return the rows around `place` that `fold_runs` can fold together."""
+    first = place
+    while first > 0 and not rows[first - 1].is_kept:
+        first -= 1
+    for row in rows[first:]:
+        if row.is_kept and row is not rows[place]:
+            return
+        yield row
+
+
+def with_visible(state: TreeState, entry: EntryId) -> TreeState:
+    """Return `state` with `entry` visible."""
+    place = next(n for n, row in enumerate(state.rows) if row.entry.id == entry)
+    closed = {
+        row.entry.id
+        for n, row in enumerate(state.rows[: place + 1])
+        if row.entry.id in state.closed and n < place < _branch_end(state.rows, n)
+    }
+    return TreeState(state.rows, state.shown | {entry}, state.closed - closed)
+
+
+def matches(state: TreeState, sought: str) -> list[EntryId]:
+    """Return the entries whose beginning or label has `sought`, in drawing order."""
+    wanted = sought.casefold()
+    return [
+        row.entry.id
+        for row in state.rows
+        if wanted in preview_of(row.entry, _SEARCHED_CELLS).what.casefold()
+        or wanted in (row.label or "").casefold()
+    ]

@@ -1,0 +1,120 @@
+"""The terminal chat as a process at a terminal: Ctrl-C, a lost terminal, no package."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, World
+
+pytestmark = pytest.mark.full_only
+
+WRITES = """
+name: acted
+rules:
+  - when: {after_tool: write_file}
+    text: Written.
+  - when: {after: user}
+    calls: [{name: write_file, args: {path: new.txt, content: land}}]
+"""
+
+
+@dataclass
+class Terminal:
+    """A process at a terminal of its own, and what it wrote so far."""
+
+    process: subprocess.Popen[bytes]
+    descriptor: int
+    written: bytes = b""
+
+    def until(self, text: str) -> None:
+        """Read until `text` was written."""
+        deadline = time.monotonic() + PATIENCE_S
+        while text.encode() not in self.written:
+            assert time.monotonic() < deadline, self.written[-2_000:]
+            try:
+                self.written += os.read(self.descriptor, 65_536)
+            except OSError:
+                assert text.encode() in self.written, self.written[-2_000:]
+
+    def press(self, keys: str) -> None:
+        """Type `keys`."""
+        os.write(self.descriptor, keys.encode())
+
+
+@contextmanager
+def terminal(world: World, *words: str) -> Generator[Terminal]:
+    """``perdure`` at a terminal of 80 by 24."""
+    own, other = pty.openpty()
+    environment = {**world.environment, "TERM": "xterm-256color", "LINES": "24", "COLUMNS": "80"}
+    process = subprocess.Popen(
+        [PERDURE, *words],
+        stdin=other,
+        stdout=other,
+        stderr=other,
+        env=environment,
+        cwd=world.folder,
+        start_new_session=True,
+    )
+    os.close(other)
+    try:
+        yield Terminal(process, own)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(own)
+
+
+def test_second_ctrl_c_leaves_and_tells_how_to_resume(world: World) -> None:
+    with terminal(world, "chat") as seen:
+        seen.until("Write a message")
+        seen.press("hello\r")
+        seen.until("offline scripted model")
+        seen.press("\x03")
+        seen.until("again exits")
+        seen.press("\x03")
+        seen.until("continues it")
+        assert seen.process.wait(PATIENCE_S) == 130
+    session = world.ok("sessions", "list", "--json").json[0]["id"]
+    assert f"perdure chat --session {session}  continues it".encode() in seen.written
+
+
+def test_lost_terminal_loses_nothing(world: World) -> None:
+    with terminal(world, "chat", "--scenario", world.scenario(WRITES)) as seen:
+        seen.until("Write a message")
+        seen.press("write it\r")
+        seen.until("allow once")
+        os.killpg(seen.process.pid, signal.SIGHUP)
+        seen.process.wait(PATIENCE_S)
+    assert not (world.folder / "new.txt").exists()
+    (waiting,) = world.ok("inbox", "--json").json
+    world.ok("inbox", "answer", waiting["id"], "allow")
+    scenario = world.scenario(WRITES)
+    ended = world.ok("sessions", "resume", waiting["session"], "--scenario", scenario, "--json")
+    assert ended.lines[0]["detail"] == "Written."
+    assert (world.folder / "new.txt").read_text() == "land"
+
+
+def test_lines_are_used_without_a_terminal_and_on_request(world: World) -> None:
+    refused = world.run("chat", "--display", "screen", "--json")
+    assert refused.code == 2
+    assert "--display screen needs a terminal" in refused.error["message"]
+    with terminal(world, "chat", "--display", "lines") as seen:
+        seen.until("A new session with scripted:echo. /help says what else you can type.")
+        seen.press("/quit\r")
+        assert seen.process.wait(PATIENCE_S) == 0
+
+
+def test_commands_that_fill_no_terminal_do_not_load_textual(world: World) -> None:
+    code = "import sys, perdure.apps.cli.program, perdure.apps.chat.command"
+    check = "assert not [name for name in sys.modules if name.startswith('textual')]"
+    subprocess.run([sys.executable, "-c", f"{code}; {check}"], env=world.environment, check=True)

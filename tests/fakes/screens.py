@@ -1,0 +1,124 @@
+"""The terminal chat without a terminal: keys go in, and the screen is read as text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from textual.geometry import Region
+from textual.pilot import Pilot
+from textual.widget import Widget
+
+from perdure.apps.chat.session import AnswerOptions, Cast
+from perdure.apps.tui.program import ChatProgram
+from perdure.apps.wiring import chat_agent
+from perdure.client.store import Store
+from perdure.models.scenario_yaml import read_scenario
+from perdure.tools.permissions import Permissions
+
+PATIENCE_S = 30
+
+
+def answering_in(
+    store: Store, scenario: str | None = None, permissions: Permissions | None = None
+) -> AnswerOptions:
+    """Chats of `store` with a scripted model, as ``perdure chat`` makes them."""
+    acted = None if scenario is None else read_scenario(scenario, name="acted")
+    model = "scripted:echo" if acted is None else None
+    agent = chat_agent(model or "scripted:acted", permissions=permissions)
+    return AnswerOptions(store, model=model, scenario=acted, cast=Cast(agent))
+
+
+@dataclass
+class Seen:
+    """A running chat."""
+
+    program: ChatProgram
+    pilot: Pilot[Any]
+
+    @property
+    def screen(self) -> str:
+        """What the terminal shows."""
+        screen = self.program.screen
+        compositor = screen._compositor  # pyright: ignore[reportPrivateUsage] - a terminal gets it
+        strips = compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+
+    @property
+    def transcript(self) -> str:
+        """All lines of the transcript, also those that are scrolled away."""
+        return "\n".join(map(text_of, self.program.transcript.children))
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until `holds` does."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        while not holds():
+            assert self.program.failure is None, self.program.failure
+            assert asyncio.get_running_loop().time() < deadline, self.screen
+            await self.pilot.pause(0.02)
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until the transcript or the screen has all of `texts`."""
+        for text in texts:
+            await self.until(lambda text=text: text in _joined(self.transcript, self.screen))
+
+    async def type(self, text: str) -> None:
+        """Send `text` from the text field."""
+        composer = self.program.input.composer
+        await self.until(lambda: composer.has_focus)
+        composer.show_text(text)
+        await self.pilot.pause()
+        composer.submit()
+        await self.pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        for key in keys:
+            await self.pilot.press(key)
+        await self.pilot.pause()
+
+    async def idle(self) -> None:
+        """Wait until nothing runs and everything is shown."""
+        chat = self.program.conversation.chat
+        await self.until(lambda: chat is None or not chat.is_running)
+        await self.until(self.program.shown.teller.queue.empty)
+        await self.pilot.pause()
+
+
+def _joined(*texts: str) -> str:
+    """`texts` without the line breaks of the screen."""
+    return " ".join(" ".join(texts).split())
+
+
+def text_of(widget: Widget) -> str:
+    """The text of `widget` and what is in it."""
+    strips = widget.render_lines(Region(0, 0, widget.size.width, widget.size.height))
+    own = "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+    return "\n".join([own, *map(text_of, widget.children)])
+
+
+@asynccontextmanager
+async def chatting(
+    store: Store,
+    folder: Path,
+    *,
+    scenario: str | None = None,
+    session: str | None = None,
+    size: tuple[int, int] = (80, 24),
+    permissions: Permissions | None = None,
+) -> AsyncGenerator[Seen]:
+    """A chat in `folder`, which ends with the block."""
+    answering = answering_in(store, scenario, permissions)
+    program = ChatProgram(answering, session, folder)
+    try:
+        async with answering.runtime, program.run_test(size=size, notifications=True) as pilot:
+            seen = Seen(program, pilot)
+            await seen.until(lambda: bool(program.transcript.children))
+            yield seen
+    finally:
+        await answering.close()
+    assert program.failure is None, program.failure

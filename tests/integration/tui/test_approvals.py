@@ -1,0 +1,131 @@
+"""Approvals: everything is shown, keys answer, pastes do not."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from textual import events
+
+from perdure.apps.tui.approval import Approval
+from perdure.client.store import Store
+from perdure.tools.permissions import Permissions
+from tests.fakes.screens import Seen, chatting
+
+WRITES = """
+rules:
+  - when: {after_tool: edit_file, last_tool_result_is_error: true}
+    text: You refused it.
+  - when: {after_tool: edit_file}
+    text: It is changed.
+  - when: {after: user}
+    calls: [{name: edit_file, args: {path: notes.txt, old_text: sea, new_text: "[red]land[/red]"}}]
+"""
+RUNS = """
+rules:
+  - when: {after_tool: run_command}
+    text: It ran.
+  - when: {after: user}
+    calls: [{name: run_command, args: {command: "git status"}}]
+"""
+
+
+async def asked(seen: Seen) -> Approval:
+    """Wait for a question that takes answers."""
+    await seen.until(lambda: bool(seen.program.screen.query(Approval)))
+    panel = seen.program.screen.query_one(Approval)
+    await seen.until(lambda: panel.has_focus)
+    await seen.pilot.pause(0.5)
+    return panel
+
+
+async def answered(
+    store: Store, folder: Path, act: Callable[[Seen], Awaitable[None]], told: str
+) -> str:
+    """The content of the file after the user acted on the question, and `told` was shown."""
+    (folder / "notes.txt").write_text("the sea\n")
+    async with chatting(store, folder, scenario=WRITES) as seen:
+        await seen.type("change it")
+        await asked(seen)
+        await seen.shows(
+            "May edit_file run?", "-the sea", "+the [red]land[/red]", "[y] allow once", "[n] deny"
+        )
+        assert (folder / "notes.txt").read_text() == "the sea\n"
+        await act(seen)
+        await seen.shows(told)
+        await seen.idle()
+    return (folder / "notes.txt").read_text()
+
+
+async def test_y_allows_what_was_shown(store: Store, tmp_path: Path) -> None:
+    async def act(seen: Seen) -> None:
+        await seen.press("y")
+
+    assert await answered(store, tmp_path, act, "It is changed.") == "the [red]land[/red]\n"
+
+
+async def test_denial_with_a_note_reaches_the_model(store: Store, tmp_path: Path) -> None:
+    async def act(seen: Seen) -> None:
+        await seen.press("d", *"not now", "enter")
+
+    assert await answered(store, tmp_path, act, "You refused it.") == "the sea\n"
+    (info,) = await store.recent()
+    messages = await (await store.open(info.id)).messages()
+    assert any("not now" in str(part) for message in messages for part in message.parts)
+
+
+async def test_paste_and_burst_of_keys_do_not_answer(store: Store, tmp_path: Path) -> None:
+    async def act(seen: Seen) -> None:
+        panel = seen.program.screen.query_one(Approval)
+        seen.program.post_message(events.Paste("y\n"))
+        for key in ("y", "e", "s"):  # a terminal without bracketed paste
+            seen.program.post_message(events.Key(key, key))
+        await seen.pilot.pause(0.5)
+        assert panel.is_attached
+        await seen.press("n")
+
+    assert await answered(store, tmp_path, act, "You refused it.") == "the sea\n"
+
+
+async def test_key_typed_before_the_question_does_not_answer(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("the sea\n")
+    async with chatting(store, tmp_path, scenario=WRITES) as seen:
+        await seen.type("change it")
+        await seen.until(lambda: bool(seen.program.screen.query(Approval)))
+        panel = seen.program.screen.query_one(Approval)
+        panel.ready_at = float("inf")
+        await seen.press("y")
+        await seen.pilot.pause(0.3)
+        assert panel.is_attached
+        panel.ready_at = 0
+        await seen.press("n")
+        await seen.shows("You refused it.")
+
+
+async def test_always_names_what_it_allows_and_is_not_asked_again(
+    store: Store, tmp_path: Path
+) -> None:
+    may_run = Permissions(allowed_commands=("git status",))
+    async with chatting(
+        store, tmp_path, scenario=RUNS, size=(100, 40), permissions=may_run
+    ) as seen:
+        await seen.type("look")
+        await asked(seen)
+        await seen.shows("command = git status", str(tmp_path)[:40], "[a] always")
+        await seen.shows("always: allow in this session without asking: run_command git status")
+        await seen.press("a")
+        await seen.shows("It ran.")
+        await seen.idle()
+        await seen.type("again")
+        await seen.until(lambda: seen.transcript.count("It ran.") == 2)
+
+
+async def test_question_answered_elsewhere_is_closed(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("the sea\n")
+    async with chatting(store, tmp_path, scenario=WRITES) as seen:
+        await seen.type("change it")
+        await asked(seen)
+        (question,) = await store.questions()
+        await store.answer(question.id, "deny", by="ana")
+        await seen.shows("it was answered elsewhere", "You refused it.")
+        assert seen.program.input.composer.display

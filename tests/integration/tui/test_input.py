@@ -1,0 +1,150 @@
+"""What is typed, pasted, completed and attached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual import events
+
+from perdure.client.store import Store
+from perdure.session.messages import MediaPart, TextPart
+from tests.fakes.screens import Seen, chatting
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
+
+
+async def said(store: Store) -> list[str]:
+    """The texts of the user's messages in the newest session."""
+    (info, *_) = await store.recent()
+    messages = await (await store.open(info.id)).messages()
+    return [message.text for message in messages if message.role == "user"]
+
+
+async def paste(seen: Seen, text: str) -> None:
+    """Paste `text` where the focus is."""
+    seen.program.post_message(events.Paste(text))
+    await seen.pilot.pause()
+
+
+async def test_paste_is_one_message_with_its_indentation(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await paste(seen, "def f():\r\n    return 1\r\n\x1b[31m")
+        assert await store.recent() == []
+        await seen.press("enter")
+        await seen.shows("you wrote")
+        await seen.idle()
+    assert await said(store) == ["def f():\n    return 1\n\N{REPLACEMENT CHARACTER}[31m"]
+
+
+async def test_lines_are_added_by_keys_and_by_a_backslash(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await seen.press("a", "ctrl+j", "b", "backslash", "enter", "c", "enter")
+        await seen.shows("you wrote")
+        await seen.idle()
+    assert await said(store) == ["a\nb\nc"]
+
+
+async def test_earlier_inputs_of_the_folder_are_recalled(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("the first")
+        await seen.idle()
+        await seen.shows("you wrote")
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("/cost")
+        await seen.idle()
+        composer = seen.program.input.composer
+        await seen.press("x", "up")
+        assert composer.text == "/cost"
+        await seen.press("up")
+        assert composer.text == "the first"
+        await seen.press("down", "down")
+        assert composer.text == "x"
+
+
+async def test_file_is_completed_and_attached(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "sea.py").write_text("print('sea')\n")
+    (tmp_path / "shore.png").write_bytes(PNG)
+    (tmp_path / "esc\x1b.py").write_text("never offered")
+    async with chatting(store, tmp_path) as seen:
+        await seen.until(lambda: len(seen.program.input.files) == 2)
+        await seen.press("@", "s", "e", "a", "p")
+        await seen.until(lambda: seen.program.input.composer.is_offering)
+        await seen.press("tab")
+        await seen.shows("attached: src/sea.py (13 bytes)")
+        assert seen.program.input.composer.text == "@src/sea.py "
+        await seen.press("@", "s", "h", "o")
+        await seen.until(lambda: seen.program.input.composer.is_offering)
+        await seen.press("enter")
+        await seen.shows("shore.png (24 bytes)")
+        await seen.press("enter")
+        await seen.shows("you wrote")
+        await seen.idle()
+    (info,) = await store.recent()
+    (message, *_) = await (await store.open(info.id)).messages()
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    media = [part for part in message.parts if isinstance(part, MediaPart)]
+    assert texts[0].split() == ["@src/sea.py", "@shore.png"]
+    assert texts[1] == "src/sea.py:\n```\nprint('sea')\n```"
+    assert [part.name for part in media] == ["shore.png"]
+
+
+async def test_name_removed_from_the_message_is_not_attached(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "sea.py").write_text("print('sea')\n")
+    async with chatting(store, tmp_path) as seen:
+        await seen.until(lambda: len(seen.program.input.files) == 1)
+        await seen.press("@", "s")
+        await seen.until(lambda: seen.program.input.composer.is_offering)
+        await seen.press("tab")
+        await seen.shows("attached: sea.py")
+        await seen.type("without it")
+        await seen.shows("you wrote")
+        await seen.idle()
+    assert await said(store) == ["without it"]
+
+
+async def test_command_is_completed_and_a_whole_one_is_sent(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await seen.press("/", "c", "o", "s")
+        await seen.until(lambda: seen.program.input.composer.is_offering)
+        await seen.shows("/cost", "tokens and cost of this session")
+        await seen.press("enter", "enter")
+        await seen.shows("no messages yet")
+
+
+async def test_own_command_runs_and_the_model_sees_its_output(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("!echo one; echo two >&2; exit 3")
+        await seen.shows("one", "two", "(exit code 3)")
+        await seen.type("!!echo secret")
+        await seen.shows("secret")
+        assert await store.recent() == []
+        await seen.type("and now?")
+        await seen.shows("you wrote")
+        await seen.idle()
+    (info,) = await store.recent()
+    context = await (await store.open(info.id)).context()
+    texts = [message.message.text for message in context.messages]
+    assert "I ran this command: `echo one" in texts[0]
+    assert "one\ntwo" in texts[0]
+    assert not any("secret" in text for text in texts)
+
+
+async def test_long_paste_is_attached(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await paste(seen, "line\n" * 6_000)
+        await seen.shows("attached: pasted text, 6001 lines")
+        await seen.type("look")
+        await seen.shows("you wrote")
+        await seen.idle()
+    (text,) = await said(store)
+    assert text.startswith("look")
+    assert text.count("line") == 6_000
+
+
+async def test_second_ctrl_c_exits(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await seen.press("d", "ctrl+c")
+        assert seen.program.input.composer.text == ""
+        await seen.press("ctrl+c")
+    assert seen.program.return_value == 130

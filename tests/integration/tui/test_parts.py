@@ -1,0 +1,120 @@
+"""The pure parts: completion, the gauge, folding of trees, themes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure import assistant, user
+from perdure.apps.chat.attachments import attach
+from perdure.apps.cli.exits import PathNotFound
+from perdure.apps.terminal.outline import Row
+from perdure.apps.tui.completion import Offers, files_below, offers_for
+from perdure.apps.tui.gauge import Numbers, gauge_line
+from perdure.apps.tui.program import theme_of
+from perdure.apps.tui.tree_rows import folded_at, tree_state, unfolded, visible, with_visible
+from perdure.client.store import Store
+from perdure.errors import LimitExceeded, WrongArgument
+from perdure.session.ids import EntryId
+
+COMMANDS = {"/tree": "", "/thinking": "", "/attach": ""}
+FILES = ["notes.txt", "src/sea.py", "src/seaside.py"]
+
+
+def offered(line: str, *, is_first: bool = True) -> tuple[str, ...]:
+    """The offers at the end of `line`."""
+    found = offers_for(line, len(line), is_first=is_first, commands=COMMANDS, files=FILES)
+    return found.values if found is not None else ()
+
+
+def test_completion_offers_what_fits_before_the_cursor() -> None:
+    assert offered("/t") == ("/tree", "/thinking")
+    assert offered("/tree") == ()
+    assert offered("/thinking h") == ("high",)
+    assert offered("/t", is_first=False) == ()
+    assert offered("look at @sea") == ("src/sea.py", "src/seaside.py")
+    assert offered("look at @notes.txt") == ()
+    assert offered("mail@sea") == ()
+    assert offered("@sea and") == ()
+    assert offered("/attach note") == ("notes.txt",)
+    assert offers_for("@", 1, is_first=True, commands={}, files=[]) is None
+    assert isinstance(offers_for("a @n", 4, is_first=True, commands={}, files=FILES), Offers)
+
+
+def test_files_are_listed_nearest_first_without_hidden_folders(tmp_path: Path) -> None:
+    for name in ("b.txt", "src/deep/c.py", ".git/config", "src/a.py", "line\nbreak"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert files_below(tmp_path) == ["b.txt", "src/a.py", "src/deep/c.py"]
+    assert files_below(tmp_path / "none") == []
+
+
+def test_gauge_drops_the_least_important_numbers_first() -> None:
+    numbers = Numbers(
+        "anthropic:claude", "high", "/tmp/x", 12_345_678, 0, 1_000, 20, 50_000, 200_000, "running"
+    )
+    wide = gauge_line(numbers, 150)
+    assert "anthropic:claude (high)" in wide
+    assert "$0.12" in wide
+    assert "25% of 200k" in wide
+    assert wide.endswith("/tmp/x")
+    narrow = gauge_line(numbers, 60)
+    assert len(narrow) <= 60
+    assert narrow.startswith("running · anthropic:claude (high) · $0.12")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "environment", "theme"),
+    [
+        ("auto", {"TERM": "xterm-256color"}, "textual-dark"),
+        ("auto", {"TERM": "xterm-256color", "COLORFGBG": "0;15"}, "textual-light"),
+        ("light", {"COLORTERM": "truecolor"}, "textual-light"),
+        ("dark", {"TERM": "xterm-256color", "COLORFGBG": "0;15"}, "textual-dark"),
+        ("auto", {"TERM": "xterm"}, "ansi-dark"),
+        ("light", {"TERM": "xterm-256color", "NO_COLOR": "1"}, "ansi-light"),
+        ("terminal", {"TERM": "xterm-256color"}, "ansi-dark"),
+    ],
+)
+def test_theme_follows_setting_and_terminal(
+    wanted: str, environment: dict[str, str], theme: str
+) -> None:
+    assert theme_of(wanted, environment) == theme
+
+
+async def test_tree_folds_and_unfolds_runs_and_branches(store: Store) -> None:
+    session = await store.create()
+    first = await session.append(user("Where to?"))
+    await session.append(*(assistant(f"Step {n}") for n in range(5)))
+    await session.branch(first.id)
+    await session.append(assistant("By train."))
+    state = tree_state(await session.tree(), session.leaf)
+
+    def lines() -> list[str]:
+        return [
+            str(each.line.entry.seq) if isinstance(each.line, Row) else f"+{each.line.count}"
+            for each in visible(state)
+        ]
+
+    assert lines() == ["0", "1", "+3", "5", "7"]
+    state = unfolded(state, visible(state)[2])
+    assert lines() == ["0", "1", "2", "3", "4", "5", "7"]
+    state = folded_at(state, visible(state)[4])
+    assert lines() == ["0", "1", "+4", "7"]
+    state = with_visible(state, EntryId(f"{session.id}/3"))
+    assert lines() == ["0", "1", "2", "3", "4", "5", "7"]
+
+
+def test_attachment_is_text_or_media_or_refused(tmp_path: Path) -> None:
+    (tmp_path / "code.md").write_text("```\nx\n```\n")
+    found = attach("code.md", tmp_path)
+    assert found.content == "code.md:\n````\n```\nx\n```\n````"
+    (tmp_path / "data.bin").write_bytes(b"\0\1\2")
+    with pytest.raises(WrongArgument, match="neither text nor"):
+        attach("data.bin", tmp_path)
+    with pytest.raises(PathNotFound):
+        attach("none", tmp_path)
+    with (tmp_path / "big.txt").open("wb") as file:
+        file.truncate(17 * 1024 * 1024)
+    with pytest.raises(LimitExceeded):
+        attach("big.txt", tmp_path)

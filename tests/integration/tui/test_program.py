@@ -1,0 +1,53 @@
+"""Every command and key of the terminal chat, pressed in a running program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.client.store import Store
+from tests.fakes.screens import chatting
+
+
+async def test_message_is_answered_and_rendered_as_markdown(store: Store, tmp_path: Path) -> None:
+    scenario = 'sequence:\n  - text: "# Land\\n\\n**ahoy** and `code`\\n"\n'
+    async with chatting(store, tmp_path, scenario=scenario) as seen:
+        await seen.type("hi")
+        await seen.shows("hi", "Land", "ahoy and code")
+        assert "**" not in seen.transcript
+        await seen.idle()
+        assert "tokens" in seen.screen
+
+
+async def test_every_command_answers_in_the_program(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path, size=(120, 40)) as seen:
+        for typed, told in (
+            ("/cost", "no messages yet"),
+            ("/model", "the model is scripted:echo"),
+            ("first", "you wrote “first”"),
+            ("/model scripted:nope", "unknown scenario; available: echo"),
+            ("/model scripted:echo", "from the next message on the model is scripted:echo"),
+            ("/thinking", "the thinking level is off"),
+            ("/thinking high", "from the next message on the thinking level is high"),
+            ("/context", "scripted:echo: 2 messages, about "),
+            ("/compact", "there is nothing old enough"),
+            ("/cost", "this session cost $0.00"),
+            ("/label 2 start", "is called start now"),
+            ("/inbox", "nothing waits for you"),
+            ("/memory first", "/2 first"),
+            ("/agent", "approval ask; tools: "),
+            (f"/export {tmp_path}/talk.html", "talk.html"),
+            ("/nonsense", "unknown command /nonsense"),
+            ("/fork", ", a fork of "),
+            ("/new", "the next message begins a new session"),
+            ("second", "you wrote “second”"),
+        ):
+            await seen.type(typed)
+            await seen.shows(told)
+            await seen.idle()
+        assert (tmp_path / "talk.html").read_text().startswith("<!doctype html>")
+        assert len(await store.recent()) == 3
+        await seen.type("/help")
+        await seen.shows("Commands and keys", "/thinking [LEVEL]", "Ctrl-R")
+        await seen.press("escape")
+        await seen.type("/quit")
+    assert seen.program.return_value == 0

@@ -1,0 +1,105 @@
+"""The tree navigator and the session picker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure import assistant, user
+from perdure.apps.tui.lines_screen import LinesScreen
+from perdure.apps.tui.session_screen import SessionScreen
+from perdure.apps.tui.tree_screen import TreeScreen
+from perdure.client.session import Session
+from perdure.client.store import Store
+from tests.fakes.screens import Seen, chatting
+
+
+async def trip(store: Store, folder: Path) -> Session:
+    """A session with two branches after its first question."""
+    session = await store.create(title="The trip", cwd=str(folder))
+    first = await session.append(user("Where to?"))
+    answers = [assistant(f"Answer {n}") for n in range(6)]
+    await session.append(assistant("To the sea."), *answers)
+    await session.append(user("And by train?"), assistant("Eight hours."))
+    await session.branch(first.id)
+    await session.append(assistant("To the [b]hills[/b]\x1b[2J."), user("How high?"))
+    return session
+
+
+async def opened_tree(seen: Seen) -> TreeScreen:
+    await seen.type("/tree")
+    await seen.until(lambda: isinstance(seen.program.screen, TreeScreen))
+    screen = seen.program.screen
+    assert isinstance(screen, TreeScreen)
+    await seen.until(lambda: screen.lines.line is not None)
+    return screen
+
+
+async def test_navigator_moves_folds_searches_and_labels(store: Store, tmp_path: Path) -> None:
+    session = await trip(store, tmp_path)
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        screen = await opened_tree(seen)
+        await seen.shows("How high?", "◀ here", "6 more", "To the [b]hills[/b]\ufffd[2J.")
+        assert screen.lines.entry is not None
+        await seen.press("slash", *"train", "enter")
+        await seen.until(lambda: (entry := screen.lines.entry) is not None and entry.seq == 8)
+        await seen.press("left")
+        await seen.shows("8 more")
+        await seen.press("right")
+        await seen.until(lambda: "8 more" not in seen.screen)
+        await seen.press("slash", *"train", "enter")
+        await seen.until(lambda: (entry := screen.lines.entry) is not None and entry.seq == 8)
+        await seen.press("l", *"by rail", "enter")
+        await seen.shows("[by rail]")
+        assert list((await session.labels()).values()) == ["by rail"]
+        await seen.press("escape")
+        await seen.until(lambda: not isinstance(seen.program.screen, TreeScreen))
+
+
+async def test_navigator_branches_and_edits_an_earlier_message(
+    store: Store, tmp_path: Path
+) -> None:
+    session = await trip(store, tmp_path)
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        screen = await opened_tree(seen)
+        await seen.press("slash", *"train", "enter")
+        await seen.until(lambda: (entry := screen.lines.entry) is not None and entry.seq == 8)
+        await seen.press("enter")
+        await seen.shows("going on from", "And by train?")
+        chat = seen.program.conversation.chat
+        assert chat is not None
+        assert chat.session.leaf == f"{session.id}/8"
+        screen = await opened_tree(seen)
+        await seen.press("e")
+        await seen.until(lambda: seen.program.input.composer.text == "And by train?")
+        assert chat.session.leaf == f"{session.id}/7"
+
+
+async def test_navigator_compares_and_forks(store: Store, tmp_path: Path) -> None:
+    session = await trip(store, tmp_path)
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        await opened_tree(seen)
+        await seen.press("c", "slash", *"train", "enter", "c")
+        await seen.until(lambda: isinstance(seen.program.screen, LinesScreen))
+        await seen.shows("They share 1 entry and part after", "To the sea.")
+        await seen.press("escape", "f")
+        await seen.shows("a fork of")
+    assert len(await store.recent()) == 2
+
+
+async def test_picker_searches_previews_and_continues(store: Store, tmp_path: Path) -> None:
+    await trip(store, tmp_path)
+    for n, name in enumerate(("Bread", "Cake", "Soup")):
+        other = await store.create(title=name, cwd="/elsewhere")
+        await other.append(user(f"Step {n}"), assistant("[red]Boil[/red] it."))
+    async with chatting(store, tmp_path, size=(100, 40)) as seen:
+        await seen.type("/resume")
+        await seen.until(lambda: isinstance(seen.program.screen, SessionScreen))
+        await seen.shows("The trip", "user: How high?")
+        assert "Cake" not in seen.screen
+        await seen.press("tab")
+        await seen.shows("Bread", "Cake", "Soup")
+        await seen.press(*"cake")
+        await seen.until(lambda: "Soup" not in seen.screen)
+        await seen.shows("assistant: [red]Boil[/red] it.")
+        await seen.press("enter")
+        await seen.shows("Step 1", "going on in")

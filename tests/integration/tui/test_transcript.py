@@ -1,0 +1,88 @@
+"""Stored sessions, hostile text, and what is read of long sessions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure import assistant, thinking, tool_call, tool_result, user
+from perdure.apps.tui.blocks import CallBlock, ThoughtBlock
+from perdure.apps.tui.transcript import PAGE
+from perdure.client.store import Store
+from tests.fakes.screens import chatting
+
+ATTACK = "\x1b]0;owned\x07\x1b[2J\x9b31m[red]not markup[/red] [@click=app.quit]x[/] \u202eevil"
+
+
+async def test_stored_calls_are_folded_and_reasoning_is_hidden(
+    store: Store, tmp_path: Path
+) -> None:
+    session = await store.create(cwd=str(tmp_path))
+    call = tool_call("c1", "edit_file", {"path": "a.py", "old_text": "one", "new_text": "two"})
+    await session.append(
+        user("Change it"),
+        assistant(thinking("I should look."), call),
+        tool_result("c1", "replaced 1 time"),
+        assistant("Done."),
+    )
+    async with chatting(store, tmp_path, session=session.id, size=(100, 40)) as seen:
+        await seen.shows("Change it", "▸ edit_file", "done", "Done.")
+        assert "+two" not in seen.transcript
+        assert "I should look." not in seen.screen
+        await seen.press("ctrl+r")
+        await seen.shows("I should look.")
+        assert seen.program.transcript.query_one(ThoughtBlock).display
+        seen.program.transcript.query_one(CallBlock).focus()
+        await seen.press("enter")
+        await seen.shows("path = a.py", "-one", "+two", "replaced 1 time")
+        await seen.press("enter")
+        await seen.until(lambda: "+two" not in seen.transcript)
+        await seen.press("ctrl+o")
+        await seen.shows("+two")
+
+
+async def test_hostile_text_is_shown_as_text_everywhere(store: Store, tmp_path: Path) -> None:
+    session = await store.create(cwd=str(tmp_path), title=ATTACK)
+    await session.append(
+        user(ATTACK),
+        assistant(thinking(ATTACK), ATTACK, tool_call("c1", f"t{ATTACK}"[:20], {ATTACK: ATTACK})),
+        tool_result("c1", ATTACK),
+        assistant(f"```python\n{ATTACK}\n```\n\n| {ATTACK} |\n|---|\n| {ATTACK} |\n"),
+        assistant("[a](javascript:alert(1)) ![b](file:///etc/passwd)"),
+    )
+    async with chatting(store, tmp_path, session=session.id, size=(120, 60)) as seen:
+        await seen.press("ctrl+r", "ctrl+o")
+        await seen.shows("[red]not markup[/red]")
+        for told in ("/tree", "/resume"):
+            shown = seen.transcript + seen.screen
+            assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown)
+            await seen.type(told)
+            await seen.until(lambda: len(seen.program.screen_stack) == 2)
+            await seen.pilot.pause(0.2)
+            shown = seen.screen
+            assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown)
+            assert "[red]not markup[/red]" in shown
+            await seen.press("escape")
+
+
+async def test_hostile_text_that_streams_is_shown_as_text(store: Store, tmp_path: Path) -> None:
+    scenario = 'rules:\n  - text: "\\e]0;owned\\a\\e[2J **[red]x[/red]** `[b]`"\n'
+    async with chatting(store, tmp_path, scenario=scenario) as seen:
+        await seen.type("hi")
+        await seen.shows("[red]x[/red]", "[b]")
+        await seen.idle()
+        assert "\x1b" not in seen.transcript
+        assert "\ufffd[2J" in seen.transcript
+
+
+async def test_long_session_reads_only_what_is_shown(store: Store, tmp_path: Path) -> None:
+    session = await store.create(cwd=str(tmp_path))
+    for start in range(0, 1_000, 250):
+        await session.append_many([user(f"message {n}") for n in range(start, start + 250)])
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        await seen.shows("message 999")
+        transcript = seen.program.transcript
+        assert len(transcript.children) == PAGE
+        await transcript.action_earlier()
+        await seen.until(lambda: len(transcript.children) == 2 * PAGE)
+        await seen.until(lambda: "message 880\n" in seen.transcript)
+        assert transcript.scroll_y > 0
