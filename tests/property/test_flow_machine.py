@@ -46,7 +46,7 @@ from perdure.session.messages import MESSAGE
 from perdure.session.notes import SideBody
 from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import SeededRandom
-from tests.fakes.flow_log import FLOW, graph
+from tests.fakes.flow_log import FLOW, graph, owing_in
 from tests.fakes.flow_oracle import Told
 from tests.fakes.flow_world import FlowMachine
 from tests.fakes.random_flows import (
@@ -455,6 +455,7 @@ class FlowWorld(FlowMachine):
         except AssertionError as error:
             self.holds(False, str(error))
         state = await self.state()
+        self.holds(state.owing_ids == owing_in(state), "the nodes that owe a handoff are others")
         waiting = [each.question for each in waits_in(state) if each.question is not None]
         self.asked += [each for each in waiting if each not in self.asked]
         return state

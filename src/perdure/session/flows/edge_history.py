@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Self
+from perdure.session.flows.distinct import Distinct, own_places
 
 Along = dict[str, tuple[str, ...]]
 """Edge key -> what was sent along it."""
 
 _Found = dict[str, list[str]]
 """Item -> the keys of the edges along which it may have been sent, oldest first."""
-
-
-class Passed(tuple[str, ...]):
-    """What was sent along an edge, each once, oldest first: a tuple with constant-time lookup.
-
-    Tuples that were extended from each other share their lookup table: each contains the items
-    whose position is within its length.
-    """
-
-    places: dict[str, int]
-
-    def __new__(cls, items: Iterable[str], places: dict[str, int] | None = None) -> Self:
-        made = super().__new__(cls, items)
-        made.places = _positions(made) if places is None else places
-        return made
-
-    def __contains__(self, item: object) -> bool:
-        return isinstance(item, str) and self.places.get(item, len(self)) < len(self)
 
 
 class Indexed(Along):
@@ -74,15 +55,13 @@ class EdgeHistory:
         for key, item in self._added:
             found.setdefault(item, []).append(key)
         self._added.clear()
-        grown = {key: each.to_passed() for key, each in self._growing.items()}
+        grown = {key: each.to_distinct() for key, each in self._growing.items()}
         return Indexed(before | grown, found)
 
 
 class _GrowingHistory:
     def __init__(self, items: tuple[str, ...]) -> None:
-        places = items.places if isinstance(items, Passed) else _positions(items)
-        # Others may have extended `items` since: the shared table is theirs then.
-        self._places = places if len(places) == len(items) else _positions(items)
+        self._places = own_places(items)
         self._items = [*items]
 
     def add(self, item: str) -> bool:
@@ -93,12 +72,8 @@ class _GrowingHistory:
         self._items.append(item)
         return True
 
-    def to_passed(self) -> Passed:
-        return Passed(self._items, self._places)
-
-
-def _positions(items: Iterable[str]) -> dict[str, int]:
-    return {item: place for place, item in enumerate(items)}
+    def to_distinct(self) -> Distinct:
+        return Distinct(self._items, self._places)
 
 
 def _edges_by_item(along: Along) -> _Found:

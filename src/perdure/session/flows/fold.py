@@ -17,8 +17,9 @@ from perdure.session.clock import timestamp
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds
 from perdure.session.flows.consent import consent_after, withheld
+from perdure.session.flows.debts import with_debts, with_debts_of
 from perdure.session.flows.edge_history import EdgeHistory
-from perdure.session.flows.graph import base_role, edge_key
+from perdure.session.flows.graph import base_role, edge_key, ends_of
 from perdure.session.flows.initial_state import initial_state
 from perdure.session.flows.run import (
     FEEDBACK_ROLE,
@@ -113,7 +114,7 @@ def _workspace_bound(state: FlowState, body: kinds.WorkspaceBound, _: int) -> Fl
 
 
 def _workflow_changed(state: FlowState, body: kinds.WorkflowChanged, _: int) -> FlowState:
-    return replace(state, graph=body.graph)
+    return with_debts(replace(state, graph=body.graph))
 
 
 def _document_bound(state: FlowState, body: kinds.DocumentBound, _: int) -> FlowState:
@@ -156,15 +157,15 @@ def _node_claimed(state: FlowState, body: kinds.NodeClaimed, _: int) -> FlowStat
     run = replace(
         run,
         running_nodes=_with_item(run.running_nodes, node),
-        visited_node_ids=_with_item(run.visited_node_ids, node),
+        visited_node_ids=run.visited.plus(node),
         awaiting_human_nodes=_without(run.awaiting_human_nodes, node),
         awaiting_handoff=_without_item(run.awaiting_handoff, node),
         receiving_handoff=_without(run.receiving_handoff, *body.delivered, *body.superseded),
-        completed_handoffs=_without_item(run.completed_handoffs, *body.superseded),
+        completed_handoffs=run.completed.without(*body.superseded),
     )
     if body.text is not None:
         run = replace(run, pending_human_inputs=_without(run.pending_human_inputs, node))
-    return replace(
+    state = replace(
         state,
         run=run,
         start=_without_item(state.start, node),
@@ -173,6 +174,7 @@ def _node_claimed(state: FlowState, body: kinds.NodeClaimed, _: int) -> FlowStat
         declined=_without(state.declined, node),
         repairs=_without(state.repairs, node) if body.text is not None else state.repairs,
     )
+    return with_debts_of(state, [node, *(ends_of(key)[0] for key in body.superseded)])
 
 
 def _node_parked(state: FlowState, body: kinds.NodeParked, at: int) -> FlowState:
@@ -229,15 +231,15 @@ def _repair_asked(state: FlowState, body: kinds.RepairAsked, _: int) -> FlowStat
 
 def _handoff_made(state: FlowState, body: kinds.HandoffMade, _: int) -> FlowState:
     run, receiving = state.run, dict(state.run.receiving_handoff)
-    completed, is_sent_back = run.completed_handoffs, False
+    completed, is_sent_back = run.completed, False
     for target in body.targets:
         key = edge_key(body.node, target.node)
         if state.document is None or target.node not in state.document.passive:
             receiving[key] = (*receiving.get(key, ()), target.artifact)
         if state.graph.has_edge(body.node, target.node):
-            completed = _with_item(completed, key)
+            completed = completed.plus(key)
         else:
-            completed = _without_item(completed, edge_key(target.node, body.node))
+            completed = completed.without(edge_key(target.node, body.node))
             is_sent_back = True
     waiting = run.awaiting_handoff
     run = replace(
@@ -249,17 +251,19 @@ def _handoff_made(state: FlowState, body: kinds.HandoffMade, _: int) -> FlowStat
         completed_handoffs=completed,
         awaiting_handoff=_with_item(waiting, body.node) if is_sent_back else waiting,
     )
-    return replace(
+    state = replace(
         state,
         run=run,
         repairs=_without(state.repairs, body.node),
         stopping=_without_item(state.stopping, body.node, _role(state, body.node)),
     )
+    return with_debts_of(state, [body.node, *(target.node for target in body.targets)])
 
 
 def _node_passed(state: FlowState, body: kinds.NodePassed, at: int) -> FlowState:
     state = _handoff_made(state, kinds.HandoffMade(body.node, body.targets), at)
-    return _with(state, visited_node_ids=_with_item(state.run.visited_node_ids, body.node))
+    state = _with(state, visited_node_ids=state.run.visited.plus(body.node))
+    return with_debts_of(state, [body.node])
 
 
 def _handoff_awaited(state: FlowState, body: kinds.HandoffAwaited, _: int) -> FlowState:

@@ -58,8 +58,7 @@ class FlowEdge(msgspec.Struct, frozen=True):
 class _Index(msgspec.Struct, frozen=True):
     """Indexes of a graph, so that no query reads all nodes and edges.
 
-    Shape: `places` is node id -> position among the nodes; the first of that id counts. `sources`
-    is edge key -> the node that hands over.
+    Shape: `places` is node id -> position among the nodes; the first of that id counts.
     """
 
     places: Mapping[str, int]
@@ -67,7 +66,6 @@ class _Index(msgspec.Struct, frozen=True):
     before: Mapping[str, tuple[str, ...]]
     keys_from: Mapping[str, frozenset[str]]
     keys_to: Mapping[str, frozenset[str]]
-    sources: Mapping[str, str]
 
 
 _NOWHERE: frozenset[str] = frozenset()
@@ -114,11 +112,6 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         """Return the keys of the edges that lead forward to `id`."""
         return self._index.keys_to.get(id, _NOWHERE)
 
-    def sources_besides(self, made: Collection[str]) -> set[str]:
-        """Return the nodes with an edge that leads forward and whose key is not among `made`."""
-        sources = self._index.sources
-        return set(map(sources.__getitem__, sources.keys() - made))
-
     def has_edge(self, source: str, target: str) -> bool:
         """Return True if a forward edge leads from `source` to `target`."""
         return edge_key(source, target) in self.keys_from(source)
@@ -139,7 +132,6 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
             {target: tuple(sources) for target, sources in before.items()},
             {id: frozenset(edge_key(id, each) for each in after[id]) for id in after},
             {id: frozenset(edge_key(each, id) for each in before[id]) for id in before},
-            {edge_key(id, each): id for id in after for each in after[id]},
         )
 
     @property

@@ -10,6 +10,8 @@ from perdure.errors import CorruptLog
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds
 from perdure.session.flows.consent import withheld
+from perdure.session.flows.debts import with_debts
+from perdure.session.flows.distinct import Distinct
 from perdure.session.flows.run import (
     ITSELF,
     Asked,
@@ -47,8 +49,8 @@ def _state_at_start(entry: Entry, body: kinds.FlowStarted) -> FlowState:
         running_nodes=(),
         awaiting_human_nodes={},
         pending_human_inputs={},
-        visited_node_ids=(),
-        completed_handoffs=(),
+        visited_node_ids=Distinct(),
+        completed_handoffs=Distinct(),
         receiving_handoff={},
         history_handoff={},
         awaiting_handoff=(),
@@ -77,7 +79,12 @@ def _state_at_import(entry: Entry, body: kinds.FlowImported) -> FlowState:
     run = replace(run, record_name=body.graph.name, record_summary=body.graph.summary)
     start = tuple(node for node in run.running_nodes if not _has_begun(body, run, node))
     running = tuple(node for node in run.running_nodes if node not in start)
-    run = replace(run, running_nodes=running)
+    run = replace(
+        run,
+        running_nodes=running,
+        visited_node_ids=run.visited,
+        completed_handoffs=run.completed,
+    )
     phase = run.improvement_phase
     waiting = (*run.awaiting_human_nodes, *(phase.awaiting_human_roles if phase else ()), ITSELF)
     state = FlowState(
@@ -92,7 +99,7 @@ def _state_at_import(entry: Entry, body: kinds.FlowImported) -> FlowState:
         imported_record=body.record,
         former_record=_relative(run.record_folder_path, run.workspace_root),
     )
-    return replace(state, digests=_digests(state))
+    return with_debts(replace(state, digests=_digests(state)))
 
 
 def _has_begun(body: kinds.FlowImported, run: FlowRun, node: str) -> bool:

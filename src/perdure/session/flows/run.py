@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from perdure.bounds.short_repr import short_repr
+from perdure.session.flows.distinct import Distinct, distinct
 from perdure.session.flows.graph import FlowNode, Graph, ends_of
 from perdure.session.flows.kinds import (
     AwaitingReason,
@@ -193,15 +194,15 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
         place = f"{self.record_folder_path.rstrip('/')}/{path}"
         return place.removeprefix(f"{self.workspace_root.rstrip('/')}/")
 
-    @cached_property
-    def visited(self) -> frozenset[str]:
-        """Return `visited_node_ids` as a set."""
-        return frozenset(self.visited_node_ids)
+    @property
+    def visited(self) -> Distinct:
+        """Return `visited_node_ids` with constant-time lookup."""
+        return distinct(self.visited_node_ids)
 
-    @cached_property
-    def completed(self) -> frozenset[str]:
-        """Return `completed_handoffs` as a set."""
-        return frozenset(self.completed_handoffs)
+    @property
+    def completed(self) -> Distinct:
+        """Return `completed_handoffs` with constant-time lookup."""
+        return distinct(self.completed_handoffs)
 
     @cached_property
     def received(self) -> Mapping[str, tuple[str, ...]]:
@@ -283,12 +284,13 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     is_feedback_written: bool = False
     settings: RunSettings | None = None
     """The settings of the flow's last run, if in force."""
+    owing_ids: frozenset[str] = frozenset()
+    """The nodes that worked and still owe a handoff along an edge."""
 
-    @cached_property
+    @property
     def owing(self) -> tuple[FlowNode, ...]:
-        """Return the nodes that worked and still owe a handoff along an edge, in their order."""
-        unmade = self.graph.sources_besides(self.run.completed)
-        return tuple(self.graph.in_order(self.run.visited & unmade))
+        """Return the nodes of `owing_ids`, in their order."""
+        return tuple(self.graph.in_order(self.owing_ids))
 
     def in_record(self, path: str) -> str:
         """Return an artifact's `path` relative to the record folder.

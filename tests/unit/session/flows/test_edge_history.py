@@ -6,7 +6,8 @@ from typing import NoReturn
 
 import msgspec
 
-from perdure.session.flows.edge_history import Along, EdgeHistory, Indexed, Passed, newest_edge_with
+from perdure.session.flows.distinct import Distinct
+from perdure.session.flows.edge_history import Along, EdgeHistory, Indexed, newest_edge_with
 
 
 def after(before: Along, *items: str, key: str = "a=>b") -> Along:
@@ -57,7 +58,7 @@ def test_received_tuple_with_repetitions_is_unchanged() -> None:
 
 def test_passed_items_encode_as_tuple() -> None:
     assert msgspec.json.encode(after({}, "x", "y")) == b'{"a=>b":["x","y"]}'
-    assert 1 not in Passed(("x",))
+    assert 1 not in Distinct(("x",))
 
 
 class Unread(Indexed):

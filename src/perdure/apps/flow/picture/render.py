@@ -183,7 +183,7 @@ def standing(state: FlowState, node: FlowNode) -> NodeStanding:
     if id in run.awaiting_handoff or is_asked:
         return "backward"
     keys = state.graph.keys_to(id) | state.graph.keys_from(id)
-    is_done = id in run.visited and keys <= run.completed
+    is_done = id in run.visited and run.completed.has_all(keys)
     is_read = id not in run.received
     return "completed" if is_done and is_read else "pending"
 

@@ -59,7 +59,9 @@ def is_done(state: FlowState, node: str) -> bool:
         or node in run.awaiting_human_nodes
         or node in run.awaiting_handoff
     )
-    return node in run.visited and not is_busy and state.graph.keys_from(node) <= run.completed
+    return (
+        node in run.visited and not is_busy and run.completed.has_all(state.graph.keys_from(node))
+    )
 
 
 def last_bodies(state: FlowState) -> tuple[SideBody, ...]:

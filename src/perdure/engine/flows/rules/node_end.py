@@ -122,7 +122,7 @@ def _obey_signal(
 
 
 def _await_person(state: FlowState, node: str) -> SideBody | Fault:
-    is_incomplete = not state.graph.keys_to(node) <= state.run.completed
+    is_incomplete = not state.run.completed.has_all(state.graph.keys_to(node))
     if is_incomplete or deliverable(state, node) or is_work_left(state, node):
         return HandoffAwaited(node)
     return Fault(

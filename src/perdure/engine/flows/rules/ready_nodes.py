@@ -151,7 +151,7 @@ def _free(state: FlowState, nodes: Iterable[FlowNode]) -> Iterator[FlowNode]:
 
 def is_more_to_come(state: FlowState, id: str) -> bool:
     """Return whether node `id` will receive, or has received, another handoff."""
-    return id in state.run.received or not state.graph.keys_to(id) <= state.run.completed
+    return id in state.run.received or not state.run.completed.has_all(state.graph.keys_to(id))
 
 
 def _is_joining(state: FlowState, node: FlowNode) -> bool:
@@ -161,7 +161,7 @@ def _is_joining(state: FlowState, node: FlowNode) -> bool:
     has_backward = any(
         state.graph.has_edge(node.id, ends_of(key)[0]) for key in deliverable(state, node.id)
     )
-    return not has_backward and not state.graph.keys_to(node.id) <= state.run.completed
+    return not has_backward and not state.run.completed.has_all(state.graph.keys_to(node.id))
 
 
 def deliverable(state: FlowState, id: str) -> tuple[str, ...]:

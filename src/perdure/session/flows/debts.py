@@ -1,0 +1,33 @@
+"""The nodes of a flow that worked and still owe a handoff, counted as the flow goes on.
+
+Each entry of the log changes what a few nodes owe, so the fold asks for these only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from perdure.session.flows.run import FlowState
+
+
+def with_debts(state: FlowState) -> FlowState:
+    """Return `state` with all the nodes that owe a handoff."""
+    return _with_debts(state, frozenset(), state.run.visited_node_ids)
+
+
+def with_debts_of(state: FlowState, nodes: Iterable[str]) -> FlowState:
+    """Return `state`, in which only what `nodes` have done and handed over has changed."""
+    return _with_debts(state, state.owing_ids, nodes)
+
+
+def _with_debts(state: FlowState, known: frozenset[str], nodes: Iterable[str]) -> FlowState:
+    looked_at = frozenset(nodes)
+    owing = known - looked_at | {node for node in looked_at if _is_owing(state, node)}
+    return state if owing == known else msgspec.structs.replace(state, owing_ids=owing)
+
+
+def _is_owing(state: FlowState, node: str) -> bool:
+    run = state.run
+    return node in run.visited and not run.completed.has_all(state.graph.keys_from(node))

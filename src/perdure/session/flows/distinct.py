@@ -1,0 +1,62 @@
+"""A tuple of distinct strings; lookups and additions do not look at all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Self
+
+
+class Distinct(tuple[str, ...]):
+    """Strings, each once, oldest first: a tuple with constant-time lookup.
+
+    Tuples that were extended from each other share their lookup table: each contains the items
+    whose position is within its length.
+    """
+
+    places: dict[str, int]
+
+    def __new__(cls, items: Iterable[str] = (), places: dict[str, int] | None = None) -> Self:
+        made = super().__new__(cls, items)
+        made.places = positions(made) if places is None else places
+        return made
+
+    def __contains__(self, item: object) -> bool:
+        return isinstance(item, str) and self.places.get(item, len(self)) < len(self)
+
+    def has_all(self, items: Iterable[str]) -> bool:
+        """Return True if it contains each of `items`."""
+        return all(item in self for item in items)
+
+    def plus(self, item: str) -> Distinct:
+        """Return these strings and `item`."""
+        if item in self:
+            return self
+        places = own_places(self)
+        places[item] = len(self)
+        return Distinct((*self, item), places)
+
+    def without(self, *gone: str) -> Distinct:
+        """Return these strings except `gone`."""
+        if not any(item in self for item in gone):
+            return self
+        return Distinct(item for item in self if item not in gone)
+
+
+def distinct(items: tuple[str, ...]) -> Distinct:
+    """Return `items` with constant-time lookup."""
+    return items if isinstance(items, Distinct) else Distinct(items)
+
+
+def own_places(items: tuple[str, ...]) -> dict[str, int]:
+    """Return a lookup table of `items` that can be extended.
+
+    It is the table of `items` itself, unless others have extended them: then it is theirs.
+    """
+    if isinstance(items, Distinct) and len(items.places) == len(items):
+        return items.places
+    return positions(items)
+
+
+def positions(items: Iterable[str]) -> dict[str, int]:
+    """Return the position of each of `items`."""
+    return {item: place for place, item in enumerate(items)}

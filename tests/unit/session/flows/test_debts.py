@@ -1,0 +1,61 @@
+"""Which nodes owe a handoff, kept from entry to entry."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import msgspec
+
+from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
+from perdure.session.flows.kinds import FlowStarted, HandoffMade, HandoffTarget, WorkflowChanged
+from tests.fakes.flow_log import FlowLog, graph
+
+looks: list[str] = []
+
+
+class Watched(Graph, frozen=True):
+    """A graph that remembers for which node it was asked."""
+
+    def keys_from(self, id: str) -> frozenset[str]:
+        looks.append(id)
+        return super().keys_from(id)
+
+
+def test_entry_looks_only_at_its_own_nodes() -> None:
+    ids = [f"n{n}" for n in range(300)]
+    edges = tuple(FlowEdge(a, b) for a, b in pairwise(ids))
+    log = FlowLog(Watched("line", tuple(FlowNode(id, "r") for id in ids), edges))
+    for edge in edges:
+        log.claim(edge.source)
+        looks.clear()
+        log.add(HandoffMade(edge.source, (HandoffTarget(edge.target, f"{edge.source}.md"),)))
+        assert set(looks) == {edge.source}
+        assert len(looks) == 2
+    assert len(log.run.visited_node_ids) == 299
+
+
+def test_partial_handoff_and_withdrawn_one_are_owed() -> None:
+    log = FlowLog(graph("o>a", "o>b")).claim("o").hand("o", "a")
+    assert [node.id for node in log.state.owing] == ["o"]
+    log.hand("o", "b")
+    assert log.state.owing == ()
+    log.claim("o", superseded=("o=>a",))
+    assert log.state.owing_ids == {"o"}
+
+
+def test_sent_back_work_is_owed_again() -> None:
+    log = FlowLog(graph("o>a")).claim("o").hand("o", "a").claim("a", "o=>a").hand("a", "o")
+    assert log.state.owing_ids == {"o"}
+
+
+def test_edge_added_later_is_owed() -> None:
+    log = FlowLog(graph("o>a")).claim("o").hand("o", "a")
+    assert not log.state.owing_ids
+    log.add(WorkflowChanged(graph("o>a", "o>b")))
+    assert log.state.owing_ids == {"o"}
+
+
+def test_started_flow_owes_nothing() -> None:
+    started = FlowStarted("p", "/w", "/w/r", graph("o>a"), ("o",))
+    assert not FlowLog(started.graph).state.owing_ids
+    assert msgspec.json.encode(FlowLog(started.graph).run.visited_node_ids) == b"[]"
