@@ -9,10 +9,10 @@ from typing import Literal
 
 import msgspec
 
-from perdure.client.conversation.authority import authority_of
+from perdure.client.conversation.agent_binding import BINDING_KINDS, binding_in
 from perdure.client.store import Store
 from perdure.errors import AmbiguousId, SessionNotFound
-from perdure.session.clock import ms_of
+from perdure.session.clock import ms_of, timestamp
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo, SoughtStatus
 from perdure.stores.protocol import SessionScope
@@ -114,9 +114,27 @@ async def _row(
 
 async def agent_of(store: Store, session: StreamId) -> str | None:
     """Return the id of the newest agent in the log of `session`, None without one."""
-    bound = (await authority_of(store.backend, session)).bound
+    bound = binding_in(await store.backend.notes(session, BINDING_KINDS))
     found = (bound.agent or {}).get("id") if bound is not None else None
     return found if isinstance(found, str) else None
+
+
+def row_data(info: SessionInfo) -> dict[str, object]:
+    """Return a session's row in a list as JSON data."""
+    return {
+        "id": info.id,
+        "title": info.name or None,
+        "cwd": info.cwd,
+        "created_at": timestamp(info.created_at),
+        "updated_at": timestamp(info.updated_at),
+        "messages": info.messages,
+        "entries": info.entries,
+        "parent": info.parent,
+        "status": info.status,
+        "source": info.source,
+        "subject": info.subject,
+        "metadata": info.metadata,
+    }
 
 
 async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, SessionState]:

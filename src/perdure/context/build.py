@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 
@@ -28,9 +27,8 @@ from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId
 from perdure.session.kinds import ModelChange, ThinkingChange
+from perdure.session.ledger import History
 from perdure.session.messages import Message
-
-History = Literal["full", "text_only"]
 
 
 class Context(msgspec.Struct, frozen=True):

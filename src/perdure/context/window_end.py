@@ -15,7 +15,6 @@ import msgspec
 
 from perdure.context.build import (
     Context,
-    History,
     context_of,
     end_of_turns,
     leading,
@@ -29,6 +28,7 @@ from perdure.context.tool_pairs import repair_pairs
 from perdure.session.codec import readable
 from perdure.session.fold import ContextWindow, Placed, end_of
 from perdure.session.ids import EntryId
+from perdure.session.ledger import History
 from perdure.session.messages import Message, ToolResultPart
 
 

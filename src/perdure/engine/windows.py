@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from perdure.context.build import History
 from perdure.context.incremental.conversation import Conversation, conversation_of
 from perdure.context.pins import has_partners, pins_of, results_without_call, with_pins
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE, Custom, CustomMessage
+from perdure.session.ledger import History
 from perdure.session.notes import CompactionUndone, ContentErased, LeafMoved, Pin
 from perdure.stores.access.collector import collector_paused
 from perdure.stores.protocol import LogReader

@@ -18,6 +18,8 @@ from perdure.session.notes import SideBody
 ToolEffect = Literal["read", "write", "external"]
 UnknownPolicy = Literal["retry", "ask", "never"]
 InterruptPolicy = Literal["retry", "continue", "rollback", "ask"]
+History = Literal["full", "text_only"]
+"""What a request has of earlier turns; ``text_only``: no tool calls, results and thinking."""
 CallPurpose = Literal["answer", "summary"]
 CompactingReason = Literal["manual", "threshold", "overflow"]
 ToolOutcome = Literal["ok", "error", "refused", "timeout", "aborted", "unknown"]

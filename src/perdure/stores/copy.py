@@ -26,8 +26,8 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.session.info import StreamHeader
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
+from perdure.stores.maintenance.protocol import SOME_COMMITS
 from perdure.stores.maintenance.segments import (
-    SOME_COMMITS,
     SealedCommit,
     SegmentState,
     StreamSegment,

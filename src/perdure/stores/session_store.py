@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.session.search.values import Hit, SearchQuery
-from perdure.stores.maintenance.protocol import VacuumReport
-from perdure.stores.maintenance.salvage import SalvagedNamespace
-from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
-from perdure.stores.maintenance.stats import StoreFigures
+from perdure.stores.maintenance.protocol import SOME_COMMITS, VacuumReport
 from perdure.stores.marks import Marks
 from perdure.stores.protocol import (
     Capabilities,
@@ -33,6 +30,9 @@ from perdure.stores.retention.policy import Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
 
 if TYPE_CHECKING:
+    from perdure.stores.maintenance.salvage import SalvagedNamespace
+    from perdure.stores.maintenance.segments import SegmentState, StreamSegment
+    from perdure.stores.maintenance.stats import StoreFigures
     from perdure.stores.search.corpus import WordClass
     from perdure.stores.search.recall_plan import Ranking, Recalled
 

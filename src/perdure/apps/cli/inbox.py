@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -16,7 +16,6 @@ from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.terminal.approvals import FEW_LINES, approval_lines
 from perdure.apps.terminal.output import count_of, local_time, out_style
 from perdure.apps.terminal.text import one_line, safe
-from perdure.client.inbox.details import in_full
 from perdure.client.lookup.identifiers import find_question, stream_asking
 from perdure.client.reads import OpenQuestion
 from perdure.client.store import Store
@@ -24,6 +23,12 @@ from perdure.errors import SessionNotFound
 from perdure.session.clock import timestamp
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import SessionInfo
+from perdure.stores.access.lazy_modules import Later
+
+if TYPE_CHECKING:
+    from perdure.client.inbox import details
+else:
+    details = Later("perdure.client.inbox.details")
 
 inbox = typer.Typer(invoke_without_command=True)
 
@@ -111,7 +116,7 @@ async def show_question(
         waiting = await _waiting(opened)
         id = find_question(question, [each.asked for each in waiting])
         found = next(each for each in waiting if each.asked.id == id)
-        whole = await in_full(opened.backend, found.asked)
+        whole = await details.in_full(opened.backend, found.asked)
     found = WaitingQuestions(found.info, msgspec.structs.replace(found.asked, question=whole))
     common.show(_data(found), _lines([found], limit=None))
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import aclosing
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 import typer
@@ -16,13 +16,18 @@ from perdure.apps.cli.options import JsonOption
 from perdure.apps.terminal.output import out_style, show_result, width
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import Column, clip, safe, table
-from perdure.apps.wiring import models
 from perdure.client.agents.providers import ProviderState, Readiness, provider_states
 from perdure.client.clock import SystemClock
 from perdure.errors import ModelUnavailable
 from perdure.models.protocol import ModelClient, ModelRequest
 from perdure.models.stream import AnswerBuilder
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Message, Usage, user
+from perdure.stores.access.lazy_modules import Later
+
+if TYPE_CHECKING:
+    from perdure.apps import wiring
+else:
+    wiring = Later("perdure.apps.wiring")
 
 PROMPT = "Answer with the one word: ready"
 MAX_OUTPUT_TOKENS = 256
@@ -95,7 +100,7 @@ async def try_model(
         1  the model does not answer
         2  unknown provider, or its key is missing
     """
-    router = models()
+    router = wiring.models()
     try:
         trial = await _try_model(router.client_for(model), model)
     finally:

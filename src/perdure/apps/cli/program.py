@@ -6,8 +6,9 @@ import asyncio
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache, wraps
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from typing import Annotated, Any, Protocol, cast, get_type_hints
 
 import msgspec
@@ -15,6 +16,7 @@ import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, UsageMistake
 from perdure.apps.cli.surface import tasks
+from perdure.apps.cli.surface.groups import commands_of
 from perdure.apps.cli.surface.shape import Command, describe_program, page_lines
 from perdure.apps.terminal.output import out_style, remark, show, show_lines, width
 from perdure.apps.terminal.style import Style
@@ -126,14 +128,42 @@ def command_line(words: Sequence[str]) -> Any:
 
     A process builds it once, because that takes longer than most commands.
     """
-    named = next((word for word in words if not word.startswith("-")), None)
-    return _built(named if named in COMMANDS else None)
+    place = next((n for n, word in enumerate(words) if not word.startswith("-")), len(words))
+    named, *after = words[place:] or [""]
+    if named not in COMMANDS:
+        return _built(())
+    whole = _programs.get((named,))
+    if whole is not None or not after or not _HELP.isdisjoint(after):  # the help names them all
+        return whole or _built((named,))
+    return _built((named, after[0]))
 
 
-@cache
-def _built(wanted: str | None) -> Any:
-    with collector_paused():
-        return typer.main.get_command(_program(() if wanted is None else (wanted,)))
+_programs: dict[tuple[str, ...], Any] = {}
+"""Command, or group and command -> the program with only this."""
+
+
+def _built(names: tuple[str, ...]) -> Any:
+    if names not in _programs:
+        with collector_paused():
+            program = _program(names[:1])
+            with _loaded(program, names[1] if names[1:] else None):
+                _programs[names] = typer.main.get_command(program)
+    return _programs[names]
+
+
+@contextmanager
+def _loaded(program: typer.Typer, only: str | None = None) -> Generator[None]:
+    """Give each group of `program` its commands: of one that has the command `only`, just this."""
+    groups = [cast("typer.Typer", group.typer_instance) for group in program.registered_groups]
+    own = [group.registered_commands for group in groups]
+    for group in groups:
+        group.registered_commands = [*commands_of(group, only)]
+    try:
+        _spread_options(program)
+        yield
+    finally:
+        for group, commands in zip(groups, own, strict=True):
+            group.registered_commands = commands
 
 
 def _spread_options(program: typer.Typer) -> None:
@@ -180,7 +210,12 @@ def shape_of(command: object) -> Command:
 
 def whole_program() -> typer.Typer:
     """Return the program with every command."""
-    return _program(COMMANDS)
+    program = _program(COMMANDS)
+    for group in program.registered_groups:
+        instance = cast("typer.Typer", group.typer_instance)
+        instance.registered_commands = [*commands_of(instance)]
+    _spread_options(program)
+    return program
 
 
 def _program(loaded: Collection[str]) -> typer.Typer:
@@ -191,7 +226,6 @@ def _program(loaded: Collection[str]) -> typer.Typer:
         cast("CommandModule", importlib.import_module(module)).add_to(program)
     for name in () if loaded else COMMANDS:
         program.command(name, help=SUMMARIES[name])(_not_loaded)
-    _spread_options(program)
     return program
 
 

@@ -10,6 +10,7 @@ import typer
 
 from perdure.apps.cli.exits import DONE, FAILED
 from perdure.apps.cli.store_options import CommonOptions, existing_address
+from perdure.apps.cli.surface.groups import Group
 from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.advice import with_commands
 from perdure.apps.terminal.output import count_of, out_style, size
@@ -24,13 +25,24 @@ Examples:
     perdure store verify --store sqlite:///agents.db
 """
 
-store_commands = typer.Typer(help=HELP, no_args_is_help=True)
+_PLACES = {
+    "rekey": "perdure.apps.maintenance.rekey:rekey",
+    "vacuum": "perdure.apps.maintenance.commands:vacuum",
+    "migrate": "perdure.apps.maintenance.commands:migrate",
+    "copy": "perdure.apps.maintenance.copy:copy",
+    "backup": "perdure.apps.maintenance.backup:backup",
+    "restore": "perdure.apps.maintenance.restore:restore",
+    "repair": "perdure.apps.maintenance.repair:repair",
+    "stats": "perdure.apps.maintenance.stats:stats",
+    "trust": "perdure.apps.maintenance.trust:trust",
+}
+
+store_commands = Group(_PLACES, help=HELP, no_args_is_help=True)
 
 
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure store`` known."""
     # Imported lazily: its options come from this package.
-    importlib.import_module("perdure.apps.maintenance.commands").add_to(store_commands)
     importlib.import_module("perdure.apps.cli.limits").add_to(store_commands)
     program.add_typer(store_commands, name="store")
 

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import typer
 
-from perdure.apps.flow.compaction import compact
-from perdure.apps.flow.decisions import approve, configure, consent, feedback, improve, reply, stop
-from perdure.apps.flow.exports import delete, export
-from perdure.apps.flow.init import init
-from perdure.apps.flow.run import begin, resume
-from perdure.apps.flow.views import graph, list_flows, show_flow, validate
+from perdure.apps.cli.surface.groups import Group
 
-flow = typer.Typer(no_args_is_help=True)
+_PLACES = {
+    "init": "perdure.apps.flow.init:init",
+    "validate": "perdure.apps.flow.views:validate",
+    "run": "perdure.apps.flow.run:begin",
+    "resume": "perdure.apps.flow.run:resume",
+    "list": "perdure.apps.flow.views:list_flows",
+    "show": "perdure.apps.flow.views:show_flow",
+    "graph": "perdure.apps.flow.views:graph",
+    "reply": "perdure.apps.flow.decisions:reply",
+    "approve": "perdure.apps.flow.decisions:approve",
+    "stop": "perdure.apps.flow.decisions:stop",
+    "consent": "perdure.apps.flow.decisions:consent",
+    "configure": "perdure.apps.flow.decisions:configure",
+    "compact": "perdure.apps.flow.compaction:compact",
+    "improve": "perdure.apps.flow.decisions:improve",
+    "feedback": "perdure.apps.flow.decisions:feedback",
+    "export": "perdure.apps.flow.exports:export",
+    "delete": "perdure.apps.flow.exports:delete",
+}
+
+flow = Group(_PLACES, no_args_is_help=True)
 
 
 @flow.callback()
@@ -30,21 +45,4 @@ def flow_itself() -> None:
 
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure flow`` known."""
-    flow.command("init")(init)
-    flow.command("validate")(validate)
-    flow.command("run")(begin)
-    flow.command("resume")(resume)
-    flow.command("list")(list_flows)
-    flow.command("show")(show_flow)
-    flow.command("graph")(graph)
-    flow.command("reply")(reply)
-    flow.command("approve")(approve)
-    flow.command("stop")(stop)
-    flow.command("consent")(consent)
-    flow.command("configure")(configure)
-    flow.command("compact")(compact)
-    flow.command("improve")(improve)
-    flow.command("feedback")(feedback)
-    flow.command("export")(export)
-    flow.command("delete")(delete)
     program.add_typer(flow, name="flow")

@@ -1,4 +1,4 @@
-"""``perdure store vacuum`` and ``migrate``, and the registration of all maintenance commands."""
+"""``perdure store vacuum`` and ``migrate``."""
 
 from __future__ import annotations
 
@@ -13,32 +13,12 @@ import typer
 
 from perdure.apps.cli.options import JsonOption, StoreOption
 from perdure.apps.cli.store_options import CommonOptions, existing_address
-from perdure.apps.maintenance.backup import backup
-from perdure.apps.maintenance.copy import copy
-from perdure.apps.maintenance.rekey import rekey
-from perdure.apps.maintenance.repair import repair
-from perdure.apps.maintenance.restore import restore
-from perdure.apps.maintenance.stats import stats
-from perdure.apps.maintenance.trust import trust
 from perdure.apps.maintenance.whole_store import place_of, present_keys, upkeep_of_sqlite
 from perdure.apps.store_access import writable_store
 from perdure.apps.terminal.output import count_of, show, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.client.open import default_address
 from perdure.stores.maintenance.protocol import MigrationPlan
-
-
-def add_to(store_commands: typer.Typer) -> None:
-    """Add the commands to ``perdure store``."""
-    store_commands.command("rekey")(rekey)
-    store_commands.command("vacuum")(vacuum)
-    store_commands.command("migrate")(migrate)
-    store_commands.command("copy")(copy)
-    store_commands.command("backup")(backup)
-    store_commands.command("restore")(restore)
-    store_commands.command("repair")(repair)
-    store_commands.command("stats")(stats)
-    store_commands.command("trust")(trust)
 
 
 async def vacuum(*, common: CommonOptions) -> None:

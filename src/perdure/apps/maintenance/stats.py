@@ -16,7 +16,8 @@ from perdure.apps.terminal.text import one_line, safe
 from perdure.client.store import Store
 from perdure.errors import SessionNotFound, Unsupported
 from perdure.stores.copy import NAME_OF_CONTENT
-from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState
+from perdure.stores.maintenance.protocol import SOME_COMMITS
+from perdure.stores.maintenance.segments import SegmentState
 from perdure.stores.maintenance.stats import (
     DAY_MS,
     DAYS,

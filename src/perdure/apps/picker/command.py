@@ -10,6 +10,7 @@ import typer
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NothingToPick
 from perdure.apps.cli.options import only_text
 from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.session_rows import row_data
 from perdure.client.clock import absolute
 from perdure.client.store import Store
 from perdure.session.info import SessionInfo
@@ -17,9 +18,7 @@ from perdure.stores.access.lazy_modules import Later
 
 if TYPE_CHECKING:
     from perdure.apps.picker import screen, selection
-    from perdure.apps.terminal import reports
 else:
-    reports = Later("perdure.apps.terminal.reports")
     screen = Later("perdure.apps.picker.screen")
     selection = Later("perdure.apps.picker.selection")
 
@@ -60,7 +59,7 @@ async def pick(
         info = await pick_session(opened, Path(), query=query, is_all=is_all)
     if info is None:
         return INTERRUPTED
-    common.show(reports.row_data(info), info.id)
+    common.show(row_data(info), info.id)
     return DONE
 
 

@@ -18,14 +18,14 @@ from perdure.client.conversation.agent_binding import (
 )
 from perdure.client.memory.last_turn import LastTurn, memory_of_turn
 from perdure.client.session import Session
-from perdure.context.build import Context, History, build_context
+from perdure.context.build import Context, build_context
 from perdure.context.pins import pins_of, with_pins
 from perdure.events.wire import wire
 from perdure.session.codec import body_of, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow, undone_of, window_of
 from perdure.session.ids import EntryId, StreamId, entry_id
-from perdure.session.ledger import ModelCalled, ModelFinished, Trimmed, TurnStarted
+from perdure.session.ledger import History, ModelCalled, ModelFinished, Trimmed, TurnStarted
 from perdure.session.notes import CompactionUndone, LeafMoved, Pin
 from perdure.stores.session_store import SessionStore
 

@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 
+from perdure.apps.session_rows import row_data
 from perdure.apps.terminal.outline import draw, lines_of
 from perdure.apps.terminal.output import count_of, local_time
 from perdure.apps.terminal.previews import preview_of
@@ -253,24 +254,6 @@ def _authority_facts(authority: Authority) -> Iterator[tuple[str, str]]:
         if value:
             shown = value if isinstance(value, str) else encode(value).decode()
             yield "", f"{name}: {shown}"
-
-
-def row_data(info: SessionInfo) -> dict[str, object]:
-    """Return a session's row in a list as JSON data."""
-    return {
-        "id": info.id,
-        "title": info.name or None,
-        "cwd": info.cwd,
-        "created_at": timestamp(info.created_at),
-        "updated_at": timestamp(info.updated_at),
-        "messages": info.messages,
-        "entries": info.entries,
-        "parent": info.parent,
-        "status": info.status,
-        "source": info.source,
-        "subject": info.subject,
-        "metadata": info.metadata,
-    }
 
 
 def usage_data(usage: Usage) -> dict[str, object]:

@@ -13,7 +13,6 @@ from msgspec import Meta
 from perdure.bounds.limits import require_within
 from perdure.bounds.short_repr import short_repr
 from perdure.client.conversation.workspace import Workspace
-from perdure.context.build import History
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.config import (
     Budget,
@@ -32,7 +31,7 @@ from perdure.secrets.pasted_keys import PastePolicy
 from perdure.secrets.references import unfilled_in
 from perdure.session.argument_checks import check_fields, takes_declared
 from perdure.session.flows.graph import is_role
-from perdure.session.ledger import InterruptPolicy
+from perdure.session.ledger import History, InterruptPolicy
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.output import output_of
 from perdure.tools.permissions import Permissions, Scope

@@ -10,12 +10,12 @@ from typing import cast
 
 import msgspec
 
-from perdure.context.build import History
 from perdure.session.codec import body_of, readable, role_of
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import StreamId
 from perdure.session.kinds import ModelChange
+from perdure.session.ledger import History
 from perdure.session.messages import Message
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.protocol import LogReader

@@ -7,30 +7,44 @@ perdure did not write. They stay history: shown, exported, sent to models, never
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from perdure.client.conversation.agent_binding import BINDING_KINDS, Binding, binding_in
-from perdure.client.conversation.workspace import change_of, kept_workspace, moved_to
 from perdure.client.reads import OpenQuestion, open_questions
-from perdure.engine.turns.recovery import carrying_from
+from perdure.engine.turns.carried import carrying_from
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId, entry_place
+from perdure.session.ledger import Interrupted, TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import (
     AgentBound,
+    Answer,
+    Question,
     SessionReceived,
     SessionReopened,
     WorkspaceChanged,
     in_workspace,
 )
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.marks import TURN_KINDS, marks_of
 from perdure.stores.session_store import SessionStore
 
+if TYPE_CHECKING:
+    from perdure.client.conversation import workspace as workspaces
+else:
+    workspaces = Later("perdure.client.conversation.workspace")
+
 _COMMIT = 64
 """Largest commit of a turn whose mark is looked for."""
+
+_TURN_NOTES = (
+    *(TurnStarted.kind, TurnFinished.kind, Interrupted.kind),
+    *(Question.kind, Answer.kind),
+)
+"""Kinds of turns that the index of notes has. The others have no effect outside a turn."""
 
 Withheld = Literal["imported", "unknown"]
 """Why something is not in force: it was imported, or this user's perdure did not write it."""
@@ -135,11 +149,16 @@ def _withheld(store: SessionStore, entry: Entry, received: int) -> Withheld | No
 async def _turn_withheld(store: SessionStore, session: StreamId, received: int) -> Withheld | None:
     """Return why the newest turn of `session` is not in force; None if it is, or without one.
 
-    The cost is proportional to the turn.
+    The cost is proportional to the turn. Without a turn nothing is read but the index of notes: a
+    received file may also state a wrong number of turns.
     """
     if received == 0 and marks_of(store).is_trusted:
         return None
     state = await store.state(session)
+    if state.info.turns == 0 and state.open_turn is None:
+        notes = await store.notes(session, _TURN_NOTES)
+        if not any(note.stream == session for note in notes):
+            return None
     entries = await carrying_from(store, session, state.head)
     open_from = state.head + 1 if state.open_turn is None else state.open_turn
     told = [entry for entry in entries if _gives_authority(entry, open_from)]
@@ -177,8 +196,10 @@ async def agent_of_fork(
     bound = known.bound
     if bound is None or known.agent is not None:
         return () if folder is None else (new_side(WorkspaceChanged({"working_dir": folder})),)
-    kept = kept_workspace(bound.workspace)
-    change = None if folder is None else change_of(bound, moved_to(kept, folder))
+    kept = workspaces.kept_workspace(bound.workspace)
+    change = None
+    if folder is not None:
+        change = workspaces.change_of(bound, workspaces.moved_to(kept, folder))
     if not is_copied:
         return () if change is None else (new_side(change),)
     bound = bound if change is None else in_workspace(bound, change)

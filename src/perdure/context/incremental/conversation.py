@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perdure.context.build import History, end_of_turns, texts_in
+from perdure.context.build import end_of_turns, texts_in
 from perdure.context.emission import (
     ContextMessage,
     emit,
@@ -24,6 +24,7 @@ from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow
 from perdure.session.ids import EntryId
+from perdure.session.ledger import History
 from perdure.session.messages import Message, Part, ToolResultPart
 
 MOST_OPEN = 3

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
-from perdure.context.build import History
+from perdure.engine.turns.carried import PAGE, carrying_from
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.inputs import Aborted, Expired, Lost
 from perdure.engine.turns.lease import Claim, LeaseHolder, leading
@@ -19,16 +19,11 @@ from perdure.engine.turns.rules.outcomes import NOT_IN_FORCE
 from perdure.engine.turns.state import Phase, TurnState, fold
 from perdure.engine.windows import FollowedWindow
 from perdure.errors import HeadConflict, LeaseHeld, TurnOpen
-from perdure.session.codec import body_of, new_side
-from perdure.session.entries import Entry
+from perdure.session.codec import new_side
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.ledger import Spending, TurnFinished, TurnStarted
+from perdure.session.ledger import History, Spending, TurnFinished
 from perdure.session.messages import Message, decode_message
-from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.protocol import Commit, LogReader, StreamState, Write
-
-_PAGE = 64
-"""Number of entries read first; most turns are shorter."""
 
 
 async def open_turn(store: LogReader, stream: StreamId) -> TurnState | None:
@@ -61,24 +56,6 @@ async def carried_state(store: LogReader, stream: StreamId, head: int) -> TurnSt
     tail = await carrying_from(store, stream, head)
     before = tail[0].seq - 1 if tail else head
     return fold(TurnState(stream=stream, head=before), tail)
-
-
-async def carrying_from(store: LogReader, stream: StreamId, head: int) -> list[Entry]:
-    """Return the entries of `stream` up to `head` from which `carried` is computed.
-
-    Raises: SessionNotFound.
-    """
-    tail: list[Entry] = []
-    last, size = head, _PAGE
-    while last >= 0:
-        first = max(last - size + 1, 0)
-        page = await store.entries(stream, after=first - 1, limit=last - first + 1)
-        start = _start_in(page)
-        tail = [*page[start or 0 :], *tail]
-        if start is not None:
-            break
-        last, size = first - 1, size * 4
-    return tail
 
 
 async def spent_in(store: LogReader, stream: StreamId) -> Spending:
@@ -135,7 +112,7 @@ class Recollection:
         Raises: SessionNotFound.
         """
         left = self.left
-        if left is None or not 0 <= head - left.head <= _PAGE:
+        if left is None or not 0 <= head - left.head <= PAGE:
             self.forget()
             return await carried_state(self._store, self._stream, head)
         if left.head < head:
@@ -148,24 +125,6 @@ class Recollection:
         """Read everything again from now on."""
         self.left = None
         self.branch = FollowedWindow(self._store, self._stream, self._history)
-
-
-def _start_in(page: list[Entry]) -> int | None:
-    """Return the index of the newest entry that states or implies the earlier state."""
-    for place in range(len(page) - 1, -1, -1):
-        entry = page[place]
-        if entry.kind == SessionStarted.kind:
-            return place  # no model was called before
-        if entry.kind == AgentBound.kind:
-            body = body_of(entry)
-            if not isinstance(body, AgentBound) or body.granted_by is None:
-                return place  # earlier entries do not count
-        if entry.kind == TurnStarted.kind:
-            body = body_of(entry)
-            # Turns of earlier versions did not record the spending before them.
-            if isinstance(body, TurnStarted) and body.spent is not None:
-                return place
-    return None
 
 
 async def give_up(claim: Claim) -> TurnState | None:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
-from perdure.context.build import History
 from perdure.context.incremental.conversation import Conversation
 from perdure.context.incremental.prompt import prompt_of
 from perdure.engine.turns.co_commit import CommitParticipant
@@ -30,6 +29,7 @@ from perdure.models.protocol import ThinkingLevel
 from perdure.session.codec import body_of
 from perdure.session.fold import BranchState
 from perdure.session.kinds import ModelChange, ThinkingChange
+from perdure.session.ledger import History
 from perdure.session.memory.kinds import ContextRecalled
 from perdure.session.messages import Message
 

@@ -24,9 +24,9 @@ from perdure.stores.in_memory import limits as stream_limits
 from perdure.stores.in_memory import segments
 from perdure.stores.in_memory.erase import erase
 from perdure.stores.in_memory.streams import Heap, HeldStream, held_in, is_on_branch, problems_in
-from perdure.stores.maintenance.protocol import VacuumReport
+from perdure.stores.maintenance.protocol import SOME_COMMITS, VacuumReport
 from perdure.stores.maintenance.salvage import SalvagedNamespace
-from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
+from perdure.stores.maintenance.segments import SegmentState, StreamSegment
 from perdure.stores.maintenance.stats import StoreFigures
 from perdure.stores.protocol import OnProgress, Verification
 from perdure.stores.retention.backups import Backup

@@ -6,6 +6,9 @@ import msgspec
 
 from perdure.stores.protocol import Problem
 
+SOME_COMMITS = 200
+"""Commits that one call reads or writes to copy a stream."""
+
 
 class VacuumReport(msgspec.Struct, frozen=True):
     """The result of `MaintenanceService.vacuum`.

@@ -22,9 +22,6 @@ from perdure.stores.chain import body_digest, commit_hash, header_line
 from perdure.stores.protocol import StreamState
 from perdure.stores.verification import StoredEntry, moved_leaf
 
-SOME_COMMITS = 200
-"""Commits that one call reads or writes."""
-
 
 class SealedCommit(msgspec.Struct, frozen=True):
     """One stream's share of a commit, and the chain after it."""

@@ -16,10 +16,7 @@ from perdure.session.ids import StreamId
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.lease_term import lease_end
-from perdure.stores.maintenance.protocol import VacuumReport
-from perdure.stores.maintenance.salvage import SalvagedNamespace
-from perdure.stores.maintenance.segments import SOME_COMMITS, SegmentState, StreamSegment
-from perdure.stores.maintenance.stats import StoreFigures
+from perdure.stores.maintenance.protocol import SOME_COMMITS, VacuumReport
 from perdure.stores.protocol import (
     Durability,
     OnProgress,
@@ -36,6 +33,9 @@ from perdure.stores.wakeups import Changes
 
 if TYPE_CHECKING:
     from perdure.session.search import query as wording
+    from perdure.stores.maintenance.salvage import SalvagedNamespace
+    from perdure.stores.maintenance.segments import SegmentState, StreamSegment
+    from perdure.stores.maintenance.stats import StoreFigures
     from perdure.stores.search import recall_plan
     from perdure.stores.search.corpus import WordClass
     from perdure.stores.search.recall_plan import Ranking, RecallCache, Recalled

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from perdure.client.conversation.authority import Authority, authority_of
 from perdure.session.codec import new_side, new_tree
-from perdure.session.entries import NewEntry
+from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import user
-from perdure.session.notes import AgentBound, Answer, SessionReceived
+from perdure.session.notes import AgentBound, Answer, Question, SessionReceived
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.marks import TRUSTED
 from perdure.stores.protocol import Commit, Write
+from tests.fakes.clock import ManualClock, SeededRandom
 from tests.unit.stores.test_marks import OTHER, OWN, STARTED, S, begun, store_with
 
 
@@ -84,3 +87,30 @@ async def test_session_without_an_agent_has_none() -> None:
     await created(store, StreamHeader(S, 1), new_tree(user("hello")))
     assert await authority_of(store, S) == Authority(None)
     assert msgspec.json.encode(Authority(None))
+
+
+class Watched(MemoryStore):
+    """A store that counts the entries it gives out."""
+
+    given = 0
+
+    async def entries(self, *args: Any, **named: Any) -> list[Entry]:
+        found = await super().entries(*args, **named)
+        self.given += len(found)
+        return found
+
+
+async def test_received_session_without_turns_is_not_read() -> None:
+    store = Watched(clock=ManualClock(), random=SeededRandom(1))
+    said = [new_tree(user(str(n))) for n in range(500)]
+    await created(store, StreamHeader(S, 0, origin="import", received=500), *said)
+    assert await authority_of(store, S) == Authority(None)
+    assert store.given == 0
+
+
+async def test_received_question_outside_a_turn_is_not_in_force() -> None:
+    store = Watched(clock=ManualClock(), random=SeededRandom(1))
+    asked = new_side(Question("approval", "May I?", ("allow", "deny")))
+    await created(store, StreamHeader(S, 0, origin="import", received=1), asked)
+    assert (await authority_of(store, S)).turn == "imported"
+    assert store.given == 1

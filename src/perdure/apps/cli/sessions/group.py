@@ -14,7 +14,6 @@ from perdure.apps.cli.sessions import changes, overview, reader, search
 from perdure.apps.cli.store_options import CommonOptions, opened_session
 from perdure.apps.terminal.outline import Line, Row, draw, lines_of
 from perdure.apps.terminal.output import out_style, show, show_encoded, show_lines, width
-from perdure.client.memory.last_turn import last_turn_of
 from perdure.client.session import Session
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
@@ -25,8 +24,10 @@ from perdure.stores.session_store import SessionStore
 if TYPE_CHECKING:
     from perdure.apps.terminal import contexts, reports
     from perdure.client.conversation import lineage
+    from perdure.client.memory import last_turn
 else:
     contexts = Later("perdure.apps.terminal.contexts")
+    last_turn = Later("perdure.client.memory.last_turn")
     lineage = Later("perdure.client.conversation.lineage")
     reports = Later("perdure.apps.terminal.reports")
 
@@ -184,7 +185,7 @@ async def show_context(
         handle = await opened_session(opened, session)
         context = await handle.context(budget)
         report = await reports.report_of(handle, opened.backend, 1)
-        last = await last_turn_of(opened.backend, handle.id)
+        last = await last_turn.last_turn_of(opened.backend, handle.id)
     common.show(
         contexts.context_data(context, report.system_prompt, last),
         contexts.context_lines(context, report, budget, out_style(), last),

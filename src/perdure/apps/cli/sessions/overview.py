@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
@@ -12,15 +12,9 @@ import typer
 from perdure.apps.cli.moments import SinceOption, UntilOption
 from perdure.apps.cli.options import MOST, FolderFilter, SourceFilter, only_subject
 from perdure.apps.cli.store_options import CommonOptions, opened_session
-from perdure.apps.session_rows import RowFilter, SessionRow, newest_rows, short_ids
+from perdure.apps.session_rows import RowFilter, SessionRow, newest_rows, row_data, short_ids
 from perdure.apps.terminal.output import local_time, out_style, remark, width
 from perdure.apps.terminal.text import Column, one_line, table
-from perdure.stores.access.lazy_modules import Later
-
-if TYPE_CHECKING:
-    from perdure.apps.terminal import reports
-else:
-    reports = Later("perdure.apps.terminal.reports")
 
 _OWN = "perdure"
 _WIDE = 110
@@ -133,7 +127,7 @@ def _none_found(wanted: RowFilter) -> str:
 
 def _row_data(row: SessionRow) -> dict[str, object]:
     return {
-        **reports.row_data(row.info),
+        **row_data(row.info),
         "agent": row.agent,
         "model": row.info.model,
         "state": row.state,

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from perdure.context.build import History
 from perdure.engine.turns.config import (
     CompactionSettings,
     Limits,
@@ -22,7 +21,7 @@ from perdure.engine.turns.config import (
 from perdure.errors import ConfigError
 from perdure.models.protocol import ThinkingLevel, TimeoutS
 from perdure.secrets.pasted_keys import PastePolicy
-from perdure.session.ledger import InterruptPolicy
+from perdure.session.ledger import History, InterruptPolicy
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 

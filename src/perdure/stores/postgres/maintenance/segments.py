@@ -15,8 +15,8 @@ from perdure.errors import CopyConflict, CorruptLog, SessionExists, SessionNotFo
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.stores.append_rules import Admission
+from perdure.stores.maintenance.protocol import SOME_COMMITS
 from perdure.stores.maintenance.segments import (
-    SOME_COMMITS,
     SealedCommit,
     SegmentState,
     StreamSegment,

@@ -1,0 +1,47 @@
+"""A group of commands whose modules are imported for the commands that are needed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import typer
+
+
+class Group(typer.Typer):
+    """A group with commands of its own, and after them those of other modules.
+
+    Shape: `places` is command -> ``module:function``.
+    """
+
+    def __init__(self, places: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._places = places
+        self._found: dict[str, typer.models.CommandInfo] = {}
+
+    def commands(self, only: str | None = None) -> list[typer.models.CommandInfo]:
+        """Return the command `only`, or all of them if the group has none of that name."""
+        own = self.registered_commands
+        named = [command for command in own if command.name == only]
+        if named:
+            return named
+        if only is not None and only in self._places:
+            return [self._command(only)]
+        return [*own, *map(self._command, self._places)]
+
+    def _command(self, name: str) -> typer.models.CommandInfo:
+        if name not in self._found:
+            module, _, function = self._places[name].partition(":")
+            made = typer.Typer()
+            made.command(name)(getattr(importlib.import_module(module), function))
+            self._found[name] = made.registered_commands[0]
+        return self._found[name]
+
+
+def commands_of(group: typer.Typer, only: str | None = None) -> Sequence[Any]:
+    """Return the command `only` of `group`, or all if it has none of that name."""
+    if isinstance(group, Group):
+        return group.commands(only)
+    named = [command for command in group.registered_commands if command.name == only]
+    return named or cast("list[Any]", group.registered_commands)

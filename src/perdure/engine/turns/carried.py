@@ -1,0 +1,52 @@
+"""The entries from which the state is computed that a new turn carries on.
+
+Apart from `recovery`, so that whoever asks what is in force in a session loads no turn machine.
+"""
+
+from __future__ import annotations
+
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.ledger import TurnStarted
+from perdure.session.notes import AgentBound, SessionStarted
+from perdure.stores.protocol import LogReader
+
+PAGE = 64
+"""Number of entries read first; most turns are shorter."""
+
+
+async def carrying_from(store: LogReader, stream: StreamId, head: int) -> list[Entry]:
+    """Return the entries of `stream` up to `head` from which `carried` is computed.
+
+    Raises: SessionNotFound.
+    """
+    tail: list[Entry] = []
+    last, size = head, PAGE
+    while last >= 0:
+        first = max(last - size + 1, 0)
+        page = await store.entries(stream, after=first - 1, limit=last - first + 1)
+        start = _start_in(page)
+        tail = [*page[start or 0 :], *tail]
+        if start is not None:
+            break
+        last, size = first - 1, size * 4
+    return tail
+
+
+def _start_in(page: list[Entry]) -> int | None:
+    """Return the index of the newest entry that states or implies the earlier state."""
+    for place in range(len(page) - 1, -1, -1):
+        entry = page[place]
+        if entry.kind == SessionStarted.kind:
+            return place  # no model was called before
+        if entry.kind == AgentBound.kind:
+            body = body_of(entry)
+            if not isinstance(body, AgentBound) or body.granted_by is None:
+                return place  # earlier entries do not count
+        if entry.kind == TurnStarted.kind:
+            body = body_of(entry)
+            # Turns of earlier versions did not record the spending before them.
+            if isinstance(body, TurnStarted) and body.spent is not None:
+                return place
+    return None

@@ -1,0 +1,73 @@
+"""A group of commands loads the modules of the commands that are needed, and keeps their order."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from perdure.apps.cli.program import command_line, shape_of
+from perdure.apps.cli.surface.groups import Group, commands_of
+
+_LOADED = """
+import json, sys
+from perdure.apps.cli.program import command_line
+command_line(sys.argv[1:])
+print(json.dumps([name for name in sys.modules if name.startswith("perdure.")]))
+"""
+
+
+def own() -> None:
+    """A command of the group itself."""
+
+
+def test_group_gives_one_command_or_all_in_order() -> None:
+    group = Group({"later": "perdure.apps.flow.init:init", "never": "perdure.missing:none"})
+    group.command("own")(own)
+    assert [each.name for each in group.commands("own")] == ["own"]
+    assert [each.name for each in group.commands("later")] == ["later"]
+    with pytest.raises(ModuleNotFoundError):
+        group.commands("unknown")
+    plain = typer.Typer()
+    plain.command("a")(own)
+    plain.command("b")(own)
+    assert [each.name for each in commands_of(plain, "b")] == ["b"]
+    assert [each.name for each in commands_of(plain, "unknown")] == ["a", "b"]
+
+
+def test_named_command_of_a_group_is_the_only_one_built() -> None:
+    words = ["flow", "validate"]
+    command = command_line([*words, "workflow.yaml"])
+    alone = shape_of(command).at(["flow"])
+    assert [each.words for each in alone.commands] in ([("flow", "validate")], whole_flow())
+    assert shape_of(command).at(words).arguments
+    assert [
+        each.words
+        for each in shape_of(command_line(["flow", "list", "--help"])).at(["flow"]).commands
+    ] == whole_flow()
+
+
+def whole_flow() -> list[tuple[str, ...]]:
+    return [each.words for each in shape_of(command_line(["flow"])).at(["flow"]).commands]
+
+
+@pytest.mark.full_only
+def test_command_loads_neither_its_neighbours_nor_the_turn_machine() -> None:
+    unneeded = {
+        "store info": ("apps.maintenance.copy", "interop.formats.native", "engine.turns.machine"),
+        "sessions list": ("client.memory.last_turn", "engine.turns.machine", "tools.permissions"),
+        "flow validate": ("apps.flow.compaction", "apps.flow.exports", "apps.flow.decisions"),
+        "models": ("apps.wiring", "client.agents.agent"),
+    }
+    for line, names in unneeded.items():
+        told = subprocess.run(
+            [sys.executable, "-c", _LOADED, *line.split()],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        loaded = set(json.loads(told.stdout))
+        assert not loaded & {f"perdure.{name}" for name in names}, line
