@@ -36,14 +36,14 @@ class Counted(tuple[T, ...]):
         return super().__iter__()
 
 
-def owing_in(state: FlowState) -> set[str]:
+def owing_in(state: FlowState) -> frozenset[str]:
     """The nodes that worked and owe a handoff, counted from every node and edge."""
     made = set(state.run.completed_handoffs)
-    return {
+    return frozenset(
         edge.source
         for edge in state.graph.edges
         if edge.source in state.run.visited_node_ids and edge.key not in made
-    }
+    )
 
 
 class FlowLog:
