@@ -40,7 +40,10 @@ def desk(store):
 async def serving(
     folder: Path, *options: str, **variables: str
 ) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
-    """The server of the program in `folder`, and the address that it prints."""
+    """The server of the program in `folder`, and the address that it prints.
+
+    Its errors are in the file ``stderr`` of the folder.
+    """
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
@@ -50,9 +53,10 @@ async def serving(
         **variables,
     }
     command = (sys.executable, "-m", "perdure", "serve", "shop:desk", "--port", "0", *options)
-    process = await asyncio.create_subprocess_exec(
-        *command, env=environment, cwd=folder, stdout=asyncio.subprocess.PIPE
-    )
+    with (folder / "stderr").open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *command, env=environment, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=errors
+        )
     assert process.stdout is not None
     try:
         line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()

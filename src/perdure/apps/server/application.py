@@ -119,11 +119,16 @@ class Server:
         """Answer ``/readyz`` with 503 from now on, so that a balancer sends requests elsewhere."""
         self._readiness.is_draining = True
 
+    def stop(self) -> None:
+        """End the open event streams, which otherwise keep a server process from its end."""
+        self.drain()
+        self._readiness.is_stopping = True
+
     @contextlib.asynccontextmanager
     async def _running(self, _: Litestar) -> AsyncGenerator[None]:
         self._begin()
         yield
-        self.drain()
+        self.stop()
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait((self._background,))
@@ -179,7 +184,7 @@ def _routes(
             Router(
                 "/v1",
                 route_handlers=[*_API, openapi],
-                dependencies=_dependencies(runtime, access, runs),
+                dependencies=_dependencies(runtime, access, runs, readiness),
             ),
             *console.ROUTES,
             mcp.mcp_route(served),
@@ -199,13 +204,19 @@ def _routes(
     )
 
 
-def _dependencies(runtime: Runtime, access: Access, runs: FlowRuns) -> dict[str, Provide]:
+def _dependencies(
+    runtime: Runtime, access: Access, runs: FlowRuns, readiness: Readiness
+) -> dict[str, Provide]:
     conversations, store = Conversations(runtime), runtime.host.store
 
     async def caller_of(request: Request[Any, Any, Any]) -> Caller:
         keyed = await keyed_of(request)
         if_match = request.headers.get("if-match")
-        caller = Caller(request.user, store, if_match, keyed, request.auth)
+
+        def is_valid() -> bool:
+            return not readiness.is_stopping and request.auth()
+
+        caller = Caller(request.user, store, if_match, keyed, is_valid)
         if request.method not in READING and not request.route_handler.opt.get(CONDITIONAL):
             caller.require_unconditional()
         return caller

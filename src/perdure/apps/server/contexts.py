@@ -43,12 +43,14 @@ class _Call(msgspec.Struct, frozen=True):
     trimmed: Trimmed | None
 
 
-async def next_context(session: Session, budget: int | None) -> ContextView:
-    """Return what a model would be sent now, within `budget` tokens."""
-    return _view(await session.context(budget))
+async def next_context(session: Session, budget: int | None, last: int | None) -> ContextView:
+    """Return what a model would be sent now, within `budget` tokens: its `last` messages."""
+    return _view(await session.context(budget), last)
 
 
-async def context_of_call(store: SessionStore, session: Session, seq: int) -> ContextView:
+async def context_of_call(
+    store: SessionStore, session: Session, seq: int, last: int | None
+) -> ContextView:
     """Return what the model was sent by the call at `seq`, from the log as it was then.
 
     Raises: Problem 404 if no model call is there; 409 for one that only summarised.
@@ -64,7 +66,7 @@ async def context_of_call(store: SessionStore, session: Session, seq: int) -> Co
     bound = binding_in(notes)
     usage = None if call.finished is None else call.finished.usage
     return msgspec.structs.replace(
-        _view(context),
+        _view(context, last),
         call=seq,
         tokens=call.body.tokens_estimated or context.tokens,
         thinking_level=context.thinking_level or _level(settings.thinking_level),
@@ -140,7 +142,8 @@ def _of_length(window: ContextWindow, history: History, model: str, kept: int) -
     return build_context(window, history=history, model=model, max_messages=0)
 
 
-def _view(context: Context) -> ContextView:
+def _view(context: Context, last: int | None) -> ContextView:
+    shown = context.messages if last is None else context.messages[-last:]
     return ContextView(
         model=context.model,
         thinking_level=context.thinking_level,
@@ -151,8 +154,9 @@ def _view(context: Context) -> ContextView:
                 parts=cast("dict[str, Any]", wire(part.message))["parts"],
                 entry_id=part.entry_id,
             )
-            for part in context.messages
+            for part in shown
         ],
+        earlier=len(context.messages) - len(shown),
         dropped=context.dropped,
         skipped=context.skipped,
     )

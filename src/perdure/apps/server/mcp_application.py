@@ -70,6 +70,10 @@ class McpApplication:
         """Answer ``/readyz`` with 503 from now on, so that a balancer sends requests elsewhere."""
         self._readiness.is_draining = True
 
+    def stop(self) -> None:
+        """Take no new requests; there are no streams to end."""
+        self.drain()
+
     @contextlib.asynccontextmanager
     async def _running(self, _: Litestar) -> AsyncGenerator[None]:
         yield

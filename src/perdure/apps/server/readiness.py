@@ -14,10 +14,14 @@ TIMEOUT_S = 5.0
 
 
 class Readiness:
-    """Writes to a store, which that does not change. `is_draining`: the server is being stopped."""
+    """Writes to a store, which that does not change.
+
+    `is_draining`: the server will be stopped. `is_stopping`: it takes no requests any more.
+    """
 
     def __init__(self, store: Store) -> None:
         self.is_draining = False
+        self.is_stopping = False
         self._store = store
         self._checking = asyncio.Lock()
         self._known: tuple[float, str | None] | None = None

@@ -256,8 +256,9 @@ class RecalledPart(Value, frozen=True, kw_only=True):
 class ContextView(Value, frozen=True, kw_only=True):
     """What a model would be sent now, or was sent by the call `call`.
 
-    `dropped` counts the entries left out to fit. Only a call has `reported` tokens, the `system`
-    text, `tools`, what was `trimmed`, and the texts `recalled` before the history.
+    `dropped` counts the entries left out to fit, `earlier` the messages before those shown. Only a
+    call has `reported` tokens, the `system` text, `tools`, what was `trimmed`, and the texts
+    `recalled` before the history.
     """
 
     model: str | None
@@ -266,6 +267,7 @@ class ContextView(Value, frozen=True, kw_only=True):
     messages: list[ContextPart]
     dropped: int
     skipped: int
+    earlier: int = 0
     call: int | None = None
     reported: Tokens | None = None
     system: str | None = None

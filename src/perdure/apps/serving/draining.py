@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from uvicorn import Config, Server
 
 from perdure.apps.server.flows.socket import MAX_MESSAGE_BYTES
+from perdure.apps.serving.endpoint import Draining
 
 
 def config(**options: Any) -> Config:
@@ -20,15 +20,15 @@ def config(**options: Any) -> Config:
 
 
 class DrainingServer(Server):
-    """Calls `drain` at the first SIGTERM, and stops `drain_s` seconds later.
+    """Drains its `application` at the first SIGTERM, and stops it `drain_s` seconds later.
 
     It serves meanwhile, so that a balancer can send new requests elsewhere first. SIGINT and a
     second SIGTERM stop it at once.
     """
 
-    def __init__(self, config: Config, drain: Callable[[], None], drain_s: float) -> None:
+    def __init__(self, config: Config, application: Draining, drain_s: float) -> None:
         super().__init__(config)
-        self._drain = drain
+        self._application = application
         self._drain_s = drain_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_draining = False
@@ -42,11 +42,14 @@ class DrainingServer(Server):
         """React to a signal; called between two steps of the main thread."""
         is_first = sig == signal.SIGTERM and not self._is_draining
         self._is_draining = True
-        self._drain()
+        self._application.drain()
         if is_first and self._drain_s and self._loop is not None:
-            stop = super().handle_exit
             self._loop.call_soon_threadsafe(
-                lambda: asyncio.get_running_loop().call_later(self._drain_s, stop, sig, frame)
+                lambda: asyncio.get_running_loop().call_later(self._drain_s, self._stop, sig, frame)
             )
         else:
-            super().handle_exit(sig, frame)
+            self._stop(sig, frame)
+
+    def _stop(self, sig: int, frame: FrameType | None) -> None:
+        self._application.stop()
+        super().handle_exit(sig, frame)

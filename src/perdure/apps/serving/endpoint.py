@@ -34,10 +34,14 @@ KeyOption = Annotated[
 
 
 class Draining(Protocol):
-    """An ASGI application that can be told to take no new requests."""
+    """An ASGI application that can be told that its process ends."""
 
     def drain(self) -> None:
         """Answer ``/readyz`` with 503 from now on."""
+        ...
+
+    def stop(self) -> None:
+        """End what would last."""
         ...
 
 
@@ -104,7 +108,7 @@ async def run(application: Draining, wanted: Wanted, listening: socket.socket) -
         ssl_keyfile=wanted.key,
         timeout_graceful_shutdown=2,
     )
-    server = draining.DrainingServer(config, application.drain, wanted.drain_s)
+    server = draining.DrainingServer(config, application, wanted.drain_s)
     await server.serve(sockets=[listening])
 
 

@@ -21,6 +21,21 @@ def add(a: int, b: int) -> int:
 ANSWERS = [assistant(tool_call("c1", "add", {"a": 1, "b": 2})), "three", "four", "five"]
 
 
+async def test_last_messages_are_those_at_the_end_of_the_request(tmp_path: Path) -> None:
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[add])
+    async with served(tmp_path, ANSWERS, agents=[agent]) as server:
+        session = await server.said("1 and 2?")
+        url = f"/v1/sessions/{session}/context"
+        handle = await server.store.open(session)
+        calls = [e.seq async for e in handle.entries(kind="model_called")]
+        for query in ({}, {"call": calls[-1]}):
+            whole = (await server.http.get(url, params=query)).json()
+            newest = (await server.http.get(url, params={**query, "last": 2})).json()
+            assert newest["messages"] == whole["messages"][-2:]
+            assert newest["earlier"] == len(whole["messages"]) - 2
+            assert (whole["earlier"], newest["tokens"]) == (0, whole["tokens"])
+
+
 async def test_context_of_each_call_is_its_request(tmp_path: Path) -> None:
     agent = perdure.Agent("desk", model="scripted:desk", instructions="Add up.", tools=[add])
     model = ScriptedModel(ANSWERS)

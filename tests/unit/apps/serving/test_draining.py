@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
 
 from tests.acceptance.server.test_serve import PROGRAM, serving, signed_in
 
@@ -31,6 +32,26 @@ async def test_server_says_draining_and_serves_before_it_stops(tmp_path: Path) -
         assert (await client.get("/v1/sessions")).status_code == 200
         process.send_signal(signal.SIGTERM)  # a second one does not wait
         assert await asyncio.wait_for(process.wait(), 30) in (0, 143, -signal.SIGTERM)
+
+
+async def test_server_ends_open_streams_before_it_stops(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    async with serving(tmp_path) as (process, address), signed_in(address) as client:
+        socket = f"{str(client.base_url).replace('http', 'ws', 1)}/v1/socket"
+        cookie = {"Cookie": f"perdure_session={client.cookies['perdure_session']}"}
+        async with (
+            client.stream("GET", "/v1/events") as stream,
+            connect(socket, additional_headers=cookie) as follower,
+        ):
+            lines = stream.aiter_lines()
+            assert await anext(lines) == "retry: 1000"
+            await follower.recv()
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(30):
+                assert "event: caught-up" in [line async for line in lines]
+                await follower.wait_closed()
+        assert await asyncio.wait_for(process.wait(), 30) in (0, 143, -signal.SIGTERM)
+    assert (tmp_path / "stderr").read_text().count("\n") == 1  # how to sign in
 
 
 async def test_server_stops_by_itself_after_draining(tmp_path: Path) -> None:

@@ -4,15 +4,17 @@ import { count, oneLine, pretty, safe, seqOf, sessionOf, shortTime } from "./for
 import { html, useEffect, useState } from "./html.js";
 import { Fault, Waiting, useLoaded } from "./parts.js";
 
+const SHOWN = 200; // newest messages of a request that are read first
 const LIMITS = { window: "the model's window", max_working_tokens: "max_working_tokens", max_messages: "max_messages" };
 
 export function Context({ path, version, call: wanted }) {
   const [budget, setBudget] = useState("");
   const [call, setCall] = useState(wanted ?? "");
+  const [last, setLast] = useState(SHOWN);
   useEffect(() => { if (wanted) setCall(wanted); }, [wanted]);
   const turns = useLoaded((signal) => get(`${path}/turns`, { last: 20 }, signal), [path, version]);
   const { data, error, reload } = useLoaded(
-    (signal) => get(`${path}/context`, call ? { call } : { budget }, signal), [path, call ? "" : version, budget, call]);
+    (signal) => get(`${path}/context`, call ? { call, last } : { budget, last }, signal), [path, call ? "" : version, budget, call, last]);
   const calls = (turns.data?.items ?? []).flatMap((turn) => turn.calls
     .filter((each) => each.type === "model").map((each) => ({ ...each, turn: turn.number }))).reverse();
   return html`<div class="pad stack">
@@ -24,21 +26,23 @@ export function Context({ path, version, call: wanted }) {
       ${!call && html`<label class="row small">within <input type="number" min="1" size="7" placeholder="no limit" value=${budget} onChange=${(e) => setBudget(e.target.value)} /> tokens</label>`}</div>
     ${error && html`<${Fault} error=${error} retry=${reload} />`}
     ${!data && !error && html`<${Waiting} />`}
-    ${data && !error && html`<${Request} path=${path} data=${data} />`}
+    ${data && !error && html`<${Request} path=${path} data=${data} more=${() => setLast("")} />`}
   </div>`;
 }
 
-function Request({ path, data }) {
+function Request({ path, data, more }) {
   const { reported, trimmed } = data;
+  const whole = data.messages.length + data.earlier;
   return html`<p class="row"><strong>${count(data.tokens)} tokens</strong>
       ${reported && html`<span class="small">counted by the provider: ${count(reported.input + reported.cacheRead + reported.cacheWrite)}, of which ${count(reported.cacheRead)} from its cache</span>`}
       <span class="muted small mono">${oneLine(data.model)}${data.thinkingLevel ? ` · thinks: ${data.thinkingLevel}` : ""}</span></p>
-    <p class="muted small">${count(data.messages.length)} ${data.messages.length === 1 ? "message" : "messages"}${data.dropped ? `; ${count(data.dropped)} older entries are left out` : "; nothing is left out"}${data.skipped ? `; ${count(data.skipped)} cannot be read` : ""}${trimmed?.limit ? `, because of ${LIMITS[trimmed.limit] ?? trimmed.limit}${trimmed.tokens ? ` (${count(trimmed.tokens)} tokens)` : ""}` : ""}${trimmed?.recalled ? `; ${count(trimmed.recalled)} recalled texts did not fit` : ""}.</p>
+    <p class="muted small">${count(whole)} ${whole === 1 ? "message" : "messages"}${data.dropped ? `; ${count(data.dropped)} older entries are left out` : "; nothing is left out"}${data.skipped ? `; ${count(data.skipped)} cannot be read` : ""}${trimmed?.limit ? `, because of ${LIMITS[trimmed.limit] ?? trimmed.limit}${trimmed.tokens ? ` (${count(trimmed.tokens)} tokens)` : ""}` : ""}${trimmed?.recalled ? `; ${count(trimmed.recalled)} recalled texts did not fit` : ""}.</p>
     ${data.system && html`<${Sent} role="system" text=${data.system} />`}
     ${data.tools.length > 0 && html`<p class="small"><span class="muted">Tools:</span> <span class="mono">${oneLine(data.tools.join(", "))}</span></p>`}
     ${data.recalled.map((each) => html`<details class="tool"><summary><strong>recalled</strong><span class="args truncate">${each.text === null ? "erased since" : oneLine(each.text)}</span></summary>
       <p class="small muted"><a href=${`#/sessions/${encodeURIComponent(sessionOf(each.entryId))}/${seqOf(each.entryId)}`}>source</a> · ${each.kind}${each.words.length ? `; words: ${safe(each.words.join(", "))}` : ""}${each.why.length ? `; ${safe(each.why.join(", "))}` : ""}${each.score === null ? "" : `; score ${each.score.toFixed(2)}`}</p>
       <pre class="plain" tabindex="0">${safe(each.text)}</pre></details>`)}
+    ${data.earlier > 0 && html`<button class="quiet" onClick=${more}>${count(data.earlier)} earlier messages</button>`}
     ${data.messages.map((each) => html`<${Sent} role=${each.role} text=${each.parts.length === 1 && each.parts[0].type === "text" ? each.parts[0].text : pretty(each.parts)}
       line=${textOf(each)} href=${each.entryId && `#/${path}/${seqOf(each.entryId)}`} entry=${each.entryId && seqOf(each.entryId)} />`)}`;
 }

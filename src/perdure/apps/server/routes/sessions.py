@@ -187,16 +187,18 @@ async def show_context(
     session_id: SessionId,
     budget: Annotated[int | None, QueryParameter(ge=1)] = None,
     call: Annotated[int | None, QueryParameter(ge=0, le=_LARGEST)] = None,
+    last: Annotated[int | None, QueryParameter(ge=1)] = None,
 ) -> ContextView:
     """Show what a model would be sent now, within `budget` tokens; or was sent by a `call`.
 
+    With `last` it has the newest messages only, and says how many are `earlier`.
     What was recalled is of other sessions: only a token that sees all of them is shown it.
     """
     session = await caller.session(session_id)
     if call is not None:
-        view = await context_of_call(caller.store.backend, session, call)
+        view = await context_of_call(caller.store.backend, session, call, last)
         return view if caller.sees_all else msgspec.structs.replace(view, recalled=[])
-    return await next_context(session, budget)
+    return await next_context(session, budget, last)
 
 
 @get("/sessions/{session_id:str}/export", media_type="application/octet-stream")
