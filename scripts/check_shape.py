@@ -127,6 +127,7 @@ TESTED_IN = {
     "stores/": ("tests/conformance/store", "one specification is run against every backend"),
     "apps/cli/": ("tests/acceptance", "the command line is tested as a process"),
     "apps/chat/": ("tests/acceptance", "likewise"),
+    "apps/terminal/line_editor.py": ("tests/acceptance", "at the terminal of a process"),
     "apps/tui/": ("tests/integration/tui", "keys are pressed in the whole program"),
     "apps/configuration/": ("tests/acceptance", "likewise"),
     "apps/demo/": ("tests/acceptance", "likewise"),

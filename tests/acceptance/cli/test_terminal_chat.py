@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -37,14 +38,13 @@ class Terminal:
     written: bytes = b""
 
     def until(self, text: str) -> None:
-        """Read until `text` was written."""
+        """Read until `text` was written, and forget what came before its end."""
         deadline = time.monotonic() + PATIENCE_S
         while text.encode() not in self.written:
             assert time.monotonic() < deadline, self.written[-2_000:]
-            try:
+            if select.select([self.descriptor], [], [], 0.5)[0]:
                 self.written += os.read(self.descriptor, 65_536)
-            except OSError:
-                assert text.encode() in self.written, self.written[-2_000:]
+        self.written = self.written.partition(text.encode())[2]
 
     def press(self, keys: str) -> None:
         """Type `keys`."""
@@ -82,10 +82,9 @@ def test_second_ctrl_c_leaves_and_tells_how_to_resume(world: World) -> None:
         seen.press("\x03")
         seen.until("again exits")
         seen.press("\x03")
-        seen.until("continues it")
+        session = world.ok("sessions", "list", "--json").json[0]["id"]
+        seen.until(f"perdure chat --session {session}  continues it")
         assert seen.process.wait(PATIENCE_S) == 130
-    session = world.ok("sessions", "list", "--json").json[0]["id"]
-    assert f"perdure chat --session {session}  continues it".encode() in seen.written
 
 
 def test_lost_terminal_loses_nothing(world: World) -> None:
@@ -118,3 +117,43 @@ def test_commands_that_fill_no_terminal_do_not_load_textual(world: World) -> Non
     code = "import sys, perdure.apps.cli.program, perdure.apps.chat.command"
     check = "assert not [name for name in sys.modules if name.startswith('textual')]"
     subprocess.run([sys.executable, "-c", f"{code}; {check}"], env=world.environment, check=True)
+
+
+def lines(world: World, *words: str) -> AbstractContextManager[Terminal]:
+    """A chat that reads lines."""
+    return terminal(world, "chat", "--display", "lines", *words)
+
+
+def test_lines_are_edited_recalled_and_pasted_whole(world: World) -> None:
+    with lines(world) as seen:
+        seen.until("/help says")
+        seen.press("helo\x1b[D\x1b[Dl\r")  # two to the left
+        seen.until("you wrote “hello”")
+        seen.until("> ")
+        seen.press("\x1b[A again\r")
+        seen.until("you wrote “hello again”")
+        seen.press("\x1b[200~def f():\n    return 1\x1b[201~")
+        seen.press("\r")
+        seen.until("def f():\r\n    return 1”")
+        seen.press("/co\t\t")
+        seen.until("/context")
+        seen.press("\x15/quit\r")
+        assert seen.process.wait(PATIENCE_S) == 0
+    (row,) = world.ok("sessions", "list", "--json").json
+    read = world.ok("sessions", "read", row["id"], "--json").json
+    said = [each["body"]["parts"][0]["text"] for each in read if each["body"]["role"] == "user"]
+    assert said == ["hello", "hello again", "def f():\n    return 1"]
+
+
+def test_paste_into_lines_does_not_answer_an_approval(world: World) -> None:
+    with lines(world, "--scenario", world.scenario(WRITES)) as seen:
+        seen.until("/help says")
+        seen.press("write it\r")
+        seen.until("allow / always / deny? ")
+        seen.press("\x1b[200~y\ny\n\x1b[201~\r")
+        seen.until("answer allow, always, deny")
+        assert not (world.folder / "new.txt").exists()
+        seen.press("y\r")
+        seen.until("Written.")
+        seen.press("\x04")
+        assert seen.process.wait(PATIENCE_S) == 0

@@ -8,9 +8,10 @@ import pytest
 
 from perdure import assistant, user
 from perdure.apps.chat.attachments import attach
+from perdure.apps.chat.files import files_below
 from perdure.apps.cli.exits import PathNotFound
 from perdure.apps.terminal.outline import Row
-from perdure.apps.tui.completion import Offers, files_below, offers_for
+from perdure.apps.tui.completion import Offers, offers_for
 from perdure.apps.tui.gauge import Numbers, gauge_line
 from perdure.apps.tui.program import theme_of
 from perdure.apps.tui.tree_rows import folded_at, tree_state, unfolded, visible, with_visible

@@ -39,6 +39,7 @@ from perdure.apps.settings.agents import agents_here, chosen_agent, invocable, i
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
 from perdure.apps.terminal.event_lines import JsonTeller, QuietTeller, Teller, TextTeller
+from perdure.apps.terminal.line_editor import line_editor
 from perdure.apps.terminal.line_input import TypedLines, piped_text
 from perdure.apps.terminal.output import out_style, remark, show, width
 from perdure.apps.terminal.text import safe
@@ -260,7 +261,13 @@ async def _talk(answering: AnswerOptions, wanted: Wanted) -> int:
             show(f"perdure chat --session {left}  continues it")
         return code
     if wanted.prompt is None:
-        talk = LineChat(answering, TypedLines(), _teller(wanted), wanted.cwd)
+        talk = LineChat(
+            answering,
+            TypedLines(),
+            _teller(wanted),
+            wanted.cwd,
+            None if wanted.as_json else line_editor(),
+        )
         return await talk.run(session)
     async with answering.runtime:
         return await _one_turn(answering, wanted.prompt, wanted, session)

@@ -7,9 +7,13 @@ wait for the end of the turn.
 from __future__ import annotations
 
 import asyncio
+import re
+from contextlib import suppress
 from pathlib import Path
 
 from perdure.apps.chat.conversation import SHORT_ANSWERS, Conversation
+from perdure.apps.chat.files import files_below
+from perdure.apps.chat.history import earlier_inputs
 from perdure.apps.chat.questions import Asked, Given, cancel_tasks
 from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.chat.turn_view import Left
@@ -17,11 +21,13 @@ from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
 from perdure.apps.session_rows import RowFilter, newest_rows, short_ids
 from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.event_lines import JsonTeller, Teller
+from perdure.apps.terminal.line_editor import LineEditor
 from perdure.apps.terminal.line_input import TypedLines, interrupts
 from perdure.apps.terminal.outline import draw, lines_of
 from perdure.apps.terminal.output import local_time, out_style, show, show_lines, width
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.agents.chat import Chat
+from perdure.errors import PerdureError
 
 SHOW = "show"
 """Typed instead of an answer, it prints all of a question."""
@@ -30,16 +36,27 @@ TREE_LINES = 60
 LISTED = 10
 """Sessions that /resume lists."""
 
+_KEYS = re.compile(r"\x1b(\[[0-9;]*[A-Za-z~]|O.)")
+"""What arrow keys send while no line is edited."""
+
 _CELLS = 100
+_PASTE_S = 0.05
+"""How long lines of one paste may be apart."""
 
 
 class LineChat:
     """A conversation at a terminal or a pipe, line by line."""
 
     def __init__(
-        self, answering: AnswerOptions, lines: TypedLines, teller: Teller, cwd: Path | None
+        self,
+        answering: AnswerOptions,
+        lines: TypedLines,
+        teller: Teller,
+        cwd: Path | None,
+        editor: LineEditor | None = None,
     ) -> None:
         self.teller = teller
+        self._editor = editor
         self._lines = lines
         self._is_shown = not isinstance(teller, JsonTeller)
         self._is_greeted = False
@@ -54,6 +71,7 @@ class LineChat:
             async with conversation.answering.runtime:
                 if session is not None:
                     await conversation.open(session)
+                await self._set_up_editor()
                 while (line := await self._line("> ")) is not None:
                     if line.strip() in ("/quit", "/exit"):
                         break
@@ -63,6 +81,8 @@ class LineChat:
             return INTERRUPTED
         finally:
             self._lines.close()
+            if self._editor is not None:
+                self._editor.close()
             if conversation.chat is not None:
                 self.teller.remark(f"perdure chat --session {conversation.chat.id}  continues it")
         return DONE
@@ -75,6 +95,26 @@ class LineChat:
         chat, model = self._conversation.chat, self._conversation.answering.agent.model
         where = f"A new session with {model}" if chat is None else f"Session {chat.id}"
         self.teller.remark(f"{where}. /help says what else you can type.")
+
+    async def _set_up_editor(self) -> None:
+        """Let the keys recall earlier input of the folder, and complete commands and files."""
+        editor, conversation = self._editor, self._conversation
+        if editor is None:
+            return
+        with suppress(PerdureError):
+            folder = conversation.folder
+            editor.use_history(await earlier_inputs(conversation.answering.store, folder))
+        files = await asyncio.to_thread(files_below, conversation.folder)
+        commands = sorted(conversation.commands.by_word)
+
+        def offers(word: str) -> list[str]:
+            if word.startswith("/"):
+                return [each for each in commands if each.startswith(word)]
+            at = word.startswith("@")
+            found = [name for name in files if name.startswith(word.removeprefix("@"))]
+            return [f"@{name}" if at else name for name in found]
+
+        editor.complete_with(offers)
 
     # ------------------------------------------------------------ the display
 
@@ -119,9 +159,10 @@ class LineChat:
         for told in approval_lines(asked):
             self.teller.remark(told)
         while True:
-            if self._is_shown:
-                show(safe(f"{' / '.join(asked.choices)}? "), end="", is_flushed=True)
-            line = await self._answer_line()
+            prompt = safe(f"{' / '.join(asked.choices)}? ")
+            if self._is_shown and self._editor is None:
+                show(prompt, end="", is_flushed=True)
+            line = await self._answer_line(prompt)
             if line is None:
                 raise NeedsAnswer(asked.id, asked.choices, chat.id, asked.question_text)
             typed, _, rest = line.strip().partition(" ")
@@ -147,11 +188,13 @@ class LineChat:
             else:
                 self.teller.remark("\n(Ctrl-C again leaves, as /quit does)")
                 self._show_prompt(prompt)
+                if self._editor is not None:
+                    self._editor.show_again(prompt)
 
         with interrupts(on_interrupt):
             self._greet()
             self._show_prompt(prompt)
-            typing = asyncio.ensure_future(self._lines.next())
+            typing = asyncio.ensure_future(self._next(prompt))
             leaving = asyncio.ensure_future(is_left.wait())
             await asyncio.wait((typing, leaving), return_when=asyncio.FIRST_COMPLETED)
             leaving.cancel()
@@ -161,19 +204,46 @@ class LineChat:
             raise Left
 
     def _show_prompt(self, prompt: str) -> None:
-        if self._is_shown and self._lines.is_terminal:
+        if self._is_shown and self._lines.is_terminal and self._editor is None:
             show(prompt, end="", is_flushed=True)
+
+    async def _next(self, prompt: str) -> str | None:
+        if self._editor is None:
+            return await self._lines.next()
+        self._lines.close()  # readline reads now
+        return await self._editor.read(prompt)
 
     async def _pass_lines(self) -> None:
         """Pass lines typed while a turn runs to the question that waits, or to the turn."""
         while True:
-            line = await self._lines.next()
+            is_edited = self._editor is not None and self._editor.is_reading
+            line = await (self._next("") if is_edited else self._lines.next())
             if self._wanted is not None and not self._wanted.done():
                 self._wanted.set_result(line)
             elif line is None:
                 return
-            elif line.strip():
-                await self._conversation.steer(line)
+            elif whole := await self._with_rest(line):
+                await self._conversation.steer(whole)
+
+    async def _with_rest(self, line: str) -> str:
+        """Return `line` and those that come at once after it: they were pasted together."""
+        lines = [line]
+        while (more := await self._lines.waiting(_PASTE_S)) is not None:
+            lines.append(more)
+        whole = _KEYS.sub("", "\n".join(lines))
+        return whole if whole.strip() else ""
+
+    async def _edited_answer(self, editor: LineEditor, prompt: str) -> str | None:
+        """Return an answer that was typed after the question; a paste of lines is none."""
+        if self._steering is not None:
+            await cancel_tasks((self._steering,))
+        try:
+            editor.drop_typed()
+            line = await self._next(prompt)
+            return "" if line is not None and "\n" in line else line
+        finally:
+            if self._steering is not None:
+                self._steering = asyncio.create_task(self._pass_lines())
 
     async def _explain(self, asked: Asked, said: str) -> None:
         """Print `asked` in full if `said` requests it; otherwise print the valid answers."""
@@ -184,7 +254,9 @@ class LineChat:
         more = f", or {SHOW} to see all of it" if asked.arguments is not None else ""
         self.teller.remark(f"answer {', '.join(asked.choices)}{more}")
 
-    async def _answer_line(self) -> str | None:
+    async def _answer_line(self, prompt: str) -> str | None:
+        if self._editor is not None:
+            return await self._edited_answer(self._editor, prompt)
         if not self._lines.is_terminal:
             return await self._lines.next()
         self._wanted = asyncio.get_running_loop().create_future()

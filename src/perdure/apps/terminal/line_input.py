@@ -63,6 +63,17 @@ class TypedLines:
             self._has_ended = True
         return line
 
+    async def waiting(self, patience_s: float) -> str | None:
+        """Return the next line if it comes within `patience_s`; None otherwise, or at the end."""
+        if self._has_ended:
+            return None
+        try:
+            line = await asyncio.wait_for(self._lines.get(), patience_s)
+        except TimeoutError:
+            return None
+        self._has_ended = line is None
+        return line
+
     def close(self) -> None:
         """Stop reading."""
         if self._is_watched:

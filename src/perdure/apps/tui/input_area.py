@@ -13,11 +13,12 @@ from textual.widgets.option_list import Option
 
 from perdure.apps.chat.attachments import Attached
 from perdure.apps.chat.conversation import Conversation
+from perdure.apps.chat.files import files_below
 from perdure.apps.chat.slash_commands import HELP
 from perdure.apps.cli.exits import PathNotFound
 from perdure.apps.terminal.output import size
 from perdure.apps.terminal.text import one_line
-from perdure.apps.tui.completion import Offers, files_below, offers_for
+from perdure.apps.tui.completion import Offers, offers_for
 from perdure.apps.tui.composer import Composer
 from perdure.apps.tui.text import plain
 from perdure.errors import PerdureError

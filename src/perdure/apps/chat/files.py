@@ -1,0 +1,50 @@
+"""The files of a session's folder, for completion."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from perdure.session.printable import safe
+
+MOST_FILES = 20_000
+
+_SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
+
+
+def files_below(folder: Path) -> list[str]:
+    """Return the names of files in `folder`, the nearest first, at most `MOST_FILES`.
+
+    Leaves out version control, installed packages, and names with control characters.
+    """
+    found: list[str] = []
+    pending = [""]
+    while pending and len(found) < MOST_FILES:
+        deeper: list[str] = []
+        for inside in pending:
+            names, folders = _listed(folder, inside)
+            found += names
+            deeper += folders
+            if len(found) >= MOST_FILES:
+                break
+        pending = deeper
+    return found[:MOST_FILES]
+
+
+def _listed(folder: Path, inside: str) -> tuple[list[str], list[str]]:
+    try:
+        with os.scandir(folder / inside) as entries:
+            known = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return [], []
+    files: list[str] = []
+    folders: list[str] = []
+    for entry in known:
+        if entry.name in _SKIPPED or safe(entry.name) != entry.name or "\n" in entry.name:
+            continue
+        name = f"{inside}{entry.name}"
+        if entry.is_dir(follow_symlinks=False):
+            folders.append(f"{name}/")
+        elif entry.is_file():
+            files.append(name)
+    return files, folders
