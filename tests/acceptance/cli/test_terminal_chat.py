@@ -124,17 +124,22 @@ def lines(world: World, *words: str) -> AbstractContextManager[Terminal]:
     return terminal(world, "chat", "--display", "lines", *words)
 
 
+PROMPT = "\x1b[?2004h> "
+
+
 def test_lines_are_edited_recalled_and_pasted_whole(world: World) -> None:
     with lines(world) as seen:
-        seen.until("/help says")
+        seen.until(PROMPT)
         seen.press("helo\x1b[D\x1b[Dl\r")  # two to the left
         seen.until("you wrote “hello”")
-        seen.until("> ")
+        seen.until(PROMPT)
         seen.press("\x1b[A again\r")
         seen.until("you wrote “hello again”")
+        seen.until(PROMPT)
         seen.press("\x1b[200~def f():\n    return 1\x1b[201~")
         seen.press("\r")
         seen.until("def f():\r\n    return 1”")
+        seen.until(PROMPT)
         seen.press("/co\t\t")
         seen.until("/context")
         seen.press("\x15/quit\r")

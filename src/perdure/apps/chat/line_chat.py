@@ -158,6 +158,8 @@ class LineChat:
         self.teller.remark(asked.question_text)
         for told in approval_lines(asked):
             self.teller.remark(told)
+        if self._editor is not None:
+            self._editor.drop_typed()
         while True:
             prompt = safe(f"{' / '.join(asked.choices)}? ")
             if self._is_shown and self._editor is None:
@@ -208,7 +210,7 @@ class LineChat:
             show(prompt, end="", is_flushed=True)
 
     async def _next(self, prompt: str) -> str | None:
-        if self._editor is None:
+        if self._editor is None or self._lines.has_ended:
             return await self._lines.next()
         self._lines.close()  # readline reads now
         return await self._editor.read(prompt)
@@ -238,7 +240,6 @@ class LineChat:
         if self._steering is not None:
             await cancel_tasks((self._steering,))
         try:
-            editor.drop_typed()
             line = await self._next(prompt)
             return "" if line is not None and "\n" in line else line
         finally:

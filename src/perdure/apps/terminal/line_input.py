@@ -44,7 +44,7 @@ class TypedLines:
         self._descriptor = sys.stdin.fileno() if descriptor is None else descriptor
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._rest = b""
-        self._has_ended = False
+        self.has_ended = False
         self._is_watched = False
 
     @property
@@ -54,24 +54,24 @@ class TypedLines:
 
     async def next(self) -> str | None:
         """Return the next line without its line break; None at the end."""
-        if self._lines.empty() and self._has_ended:
+        if self._lines.empty() and self.has_ended:
             return None
-        if not self._is_watched and not self._has_ended:
+        if not self._is_watched and not self.has_ended:
             self._begin()
         line = await self._lines.get()
         if line is None:
-            self._has_ended = True
+            self.has_ended = True
         return line
 
     async def waiting(self, patience_s: float) -> str | None:
         """Return the next line if it comes within `patience_s`; None otherwise, or at the end."""
-        if self._has_ended:
+        if self.has_ended:
             return None
         try:
             line = await asyncio.wait_for(self._lines.get(), patience_s)
         except TimeoutError:
             return None
-        self._has_ended = line is None
+        self.has_ended = line is None
         return line
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class TypedLines:
             asyncio.get_running_loop().add_reader(self._descriptor, self._read)
             self._is_watched = True
         except PermissionError:  # a plain file, which is always ready and cannot be waited for
-            while not self._has_ended and self._read():
+            while not self.has_ended and self._read():
                 pass
 
     def _read(self) -> bool:
