@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 
 _LEGAL = re.compile(r"(?!h:)[A-Za-z0-9._:@-]*")
 _LONGEST = 128
+
+_PART = re.compile(r"(?!h\.)[A-Za-z0-9._@-]{1,40}")
 
 
 def session_id_of(prefix: str, foreign_id: str) -> str:
@@ -20,3 +23,14 @@ def session_id_of(prefix: str, foreign_id: str) -> str:
         return readable
     digest = hashlib.sha256(foreign_id.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{prefix}:h:{digest}"
+
+
+def id_part(name: str) -> str:
+    """Return `name` as one of several parts of an id, which colons separate; or its hash.
+
+    Shape: different names never get the same part. It has 40 characters at most.
+    """
+    if _PART.fullmatch(name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:24]
+    return f"h.{base64.urlsafe_b64encode(digest).decode('ascii')}"

@@ -11,9 +11,8 @@ from perdure.adapters.google_adk.state import (
     SNAPSHOT,
     SNAPSHOT_AFTER,
     StateFold,
-    read_json,
-    stored_json,
 )
+from perdure.adapters.stored_json import read_json, stored_json
 from perdure.errors import EntryNotFound, Erased, HeadConflict, SessionExists, SessionNotFound
 
 _Fields = dict[str, Any]

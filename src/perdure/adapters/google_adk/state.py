@@ -11,17 +11,12 @@ import msgspec
 from google.adk.sessions import State
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-import perdure
-
 Fields = dict[str, Any]
 
 SNAPSHOT: Final = "adk.state"
 """`Note.note_type` of the whole state, and the alias of the newest one."""
 CHANGE: Final = "adk.state.change"
 """`Note.note_type` of a change of the state of a user or an app."""
-
-_INLINE_BYTES = 4096
-"""JSON in a note, at most; longer is stored beside the log, once for all equal ones."""
 
 SNAPSHOT_AFTER: Final = 64
 """Entries after which the whole state is stored again."""
@@ -85,30 +80,3 @@ def jsonable(state: Mapping[str, Any]) -> Fields:
     except (PydanticSerializationError, ValueError):
         _logger.warning("some values of the state are not JSON: their text is stored")
         return cast("Fields", to_jsonable_python(dict(state), serialize_unknown=True))
-
-
-def json_text(value: object) -> str:
-    """Return `value` as JSON text that any log can hold."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a character pair
-        return json.dumps(value, separators=(",", ":"))
-    return text
-
-
-def stored_json(value: object) -> dict[str, object]:
-    """Return the data of a note that holds `value`."""
-    text = json_text(value)
-    if len(text) <= _INLINE_BYTES:
-        return {"json": text}
-    return {"content": perdure.content(text.encode(), "application/json")}
-
-
-async def read_json(store: perdure.Store, entry: perdure.Entry) -> Any:
-    """Return the value in the note `entry`."""
-    data = cast("perdure.Note", perdure.body_of(entry)).data
-    if "json" in data:
-        return json.loads(cast("str", data["json"]))
-    handle = cast("dict[str, str]", data["content"])["handle"]
-    return json.loads(await store.content(handle))

@@ -32,9 +32,8 @@ from perdure.adapters.google_adk.state import (
     SNAPSHOT_AFTER,
     StateFold,
     changes_of,
-    read_json,
-    stored_json,
 )
+from perdure.adapters.stored_json import read_json, stored_json
 from perdure.errors import (
     HeadConflict,
     InvalidEntry,

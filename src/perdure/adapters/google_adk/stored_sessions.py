@@ -15,8 +15,9 @@ import perdure
 from perdure.adapters.google_adk import stored_ids
 from perdure.adapters.google_adk.events import Fields, fields_of
 from perdure.adapters.google_adk.scoped_state import ScopedState
-from perdure.adapters.google_adk.state import StateFold, changes_of, json_text, jsonable, merged
+from perdure.adapters.google_adk.state import StateFold, changes_of, jsonable, merged
 from perdure.adapters.google_adk.stored_session import INITIAL_STATE, StoredSession
+from perdure.adapters.stored_json import json_text
 from perdure.errors import Erased, HeadConflict, SessionExists, SessionNotFound, WrongArgument
 
 CREATED: Final = "adk.created"

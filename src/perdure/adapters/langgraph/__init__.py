@@ -1,7 +1,7 @@
-"""Checkpoints of LangGraph in a store; needs the extra ``langgraph``.
+"""Checkpoints and items of LangGraph in a store; needs the extra ``langgraph``.
 
     with perdure.blocking.open("sqlite:///agents.db") as store:
-        graph = builder.compile(checkpointer=PerdureSaver(store))
+        graph = builder.compile(checkpointer=PerdureSaver(store), store=PerdureStore(store))
         graph.invoke(inputs, {"configurable": {"thread_id": "user-1"}})
 
 docs/guides/langgraph.md has the details.
@@ -11,5 +11,6 @@ from __future__ import annotations
 
 from perdure.adapters.langgraph.migration import copy_checkpoints
 from perdure.adapters.langgraph.saver import PerdureSaver
+from perdure.adapters.langgraph.store import PerdureStore
 
-__all__ = ["PerdureSaver", "copy_checkpoints"]
+__all__ = ["PerdureSaver", "PerdureStore", "copy_checkpoints"]

@@ -1,6 +1,6 @@
 """An agent of the OpenAI Agents SDK on a store, offline: its model is a script.
 
-python examples/adapters/openai_agents.py
+python examples/adapters/openai_session.py
 """
 
 from __future__ import annotations

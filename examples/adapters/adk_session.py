@@ -1,6 +1,6 @@
 """An agent of Google's ADK on a store, offline: its model is a script.
 
-python examples/adapters/google_adk.py
+python examples/adapters/adk_session.py
 """
 
 from __future__ import annotations

@@ -1,0 +1,142 @@
+"""`PerdureStore`: beyond LangGraph's own tests, on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.store.base import GetOp, PutOp
+
+import perdure
+from perdure.adapters.langgraph import PerdureStore
+
+ANA = ("users", "ana")
+
+
+def test_items_survive_reopening_and_are_found_by_their_words(store_address: str) -> None:
+    with perdure.blocking.open(store_address) as store:
+        items = PerdureStore(store)
+        items.put(ANA, "1", {"text": "The lighthouse is on the cape."})
+        items.put(ANA, "2", {"text": "The harbour is closed.", "hidden": "lighthouse"}, ["text"])
+        items.put(ANA, "3", {"text": "A lighthouse in secret."}, index=False)
+        items.put(("users", "ben"), "1", {"text": "Ben has seen the lighthouse."})
+    with perdure.blocking.open(store_address) as store:
+        items = PerdureStore(store)
+        found = items.search(ANA, query="lighthouse")
+        assert [item.key for item in found] == ["1"]
+        assert found[0].score is not None
+        assert len(items.search(("users",), query="lighthouse")) == 2
+        assert len(items.search(ANA, query="lighthouse", filter={"text": "x"})) == 0
+        assert items.search(ANA, query="?!") == []
+        assert [item.key for item in items.search(ANA)] == ["1", "2", "3"]
+        assert [info.id for info in store.recent()] == []
+
+
+def test_update_keeps_creation_and_replaces_what_is_found(store_address: str) -> None:
+    with perdure.blocking.open(store_address) as store:
+        items, other = PerdureStore(store), PerdureStore(store)
+        items.put(ANA, "k", {"text": "red"})
+        first = other.get(ANA, "k")
+        items.put(ANA, "k", {"text": "green"})
+        second = other.get(ANA, "k")
+        assert first is not None
+        assert second is not None
+        assert second.created_at == first.created_at <= second.updated_at
+        assert other.search(ANA, query="red") == []
+        assert [item.value for item in other.search(ANA, query="green")] == [{"text": "green"}]
+
+
+def test_deleted_item_is_erased(tmp_path: Path) -> None:
+    file = tmp_path / "s.db"
+    with perdure.blocking.open(f"sqlite:///{file}") as store:
+        items = PerdureStore(store)
+        for text in ("SECRET one", "SECRET two"):
+            items.put(ANA, "k", {"text": text})
+        items.put(ANA, "other", {"text": "stays"})
+        items.delete(ANA, "k")
+        items.delete(ANA, "never there")
+        assert items.get(ANA, "k") is None
+        assert items.search(ANA, query="SECRET") == []
+        assert items.list_namespaces() == [ANA]
+        items.delete(ANA, "other")
+        assert items.list_namespaces() == []
+        items.put(ANA, "k", {"text": "new"})
+        assert PerdureStore(store).get(ANA, "k") is not None
+        assert store.verify().is_ok
+    assert b"SECRET" not in file.read_bytes()
+
+
+def test_any_value_comes_back_unchanged(store_address: str) -> None:
+    values: list[dict[str, Any]] = [
+        {},
+        {"n": 2**70, "x": [None, True, 1.5], "deep": {"a": {"b": []}}},
+        {"url": "data:image/png;base64,AAAA", "nul": "a\0b", "half": "\ud800"},
+        {"long": "x" * 100_000},
+    ]
+    with perdure.blocking.open(store_address) as store:
+        items = PerdureStore(store)
+        for number, value in enumerate(values):
+            for index in (None, False, ["half", "long"]):
+                key = f"a key: {number} {index} {'y' * 60}"
+                items.put(ANA, key, value, index)
+                item = items.get(ANA, key)
+                assert item is not None
+                assert item.value == value
+                assert item.key == key
+
+
+def test_namespaces_never_share_items(store_address: str) -> None:
+    names = [("a", "b", "c"), ("a", "b:c"), ("a:b", "c"), ("ä",), ("x" * 90, "y" * 90), ("a", "b")]
+    with perdure.blocking.open(store_address) as store:
+        items = PerdureStore(store)
+        for number, name in enumerate(names):
+            items.put(name, "k", {"n": number})
+        for number, name in enumerate(names):
+            item = items.get(name, "k")
+            assert item is not None
+            assert item.value == {"n": number}
+        assert items.list_namespaces(prefix=("a",)) == [("a", "b"), ("a", "b", "c"), ("a", "b:c")]
+        assert len(items.search(("a", "b"))) == 2
+
+
+async def test_async_store_runs_on_the_loop_of_its_store(store_address: str) -> None:
+    async with perdure.open(store_address) as store:
+        items = PerdureStore(store)
+        await asyncio.gather(*(items.aput(ANA, f"{n}", {"n": n}) for n in range(20)))
+        await asyncio.gather(*(items.adelete(ANA, f"{n}") for n in range(15)))
+        kept = [item.key for item in await items.asearch(ANA)]
+        assert sorted(kept) == ["15", "16", "17", "18", "19"]
+        with pytest.raises(TypeError, match=r"this store .* perdure\.blocking\.open"):
+            items.get(ANA, "15")
+
+
+def test_batch_reads_first_and_commits_all_changes_at_once(store_address: str) -> None:
+    with perdure.blocking.open(store_address) as store:
+        items = PerdureStore(store)
+        changes = [PutOp(("a",), "k", {"n": 1}), PutOp(("b",), "k", {"n": 2})]
+        results = items.batch([*changes, GetOp(("a",), "k"), PutOp(("a",), "k", {"n": 3})])
+        assert results == [None, None, None, None]
+        assert [item.value for item in items.search(())] == [{"n": 3}, {"n": 2}]
+
+
+def test_filters_compare_values(store_address: str) -> None:
+    with perdure.blocking.open(store_address) as store:
+        items = PerdureStore(store)
+        for number in range(4):
+            value = {"n": number, "user": {"name": f"u{number}"}, "even": number % 2 == 0}
+            items.put(ANA, f"{number}", value)
+
+        def keys(wanted: dict[str, Any]) -> str:
+            return "".join(item.key for item in items.search(ANA, filter=wanted))
+
+        assert keys({"n": {"$gte": 1, "$lt": 3}}) == "12"
+        assert keys({"n": {"$ne": 1}}) == "023"
+        assert keys({"user": {"name": "u2"}}) == "2"
+        assert keys({"user.name": "u2"}) == "2"
+        assert keys({"even": True}) == "02"
+        assert keys({"even": 1}) == ""
+        assert keys({"missing": {"$gt": 1}}) == ""
+        with pytest.raises(ValueError, match="unknown operator"):
+            keys({"n": {"$near": 1}})
