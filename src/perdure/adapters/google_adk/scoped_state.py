@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import perdure
 from perdure.adapters.google_adk.state import (
     CHANGE,
+    CREATED_AT,
     SNAPSHOT,
     SNAPSHOT_AFTER,
     StateFold,
@@ -31,9 +33,8 @@ class ScopedState:
         self._id = id
         self._metadata = metadata
         self._subject = subject
-        self._session: perdure.Session | None = None
         self._fold = StateFold(-1, {})
-        self._created_at: int = 0
+        self._created_at: object = None
 
     async def values(self) -> _Fields:
         """Return the state as it is now."""
@@ -85,24 +86,21 @@ class ScopedState:
     async def _current(self) -> perdure.Session | None:
         """Return the session as it is now, whatever another process erased; None without one."""
         try:
-            if self._session is None:
-                self._session = await self._store.open(self._id)
-            info = await self._session.info()
+            session = await self._store.open(self._id)
         except (Erased, SessionNotFound):
-            info = None
-        if info is None or info.status == "erased":
-            self.forget()
+            self._fold = StateFold(-1, {})
             return None
-        if info.created_at != self._created_at:  # erased, and created again
-            self._fold, self._created_at = StateFold(-1, {}), info.created_at
-        return self._session
+        created_at = session.metadata.get(CREATED_AT)
+        if created_at != self._created_at:  # erased, and created again
+            self._fold, self._created_at = StateFold(-1, {}), created_at
+        return session
 
     async def _create(self) -> perdure.Session:
         while (session := await self._current()) is None:
             try:
-                self._session = await self._store.create(
+                await self._store.create(
                     id=self._id,
-                    metadata=self._metadata,
+                    metadata={**self._metadata, CREATED_AT: time.time()},
                     subject=self._subject,
                     origin="subagent",
                     reuse_erased=True,
@@ -111,11 +109,6 @@ class ScopedState:
                 if error.is_erased:
                     raise
         return session
-
-    def forget(self) -> None:
-        """Open the session again at the next call: it was erased."""
-        self._session = None
-        self._fold = StateFold(-1, {})
 
 
 async def newest_snapshot(session: perdure.Session) -> perdure.Entry | None:

@@ -18,6 +18,12 @@ SNAPSHOT: Final = "adk.state"
 CHANGE: Final = "adk.state.change"
 """`Note.note_type` of a change of the state of a user or an app."""
 
+CREATED_AT: Final = "created_at"
+"""Metadata: when it was created. A session that was deleted and created again has another time.
+
+Units: Unix seconds.
+"""
+
 SNAPSHOT_AFTER: Final = 64
 """Entries after which the whole state is stored again."""
 

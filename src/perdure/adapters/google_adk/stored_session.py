@@ -28,6 +28,7 @@ from perdure.adapters.google_adk.events import (
 )
 from perdure.adapters.google_adk.scoped_state import ScopedState, newest_snapshot
 from perdure.adapters.google_adk.state import (
+    CREATED_AT,
     SNAPSHOT,
     SNAPSHOT_AFTER,
     StateFold,
@@ -43,11 +44,13 @@ from perdure.errors import (
 
 INITIAL_STATE = "state"
 """Metadata: the JSON text of the state that the session was created with."""
-
 _ROUNDING_S = 0.001
 
 _SAID_AT_S = 1.0
 """A time that differs from that of the commit by more is stored in the message."""
+
+_FEW = 64
+"""Entries that are read at first for the events after a time."""
 
 _BATCH = 500
 """Copied events in one commit."""
@@ -69,26 +72,48 @@ class StoredSession:
         self._store = store
         self._lock = asyncio.Lock()
         self._fold: StateFold | None = None
-        self._created_at = 0
+
+    @property
+    def created_at(self) -> float:
+        """When the session was created. Units: Unix seconds."""
+        given = self.session.metadata.get(CREATED_AT)
+        return given if isinstance(given, int | float) else 0.0
+
+    def is_of(self, info: perdure.SessionInfo) -> bool:
+        """Return whether `info` is of this session, not of an earlier one with its id."""
+        return (info.metadata or {}).get(CREATED_AT) == self.session.metadata.get(CREATED_AT)
+
+    def reopen(self, session: perdure.Session) -> None:
+        """Use a newer handle of the session; forget what is known of one with the same id."""
+        if session.metadata.get(CREATED_AT) != self.session.metadata.get(CREATED_AT):
+            self._fold = None
+        self.session = session
 
     # ------------------------------------------------------------ reading
 
-    async def fold(self, info: perdure.SessionInfo | None = None) -> StateFold:
-        """Return the session's own state as it is now, or as of its `info`."""
+    async def fold(self, head: int) -> StateFold:
+        """Return the session's own state at `head`, its newest entry, or later."""
         async with self._lock:
-            return await self._current(info)
+            return await self._current(head)
 
     def marker(self, head: int) -> str:
         """Return the marker of an ADK session that was read at `head`."""
-        return f"{self._created_at}/{head}"
+        return f"{self.created_at}/{head}"
 
-    async def events(self, limit: int | None, after: float | None) -> list[Event]:
-        """Return the newest `limit` events at or after the time `after`, oldest first."""
+    async def events(
+        self, fold: StateFold, limit: int | None, after: float | None
+    ) -> list[Event] | None:
+        """Return the newest `limit` events at or after the time `after`, oldest first.
+
+        Shape: None if another program appended since the state `fold`.
+        """
         if limit == 0:
             return []
-        last = None if limit is None and after is None else limit or 64
+        last = None if limit is None and after is None else limit or _FEW
         while True:
-            entries = await self.session.tree_entries(last)
+            entries, head = await self._newest(last)
+            if head != fold.head:
+                return None
             found = [event for entry in entries if (event := event_of(entry)) is not None]
             if last is None or len(entries) < last:
                 break
@@ -101,6 +126,16 @@ class StoredSession:
             await self._whole(event) for event in (found if limit is None else found[-limit:])
         ]
         return events if after is None else [e for e in events if e.timestamp >= after]
+
+    async def _newest(self, last: int | None) -> tuple[list[perdure.Entry], int]:
+        """Return the newest entries, oldest first, and the head of the session."""
+        if last is not None:
+            newest = self.session.entries(newest_first=True, limit=last)
+            entries = [entry async for entry in newest]
+            if len(entries) == last:
+                return entries[::-1], entries[0].seq
+        entries = await self.session.tree_entries()  # a fork also shows those of its origin
+        return entries, self.session.head
 
     async def event(self, entry: perdure.Entry) -> Event | None:
         """Return the event of `entry`."""
@@ -119,13 +154,14 @@ class StoredSession:
         fields: Fields = json.loads(await self._store.content(stored.whole))
         return StoredEvent(fields).delta
 
-    async def _current(self, info: perdure.SessionInfo | None = None) -> StateFold:
-        info = info or await self.session.info()
-        if self._fold is None or info.created_at != self._created_at:
-            self._created_at = info.created_at
+    async def _current(self, head: int | None = None) -> StateFold:
+        if head is None:
+            self.reopen(await self._store.open(self.session.id))
+            head = self.session.head
+        if self._fold is None:
             self._fold = await self._snapshot()
         fold = self._fold
-        if info.entries == fold.head + 1:
+        if head == fold.head:
             return fold
         values, updated_at, since, head = dict(fold.values), fold.updated_at, fold.since, fold.head
         async for entry in self.session.entries(head):
@@ -147,7 +183,7 @@ class StoredSession:
             return StateFold(newest.seq, snapshot["state"], snapshot["updated_at"])
         given = self.session.metadata.get(INITIAL_STATE)
         values: Fields = json.loads(given) if isinstance(given, str) else {}
-        return StateFold(-1, changes_of(values).session, self._created_at / 1000)
+        return StateFold(-1, changes_of(values).session, self.created_at)
 
     # ------------------------------------------------------------ appending
 
@@ -200,7 +236,7 @@ class StoredSession:
                 raise StaleSessionError(_STALE)
             return fold.head
         created_at, _, head = marker.rpartition("/")
-        if created_at != str(self._created_at):  # deleted, and created again
+        if created_at != str(self.created_at):  # deleted, and created again
             raise StaleSessionError(_STALE)
         return int(head)
 

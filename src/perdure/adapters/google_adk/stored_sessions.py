@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.platform import time as adk_time
 from google.adk.platform import uuid as adk_uuid
 from google.adk.sessions import Session
 from google.adk.sessions.base_session_service import GetSessionConfig
@@ -15,7 +16,7 @@ import perdure
 from perdure.adapters.google_adk import stored_ids
 from perdure.adapters.google_adk.events import Fields, fields_of
 from perdure.adapters.google_adk.scoped_state import ScopedState
-from perdure.adapters.google_adk.state import StateFold, changes_of, jsonable, merged
+from perdure.adapters.google_adk.state import CREATED_AT, StateFold, changes_of, jsonable, merged
 from perdure.adapters.google_adk.stored_session import INITIAL_STATE, StoredSession
 from perdure.adapters.stored_json import json_text
 from perdure.errors import Erased, HeadConflict, SessionExists, SessionNotFound, WrongArgument
@@ -47,6 +48,7 @@ class StoredSessions:
             "app_name": app_name,
             "user_id": user_id,
             "session_id": named,
+            CREATED_AT: adk_time.get_time(),
         }
         if given := jsonable(state):
             metadata[INITIAL_STATE] = json_text(given)
@@ -63,58 +65,49 @@ class StoredSessions:
             raise AlreadyExistsError(f"Session with id {named} already {reason}.") from error
         stored = StoredSession(self.store, session)
         self._keep(self._sessions, id, stored)
-        return await self._read(stored, app_name, user_id, named, with_events=False)
+        await self._settle(stored)
+        return await self._session(stored, await stored.fold(stored.session.head))
 
     async def get(
         self, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None
     ) -> Session | None:
         """Return a session with its events, or None."""
-        named = session_id.strip()
-        stored = await self.current(app_name, user_id, named)
-        if stored is None:
-            return None
-        return await self._read(stored, app_name, user_id, named, config)
-
-    async def _read(
-        self,
-        stored: StoredSession,
-        app_name: str,
-        user_id: str,
-        session_id: str,
-        config: GetSessionConfig | None = None,
-        *,
-        with_events: bool = True,
-    ) -> Session:
         config = config or GetSessionConfig()
-        await self._settle(stored, await stored.session.info())
         while True:
-            fold = await stored.fold()
-            if not with_events:
-                break
-            limit, after = config.num_recent_events, config.after_timestamp
-            events = await stored.events(limit, after)
-            if stored.session.head == fold.head:  # else another process appended meanwhile
+            stored = await self.current(app_name, user_id, session_id.strip())
+            if stored is None:
+                return None
+            await self._settle(stored)
+            fold = await stored.fold(stored.session.head)
+            events = await stored.events(fold, config.num_recent_events, config.after_timestamp)
+            if events is not None:  # else another process appended meanwhile
                 session = await self._session(stored, fold)
                 session.events = events
                 return session
-        return await self._session(stored, fold)
 
     async def list(self, app_name: str, user_id: str | None) -> list[Session]:
         """Return the sessions of a user, or of all users, without their events."""
         names = (app_name,) if user_id is None else (app_name, user_id)
         prefix = stored_ids.id_prefix(stored_ids.SESSION, *names)
         found: list[Session] = []
+        shared: dict[str, tuple[Fields, Fields]] = {}
         for info in await self.store.recent(None, scope="all", id_prefix=prefix):
             if info.status == "erased":
                 continue
+            stored = self._sessions.get(info.id)
+            head = info.entries - 1
             try:
-                stored = self._sessions.get(info.id) or await self._open(info.id)
-                if info.entries == 0:
-                    await self._settle(stored, info)
-                fold = await stored.fold(info if info.entries else None)
-                found.append(await self._session(stored, fold))
+                if head < 0 or stored is None or not stored.is_of(info):
+                    stored = await self._open(info.id)
+                    await self._settle(stored)
+                    head = stored.session.head
             except (Erased, SessionNotFound):
-                self._sessions.pop(info.id, None)
+                continue
+            owner, user, _ = _names(stored.session)
+            if user not in shared:
+                shared[user] = await self._shared(owner, user)
+            fold = await stored.fold(head)
+            found.append(_made(stored, fold, *shared[user]))
         found.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
         return found
 
@@ -139,8 +132,6 @@ class StoredSessions:
             await stored.append(session, fields, user, app)
         except (Erased, SessionNotFound) as error:
             self._sessions.pop(id, None)
-            user.forget()
-            app.forget()
             raise SessionNotFoundError(f"Session {session.id} not found.") from error
 
     async def add_copy(self, theirs: Session) -> int:
@@ -151,7 +142,8 @@ class StoredSessions:
         if stored is None:
             await self.create(*names[:2], {}, theirs.id)
             stored = self._sessions[stored_ids.stored_id(stored_ids.SESSION, *names)]
-        known = {event.id for event in await stored.events(None, None)}
+        ours = await self.get(*names, None)
+        known = {event.id for event in ours.events} if ours is not None else set[str]()
         new = [fields_of(event) for event in theirs.events if event.id not in known]
         if not new and not is_new:
             return 0
@@ -178,37 +170,38 @@ class StoredSessions:
 
     async def current(self, app_name: str, user_id: str, session_id: str) -> StoredSession | None:
         """Return a session as it is now, whatever another process deleted; None without one."""
-        id = stored_ids.stored_id(stored_ids.SESSION, app_name, user_id, session_id)
-        if (stored := self._sessions.get(id)) is not None:
-            try:
-                if (await stored.session.info()).status != "erased":
-                    return stored
-            except (Erased, SessionNotFound):
-                pass
-            del self._sessions[id]
         try:
-            return await self._open(id)
+            return await self._open(
+                stored_ids.stored_id(stored_ids.SESSION, app_name, user_id, session_id)
+            )
         except (Erased, SessionNotFound):
             return None
 
     async def _open(self, id: str) -> StoredSession:
-        session = await self.store.open(id)
+        """Return a session as it is now. Raises: Erased; SessionNotFound."""
+        try:
+            session = await self.store.open(id)
+        except (Erased, SessionNotFound):
+            self._sessions.pop(id, None)
+            raise
         if not {"app_name", "user_id", "session_id"} <= session.metadata.keys():
             raise WrongArgument(
                 f"session {id} is no session of the ADK: use another session_id",
                 argument="session_id",
             )
-        stored = StoredSession(self.store, session)
-        self._keep(self._sessions, id, stored)
+        if (stored := self._sessions.get(id)) is None:
+            stored = StoredSession(self.store, session)
+            self._keep(self._sessions, id, stored)
+        stored.reopen(session)
         return stored
 
-    async def _settle(self, stored: StoredSession, info: perdure.SessionInfo) -> None:
+    async def _settle(self, stored: StoredSession) -> None:
         """Commit the state of the user and the app that the session was created with.
 
         The session holds it from its creation, so a kill in between loses nothing.
         """
         given = stored.session.metadata.get(INITIAL_STATE)
-        if info.entries or not isinstance(given, str):
+        if stored.session.head >= 0 or not isinstance(given, str):
             return
         changes = changes_of(json.loads(given))
         if not changes.user and not changes.app:
@@ -221,21 +214,16 @@ class StoredSessions:
         try:
             await self.store.commit([(stored.session, [perdure.Note(CREATED)], options), *writes])
         except HeadConflict:  # another process did it
-            return
+            await self._open(stored.session.id)
 
     async def _session(self, stored: StoredSession, fold: StateFold) -> Session:
-        app_name, user_id, session_id = _names(stored.session)
+        app_name, user_id, _ = _names(stored.session)
+        return _made(stored, fold, *await self._shared(app_name, user_id))
+
+    async def _shared(self, app_name: str, user_id: str) -> tuple[Fields, Fields]:
+        """Return the state of a user and of the app."""
         user = await self.user_state(app_name, user_id).values()
-        app = await self.app_state(app_name).values()
-        session = Session(
-            id=session_id,
-            app_name=app_name,
-            user_id=user_id,
-            state=merged(fold.values, user, app),
-            last_update_time=fold.updated_at,
-        )
-        session._storage_update_marker = stored.marker(fold.head)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - where the ADK's own services keep it
-        return session
+        return user, await self.app_state(app_name).values()
 
     def _state(self, id: str, metadata: dict[str, object], subject: str | None) -> ScopedState:
         state = self._scoped.get(id)
@@ -250,6 +238,19 @@ class StoredSessions:
         cached[id] = made
         while len(cached) > _CACHED:
             del cached[next(iter(cached))]
+
+
+def _made(stored: StoredSession, fold: StateFold, user: Fields, app: Fields) -> Session:
+    app_name, user_id, session_id = _names(stored.session)
+    session = Session(
+        id=session_id,
+        app_name=app_name,
+        user_id=user_id,
+        state=merged(fold.values, user, app),
+        last_update_time=fold.updated_at,
+    )
+    session._storage_update_marker = stored.marker(fold.head)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - where the ADK's own services keep it
+    return session
 
 
 def _names(session: perdure.Session) -> tuple[str, str, str]:

@@ -1,20 +1,15 @@
-"""Changes of the state by scope, and what a note can hold of them."""
+"""Changes of the state by scope, and what is stored of them."""
 
 from __future__ import annotations
 
 import datetime
-import json
 
 import pytest
 
-import perdure
 from perdure.adapters.google_adk.state import (
     changes_of,
-    json_text,
     jsonable,
     merged,
-    read_json,
-    stored_json,
 )
 
 
@@ -41,18 +36,3 @@ def test_value_that_is_not_json_becomes_text(caplog: pytest.LogCaptureFixture) -
     assert not caplog.records
     assert "object" in jsonable({"x": object()})["x"]
     assert "not JSON" in caplog.text
-
-
-def test_text_with_half_a_character_pair_is_escaped() -> None:
-    assert json_text({"a": "ä"}) == '{"a":"ä"}'
-    assert json.loads(json_text({"a": "\ud800"})) == {"a": "\ud800"}
-    json_text({"a": "\ud800"}).encode()
-
-
-async def test_long_and_strange_state_is_read_back() -> None:
-    state = {"url": "data:image/png;base64,AAAA", "n": 2**70, "long": "x" * 5000, "half": "\ud800"}
-    async with perdure.open("memory:") as store:
-        session = await store.create()
-        for value in (state, {"a": 1}):
-            note = await session.note(perdure.Note("state", stored_json(value)))
-            assert await read_json(store, note) == value
