@@ -259,5 +259,6 @@ async def readyz(readiness: NamedDependency[Readiness]) -> Response[dict[str, st
     "/openapi.json", is_open=True, include_in_schema=False, media_type=OpenAPIMediaType.OPENAPI_JSON
 )
 async def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
-    """Return the OpenAPI document of this server."""
-    return document_of(request.app)
+    """Return the OpenAPI document of this server, which may be mounted below a path."""
+    mounted = cast("dict[str, Any]", request.scope).get("root_path") or "/"
+    return {**document_of(request.app), "servers": [{"url": mounted}]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import httpx
@@ -63,3 +64,8 @@ async def test_server_is_mounted_in_another_application(tmp_path: Path) -> None:
                 assert sent.status_code == 201, sent.text
                 where = f"{url}/agents/v1/sessions/{sent.json()['sessionId']}"
                 assert (await client.get(where, headers=headers)).status_code == 200
+                page = (await client.get(f"{url}/agents/")).text
+                (script,) = re.findall(r'src="([^"]+)"', page)
+                assert (await client.get(f"{url}/agents/{script}")).status_code == 200
+                document = (await client.get(f"{url}/agents/v1/openapi.json")).json()
+                assert document["servers"] == [{"url": "/agents"}]
