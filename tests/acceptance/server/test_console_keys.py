@@ -67,7 +67,9 @@ async def open_from_the_list(browser: Browser, page: Page) -> None:
 
 
 async def search_and_open_a_hit(browser: Browser, page: Page) -> None:
-    await press(page, "g", "s", "/")
+    await press(page, "g", "s")
+    await page.get_by_label("Search everything said").wait_for()
+    await press(page, "/")
     await page.keyboard.type("bulbs")
     await page.locator("mark", has_text="bulbs").wait_for()
     await press(page, "Escape", "l", "j", "Enter")
@@ -116,7 +118,7 @@ async def compare_branch_and_fork(
 
 async def begin_a_session(browser: Browser, page: Page) -> None:
     await press(page, "g", "s")
-    await browser.see("Question 3 about delivery")
+    await page.locator("button:enabled", has_text="New session").wait_for()
     await press(page, "n")
     await browser.reach(lambda url: "#/sessions/" in url)
     await page.get_by_label("Message", exact=True).wait_for()
