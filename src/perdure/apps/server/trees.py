@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from perdure.apps.server.values import CompactionView, Tree, TreeRow, time_of
@@ -16,6 +17,9 @@ from perdure.session.notes import CompactionUndone
 
 _TEXT = 200
 """Characters of what an entry says."""
+
+_AT_ONCE = 200
+"""Rows that are made without a pause."""
 
 _FIRST = 256
 """Entries of the tree that are read first to find the children of some of them."""
@@ -34,7 +38,11 @@ class TreeReader:
         labels, pins = await session.labels(), await session.pins()
         shown = entries[-last:]
         branch = _branch_of(shown, session.leaf)
-        rows = [_row(entry, labels, pins, branch) for entry in shown]
+        rows: list[TreeRow] = []
+        for n, entry in enumerate(shown):
+            rows.append(_row(entry, labels, pins, branch))
+            if n % _AT_ONCE == 0:
+                await asyncio.sleep(0)  # others are served meanwhile
         return Tree(leaf=session.leaf, items=rows, has_more=len(entries) > last)
 
 
