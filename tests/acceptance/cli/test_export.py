@@ -127,3 +127,30 @@ def test_export_writes_into_pipe_and_keeps_link(sample: World) -> None:
     sample.ok("export", SAMPLE_ID, "-o", "link", "--force")
     assert (sample.folder / "link").is_symlink()
     assert (sample.folder / "real").read_text() == shown
+
+
+def test_many_sessions_are_exported_as_an_archive_with_an_index(sample: World) -> None:
+    sample.ok("chat", "-p", "tea with sk-ant-api03-" + "a" * 93 + "AA")
+    made = sample.ok(
+        "export", "--all", "--format", "html", "-o", "all", "--redact", "secrets,paths", "--json"
+    ).json
+    folder = sample.folder / "all"
+    assert made["sessions"] == 2
+    assert len(list(folder.iterdir())) == 3
+    index = (folder / "index.html").read_text()
+    assert f"{SAMPLE_ID}.html" in index
+    assert "sk-ant" not in index
+    assert str(sample.folder) not in index
+    again = sample.run("export", "--all", "--format", "html", "-o", "all", "--json")
+    assert (again.code, again.error["code"]) == (4, "path_exists")
+    sample.ok("export", "--query", "tide", "--format", "html", "-o", "some")
+    assert len(list((sample.folder / "some").iterdir())) == 2
+    for words, told in (
+        (("--all", "-o", "x"), "add --format html"),
+        (("--all", "--format", "html"), "-o DIR"),
+        ((SAMPLE_ID, "--all", "--format", "html", "-o", "x"), "omit the ID"),
+        ((), "name a session, or add --all"),
+    ):
+        ended = sample.run("export", *words)
+        assert ended.code == 2
+        assert told in ended.err

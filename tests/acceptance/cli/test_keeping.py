@@ -104,3 +104,23 @@ def test_quota_refuses_what_goes_over_it(sample: World) -> None:
     assert (shown["quota"]["max_sessions"], shown["usage"]["sessions"]) == (1, 1)
     sample.ok("store", "quota", "set", "--max-sessions", "none")
     sample.ok("sessions", "fork", SAMPLE_ID)
+
+
+def test_many_sessions_are_listed_before_they_are_erased(sample: World) -> None:
+    sample.ok("chat", "-p", "tea")
+    sample.ok("chat", "-p", "tea again")
+    chosen = ("sessions", "erase", "--query", "tea")
+    shown = sample.ok(*chosen, "--dry-run").out
+    assert "tea again" in shown
+    assert "2 sessions, 4 messages" in shown
+    asked = sample.run(*chosen)
+    assert (asked.code, "2 sessions, 4 messages" in asked.err) == (2, True)
+    assert len(sample.ok("sessions", "list", "--json").json) == 3
+    erased = sample.ok(*chosen, "--yes", "--json").json
+    assert len(erased) == 2
+    assert [row["id"] for row in sample.ok("sessions", "list", "--json").json] == [SAMPLE_ID]
+    assert sample.ok(*chosen, "--yes").out == "0 sessions, 0 messages\n"
+    sample.ok("sessions", "erase", "--source", "pi", "--until", "2020-01-01", "--yes")
+    assert len(sample.ok("sessions", "list", "--json").json) == 1
+    assert sample.run("sessions", "erase", "--dry-run").code == 2
+    assert sample.run("sessions", "erase", SAMPLE_ID, "--query", "tea", "--yes").code == 2

@@ -59,7 +59,8 @@ def test_list_can_be_limited_and_searched(imported: World) -> None:
     assert len(imported.ok("sessions", "list", "--query", "TIDE", "--json").json) == 1
     assert imported.ok("sessions", "list", "--query", "nothing", "--json").json == []
     assert len(imported.ok("sessions", "list", "--limit", "0", "--json").json) == 1
-    assert imported.ok("sessions", "list", "--cwd", "/elsewhere", "--json").json == []
+    assert imported.ok("sessions", "list", "--cwd", str(imported.folder), "--json").json == []
+    assert imported.run("sessions", "list", "--cwd", "/elsewhere").code == 3
     assert len(imported.ok("sessions", "list", "--cwd", "/home/mira/tidepool", "--json").json) == 1
 
 

@@ -49,7 +49,12 @@ class CommonOptions(msgspec.Struct, frozen=True):
         return writable_store(self.store, self.namespace)
 
     def existing_store(self) -> AbstractAsyncContextManager[Store]:
-        """Open the store, or an empty one if missing. Raises: the errors of `perdure.open`."""
+        """Open the store; without --store, a missing one is empty.
+
+        Raises: StoreNotFound; UsageMistake for an empty address; the errors of `perdure.open`.
+        """
+        if self.store is not None:
+            existing_address(self.store)
         return existing_store(self.store, self.namespace)
 
     def show(self, data: object, lines: str | Iterable[str]) -> None:
@@ -58,7 +63,12 @@ class CommonOptions(msgspec.Struct, frozen=True):
 
 
 def existing_address(store: str | None) -> str:
-    """Return the store of a command. Raises: StoreNotFound if it does not exist."""
+    """Return the store of a command.
+
+    Raises: StoreNotFound if it does not exist; UsageMistake for an empty address.
+    """
+    if store is not None and not store.strip():
+        raise UsageMistake("--store is empty: write an address, such as sqlite:///agents.db")
     address = store_address(store)
     if is_missing(address):
         raise StoreNotFound(address)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from perdure import errors
 from perdure.apps.cli.exits import PathExists, UsageMistake
-from perdure.apps.cli.options import SessionArgument
+from perdure.apps.cli.options import FolderFilter, SourceFilter
 from perdure.apps.cli.store_options import CommonOptions, opened_session
+from perdure.apps.session_rows import RowFilter
 from perdure.apps.store_access import store_address
-from perdure.apps.terminal.output import remark, show_file, show_json, size
+from perdure.apps.terminal.output import count_of, remark, show_file, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import absolute
 from perdure.client.lookup.store_files import is_part_of
@@ -24,6 +25,12 @@ from perdure.interop.exports import ExportSelection, export_session, note_export
 from perdure.interop.redaction.placeholders import REDACTIONS
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.interop.workflow_export import session as workflow
+from perdure.stores.access.lazy_modules import Later
+
+if TYPE_CHECKING:
+    from perdure.apps.cli.sessions import archive
+else:
+    archive = Later("perdure.apps.cli.sessions.archive")
 
 LeafOption = Annotated[
     str | None, typer.Option(metavar="ENTRY", help="Only the branch that ends at ENTRY.")
@@ -50,13 +57,36 @@ OutputOption = Annotated[
 _STDOUT = Path("-")
 
 
+class ArchiveOptions(msgspec.Struct, frozen=True):
+    """The options that select sessions for an archive."""
+
+    is_all: Annotated[
+        bool, typer.Option("--all", help="Every session, as an archive of HTML pages.")
+    ] = False
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="An archive of the sessions whose title contains this."),
+    ] = None
+    cwd: FolderFilter = None
+    source: SourceFilter = None
+
+    @property
+    def rows(self) -> RowFilter | None:
+        """The sessions of the archive; None: one session is exported."""
+        if not self.is_all and (self.query, self.cwd, self.source) == (None, None, None):
+            return None
+        return RowFilter(query=self.query, cwd=self.cwd, source=self.source)
+
+
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure export`` known."""
     program.command("export")(export)
 
 
 async def export(  # noqa: PLR0913 - each is an option of the command
-    session: SessionArgument,
+    session: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The session; or select many, see --all.")
+    ] = None,
     *,
     format: Annotated[ExportFormat, typer.Option(help="What to write.")] = "perdure",
     leaf: LeafOption = None,
@@ -65,6 +95,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     dialect: DialectOption = None,
     output: OutputOption = None,
     is_forced: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+    many: ArchiveOptions,
     common: CommonOptions,
 ) -> None:
     """Export a session for perdure, pi or Operator, or as Markdown, HTML or a workflow.
@@ -73,10 +104,14 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     contain, and what --redact replaced, is listed on stderr, or with --json on stdout. A workflow
     has one branch. `perdure export ID --format workflow -o .` names the file after the session.
 
+    With --all, --query, --cwd or --source the output is a new folder with an HTML page of each
+    session, and an index.html that lists and searches them.
+
     Examples:
         perdure export 01jd --format html -o trip.html
         perdure export 01jd --format markdown --leaf 12 --redact secrets,paths
         perdure export 01jd -o trip.jsonl  # everything, for another perdure
+        perdure export --all --format html -o archive --redact secrets
 
     Exit codes:
         2  the format cannot express the session
@@ -84,16 +119,16 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     """
     if common.as_json and output in (None, _STDOUT):
         raise UsageMistake("--json tells about a file: name one with -o FILE")
-    if output is not None and output.is_dir() and format != workflow.FORMAT:
+    if output is not None and output.is_dir() and many.rows is None and format != workflow.FORMAT:
         raise UsageMistake(f"{output} is a folder; name a file")
     _require_workflow(format, dialect, has_all_branches=has_all_branches)
     sorts = redactions(redact)
     output = None if output == _STDOUT else output
-
-    if output is not None:
-        if output.is_file() and not is_forced:
-            raise PathExists(str(output))
-        _check_outside(output, store_address(common.store))
+    if (wanted := many.rows) is not None or session is None:
+        _require_archive(session, wanted, format, output, leaf)
+        await _export_many(common, wanted, output, sorts, is_forced=is_forced)
+        return
+    _check_output(output, store_address(common.store), is_forced=is_forced)
     async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         at = None if leaf is None else await handle.find(leaf)
@@ -107,6 +142,60 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         show_json(_write_export(exported, str(file)))
     else:
         _tell(exported, file, sorts)
+
+
+def _check_output(output: Path | None, address: str, *, is_forced: bool) -> None:
+    """Raises: PathExists; UsageMistake for a file of the store."""
+    if output is None:
+        return
+    if output.is_file() and not is_forced:
+        raise PathExists(str(output))
+    _check_outside(output, address)
+
+
+def _require_archive(
+    session: str | None,
+    wanted: RowFilter | None,
+    format: ExportFormat,
+    output: Path | None,
+    leaf: str | None,
+) -> None:
+    """Reject an archive that cannot be made. Raises: UsageMistake."""
+    if wanted is None:
+        raise UsageMistake("name a session, or add --all for an archive of every session")
+    if session is not None or leaf is not None:
+        raise UsageMistake("an archive has many sessions: omit the ID and --leaf")
+    if format != "html":
+        raise UsageMistake("an archive of many sessions is made of HTML pages: add --format html")
+    if output is None:
+        raise UsageMistake("name the folder of the archive: -o DIR")
+    if output.is_file():
+        raise UsageMistake(f"{output} is a file; name a folder")
+
+
+async def _export_many(
+    common: CommonOptions,
+    wanted: RowFilter | None,
+    output: Path | None,
+    sorts: tuple[Redaction, ...],
+    *,
+    is_forced: bool,
+) -> None:
+    assert wanted is not None
+    assert output is not None
+    _check_outside(output, store_address(common.store))
+    selection = ExportSelection(redact=sorts)
+    async with common.existing_store() as opened:
+        made = await archive.write_archive(opened, wanted, output, selection, is_forced=is_forced)
+    if common.as_json:
+        show_json(made)
+        return
+    if made.warnings:
+        remark(f"{count_of(len(made.warnings), 'warning')}: --json lists what was left out")
+    if sorts:
+        counts = ", ".join(f"{kind} {count}" for kind, count in made.redacted.items())
+        remark(f"replaced: {counts or 'nothing was found'}")
+    remark(f"{safe(made.index)}: {count_of(made.sessions, 'session')}, {size(made.bytes)}")
 
 
 def _check_outside(output: Path, address: str) -> None:

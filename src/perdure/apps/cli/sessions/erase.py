@@ -15,8 +15,11 @@ import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, PathExists, UsageMistake, WholeIdNeeded
 from perdure.apps.cli.options import only_subject, only_text
+from perdure.apps.cli.sessions import bulk_erase
+from perdure.apps.cli.sessions.bulk_erase import EraseFilters
 from perdure.apps.cli.store_options import CommonOptions, named_session
-from perdure.apps.terminal.output import count_of, local_time, show, show_json, size
+from perdure.apps.session_rows import RowFilter
+from perdure.apps.terminal.output import count_of, local_time, remark, show, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.client.store import Store
 from perdure.errors import AmbiguousId
@@ -64,6 +67,7 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
         typer.Option(callback=only_text, help="The person who requests it; default: you."),
     ] = None,
     is_sure: YesOption = False,
+    filters: EraseFilters,
     common: CommonOptions,
 ) -> int:
     """Permanently delete sessions and everything derived from them.
@@ -72,12 +76,18 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
     remain. If the process is killed, run the command again; the next program that opens the store
     also finishes the deletion.
 
+    With --query, --cwd, --source or --until it erases every session that matches all of them. It
+    lists them first: --dry-run stops there.
+
     Examples:
         perdure sessions erase 01jdq8rm0a7k5v2x9c3n6p1e4t --certificate erased.json
         perdure sessions erase --subject ann@example.org --yes
+        perdure sessions erase --source codex --until 90d --dry-run
     """
     forks = _fork_policy(is_kept=is_kept_for_forks, is_with=is_with_forks)
     asked = _Asked(session, subject, is_everything, forks, by or _me(), certificate, is_sure)
+    if (wanted := filters.rows) is not None or filters.is_preview:
+        return await _erase_many(asked, wanted, common, is_preview=filters.is_preview)
     return await _erase(asked, common)
 
 
@@ -92,6 +102,33 @@ class _Asked:
     by: str
     file: Path | None
     is_sure: bool
+
+
+async def _erase_many(
+    asked: _Asked, wanted: RowFilter | None, common: CommonOptions, *, is_preview: bool
+) -> int:
+    if wanted is None:
+        raise UsageMistake("--dry-run lists what filters select: add --query, --source or --until")
+    if asked.session or asked.subject or asked.is_everything or asked.file:
+        raise UsageMistake(
+            "filters select sessions: omit the ID, --subject, --everything and --certificate"
+        )
+    async with common.existing_store() as opened:
+        rows = await bulk_erase.selected(opened, wanted)
+        ids = [row.info.id for row in rows]
+        if is_preview or not rows:
+            common.show(ids, bulk_erase.preview_lines(rows))
+            return DONE
+        if not common.as_json:
+            for line in bulk_erase.preview_lines(rows):
+                remark(line)
+        _confirm(f"these {count_of(len(rows), 'session')}", is_sure=asked.is_sure)
+        done, failures = await bulk_erase.erase_rows(opened, rows, asked.forks, asked.by)
+    common.show(
+        [_data(certificate) for certificate in done],
+        f"erased {count_of(len(done), 'session')}: see `perdure sessions erasures`",
+    )
+    return FAILED if failures or not all(each.is_complete for each in done) else DONE
 
 
 async def _erase(asked: _Asked, common: CommonOptions) -> int:

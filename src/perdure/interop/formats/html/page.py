@@ -11,6 +11,7 @@ import hashlib
 import html
 import re
 from base64 import b64encode
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
@@ -36,7 +37,7 @@ _UNSAFE = re.compile(f"[{''.join(_ESCAPES)}]")
 
 def render_page(transcript: Transcript) -> bytes:
     """Return the page of `transcript`; the same transcript always gives the same bytes."""
-    script, style = _script(), _asset("page.css")
+    script, style = _script(), asset("page.css")
     texts = {
         "policy": html.escape(_policy(script, style)),
         "title": html.escape(transcript.facts.title or "Session"),
@@ -44,23 +45,28 @@ def render_page(transcript: Transcript) -> bytes:
         "script": script,
         "data": embed_json(transcript),
     }
-    return _MARKER.sub(lambda marker: texts[marker[1]], _asset("page.html")).encode()
+    return fill(asset("page.html"), texts)
 
 
-def embed_json(transcript: Transcript) -> str:
-    """Return `transcript` as JSON that is safe inside a ``script`` element.
+def fill(template: str, texts: Mapping[str, str]) -> bytes:
+    """Return `template` with a text for each of its markers."""
+    return _MARKER.sub(lambda marker: texts[marker[1]], template).encode()
+
+
+def embed_json(value: object) -> str:
+    """Return `value` as JSON that is safe inside a ``script`` element.
 
     Shape: no ``<``, ``>`` or ``&``; they only occur inside strings, where they are escaped.
     """
-    return _UNSAFE.sub(lambda found: _ESCAPES[found[0]], encode(transcript).decode())
+    return _UNSAFE.sub(lambda found: _ESCAPES[found[0]], encode(value).decode())
 
 
 def _policy(script: str, style: str) -> str:
     return "; ".join(
         (
             "default-src 'none'",
-            f"script-src '{_digest(script)}'",
-            f"style-src '{_digest(style)}'",
+            f"script-src '{digest(script)}'",
+            f"style-src '{digest(style)}'",
             "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
@@ -70,15 +76,16 @@ def _policy(script: str, style: str) -> str:
     )
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """Return the hash of a script or style that a policy allows."""
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 @cache
 def _script() -> str:
     """Return the page's script: the libraries, then its files as one function without globals."""
-    vendored = "".join(f"{_without_map(_asset(name))};\n" for name in _VENDOR)
-    parts = "\n".join(_asset(name) for name in _SCRIPTS)
+    vendored = "".join(f"{_without_map(asset(name))};\n" for name in _VENDOR)
+    parts = "\n".join(asset(name) for name in _SCRIPTS)
     return f'{vendored}(() => {{\n"use strict";\n{parts}}})();\n'
 
 
@@ -88,5 +95,6 @@ def _without_map(script: str) -> str:
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return a file of the pages."""
     return resources.files(_PACKAGE).joinpath(*_FOLDER, name).read_text(encoding="utf-8")

@@ -1,0 +1,77 @@
+"""``perdure export --all -o DIR``: many sessions as pages, with an index that searches them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from perdure.apps.cli.exits import PathExists
+from perdure.apps.session_rows import RowFilter, newest_rows
+from perdure.apps.terminal.output import count_of, local_time
+from perdure.apps.terminal.text import safe
+from perdure.client.store import Store
+from perdure.client.transfers import write_file
+from perdure.interop.exports import ExportSelection, export_session
+from perdure.interop.formats.html.archive import INDEX, ArchiveRow, page_name, render_index
+from perdure.interop.reports import Exported
+from perdure.session.info import SessionInfo
+
+SEARCHED_CHARACTERS = 100_000
+"""Of the text of each session, what the index searches."""
+
+
+class Archive(msgspec.Struct, frozen=True):
+    """A written archive."""
+
+    index: str
+    sessions: int
+    bytes: int
+    warnings: tuple[str, ...]
+    redacted: dict[str, int]
+
+
+async def write_archive(
+    store: Store, wanted: RowFilter, folder: Path, selection: ExportSelection, *, is_forced: bool
+) -> Archive:
+    """Write a page of each session that matches `wanted` into `folder`, then the index.
+
+    An interrupted command leaves no index; run it again with `is_forced`.
+    Raises: PathExists if `folder` is not empty, unless `is_forced`.
+    """
+    await asyncio.to_thread(_make_folder, folder, is_forced=is_forced)
+    rows: list[ArchiveRow] = []
+    total = 0
+    warnings: list[str] = []
+    counts: dict[str, int] = {}
+    for row in await newest_rows(store, wanted, None):
+        page = await export_session(store.backend, row.info.id, "html", selection)
+        text = await export_session(store.backend, row.info.id, "markdown", selection)
+        name = page_name(row.info.id)
+        write_file(folder / name, page.content, is_replacing=is_forced)
+        total += len(page.content)
+        warnings += [f"{row.info.id}: {warning}" for warning in page.warnings]
+        for kind, count in page.redacted.items():
+            counts[kind] = counts.get(kind, 0) + count
+        rows.append(_row(row.info, name, text, selection))
+    index = render_index(rows)
+    write_file(folder / INDEX, index, is_replacing=is_forced)
+    return Archive(str(folder / INDEX), len(rows), total + len(index), tuple(warnings), counts)
+
+
+def _make_folder(folder: Path, *, is_forced: bool) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(folder.iterdir()) and not is_forced:
+        raise PathExists(str(folder))
+
+
+def _row(info: SessionInfo, name: str, text: Exported, selection: ExportSelection) -> ArchiveRow:
+    """Return the row of the index, with the title and text of the export, which may be redacted."""
+    content = text.content.decode(errors="replace")
+    heading = next((line[2:] for line in content.splitlines() if line.startswith("# ")), "")
+    facts = [local_time(info.updated_at), info.source or "perdure"]
+    if info.cwd and "paths" not in selection.redact:
+        facts.append(safe(info.cwd))
+    facts.append(count_of(info.messages, "message"))
+    return ArchiveRow(name, heading or info.id, " · ".join(facts), content[:SEARCHED_CHARACTERS])

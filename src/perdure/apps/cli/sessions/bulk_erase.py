@@ -1,0 +1,75 @@
+"""``perdure sessions erase`` with filters: a preview, then one erasure after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.moments import UntilOption
+from perdure.apps.cli.options import FolderFilter, SourceFilter
+from perdure.apps.session_rows import RowFilter, SessionRow, newest_rows
+from perdure.apps.terminal.advice import message_of
+from perdure.apps.terminal.output import count_of, local_time, remark
+from perdure.apps.terminal.text import one_line, safe
+from perdure.client.store import Store
+from perdure.errors import PerdureError
+from perdure.stores.retention.erase import Certificate, ForkPolicy
+
+_LISTED = 20
+_NAME_CELLS = 60
+
+
+class EraseFilters(msgspec.Struct, frozen=True):
+    """The options that select many sessions to erase."""
+
+    query: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Sessions whose title or id contains this.")
+    ] = None
+    cwd: FolderFilter = None
+    source: SourceFilter = None
+    until: UntilOption = None
+    is_preview: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be erased, and erase nothing.")
+    ] = False
+
+    @property
+    def rows(self) -> RowFilter | None:
+        """The sessions that are selected; None: no filter was given."""
+        if (self.query, self.cwd, self.source, self.until) == (None, None, None, None):
+            return None
+        return RowFilter(query=self.query, cwd=self.cwd, source=self.source, until=self.until)
+
+
+async def selected(store: Store, wanted: RowFilter) -> list[SessionRow]:
+    """Return the sessions that match `wanted`, newest activity first."""
+    return await newest_rows(store, wanted, None)
+
+
+def preview_lines(rows: Sequence[SessionRow]) -> Iterator[str]:
+    """Return the sessions to erase, the newest first, and how many there are."""
+    for row in rows[:_LISTED]:
+        info = row.info
+        name = one_line(info.name or "(nothing said yet)", _NAME_CELLS)
+        yield f"  {info.id}  {local_time(info.updated_at)}  {info.messages:>5}  {name}"
+    if len(rows) > _LISTED:
+        yield f"  … and {len(rows) - _LISTED:,} more"
+    messages = sum(row.info.messages for row in rows)
+    yield f"{count_of(len(rows), 'session')}, {count_of(messages, 'message')}"
+
+
+async def erase_rows(
+    store: Store, rows: Sequence[SessionRow], forks: ForkPolicy, by: str
+) -> tuple[list[Certificate], int]:
+    """Erase each of `rows`. Return the certificates, and how many could not be erased."""
+    done: list[Certificate] = []
+    failures = 0
+    for row in rows:
+        try:
+            done.append(await store.erase(row.info.id, forks=forks, by=by))
+        except PerdureError as error:
+            failures += 1
+            remark(safe(f"{row.info.id}: not erased: {message_of(error)}"))
+    return done, failures

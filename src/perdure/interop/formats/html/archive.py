@@ -1,0 +1,58 @@
+"""The index of an archive: one page that lists and searches the pages of many sessions.
+
+Like those pages it loads nothing: its rows are JSON in the page, and they are shown as text nodes.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.interop.formats.html.page import asset, digest, embed_json, fill
+from perdure.session.ids import StreamId, blob_hash
+
+INDEX = "index.html"
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+_HASHED = len("sha256-") + 16
+
+
+class ArchiveRow(msgspec.Struct, frozen=True):
+    """A session of the index. `text` is searched; `facts` are shown below the title."""
+
+    file: str
+    title: str
+    facts: str
+    text: str
+
+
+def render_index(rows: Sequence[ArchiveRow]) -> bytes:
+    """Return the page of `rows`; the same rows always give the same bytes."""
+    script = f'(() => {{\n"use strict";\n{asset("archive.js")}}})();\n'
+    style = asset("archive.css")
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{digest(script)}'",
+            f"style-src '{digest(style)}'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    texts = {
+        "policy": html.escape(policy),
+        "style": style,
+        "script": script,
+        "data": embed_json(list(rows)),
+    }
+    return fill(asset("archive.html"), texts)
+
+
+def page_name(session: StreamId) -> str:
+    """Return the file name of a session's page; an id that is no file name is hashed."""
+    if _PLAIN.fullmatch(session) and session != INDEX.removesuffix(".html"):
+        return f"{session}.html"
+    return f"{blob_hash(session.encode())[:_HASHED]}.html"
