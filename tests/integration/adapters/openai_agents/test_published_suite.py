@@ -14,6 +14,9 @@ from tests.conftest import NO_SUITES, REPOSITORY
 SUITE = REPOSITORY / ".programs" / "suites" / "openai_agents-0.24.0"
 PLUGINS = REPOSITORY / "tests" / "fakes" / "suites"
 
+# One test here is a whole suite in a process of its own: seconds alone, minutes on a busy machine.
+pytestmark = pytest.mark.timeout(900)
+
 OF_SESSIONS = ["tests/memory/test_session.py", "tests/memory/test_session_limit.py"]
 # Not test_compaction_suffix.py: the SDK compacts the end of a session by a private method of its
 # own stores, and with others it says that it skips that.
