@@ -82,7 +82,8 @@ function List({ filters }) {
   }, [filters]);
   const refresh = useCallback(async () => {
     const page = await get("sessions", { ...filters, limit: PAGE });
-    setSessions((old) => merged(page.items, old ?? []));
+    if (filters.state) next.current = page.next; // others have left the state since
+    setSessions((old) => (filters.state ? page.items : merged(page.items, old ?? [])));
   }, [filters]);
 
   useEffect(() => {

@@ -57,6 +57,9 @@ function Chart({ rows }) {
     <p class="small muted">${words(sum)} in all, ${words(most)} on the busiest day; ${dated[0].key} to ${dated.at(-1).key}</p>`;
 }
 
+/** Shows the newest days first where not all fit. */
+const toEnd = (box) => { if (box) box.scrollLeft = box.scrollWidth; };
+
 function Heat({ days }) {
   const known = new Map(days.map((each) => [each.key, each]));
   const most = Math.max(...days.map((each) => each.messages), 1);
@@ -71,7 +74,7 @@ function Heat({ days }) {
     cells.push(html`<i class=${`h${level}`} title=${`${key}: ${messages} messages`}></i>`);
   }
   const sum = days.reduce((so, each) => so + each.messages, 0);
-  return html`<div class="table" tabindex="0" ref=${(box) => { if (box) box.scrollLeft = box.scrollWidth; }}><div class="heat" role="img" aria-label=${`${sum} messages on ${days.length} days`}>${cells}</div></div>
+  return html`<div class="table" tabindex="0" ref=${toEnd}><div class="heat" role="img" aria-label=${`${sum} messages on ${days.length} days`}>${cells}</div></div>
     <p class="small muted">${count(sum)} messages on ${count(days.length)} ${days.length === 1 ? "day" : "days"}</p>`;
 }
 

@@ -30,6 +30,9 @@ REVOKED = CLOSED + 401
 _MOST_REASON = 123
 """Bytes of the reason of a close in the protocol."""
 
+_GONE = (WebSocketDisconnect, OSError)
+"""What sending raises when the client has left."""
+
 _RETRY = b"retry: 1000\n\n"
 _HEARTBEAT = b": nothing new\n\n"
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -161,8 +164,11 @@ async def _send_all(
         leaving = asyncio.create_task(_left(socket))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if sending.done() and sending.exception() is None:
+            failure = sending.exception() if sending.done() else None
+            if failure is None and sending.done():
                 await socket.close(REVOKED, "the token is not valid any more")
+            elif isinstance(failure, Exception) and not isinstance(failure, _GONE):
+                await _close(socket, failure)
         finally:
             for task in (sending, leaving):
                 task.cancel()

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from perdure.apps.server import streams
 from tests.fakes.served import Served, served
@@ -222,3 +222,12 @@ async def test_socket_closes_after_its_token_was_revoked(tmp_path: Path) -> None
                 server.tokens.revoke(record.id, record.created_at)
             await socket.wait_closed()
         assert socket.close_code == 4401
+
+
+async def test_socket_of_a_page_of_another_site_is_refused(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        cookie = {"Cookie": f"perdure_session={server.token()}", "Origin": "http://evil.example"}
+        address = server.url.replace("http", "ws", 1) + "/v1/socket"
+        with pytest.raises(InvalidStatus, match="403"):
+            async with connect(address, additional_headers=cookie):
+                pass
