@@ -9,7 +9,7 @@ docs/guides/openai-agents.md has the details.
 
 from __future__ import annotations
 
-from perdure.adapters.openai_agents.migration import import_sqlite
+from perdure.adapters.openai_agents.migration import copy_session, import_sqlite
 from perdure.adapters.openai_agents.session import PerdureSession
 
-__all__ = ["PerdureSession", "import_sqlite"]
+__all__ = ["PerdureSession", "copy_session", "import_sqlite"]

@@ -1,4 +1,4 @@
-"""Sessions of the SDK's own SQLite files, copied into a store."""
+"""Sessions of the SDK's own stores, copied into a store."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ from perdure.errors import WrongArgument
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
+    from agents.memory import Session
 
 _TABLE = re.compile(r"\w{1,128}", re.ASCII)
+
+_EVERY = 2**31 - 1
+"""More than any session has: without a limit that of its settings would apply."""
 
 _Row = tuple[int, str, str, str]
 """The id, session id, JSON and time of an item."""
@@ -55,6 +59,20 @@ async def import_sqlite(
         )
         added[session_id] = added.get(session_id, 0) + is_new
     return added
+
+
+async def copy_session(source: Session, target: PerdureSession) -> int:
+    """Copy the items of any session of the SDK, such as `SQLAlchemySession`; return how many.
+
+    Repeating it copies only items that were added to `source` at its end. Of a session with
+    branches it copies the current one. Durable: each item, when this returns.
+    """
+    copied = 0
+    for number, item in enumerate(await source.get_items(_EVERY)):
+        text = json.dumps(item, sort_keys=True)
+        key = f"copy:{number}:{hashlib.sha256(text.encode()).hexdigest()}"
+        copied += await target.add_items_once([item], key)
+    return copied
 
 
 def _read(path: Path, table: str) -> list[_Row]:

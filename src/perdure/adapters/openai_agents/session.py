@@ -39,6 +39,9 @@ if TYPE_CHECKING:  # importing the framework takes seconds, and the program has 
 PREFIX: Final = "oa"
 """Sessions of the SDK have ids that begin with it and a colon."""
 
+_GENERATIONS: Final = 1000
+"""Sessions that one id can have had: an erased one whose entries a fork shows keeps its id."""
+
 _TAIL = 8
 """Entries that `pop_item` reads at first: the last is the newest item, nearly always."""
 
@@ -81,7 +84,11 @@ class PerdureSession:
     @property
     def stored_id(self) -> str:
         """The id of the session in the store."""
-        return session_id_of(PREFIX, self.session_id)
+        return self._id_of(0) if self._session is None else self._session.id
+
+    def _id_of(self, generation: int) -> str:
+        """Return the id of the session that follows `generation` erased ones."""
+        return session_id_of(f"{PREFIX}{generation or ''}", self.session_id)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the newest `limit` items, oldest first; reads only these.
@@ -108,7 +115,7 @@ class PerdureSession:
         Raises: IdempotencyMismatch for other items under a known key.
         """
         return await self._loop.finish(
-            self._add(_plain(items), f"{len(self.stored_id)}:{self.stored_id}:{key}", said_at)
+            self._add(_plain(items), f"{len(self._id_of(0))}:{self._id_of(0)}:{key}", said_at)
         )
 
     async def pop_item(self) -> TResponseInputItem | None:
@@ -205,26 +212,34 @@ class PerdureSession:
                 return
 
     async def _open(self) -> perdure.Session | None:
-        if self._session is None:
+        """Return the session as it is now: another process may have erased it."""
+        ids = () if self._session is None else (self._session.id,)
+        self._session = None
+        for id in (*ids, *map(self._id_of, range(_GENERATIONS))):
             try:
-                self._session = await self._store.open(self.stored_id)
-            except (Erased, SessionNotFound):
+                self._session = await self._store.open(id)
+            except Erased:  # its id may be taken
+                continue
+            except SessionNotFound:
                 return None
+            break
         return self._session
 
     async def _create(self) -> perdure.Session:
+        metadata = {"framework": "openai-agents", "session_id": self.session_id}
         while (session := await self._open()) is None:
-            metadata = {"framework": "openai-agents", "session_id": self.session_id}
-            try:
-                session = await self._store.create(
-                    id=self.stored_id,
-                    metadata=metadata,
-                    subject=self._subject,
-                    reuse_erased=True,
-                )
-            except SessionExists:  # created by another process in the meantime
-                continue
-            self._session = session
+            for generation in range(_GENERATIONS):
+                try:
+                    self._session = await self._store.create(
+                        id=self._id_of(generation),
+                        metadata=metadata,
+                        subject=self._subject,
+                        reuse_erased=True,
+                    )
+                except SessionExists as error:
+                    if error.is_erased:  # a fork still shows its entries
+                        continue
+                break  # or created by another process in the meantime
         return session
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agents import SQLiteSession
+from agents.extensions.memory import AdvancedSQLiteSession, SQLAlchemySession
 from agents.items import TResponseInputItem
 
 import perdure
-from perdure.adapters.openai_agents import PerdureSession, import_sqlite
+from perdure.adapters.openai_agents import PerdureSession, copy_session, import_sqlite
 from perdure.errors import WrongArgument
 
 
@@ -58,3 +60,49 @@ async def test_files_with_the_same_ids_are_both_copied(tmp_path: Path) -> None:
             assert await import_sqlite(file, store) == {"ana": 1}
             assert await import_sqlite(file, store) == {"ana": 0}
         assert len(await PerdureSession("ana", store).get_items()) == 2
+
+
+def said(*texts: str) -> list[TResponseInputItem]:
+    return [{"role": "user", "content": text} for text in texts]
+
+
+async def copied_from_sqlalchemy(url: str, address: str) -> None:
+    source = SQLAlchemySession.from_url(
+        "ana", url=url, create_tables=True, session_settings={"limit": 1}
+    )
+    await source.add_items(said("a", "b", "a"))
+    async with perdure.open(address) as store:
+        target = PerdureSession("ana", store)
+        assert await copy_session(source, target) == 3
+        await source.add_items(said("c"))
+        assert await copy_session(source, target) == 1
+        assert await target.get_items() == said("a", "b", "a", "c")
+    await source.engine.dispose()
+
+
+async def test_sqlalchemy_session_on_sqlite_is_copied_once(tmp_path: Path) -> None:
+    file = tmp_path / "sdk.db"
+    await copied_from_sqlalchemy(f"sqlite+aiosqlite:///{file}", f"sqlite:///{tmp_path / 'p.db'}")
+    async with perdure.open("memory:") as store:
+        assert await import_sqlite(file, store) == {"ana": 4}
+
+
+@pytest.mark.full_only
+async def test_sqlalchemy_session_on_postgres_is_copied_once(postgres: Any, tmp_path: Path) -> None:
+    address: str = postgres.take()
+    url = address.replace("postgresql://", "postgresql+psycopg://", 1)
+    await copied_from_sqlalchemy(url, f"sqlite:///{tmp_path / 'p.db'}")
+    postgres.give_back(address)
+
+
+async def test_current_branch_of_advanced_session_is_copied(tmp_path: Path) -> None:
+    file = tmp_path / "sdk.db"
+    source = AdvancedSQLiteSession(session_id="ana", db_path=file, create_tables=True)
+    await source.add_items(said("a", "b"))
+    await source.create_branch_from_turn(2)
+    await source.add_items(said("c"))
+    async with perdure.open("memory:") as store:
+        target = PerdureSession("ana", store)
+        assert await copy_session(source, target) == len(await source.get_items())
+        assert await target.get_items() == await source.get_items() == said("a", "c")
+    source.close()

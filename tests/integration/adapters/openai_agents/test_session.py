@@ -165,6 +165,19 @@ async def test_clear_of_a_session_that_another_erased_changes_nothing() -> None:
         assert await session.get_items() == []
 
 
+async def test_erased_session_whose_fork_stays_begins_anew() -> None:
+    async with perdure.open("memory:") as store:
+        session, other = PerdureSession("s", store, clear="erase"), PerdureSession("s", store)
+        for number, text in enumerate(("one", "two", "three")):
+            await session.add_items(said(text))
+            assert await texts_of(other) == await texts_of(session) == [text]
+            fork = await (await store.open(session.stored_id)).fork()
+            assert session.stored_id == (f"oa{number}:s" if number else "oa:s")
+            await session.clear_session()
+            assert await texts_of(other) == []
+            assert [message.text for message in await fork.messages()] == [text]
+
+
 async def test_unknown_way_to_clear_is_refused() -> None:
     async with perdure.open("memory:") as store:
         with pytest.raises(WrongArgument, match="branch or erase"):
