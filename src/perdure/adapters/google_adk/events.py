@@ -48,7 +48,7 @@ _Part = (
 )
 
 
-class AdkEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+class AdkEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The event in `Message.foreign`, without its author and what the message has.
 
     Shape: `content` are the other fields of its content, if its role is not the usual one. `parts`
@@ -74,7 +74,7 @@ class _StoredPart(msgspec.Struct, gc=False):
     args: Fields = {}
 
 
-class _Stored(msgspec.Struct):
+class _Stored(msgspec.Struct, gc=False):
     """The body of an entry, as far as an event is made from it."""
 
     role: str = ""
@@ -85,7 +85,7 @@ class _Stored(msgspec.Struct):
     data: Fields | None = None
 
 
-class StoredEvent(msgspec.Struct, frozen=True):
+class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """The JSON data of an event, and what of it is stored beside the log.
 
     `media` has the handle of each content, and the object whose ``data`` it is. `whole` is the

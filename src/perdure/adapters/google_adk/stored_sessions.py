@@ -97,8 +97,10 @@ class StoredSessions:
             stored = self._sessions.get(info.id)
             head = info.entries - 1
             try:
-                if head < 0 or stored is None or not stored.is_of(info):
+                if stored is None or not stored.is_of(info):
                     stored = await self._open(info.id)
+                    head = stored.session.head
+                if head < 0:
                     await self._settle(stored)
                     head = stored.session.head
             except (Erased, SessionNotFound):

@@ -58,7 +58,7 @@ Place = list[str | int]
 Entry = perdure.Message | perdure.InFlightMessage | perdure.Custom
 
 
-class OpenAIItem(msgspec.Struct, frozen=True, omit_defaults=True):
+class OpenAIItem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The item in `Message.foreign`.
 
     `taken` are the texts and media that only the message holds: the number of its part, and the
@@ -77,7 +77,7 @@ class _StoredPart(msgspec.Struct, gc=False):
     mime_type: str = ""
 
 
-class _Stored(msgspec.Struct):
+class _Stored(msgspec.Struct, gc=False):
     """The body of an entry, as far as an item is made from it."""
 
     foreign: OpenAIItem | None = None
@@ -86,7 +86,7 @@ class _Stored(msgspec.Struct):
     data: dict[str, Any] | None = None
 
 
-class ItemParts(msgspec.Struct, frozen=True):
+class ItemParts(msgspec.Struct, frozen=True, gc=False):
     """An item of an entry, and the places in it whose bytes are stored beside the log.
 
     `wanted` has the handle, the media type and the place of each; an empty place is the whole item,

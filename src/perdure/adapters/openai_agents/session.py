@@ -140,7 +140,10 @@ class PerdureSession:
                 break
             last *= 2
         chosen = found if limit is None else found[-limit:]
-        return [await self._whole(item) for item in chosen]
+        return [
+            await self._whole(parts) if parts.wanted else cast("TResponseInputItem", parts.item)
+            for parts in chosen
+        ]
 
     async def _whole(self, parts: ItemParts) -> TResponseInputItem:
         item = parts.item
