@@ -114,18 +114,17 @@ class StoredSession:
             entries, head = await self._newest(last)
             if head != fold.head:
                 return None
-            found = [event for entry in entries if (event := event_of(entry)) is not None]
+            # One event at a time: many half-read ones would keep the garbage collector busy.
+            events = [event for entry in entries if (event := await self.event(entry)) is not None]
             if last is None or len(entries) < last:
                 break
-            if limit is not None and len(found) >= limit:
+            if limit is not None and len(events) >= limit:
                 break
-            if after is not None and found and found[0].fields.get("timestamp", 0) < after:
+            if after is not None and events and events[0].timestamp < after:
                 break
             last *= 2
-        events = [
-            await self._whole(event) for event in (found if limit is None else found[-limit:])
-        ]
-        return events if after is None else [e for e in events if e.timestamp >= after]
+        chosen = events if limit is None else events[-limit:]
+        return chosen if after is None else [e for e in chosen if e.timestamp >= after]
 
     async def _newest(self, last: int | None) -> tuple[list[perdure.Entry], int]:
         """Return the newest entries, oldest first, and the head of the session."""
@@ -138,14 +137,11 @@ class StoredSession:
         return entries, self.session.head
 
     async def event(self, entry: perdure.Entry) -> Event | None:
-        """Return the event of `entry`."""
+        """Return the event of `entry`; None if it is none."""
         stored = event_of(entry)
-        return None if stored is None else await self._whole(stored)
-
-    async def _whole(self, stored: StoredEvent) -> Event:
-        handles = {handle for handle, _ in stored.media}
-        if stored.whole:
-            handles.add(stored.whole)
+        if stored is None:
+            return None
+        handles = {handle for handle, _ in stored.media} | ({stored.whole} - {""})
         return validated(stored, {each: await self._store.content(each) for each in handles})
 
     async def _delta(self, stored: StoredEvent) -> Fields:
