@@ -353,7 +353,7 @@ def _sessions(numbers: range) -> Commit:
         Write(
             stream=StreamId(f"s{number}"),
             create=StreamHeader(StreamId(f"s{number}"), at, cwd=f"/folder/{number % 50}"),
-            entries=(new_tree(_said(0)), new_tree(_said(1))),
+            entries=(new_tree(user(f"Number {number}")), new_tree(_said(1))),  # a short name
         )
         for number in numbers
     ]
