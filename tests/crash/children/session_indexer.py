@@ -19,11 +19,11 @@ from perdure.session.ids import StreamId
 from perdure.session.messages import user
 from perdure.session.search.parts import sizes
 from perdure.session.search.values import SearchQuery
-from perdure.stores.jsonl.search import indexer
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.deaths import die_at_each
 from tests.fakes.faulty_files import killing_at, planned
+from tests.fakes.faulty_vfs import faulty_vfs
 from tests.fakes.session_files import file_of
 from tests.fakes.session_tools import tool
 
@@ -40,7 +40,6 @@ async def opened(folder: Path) -> JsonlStore:
 async def live_once(folder: Path) -> None:
     """Index in several steps: first all, then new entries, then a session rewritten by a tool."""
     sizes.BATCH_ROWS, sizes.MOST_LOOSE, sizes.SCANNED = 40, 20, 5
-    indexer.MOST_SMALL = 2
     store = await opened(folder)
     await store.search.index()
     for number in range(3):
@@ -60,7 +59,9 @@ def kill_at_each(folder: Path, step: int) -> None:
     def live(operation: int) -> None:
         life = folder / f"{operation:04}"
         shutil.copytree(folder / "original", life)
-        with planned(killing_at(operation, KEPT[operation % len(KEPT)])):
+        plan = killing_at(operation, KEPT[operation % len(KEPT)])
+        with planned(plan), faulty_vfs() as layer:
+            layer.plan = lambda _operation, name, _offset: plan("fsync", (name,))
             asyncio.run(live_once(life))
 
     die_at_each(live, step)

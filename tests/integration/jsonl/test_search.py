@@ -169,10 +169,9 @@ def test_a_place_is_that_of_the_feed_or_behind_all_that_have_one() -> None:
 
 @pytest.fixture
 def no_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make it impossible that there is one, and nothing so little that none is missed."""
-    monkeypatch.setattr("perdure.stores.jsonl.search.index_query.MOST_BEHIND", 0)
-    (folder / ".perdure").mkdir(parents=True)
-    (folder / ".perdure" / "search").write_bytes(b"")
+    """Prevent the creation of an index, and need one for a single entry."""
+    monkeypatch.setattr("perdure.stores.jsonl.search.search.MOST_BEHIND", 0)
+    (folder / ".perdure" / "search.db").mkdir(parents=True)
 
 
 @pytest.mark.usefixtures("no_index")

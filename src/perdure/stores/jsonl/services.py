@@ -126,10 +126,10 @@ class JsonlSearch:
         self._handle = handle
 
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
-        return await self._handle.searches.search(query, on_progress)
+        return await self._handle.searches.hits(query, on_progress)
 
     async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
-        raise Unsupported("recall", BACKEND)
+        return await self._handle.searches.recall(words, ranking)
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
         await self._handle.searches.index(on_progress)

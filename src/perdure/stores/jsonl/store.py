@@ -74,7 +74,9 @@ CODECS: dict[str, Codec] = {"operator": OPERATOR, "pi": PI}
 class JsonlStore:
     """A namespace of sessions in a folder: a `SessionStore`."""
 
-    capabilities = Capabilities(multi_stream_commit=False, pointer_fork=False, search=True)
+    capabilities = Capabilities(
+        multi_stream_commit=False, pointer_fork=False, search=True, recall=True
+    )
     marks = TRUSTED
 
     def __init__(self, handle: JsonlHandle) -> None:
@@ -389,3 +391,4 @@ class JsonlStore:
     def _stop(self) -> None:
         self._handle.watcher.close()
         self._handle.thread.join()
+        self._handle.index.file.close()

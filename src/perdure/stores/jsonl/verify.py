@@ -18,7 +18,7 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.maintenance.index_check import index_problems
+from perdure.stores.jsonl.maintenance.index_check import index_problems, indexed_texts
 from perdure.stores.jsonl.maintenance.salvage import entries_lost
 from perdure.stores.jsonl.search.indexer import Index
 from perdure.stores.jsonl.session_index import SessionIndex
@@ -44,7 +44,7 @@ def verification(
     cut_off: list[Problem] = []
     seen: dict[StreamId, Path] = {}
     streams = entries = 0
-    steps = Steps(told, _steps(shelf) + index.catalogue().text_count if told else 0)
+    steps = Steps(told, _steps(shelf) + indexed_texts(index) if told else 0)
     for path, _ in sorted(shelf.folder.files()):
         log = Log(path, shelf.codec)  # read again, whatever is in memory
         try:

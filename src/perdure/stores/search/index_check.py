@@ -5,7 +5,7 @@ Each part is compared with the part that the log would give. Loose texts are com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from perdure.session.search.parts.builder import Text
 from perdure.session.search.parts.comparison import differing, is_same
@@ -23,12 +23,20 @@ SOME = 500
 """Number of texts in memory at a time, apart from those of one part."""
 
 
-async def index_problems(index: IndexReader, log: IndexedLog, steps: Steps) -> list[Problem]:
-    """Return every difference between the index and the log up to the index's mark."""
+async def index_problems(
+    index: IndexReader,
+    log: IndexedLog,
+    steps: Steps,
+    ignored: Collection[int] = frozenset(),
+) -> list[Problem]:
+    """Return every difference between the index and the log up to the index's mark.
+
+    A difference at one of the positions `ignored` is no fault.
+    """
     mark = await index.mark()
     if mark.version != VERSION:  # the next search builds it
         return []
-    return await _Check(index, log, mark, steps).problems()
+    return await _Check(index, log, mark, steps).problems(ignored)
 
 
 class _Check:
@@ -40,12 +48,13 @@ class _Check:
         self._mark = mark
         self._steps = steps
 
-    async def problems(self) -> list[Problem]:
-        """Return every difference."""
+    async def problems(self, ignored: Collection[int]) -> list[Problem]:
+        """Return every difference, except at the positions `ignored`."""
         wrong = {*await self._index.homeless()}
         for row in await self._index.part_rows():
             wrong |= await self._of_part(row)
         wrong |= await self._of_loose()
+        wrong.difference_update(ignored)
         problems: list[Problem] = []
         for some in _in_pieces(sorted(wrong)):
             found = {each.position: each for each in await self._log.texts_at(some)}

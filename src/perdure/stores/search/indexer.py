@@ -27,6 +27,7 @@ from perdure.stores.search.rows import (
     Mark,
     NextTexts,
     Progress,
+    SteppedLog,
     loose_row,
 )
 
@@ -46,7 +47,7 @@ class Step(NamedTuple):
     part: Part | None = None
 
 
-async def next_step(index: IndexReader, log: IndexedLog, upto: Progress) -> Step:
+async def next_step(index: IndexReader, log: SteppedLog, upto: Progress) -> Step:
     """Return the texts after the mark; once the mark is at `upto`, loose texts that make a part.
 
     Raises: SearchIndexDamaged.
@@ -56,7 +57,7 @@ async def next_step(index: IndexReader, log: IndexedLog, upto: Progress) -> Step
     is_there = before.entry >= upto.entry and before.stream >= upto.stream
     if is_there and stored.version == VERSION:
         try:
-            return await _step_of_loose(index, log, before)
+            return await step_of_loose(index, log, before)
         except DAMAGE as error:
             raise SearchIndexDamaged(log.address) from error
     texts = await log.next_texts(before)
@@ -77,7 +78,8 @@ def _step_of(before: Mark, texts: NextTexts) -> Step:
     return Step(before, texts.end, taken)
 
 
-async def _step_of_loose(index: IndexReader, log: IndexedLog, before: Mark) -> Step:
+async def step_of_loose(index: IndexReader, log: IndexedLog, before: Mark) -> Step:
+    """Return a step that makes a part of loose texts, without texts if there are too few."""
     rows = [row for row in await index.loose((-NO_END, NO_END)) if row.length <= MOST_WORDS]
     words = sum(row.length for row in rows)
     found: list[LooseRow] = []

@@ -79,7 +79,7 @@ async def recalled(
         raise SearchIndexDamaged(log.address) from error
     cache.mark = mark
     async for texts in log.behind(mark):
-        await log.compute(lambda: _add(corpus, texts))  # noqa: B023 - it is awaited here
+        await log.compute(lambda: add(corpus, texts))  # noqa: B023 - it is awaited here
     best = await log.compute(lambda: _ranked(corpus, heads, words, ranking))
     read = await log.texts_at([corpus.positions[each.text] for each in best])
     found = {each.position: each for each in read}
@@ -99,7 +99,7 @@ def scanned(
         if corpus.has(found.position):
             break
         new.append(found)
-    _add(corpus, new[::-1])
+    add(corpus, new[::-1])
     return _ranked(corpus, (), words, ranking)
 
 
@@ -146,7 +146,8 @@ def _alike(wanted: dict[WordClass, list[Head]]) -> Iterator[tuple[list[int], lis
         yield list(parts), sorted(asked)
 
 
-def _add(corpus: Corpus, texts: Sequence[Found]) -> None:
+def add(corpus: Corpus, texts: Sequence[Found]) -> None:
+    """Add those of `texts` that can be recalled and are new."""
     for found in texts:
         if found.position > 0 and not corpus.has(found.position):
             corpus.add_text(text_of(found))

@@ -212,10 +212,6 @@ class IndexedLog(Protocol):
         """Run `work`, which takes a while, without blocking other tasks."""
         ...
 
-    async def next_texts(self, mark: Mark) -> NextTexts:
-        """Return the texts after `mark`, at most as many as ``sizes`` allows in one step."""
-        ...
-
     def behind(self, mark: Mark) -> AsyncIterator[Sequence[Found]]:
         """Yield all texts after `mark` in batches."""
         ...
@@ -230,6 +226,14 @@ class IndexedLog(Protocol):
 
     async def on_branch(self, texts: Sequence[Found]) -> Sequence[bool]:
         """Return whether each of `texts`, or its entry's subject, is on the shown branch."""
+        ...
+
+
+class SteppedLog(IndexedLog, Protocol):
+    """A log that gives the texts of the next step itself."""
+
+    async def next_texts(self, mark: Mark) -> NextTexts:
+        """Return the texts after `mark`, at most as many as ``sizes`` allows in one step."""
         ...
 
 

@@ -1,7 +1,8 @@
 """The tables of an index in an SQLite file: loose texts, parts, their pages, and the mark.
 
 ``stores/sqlite/migrations`` documents the columns. The rows of a part number its texts:
-``search_text.id`` is part * 8192 + number.
+``search_text.id`` is part * 8192 + number. A file that has the tables also has a table
+``namespace`` with a number for each namespace.
 """
 
 from __future__ import annotations
@@ -16,6 +17,57 @@ from perdure.session.search.parts.lookup import Head, Looked, Read, Spoken
 from perdure.session.search.parts.pages import Page, after
 from perdure.session.search.parts.postings import MOST_TEXTS
 from perdure.stores.search.rows import LooseRow, Mark, PartRow, Span, part_row
+
+TABLES = """
+CREATE TABLE search_loose (
+    namespace INTEGER NOT NULL,
+    n         INTEGER NOT NULL,
+    at        INTEGER NOT NULL,
+    length    INTEGER NOT NULL,
+    filters   TEXT NOT NULL,
+    said      TEXT NOT NULL,
+    PRIMARY KEY (namespace, n)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE search_text (
+    id     INTEGER PRIMARY KEY,
+    n      INTEGER NOT NULL,
+    at     INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    said   BLOB NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX search_text_by_position ON search_text (n);
+
+CREATE TABLE search_part (
+    no        INTEGER PRIMARY KEY,
+    size      INTEGER NOT NULL,
+    last      INTEGER NOT NULL,
+    first_at  INTEGER NOT NULL,
+    last_at   INTEGER NOT NULL,
+    namespace INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE INDEX search_part_by_namespace ON search_part (namespace);
+
+CREATE TABLE search_page (
+    part  INTEGER NOT NULL,
+    first TEXT NOT NULL,
+    body  BLOB NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX search_page_by_first ON search_page (part, first);
+
+CREATE TABLE search_mark (
+    namespace INTEGER PRIMARY KEY,
+    version   INTEGER NOT NULL,
+    entry     INTEGER NOT NULL,
+    stream    INTEGER NOT NULL,
+    parts     INTEGER NOT NULL,
+    forgotten INTEGER NOT NULL
+) STRICT;
+"""
+"""The same tables as in the migrations of an SQLite store, for a file that has only an index."""
 
 _MARK = "SELECT version, entry, stream, parts, forgotten FROM search_mark WHERE namespace = ?"
 

@@ -33,6 +33,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
+from perdure.stores.access.sqlite_defenses import harden
 from perdure.stores.key import StoreKey
 from perdure.stores.regular_files import NotRegular, status_of
 from perdure.stores.sqlite.faults import meaning_of
@@ -47,7 +48,7 @@ from perdure.stores.sqlite.migrate import (
 from perdure.stores.sqlite.payload.cipher import looks_encrypted, unlock
 from perdure.stores.sqlite.rekey_copy import BESIDE, remove_dead_copy
 from perdure.stores.sqlite.rows import Connection
-from perdure.stores.sqlite.schema import PAGE_BYTES, check_schema, harden
+from perdure.stores.sqlite.schema import PAGE_BYTES, check_schema
 
 CACHE_KIB = 4_096
 LOG_LIMIT_BYTES = 16 * 2**20

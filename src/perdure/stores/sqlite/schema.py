@@ -35,38 +35,11 @@ SCHEMA_STEPS = 200_000
 NAMED = 3
 """Number of objects named in an error."""
 
-LIMITS = (
-    (apsw.SQLITE_LIMIT_SQL_LENGTH, 100_000),
-    (apsw.SQLITE_LIMIT_COLUMN, 100),
-    (apsw.SQLITE_LIMIT_EXPR_DEPTH, 100),
-    (apsw.SQLITE_LIMIT_TRIGGER_DEPTH, 2),
-    (apsw.SQLITE_LIMIT_ATTACHED, 1),
-    (apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 10_000),
-    (apsw.SQLITE_LIMIT_WORKER_THREADS, 0),
-)
-"""Limits: our own statements' needs, with a margin."""
-
-_SWITCHES = (
-    (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
-    (apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
-    (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
-    (apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0),
-    (apsw.SQLITE_DBCONFIG_ENABLE_FTS3_TOKENIZER, 0),
-)
-
 _OBJECTS = """
 SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), rootpage > 0,
     CAST(sql AS BLOB), rootpage
 FROM sqlite_schema LIMIT 200
 """
-
-
-def harden(db: Connection) -> None:
-    """Enable SQLite's defenses, before anything of the file is read."""
-    for switch, value in _SWITCHES:
-        db.config(switch, value)
-    for limit, value in LIMITS:
-        db.limit(limit, value)
 
 
 def check_schema(db: Connection, path: Path) -> int:

@@ -102,9 +102,11 @@ class Feed:
 
     def goes_on_from(self, mark: FeedMark) -> bool:
         """Whether every position that was given up to `mark` is that of the same entry still."""
+        if mark == FeedMark():
+            return True
         now = self.mark()
         if now.inode != mark.inode or now.end < mark.end:
-            return mark == FeedMark()
+            return False
         with open_to_read(self.path, buffering=0) as file:
             return _trail(file, mark.end) == mark.trail
 

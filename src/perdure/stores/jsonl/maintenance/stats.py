@@ -7,7 +7,7 @@ from perdure.stores.jsonl.disk.sidefiles import blobs_in
 from perdure.stores.jsonl.lines import FORMAT
 from perdure.stores.jsonl.retention.content_gc import sizes_of
 from perdure.stores.jsonl.retention.limits import Limits
-from perdure.stores.jsonl.search.files import IndexFiles
+from perdure.stores.jsonl.search.index_file import IndexFile
 from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.protocol import StoreInfo
 
@@ -19,7 +19,7 @@ def info_of(
     used = limits.usage()
     blob_bytes = sum(sizes_of(blobs_in(shelf.folder)).values())
     file_bytes = sum(stamp.size for _, stamp in shelf.folder.files())
-    index_bytes = IndexFiles(shelf.folder, shelf.codec.name).size_bytes()
+    index_bytes = IndexFile(shelf.folder, shelf.codec.name).size_bytes()
     return StoreInfo(
         address=address,
         backend=BACKEND,

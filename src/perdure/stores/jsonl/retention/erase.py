@@ -22,7 +22,7 @@ from perdure.stores.jsonl.disk.sidefiles import blobs_in, decoded_side
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.retention.content_gc import LOCK as CONTENTS_LOCK
 from perdure.stores.jsonl.retention.content_gc import ReferenceScan, remove_unreferenced, sizes_of
-from perdure.stores.jsonl.search.files import LOCK as INDEX_LOCK
+from perdure.stores.jsonl.search.index_file import LOCK as INDEX_LOCK
 from perdure.stores.jsonl.search.indexer import Index
 from perdure.stores.jsonl.session_index import FileState, SessionIndex
 from perdure.stores.regular_files import NotRegular, check_only_name, read_regular

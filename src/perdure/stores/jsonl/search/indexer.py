@@ -1,272 +1,292 @@
-"""How the index of a folder follows its files: what is behind is read, made a part, and put in.
+"""How the index of a folder follows its files: read what is not indexed, build it, store it.
 
-A step is read and made while others write. Then it is put in, unless somebody changed the index
-meanwhile, or a file that it was read from is not what it was. Parts that are small are made one
-with what comes next, so there are few of them. Nothing is in the index that is not in the files:
-who takes a session away holds the lock of the index until its file is gone.
+A step is read and built while other processes write. It is stored unless the index changed
+meanwhile, or a file that it was read from. The index contains only texts of existing files: the
+lock of the index is held while a session is removed, until its file is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
-import msgspec
-
-from perdure.errors import SessionNotFound, StoreFull
+from perdure.errors import SessionNotFound, StoreError
 from perdure.session.ids import StreamId
 from perdure.session.search.parts import sizes
-from perdure.session.search.parts.builder import make_part, texts_in
+from perdure.session.search.parts.builder import Text
 from perdure.session.search.parts.codes import MOST_WORDS
 from perdure.session.search.parts.pages import DAMAGE
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.index import Log, Tail
-from perdure.stores.jsonl.search.catalogue import Catalogue, Known, Piece, Written, place_of_row
-from perdure.stores.jsonl.search.files import IndexFiles
-from perdure.stores.jsonl.search.part_file import PartGone, Whole
+from perdure.stores.jsonl.search.file_table import (
+    INDEXED,
+    Catalogue,
+    Known,
+    Place,
+    place_of_row,
+    positions_of,
+    put_feed_mark,
+    put_files,
+    put_places,
+    remove_files,
+    remove_places,
+)
+from perdure.stores.jsonl.search.index_file import IndexFile, IndexTables, IndexUnusable
+from perdure.stores.jsonl.search.log import FolderLog
 from perdure.stores.jsonl.search.scan import FolderScan, StaleSession, known_after, scan_folder
-from perdure.stores.jsonl.search.texts import IndexedText, found_in, indexed_text
+from perdure.stores.jsonl.search.texts import found_in, place_in
 from perdure.stores.jsonl.session_index import SessionIndex
-
-MOST_SMALL = 8
-"""So many parts may be small; they are made one however small that is."""
+from perdure.stores.scan import Found, found_title
+from perdure.stores.search import indexer
+from perdure.stores.search.index_keys import text_of
+from perdure.stores.search.rows import run_now
+from perdure.stores.search.sqlite_tables import SqliteReader, SqliteWriter, stored_mark
 
 _ROWS = 64
-"""Entries that are read at once, while nothing else of the handle runs."""
+"""Entries read at once, while no other call of the handle runs."""
 
 
 class Index:
     """The index of one folder, for one thread at a time."""
 
-    def __init__(self, shelf: SessionIndex, feed: Feed) -> None:
-        self.shelf = shelf
+    def __init__(self, sessions: SessionIndex, feed: Feed) -> None:
+        self.sessions = sessions
         self.feed = feed
-        self.files = IndexFiles(shelf.folder, shelf.codec.name)
+        self.file = IndexFile(sessions.folder, sessions.codec.name)
 
-    def catalogue(self) -> Catalogue:
-        """What there is; an empty one where that is of no use any more."""
-        found = self.files.catalogue()
+    def scan(self, tables: IndexTables) -> tuple[Catalogue, FolderScan]:
+        """Return the state of the index, and how the files differ from it.
+
+        Raises: IndexUnusable if the positions of the index are of another feed; as `scan_folder`.
+        """
+        catalogue = tables.catalogue()
         self.feed.refresh()
-        if found is None or not self.feed.goes_on_from(found.feed):
-            return Catalogue(self.shelf.codec.name)
-        return found
+        if not self.feed.goes_on_from(catalogue.feed):
+            raise IndexUnusable("the feed of the folder was replaced")
+        return catalogue, scan_folder(self.sessions, self.feed, catalogue)
 
-    def survey(self) -> tuple[Catalogue, FolderScan]:
-        """What there is, and what the files hold beside it. Raises: as `surveyed`."""
-        catalogue = self.catalogue()
-        return catalogue, scan_folder(self.shelf, self.feed, catalogue)
+    def next_step(self) -> Step | None:
+        """Return the next step, None if nothing is left. Removes what is no longer in the files.
 
-    def clear(self) -> None:
-        """Remove all of it, also a damaged one: the next search makes it anew.
-
-        Raises: StoreReadOnly, StoreUnavailable.
+        Raises: as `IndexFile.reading`, and as `scan_folder`.
         """
-        with self.files.hold_lock():
-            self.files.sweep(None)
-
-    def drop_lost(self) -> None:
-        """Remove all of it if it has not got the parts that it names.
-
-        Raises: StoreReadOnly, StoreUnavailable.
-        """
-        with self.files.hold_lock():
-            catalogue = self.files.catalogue()
-            if catalogue is None or not all(map(self.files.has, catalogue.pieces)):
-                self.files.sweep(None)
+        while True:
+            with self.file.reading() as tables:
+                catalogue, scanned = self.scan(tables)
+                loose = None
+                if not scanned.behind and not scanned.stale:
+                    log = FolderLog(self.sessions, tables, catalogue, scanned)
+                    reader = SqliteReader(tables, INDEXED)
+                    mark = catalogue.mark.usable
+                    loose = run_now(indexer.step_of_loose(reader, log, mark))
+            if not scanned.stale:
+                break
+            self._drop(scanned.stale)
+        if scanned.behind:
+            return Step(self, catalogue, scanned) if scanned.is_placed else None
+        return Step(self, catalogue, scanned, loose) if loose and loose.texts else None
 
     def remove(self, streams: Collection[StreamId], remove: Callable[[], None]) -> None:
-        """Take the sessions out, with every byte of their words, and then `remove` their files.
+        """Remove the sessions with every byte of their words, and then call `remove` for the files.
 
-        Of a damaged index nothing is left, nor of one by other rules, nor where the disk is too
-        full to write what would be left.
+        Removes the whole index if that fails, for example if it is damaged or the disk is full.
         Raises: StoreReadOnly, StoreUnavailable.
         """
-        with self.files.hold_lock():
-            if self.files.path.is_dir():
-                self._forget(streams)
+        with self.file.hold_lock():
+            if self.file.exists:
+                self._take_out(lambda catalogue: catalogue.numbers_of(streams))
             remove()
 
     def forget(self, streams: Collection[StreamId]) -> None:
-        """Take the sessions out, and what no file holds any more: a tool's user deleted it.
+        """Remove the sessions, and those whose files a user deleted. Raises: as `remove`."""
 
-        Raises: as `remove`.
+        def numbers_of(catalogue: Catalogue) -> set[int]:
+            return catalogue.numbers_of(streams) | self._lost_numbers(catalogue)
+
+        with self.file.hold_lock():
+            if self.file.exists:
+                self._take_out(numbers_of)
+
+    def clear(self) -> None:
+        """Remove the index; the next search rebuilds it.
+
+        Raises: StoreReadOnly, StoreUnavailable.
         """
-        with self.files.hold_lock():
-            if self.files.path.is_dir():
-                self._forget(streams, is_thorough=True)
+        with self.file.hold_lock():
+            self.file.remove()
 
-    def _stale_numbers(self, catalogue: Catalogue) -> set[int]:
-        """The numbers of the sessions that are not in their files as they were indexed."""
-        folder = self.shelf.folder.path
-        indexed = (known for known in catalogue.sessions if known.trail)
-        return {known.number for known in indexed if not known.stands_in(folder / known.name)}
+    def drop(self, stream: StreamId) -> None:
+        """Remove a session from the index; the next search indexes it anew. Raises: as `remove`."""
+        self.remove({stream}, _nothing)
 
-    def _forget(self, streams: Collection[StreamId], *, is_thorough: bool = False) -> None:
-        catalogue = self.files.catalogue()
-        numbers = set[int]() if catalogue is None else catalogue.of(streams)
+    def _drop(self, numbers: Collection[int]) -> None:
+        with self.file.hold_lock():
+            self._take_out(lambda _: set(numbers))
+
+    def _lost_numbers(self, catalogue: Catalogue) -> set[int]:
+        """Return the sessions that are not in their files as they were indexed."""
+        folder = self.sessions.folder.path
+        known = catalogue.by_number.items()
+        return {number for number, each in known if not each.is_in(folder / each.name)}
+
+    def _take_out(self, numbers_of: Callable[[Catalogue], set[int]]) -> None:
         try:
-            if catalogue is not None and is_thorough:
-                numbers |= self._stale_numbers(catalogue)
-            after = None if catalogue is None else without(self.files, catalogue, numbers)
-            if after is None or not numbers:
-                self.files.sweep(after)
-            else:
-                self.files.put(after)
-        except (*DAMAGE, OSError, PartGone, StoreFull):
-            self.files.sweep(None)
+            with self.file.changing() as tables:
+                catalogue = tables.catalogue()
+                numbers = numbers_of(catalogue) & catalogue.by_number.keys()
+                if numbers:
+                    _remove_texts(tables, catalogue, numbers)
+        except (IndexUnusable, StoreError, *DAMAGE):
+            self.file.remove()
+        else:
+            if not self.file.settle():
+                self.file.remove()
 
 
-def without(files: IndexFiles, catalogue: Catalogue, numbers: Collection[int]) -> Catalogue:
-    """`catalogue` without the sessions that have `numbers`; new parts have the other texts.
-
-    Raises: what `IndexFiles.whole` does; StoreReadOnly, StoreFull, StoreUnavailable.
-    """
-    if not numbers:
-        return catalogue
-    gone = frozenset(numbers)
-    pieces: list[Piece] = []
-    for piece in catalogue.pieces:
-        if gone.isdisjoint(piece.sessions):
-            pieces.append(piece)
-            continue
-        left = [each for each in texts_of(files, piece) if each.place.session not in gone]
-        if left:
-            pieces.append(files.add(build_part(left)))
-    return msgspec.structs.replace(
-        catalogue,
-        sessions=tuple([each for each in catalogue.sessions if each.number not in gone]),
-        pieces=tuple(pieces),
-        long=tuple([each for each in catalogue.long if each.place.session not in gone]),
-    )
+def _remove_texts(tables: IndexTables, catalogue: Catalogue, numbers: Collection[int]) -> None:
+    """Remove the sessions with these numbers. Raises: IndexUnusable if a part is damaged."""
+    run_now(indexer.forget(SqliteWriter(tables, INDEXED), positions_of(tables, numbers)))
+    if catalogue.mark.entry and not stored_mark(tables, INDEXED).entry:
+        raise IndexUnusable("a part of it cannot be read")
+    remove_places(tables, numbers)
+    remove_files(tables, [catalogue.by_number[number] for number in numbers])
 
 
-def texts_of(files: IndexFiles, piece: Piece) -> list[IndexedText]:
-    """The texts of a part, out of their codes. Raises: what `IndexFiles.whole` does."""
-    whole = files.whole(piece)
-    return [IndexedText(*each) for each in zip(texts_in(whole.part), whole.places, strict=True)]
-
-
-def build_part(texts: Iterable[IndexedText]) -> Whole:
-    """The part of `texts`. Takes some tenths of a second."""
-    ordered = sorted(texts, key=lambda each: each.text.position)
-    return Whole(make_part(each.text for each in ordered), tuple([each.place for each in ordered]))
+def _nothing() -> None:
+    """Keep the file."""
 
 
 # ---------------------------------------------------------------- a step
 
 
 class Step:
-    """What is to be put into the index next: `read` it, `make` it, `put` it in.
+    """The next change of the index: `read` it, `build` it, `put` it in; or build only, if `loose`.
 
-    `read` is done when it gives nothing more; `make` may run on another thread.
+    `read` is done when its iterator ends; `build` may run on another thread.
     """
 
-    def __init__(self, index: Index, catalogue: Catalogue, survey: FolderScan) -> None:
+    def __init__(
+        self,
+        index: Index,
+        catalogue: Catalogue,
+        scanned: FolderScan,
+        loose: indexer.Step | None = None,
+    ) -> None:
         self._index = index
         self._before = catalogue
-        self._survey = survey
-        self._texts: list[IndexedText] = []
-        self._long: list[Written] = []
+        self._scanned = scanned
+        self._texts: list[Text] = []
+        self._places: list[tuple[int, Place]] = []
         self._words = self._bytes = 0
         self._advanced: dict[int, Known] = {}
-        self._merged: list[Piece] = []
-        self._whole: Whole | None = None
-        self.behind = survey.count
-        """How much is to be indexed, with this step and after it."""
-        self.is_cleaning = bool(survey.stale)
-        """It takes out what is not there any more."""
-        self.taken = 0
-        """How much of that was put in."""
+        self._step = loose
+        self.behind = scanned.count
+        """Number of entries and sessions to index, with this step and after it."""
         self._is_void = self._has_no_room = False
 
     def read(self) -> Iterator[int]:
-        """Read what is behind, some entries at a time. Raises: StoreUnavailable."""
-        for behind in sorted(self._survey.behind, key=lambda each: each.places.of(each.end - 1)):
-            yield from self._of_session(behind)
+        """Read what is not indexed, some entries at a time. Raises: StoreUnavailable."""
+        for stale in sorted(self._scanned.behind, key=lambda each: each.places.of(each.end - 1)):
+            yield from self._read_session(stale)
             if self._is_full():
                 return
-        self._take_small()
 
-    def make(self) -> None:
-        """Make the part."""
-        if self._texts:
-            self._whole = build_part(self._texts)
+    def build(self) -> None:
+        """Build the part, if there are enough texts."""
+        if self._step is None:
+            before = self._before.mark.usable
+            entry = max([before.entry, *(text.position for text in self._texts)])
+            stream = max([before.stream, *self._advanced])
+            after = before._replace(entry=entry, stream=stream)
+            self._step = indexer.Step(before, after, self._texts)
+        self._step = indexer.with_part(self._step)
 
     def put(self) -> int:
-        """Put it in, unless something changed meanwhile; how much of what was behind it was.
+        """Store the step unless something changed meanwhile; return how much was indexed by it.
 
-        Raises: StoreReadOnly, StoreFull, StoreUnavailable; what `IndexFiles.whole` does.
+        Raises: as `IndexFile.changing`.
         """
-        files, survey = self._index.files, self._survey
-        with files.hold_lock():
-            if self._is_void or self._index.catalogue() != self._before or not self._stands():
+        file, step = self._index.file, self._step
+        if self._is_void or step is None:
+            return 0
+        with file.hold_lock():
+            if not self._is_in_files():
                 return 0
-            after = without(files, self._before, survey.stale)
-            taken = {piece.name for piece in self._merged}
-            pieces = [piece for piece in after.pieces if piece.name not in taken]
-            if self._whole is not None:
-                pieces.append(files.add(self._whole))
-            behind = {each.known.number: each.known for each in survey.behind} | self._advanced
-            sessions = [behind.get(each.number, each) for each in survey.sessions]
-            is_whole = all(each.is_whole for each in sessions)
-            position = 0 if survey.stale else self._before.position
-            files.put(
-                msgspec.structs.replace(
-                    after,
-                    feed=self._index.feed.mark(),
-                    position=survey.position if is_whole else position,
-                    numbers=survey.numbers,
-                    sessions=(*sessions, *survey.others),
-                    pieces=tuple(pieces),
-                    long=(*after.long, *self._long),
-                )
-            )
-        counts = {each.known.number: each.known.count for each in survey.behind}
-        return sum(1 + each.count - counts[each.number] for each in self._advanced.values())
+            with file.changing() as tables:
+                if stored_mark(tables, INDEXED).usable != step.before:
+                    return 0
+                run_now(indexer.put_in(SqliteWriter(tables, INDEXED), step))
+                if not step.is_of_loose:
+                    self._put_files(tables)
+        counts = {each.known.number: each.known.count for each in self._scanned.behind}
+        advanced = self._advanced.values()
+        return sum(each.is_whole + each.count - counts[each.number] for each in advanced)
 
-    def _of_session(self, behind: StaleSession) -> Iterator[int]:
+    def _put_files(self, tables: IndexTables) -> None:
+        scanned, known = self._scanned, self._before.by_name
+        changed = [each for each in scanned.others if known.get(each.name) != each]
+        put_files(tables, [*self._advanced.values(), *changed])
+        seen = {each.name for each in (*scanned.sessions, *scanned.others)}
+        remove_files(tables, [each for name, each in known.items() if name not in seen])
+        put_places(tables, self._places)
+        advanced = [self._advanced.get(each.known.number) for each in scanned.behind]
+        is_whole = all(each is not None and each.is_whole for each in advanced)
+        position = scanned.position if is_whole else self._before.position
+        put_feed_mark(tables, self._index.feed.mark(), position)
+
+    # -- reading
+
+    def _read_session(self, stale: StaleSession) -> Iterator[int]:
         try:
-            yield from self._all_of_session(behind)
+            yield from self._read_all(stale)
         except SessionNotFound:  # erased meanwhile
             self._is_void = True
 
-    def _all_of_session(self, behind: StaleSession) -> Iterator[int]:
-        first = count = behind.known.count
-        last = behind.known.last
-        while (log := self._log(behind, count, last)) is not None:
-            if count == behind.end or self._is_full():
-                self._advanced[behind.known.number] = known_after(behind, log, count)
+    def _read_all(self, stale: StaleSession) -> Iterator[int]:
+        if stale.known.number not in self._before.by_number:
+            title = found_title(stale.known.number, stale.header)
+            if title is not None and not self._take(title):
                 return
-            upto = min(count + _ROWS, behind.end)
-            count = self._take(behind, log, count, upto)
+        first = count = stale.known.count
+        last = stale.known.last
+        while (log := self._log(stale, count, last)) is not None:
+            if count == stale.end or self._is_full():
+                self._advanced[stale.known.number] = known_after(stale, log, count)
+                return
+            count = self._take_rows(stale, log, count, min(count + _ROWS, stale.end))
             last = place_of_row(log.rows[count - 1]) if count else last
             yield count - first
-        self._is_void = True  # it was taken away, or rewritten: the next survey says it
+        self._is_void = True  # it was removed or rewritten: the next scan detects that
 
-    def _log(self, behind: StaleSession, count: int, last: tuple[int, int, int]) -> Log | None:
-        """The session's index, if its first `count` entries are those that were read."""
-        log = behind.open_log(self._index.shelf)
-        if log is None or len(log.rows) < behind.end:
+    def _log(self, stale: StaleSession, count: int, last: tuple[int, int, int]) -> Log | None:
+        """Return the session's log, if its first `count` entries are those that were read."""
+        log = stale.open_log(self._index.sessions)
+        if log is None or len(log.rows) < stale.end:
             return None
         is_same = not count or place_of_row(log.rows[count - 1]) == last
         return log if is_same or isinstance(log, Tail) else None
 
-    def _take(self, behind: StaleSession, log: Log, first: int, upto: int) -> int:
-        """Take the entries from `first`; which is the first that has no room."""
-        for found in found_in(log, range(first, upto), behind.places):
-            new = indexed_text(log, found, behind.known.number)
-            words = len(new.text.words)
-            if words > MOST_WORDS:
-                self._long.append(Written(new.text.position, new.text.at, new.place))
-                continue
-            if self._texts and self._words + words > MOST_WORDS:
-                self._has_no_room = True
-                return new.place.seq
-            self._texts.append(new)
-            self._words += words
-            self._bytes += new.place.size
+    def _take_rows(self, stale: StaleSession, log: Log, first: int, upto: int) -> int:
+        """Take the entries from `first`; return the first that has no room."""
+        for found in found_in(log, range(first, upto), stale.places):
+            assert found.entry is not None, "only titles have none"
+            place = place_in(log, found.entry.seq, stale.known.number)
+            if not self._take(found):
+                return place.seq
+            self._places.append((found.position, place))
+            self._bytes += place.size
             if self._is_full():
-                return new.place.seq + 1
+                return place.seq + 1
         return upto
+
+    def _take(self, found: Found) -> bool:
+        """Take a text; return False if it has no room. A text too long for a part is alone."""
+        text = text_of(found)
+        if self._texts and self._words + len(text.words) > MOST_WORDS:
+            self._has_no_room = True
+            return False
+        self._texts.append(text)
+        self._words += len(text.words)
+        return True
 
     def _is_full(self) -> bool:
         return (
@@ -275,23 +295,9 @@ class Step:
             or self._bytes > sizes.BATCH_BYTES
         )
 
-    def _take_small(self) -> None:
-        """Take what is in small parts, if it is enough with this, or there are too many."""
-        small = [each for each in self._before.pieces if _is_small(each)]
-        small = [each for each in small if self._survey.stale.isdisjoint(each.sessions)]
-        texts = len(self._texts) + sum(each.texts for each in small)
-        words = self._words + sum(each.words for each in small)
-        is_enough = sizes.is_enough(texts, words) or len(small) >= MOST_SMALL
-        if self._texts and is_enough and texts <= sizes.BATCH_ROWS and words <= MOST_WORDS:
-            for piece in small:
-                self._texts += texts_of(self._index.files, piece)
-            self._merged = small
-
-    def _stands(self) -> bool:
-        """What was read is in the files."""
-        found = ((each.path, self._advanced.get(each.known.number)) for each in self._survey.behind)
-        return all(known is None or known.stands_in(path) for path, known in found)
-
-
-def _is_small(piece: Piece) -> bool:
-    return piece.texts < sizes.MOST_LOOSE and piece.words < sizes.MOST_LOOSE_WORDS
+    def _is_in_files(self) -> bool:
+        """Return whether what was read is still in the files."""
+        found = (
+            (each.path, self._advanced.get(each.known.number)) for each in self._scanned.behind
+        )
+        return all(known is None or known.is_in(path) for path, known in found)

@@ -1,47 +1,67 @@
-"""Searching a folder: the index is brought up to date, and asked; without one, all is read.
+"""Search a folder: the index is updated first, then queried; without one, the files are scanned.
 
-Work on files is done on the handle's thread, a little at a time. One process at a time makes the
-index grow; who finds another at it waits for it, as for the index itself.
+File access runs on the handle's thread, a little at a time. One process at a time updates the
+index; the others wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from perdure.errors import SearchIndexDamaged, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.search.parts.pages import DAMAGE
-from perdure.session.search.query import sought_in
+from perdure.session.search.query import Sought, sought_in
 from perdure.session.search.values import Hit, SearchQuery
-from perdure.stores.jsonl.disk.folder import Stamp
-from perdure.stores.jsonl.search.files import BUILDING
-from perdure.stores.jsonl.search.index_query import Untrue, hits_by
+from perdure.stores.jsonl.search.file_table import INDEXED
+from perdure.stores.jsonl.search.index_file import BUILDING, IndexTables, IndexUnusable
 from perdure.stores.jsonl.search.indexer import Index, Step
-from perdure.stores.jsonl.search.part_file import PartGone
+from perdure.stores.jsonl.search.log import FolderLog, Untrue
 from perdure.stores.jsonl.search.positions import catch_up
+from perdure.stores.jsonl.search.recall_scan import RecallScan
 from perdure.stores.jsonl.search.unindexed import Search
 from perdure.stores.protocol import OnProgress
+from perdure.stores.search import recall_plan, search_plan
+from perdure.stores.search.corpus import WordClass
+from perdure.stores.search.recall_plan import Ranking, Recalled
+from perdure.stores.search.rows import run_now
+from perdure.stores.search.sqlite_tables import SqliteReader, loose_count, text_count
 
 WAIT_S = 0.02
 STUCK_S = 20.0
-"""Who indexes puts a part in every second or so; one who has not for so long was stopped."""
+"""How long a process may update the index without a change, before it counts as stopped."""
 
 MOST_IDLE = 50
-"""After so many steps that came to nothing, since others changed what they were about, it stops."""
+"""Number of steps in a row that could not be stored, after which updating the index ends."""
 
+MOST_BEHIND = 512
+"""With more entries that are not indexed and cannot be, the files are scanned."""
+
+TRIES = 3
+"""Number of times that a query is repeated because the index had to be rebuilt."""
+
+_DAMAGED = (IndexUnusable, SearchIndexDamaged, *DAMAGE)
 _CANNOT = (StoreReadOnly, StoreFull, StoreUnavailable)
 
 T = TypeVar("T")
 
 
 class Run(Protocol):
-    """Does something on the handle's thread."""
+    """Runs `work` on the handle's thread."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class _Moment(NamedTuple):
+    """The index and the files at one moment."""
+
+    reader: SqliteReader
+    log: FolderLog
+    tables: IndexTables
 
 
 class Searches:
@@ -50,39 +70,61 @@ class Searches:
     def __init__(self, index: Index, run: Run) -> None:
         self._index = index
         self._run = run
-        self._stuck: tuple[Stamp | None] | None = None  # the index where another was found stuck
+        self._stuck: tuple[object, ...] | None = None  # the index while another process was stuck
+        self._scanned = RecallScan(index.sessions, index.feed)
 
-    async def search(self, query: SearchQuery, on_progress: OnProgress | None) -> list[Hit]:
-        """What ``ScanSearchService.scan`` promises."""
-        sought_in(query.text)
-        try:
-            found = await self._query_index(query, is_best=False)
-            if found is None:
-                with suppress(*_CANNOT):
-                    await self.index(None)
-                found = await self._query_index(query, is_best=True)
-        except _CANNOT:
-            found = None
+    async def hits(self, query: SearchQuery, on_progress: OnProgress | None) -> list[Hit]:
+        """Implement ``SearchService.hits``."""
+        sought = sought_in(query.text)
+
+        def ask(moment: _Moment) -> list[Hit]:
+            return run_now(search_plan.hits(moment.reader, moment.log, query, sought))
+
+        found = await self._ask(ask, sought)
         return await self._scan(query, on_progress) if found is None else found
 
+    async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
+        """Implement ``SearchService.recall``."""
+
+        def ask(moment: _Moment) -> list[Recalled]:
+            cache = moment.tables.cache
+            moment.log.check_added(cache)
+            plan = recall_plan.recalled(moment.reader, moment.log, cache, words, ranking)
+            return run_now(plan)
+
+        found = await self._ask(ask)
+        if found is None:
+            while await self._run(self._scanned.step):
+                pass
+            found = await self._run(lambda: self._scanned.recalled(words, ranking))
+        return found
+
     async def index(self, on_progress: OnProgress | None) -> None:
-        """As ``IndexedSearchService.index``. Raises: also StoreUnavailable, if another is stuck."""
+        """Implement ``SearchService.index``. Raises: also StoreUnavailable."""
         if await self._run(self._is_due):
             async with self._building():
-                await self._index_all(on_progress)
+                await self._index_or_rebuild(on_progress)
 
     async def reindex(self, on_progress: OnProgress | None) -> int:
-        """What ``IndexedSearchService.reindex`` promises."""
+        """Implement ``SearchService.reindex``."""
         async with self._building():
             await self._run(self._index.clear)
-            await self._index_all(on_progress)
-        return await self._run(lambda: self._index.catalogue().texts)
+            await self._index_or_rebuild(on_progress)
+        return await self._run(self._text_count)
 
-    # -- making it grow
+    # -- updates
 
     def _is_due(self) -> bool:
-        _, survey = self._index.survey()
-        return survey.is_due and survey.is_placed
+        try:
+            with self._index.file.reading() as tables:
+                _, scanned = self._index.scan(tables)
+                return scanned.is_placed and scanned.is_due(loose_count(tables, INDEXED))
+        except _DAMAGED:
+            return True
+
+    def _text_count(self) -> int:
+        with self._index.file.reading() as tables:
+            return text_count(tables, INDEXED)
 
     @asynccontextmanager
     async def _building(self) -> AsyncGenerator[None]:
@@ -93,101 +135,130 @@ class Searches:
             os.close(lock)
 
     async def _turn(self) -> int:
-        """The lock, once nobody else has it. Raises: StoreUnavailable where nothing comes of it."""
+        """Wait for the lock. Raises: StoreUnavailable if its holder makes no progress."""
         loop = asyncio.get_running_loop()
         until, seen = loop.time() + STUCK_S, None
         while (lock := await self._lock()) is None:
-            now = (await self._run(self._index.files.stamp),)
+            now = await self._run(self._index.file.stamp)
             if now != seen:
                 until, seen = loop.time() + STUCK_S, now
-            if now == self._stuck or loop.time() > until:  # he is not waited for twice
+            if now == self._stuck or loop.time() > until:  # wait only once for the same process
                 self._stuck = now
-                path = str(self._index.files.path)
-                told = "who is indexing it gets nothing done; if that process was stopped, end it"
-                raise StoreUnavailable(path, told)
+                reason = (
+                    "another process is updating the search index and makes no progress; if it "
+                    "was stopped, end it"
+                )
+                raise StoreUnavailable(str(self._index.file.path), reason)
             await asyncio.sleep(WAIT_S)
         self._stuck = None
         return lock
 
     async def _lock(self) -> int | None:
-        """The lock, if nobody has it. Who is cancelled as it is taken lets go of it."""
+        """Return the lock, if no process holds it. A cancelled call releases it."""
         trying = asyncio.ensure_future(self._run(self._try_lock))
         try:
             return await asyncio.shield(trying)
         except asyncio.CancelledError:
-            trying.add_done_callback(_let_go)
+            trying.add_done_callback(_release)
             raise
 
     def _try_lock(self) -> int | None:
-        self._index.files.make()  # who cannot is told before anything was read
-        return self._index.shelf.folder.try_lock(BUILDING, "")
+        with self._index.file.hold_lock():
+            self._index.file.make()  # raises, if it cannot be written, before anything is read
+        return self._index.sessions.folder.try_lock(BUILDING, "")
+
+    async def _index_or_rebuild(self, on_progress: OnProgress | None) -> None:
+        """Index all; rebuild the index if it is damaged. Raises: SearchIndexDamaged."""
+        try:
+            await self._index_all(on_progress)
+        except _DAMAGED:
+            await self._run(self._index.clear)
+            try:
+                await self._index_all(on_progress)
+            except _DAMAGED as error:
+                raise SearchIndexDamaged(str(self._index.file.path)) from error
 
     async def _index_all(self, on_progress: OnProgress | None) -> None:
-        """Index what is behind now; what comes meanwhile may wait for the next search."""
+        """Index what is not indexed now; what is added meanwhile may wait for the next search."""
         done = idle = 0
         total: int | None = None
-        while idle < MOST_IDLE and (step := await self._run(self._next)) is not None:
+        while idle < MOST_IDLE and (step := await self._run(self._index.next_step)) is not None:
             total = step.behind if total is None else total
-            if done >= total and not step.is_cleaning:
+            if done >= total and step.behind:
                 break
             taken = await self._run_step(step)
             idle = 0 if taken else idle + 1
             done += taken
-            if on_progress is not None and total:
+            if on_progress is not None and total and taken:
                 on_progress(min(done, total), total)
+        await self._run(self._settle)
 
-    def _next(self) -> Step | None:
-        catalogue, survey = self._index.survey()
-        is_left = (survey.behind or survey.stale) and survey.is_placed
-        return Step(self._index, catalogue, survey) if is_left else None
+    def _settle(self) -> None:
+        with self._index.file.hold_lock():
+            self._index.file.settle()
 
     async def _run_step(self, step: Step) -> int:
         reading = step.read()
+        while await self._run(lambda: next(reading, None)) is not None:
+            pass
+        await asyncio.to_thread(step.build)
+        return await self._run(step.put)
+
+    # -- queries
+
+    async def _ask(self, ask: Callable[[_Moment], T], sought: Sought | None = None) -> T | None:
+        """Return what the index answers; None if there is no index that can be used.
+
+        A damaged index is rebuilt. Raises: SearchIndexDamaged if that does not help.
+        """
+        damage: Exception | None = None
         try:
-            while await self._run(lambda: next(reading, None)) is not None:
-                pass
-            await asyncio.to_thread(step.make)
-            return await self._run(step.put)
-        except PartGone:
-            await self._run(self._index.clear)
-            return 0
-        except DAMAGE as error:
-            raise self._damage_error() from error
-
-    # -- asking it
-
-    async def _query_index(self, query: SearchQuery, *, is_best: bool) -> list[Hit] | None:
-        """What the index says; None where it is not up to date, unless it `is_best`."""
-        for _ in range(3):
-            try:
-                return await self._run(lambda: hits_by(self._index, query, is_best=is_best))
-            except PartGone:  # another made it anew meanwhile; or it was lost
-                await self._run(self._index.drop_lost)
-                await self.index(None)
-            except Untrue as error:
-                await self._run(partial(self._index.remove, {error.stream}, _nothing))
-                await self.index(None)
-            except (*DAMAGE, OSError) as error:
-                raise self._damage_error() from error
+            for _ in range(TRIES):
+                try:
+                    return await self._ask_updated(ask, sought)
+                except Untrue as error:
+                    await self._run(partial(self._index.drop, error.stream))
+                except _DAMAGED as error:
+                    damage = error
+                    await self._run(self._index.clear)
+        except _CANNOT:
+            return None
+        if damage is not None:
+            raise SearchIndexDamaged(str(self._index.file.path)) from damage
         return None
 
-    def _damage_error(self) -> SearchIndexDamaged:
-        return SearchIndexDamaged(str(self._index.files.path))
+    async def _ask_updated(self, ask: Callable[[_Moment], T], sought: Sought | None) -> T | None:
+        found = await self._run(lambda: self._ask_now(ask, sought, is_updated=False))
+        if found is None:
+            with suppress(*_CANNOT):
+                await self.index(None)
+            found = await self._run(lambda: self._ask_now(ask, sought, is_updated=True))
+        return found
+
+    def _ask_now(
+        self, ask: Callable[[_Moment], T], sought: Sought | None, *, is_updated: bool
+    ) -> T | None:
+        """Return what the index answers; None if it must be updated first, or cannot be used."""
+        index = self._index
+        with index.file.reading() as tables:
+            catalogue, scanned = index.scan(tables)
+            if scanned.stale or not scanned.is_placed or scanned.count > MOST_BEHIND:
+                return None
+            if not is_updated and scanned.is_due(loose_count(tables, INDEXED)):
+                return None
+            log = FolderLog(index.sessions, tables, catalogue, scanned, sought)
+            return ask(_Moment(SqliteReader(tables, INDEXED), log, tables))
 
     async def _scan(self, query: SearchQuery, on_progress: OnProgress | None) -> list[Hit]:
-        shelf, feed = self._index.shelf, self._index.feed
-        search = Search(shelf, feed, lambda: catch_up(shelf, feed), query)
+        sessions, feed = self._index.sessions, self._index.feed
+        search = Search(sessions, feed, lambda: catch_up(sessions, feed), query)
         while await self._run(search.step):
             search.tell(on_progress)
         search.tell(on_progress)
         return await self._run(search.hits)
 
 
-def _let_go(trying: asyncio.Future[int | None]) -> None:
+def _release(trying: asyncio.Future[int | None]) -> None:
     lock = None if trying.cancelled() or trying.exception() else trying.result()
     if lock is not None:
         os.close(lock)
-
-
-def _nothing() -> None:
-    """Its file stays."""

@@ -18,13 +18,13 @@ from typing import cast
 import apsw
 
 from perdure.errors import StoreExists, StoreInUse, StoreUnavailable
+from perdure.stores.access.sqlite_defenses import harden
 from perdure.stores.fsync import sync_file, sync_folder
 from perdure.stores.sqlite.connections import Patience, Site, identity_of
 from perdure.stores.sqlite.database import is_attached
 from perdure.stores.sqlite.payload.cipher import unlock
 from perdure.stores.sqlite.rekey_copy import BESIDE
 from perdure.stores.sqlite.rows import Connection
-from perdure.stores.sqlite.schema import harden
 
 ALONE_LIMIT_S = 2.0
 """How long other processes may take to close the store."""

@@ -34,6 +34,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.session.clock import RandomSource
+from perdure.stores.access.sqlite_defenses import harden
 from perdure.stores.fsync import sync_file
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.file_lock import alone_at
@@ -62,7 +63,6 @@ from perdure.stores.sqlite.maintenance.stream_rebuild import (
 )
 from perdure.stores.sqlite.payload.cipher import unlock
 from perdure.stores.sqlite.rows import Connection, Tables
-from perdure.stores.sqlite.schema import harden
 from perdure.stores.verification import Steps, is_content_lost
 
 REPORT_NAME = "report.json"

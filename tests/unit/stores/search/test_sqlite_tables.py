@@ -1,0 +1,22 @@
+"""The tables of an index in an SQLite file."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import apsw
+
+from perdure.stores.search.sqlite_tables import TABLES
+from perdure.stores.sqlite.migrate import latest_version
+from perdure.stores.sqlite.rows import Connection
+from perdure.stores.sqlite.schema import made_by, objects_of
+
+
+def test_tables_of_an_index_are_those_of_a_store() -> None:
+    db = cast("Connection", apsw.Connection(":memory:"))
+    db.execute(TABLES)
+    found = objects_of(db)
+    db.close()
+    of_store = made_by(latest_version())
+    assert found == {row for row in of_store if row[2].startswith(b"search_")}
+    assert len(found) == 8
