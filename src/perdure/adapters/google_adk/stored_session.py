@@ -194,9 +194,7 @@ class StoredSession:
         """
         async with self._lock:  # parallel agents of one run share `session`
             marker = session._storage_update_marker  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - where the ADK's own services keep it
-            fold = self._fold
-            if fold is None or marker != self.marker(fold.head):
-                fold = await self._current()
+            fold = await self._current()  # another process may have created it anew
             expected = self._expected(fold, marker, session.last_update_time)
             while True:
                 try:
@@ -293,11 +291,15 @@ class StoredSession:
 
     async def _moved(self, expected: int, conflict: HeadConflict) -> int:
         """Return the head if only notes came after `expected`. Raises: StaleSessionError."""
-        if conflict.stream == self.session.id:
-            async for entry in self.session.entries(expected):
-                if entry.lane == "tree" or entry.kind == "leaf":
-                    raise StaleSessionError(_STALE) from conflict
-        return (await self._current()).head
+        before, head = self.created_at, expected
+        await self._current()
+        if self.created_at != before or conflict.actual < expected:  # deleted meanwhile
+            raise StaleSessionError(_STALE) from conflict
+        async for entry in self.session.entries(expected):
+            if entry.lane == "tree" or entry.kind == "leaf":
+                raise StaleSessionError(_STALE) from conflict
+            head = entry.seq
+        return head
 
 
 def snapshot_note(fold: StateFold) -> perdure.Note:

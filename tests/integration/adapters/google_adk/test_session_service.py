@@ -187,16 +187,19 @@ async def test_stale_session_is_refused_by_its_time_without_a_marker(store_addre
 
 async def test_session_deleted_and_created_again_is_stale(store_address: str) -> None:
     async with perdure.open(store_address) as store:
-        service = PerdureSessionService(store)
-        old = await service.create_session(**APP, session_id="s")
-        await service.append_event(old, said("old"))
-        await asyncio.sleep(0.002)
-        await service.delete_session(**APP, session_id="s")
-        new = await PerdureSessionService(store).create_session(**APP, session_id="s")
-        await PerdureSessionService(store).append_event(new, said("new"))
-        with pytest.raises(StaleSessionError):
-            await service.append_event(old, said("old again"))
-        assert texts(await again(service, new)) == ["new"]
+        for events in range(3):  # as many as before, fewer, and more
+            ours, theirs = PerdureSessionService(store), PerdureSessionService(store)
+            old = await ours.create_session(**APP, session_id="s")
+            await ours.append_event(old, said("old"))
+            await asyncio.sleep(0.002)
+            await theirs.delete_session(**APP, session_id="s")
+            new = await theirs.create_session(**APP, session_id="s")
+            for number in range(events):
+                await theirs.append_event(new, said(f"new {number}"))
+            with pytest.raises(StaleSessionError):
+                await ours.append_event(old, said("old again"))
+            assert texts(await again(ours, new)) == [f"new {number}" for number in range(events)]
+            await theirs.delete_session(**APP, session_id="s")
 
 
 async def test_parallel_agents_share_one_session_object(store_address: str) -> None:
