@@ -132,9 +132,8 @@ def command_line(words: Sequence[str]) -> Any:
     named, *after = words[place:] or [""]
     if named not in COMMANDS:
         return _built(())
-    whole = _programs.get((named,))
-    if whole is not None or not after or not _HELP.isdisjoint(after):  # the help names them all
-        return whole or _built((named,))
+    if (named,) in _programs or not after or not _HELP.isdisjoint(after):  # help names them all
+        return _built((named,))
     return _built((named, after[0]))
 
 
@@ -146,21 +145,28 @@ def _built(names: tuple[str, ...]) -> Any:
     if names not in _programs:
         with collector_paused():
             program = _program(names[:1])
-            with _loaded(program, names[1] if names[1:] else None):
-                _programs[names] = typer.main.get_command(program)
+            only = names[1] if names[1:] else None
+            with _loaded(program, only) as is_one:
+                kept = names if is_one else names[:1]  # the word after a command may be anything
+                _programs[kept] = built = typer.main.get_command(program)
+        return built
     return _programs[names]
 
 
 @contextmanager
-def _loaded(program: typer.Typer, only: str | None = None) -> Generator[None]:
-    """Give each group of `program` its commands: of one that has the command `only`, just this."""
+def _loaded(program: typer.Typer, only: str | None = None) -> Generator[bool]:
+    """Give each group of `program` its commands: of one that has the command `only`, just this.
+
+    Yields whether one has it.
+    """
     groups = [cast("typer.Typer", group.typer_instance) for group in program.registered_groups]
     own = [group.registered_commands for group in groups]
     for group in groups:
         group.registered_commands = [*commands_of(group, only)]
     try:
         _spread_options(program)
-        yield
+        names = [[known.name for known in group.registered_commands] for group in groups]
+        yield [only] in names
     finally:
         for group, commands in zip(groups, own, strict=True):
             group.registered_commands = commands

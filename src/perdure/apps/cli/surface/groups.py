@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import typer
 
@@ -22,13 +22,11 @@ class Group(typer.Typer):
 
     def commands(self, only: str | None = None) -> list[typer.models.CommandInfo]:
         """Return the command `only`, or all of them if the group has none of that name."""
-        own = self.registered_commands
-        named = [command for command in own if command.name == only]
-        if named:
-            return named
         if only is not None and only in self._places:
             return [self._command(only)]
-        return [*own, *map(self._command, self._places)]
+        own = [known for known in self.registered_commands if known.name not in self._places]
+        named = [known for known in own if known.name == only]
+        return named or [*own, *map(self._command, self._places)]
 
     def _command(self, name: str) -> typer.models.CommandInfo:
         if name not in self._found:
@@ -43,5 +41,6 @@ def commands_of(group: typer.Typer, only: str | None = None) -> Sequence[Any]:
     """Return the command `only` of `group`, or all if it has none of that name."""
     if isinstance(group, Group):
         return group.commands(only)
-    named = [command for command in group.registered_commands if command.name == only]
-    return named or cast("list[Any]", group.registered_commands)
+    # A group is made once in a process, and gets its commands again for each program.
+    commands: dict[Any, Any] = {known.name or known: known for known in group.registered_commands}
+    return [commands[only]] if only in commands else [*commands.values()]

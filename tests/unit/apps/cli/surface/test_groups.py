@@ -35,6 +35,8 @@ def test_group_gives_one_command_or_all_in_order() -> None:
     plain.command("a")(own)
     plain.command("b")(own)
     assert [each.name for each in commands_of(plain, "b")] == ["b"]
+    plain.command("b")(own)  # for another program
+    assert [each.name for each in commands_of(plain, "b")] == ["b"]
     assert [each.name for each in commands_of(plain, "unknown")] == ["a", "b"]
 
 
@@ -48,6 +50,11 @@ def test_named_command_of_a_group_is_the_only_one_built() -> None:
         each.words
         for each in shape_of(command_line(["flow", "list", "--help"])).at(["flow"]).commands
     ] == whole_flow()
+
+
+def test_word_that_is_no_command_builds_the_program_once() -> None:
+    assert command_line(["export", "01jd"]) is command_line(["export", "01je", "-o", "x"])
+    assert command_line(["memory", "unknown"]) is command_line(["memory", "unknown too"])
 
 
 def whole_flow() -> list[tuple[str, ...]]:
