@@ -708,9 +708,32 @@ class SessionTurnCompleted(Event, frozen=True):
     type: Literal["session:turn_completed"]
     payload: Mapping[str, object]
 
+class _SessionTurnRefused(_Place):
+    code: str
+    error: str
+
+class SessionTurnRefused(Event, frozen=True):
+    type: Literal["session:turn_refused"]
+    payload: _SessionTurnRefused
+
+class _SessionTurnRequested(_Place):
+    message: dict[str, object]
+    dueAt: NotRequired[int]
+
+class SessionTurnRequested(Event, frozen=True):
+    type: Literal["session:turn_requested"]
+    payload: _SessionTurnRequested
+
 class SessionTurnStarted(Event, frozen=True):
     type: Literal["session:turn_started"]
     payload: Mapping[str, object]
+
+class _SessionTurnStopRequested(_Place):
+    isCancel: NotRequired[bool]
+
+class SessionTurnStopRequested(Event, frozen=True):
+    type: Literal["session:turn_stop_requested"]
+    payload: _SessionTurnStopRequested
 
 class _SessionWorkspaceChanged(_Place):
     workspace: dict[str, object]

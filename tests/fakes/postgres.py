@@ -32,6 +32,10 @@ _EMPTY = "; ".join(
     f"DELETE FROM perdure.{table}"
     for table in (
         *(
+            "worker",
+            "cluster_count",
+            "work_class",
+            "lost_work",
             "backup",
             "open_question",
             "name_part",

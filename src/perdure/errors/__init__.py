@@ -18,8 +18,8 @@
     │                ToolLost · ApprovalStale
     ├ McpUnavailable
     ├ EgressError    EgressDenied
-    ├ EngineError    InvalidTransition · TurnFailed · TurnSuspended · Waiting
-    │                HookBlocked · FlowRefusal
+    ├ EngineError    InvalidTransition · RequestAnswered · TurnFailed · TurnSuspended
+    │                Waiting · HookBlocked · FlowRefusal
     ├ FormatError    InvalidWorkflow · UnknownFormat · a file that cannot be read or written
     ├ ConfigError    SecretMissing · SecretPasted · InvalidAgentFile · InvalidSettings
     │                LimitExceeded
@@ -40,6 +40,7 @@ from perdure.errors.engine import FormatError as FormatError
 from perdure.errors.engine import HookBlocked as HookBlocked
 from perdure.errors.engine import InvalidTransition as InvalidTransition
 from perdure.errors.engine import PathExists as PathExists
+from perdure.errors.engine import RequestAnswered as RequestAnswered
 from perdure.errors.engine import TurnFailed as TurnFailed
 from perdure.errors.engine import TurnSuspended as TurnSuspended
 from perdure.errors.engine import UnknownFormat as UnknownFormat

@@ -38,6 +38,17 @@ class TurnFailed(EngineError):
         self.failure = failure
 
 
+class RequestAnswered(EngineError):
+    """Another turn has answered the request, so none begins for it here."""
+
+    code = "request_answered"
+
+    def __init__(self, stream: str, request: int) -> None:
+        super().__init__(f"a turn has answered request {request} of session {stream!r} already")
+        self.stream = stream
+        self.request = request
+
+
 class TurnSuspended(EngineError):
     """The process stopped running the turn, which stays open in the log."""
 

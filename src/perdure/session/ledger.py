@@ -88,6 +88,8 @@ class Delegated(msgspec.Struct, frozen=True):
 class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     """A turn starts; the user's message, if any, follows in the same commit.
 
+    About the ``turn_requested`` that it answers, if a worker runs the turn.
+
     `number` counts the turns run under the session's own agent, from 1. `base` is the leaf at the
     turn's start, to which `rollback` returns. `context_tokens` estimates the context before it. The
     other fields are carried over, so that a turn can be read without those before it: the number of
@@ -108,6 +110,44 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     granted_microcents: int | None = None
     parked: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     grants: tuple[str, ...] = ()
+
+
+class TurnRequested(SideBody, frozen=True, omit_defaults=True):
+    """A program asks for a turn with `message`, which a worker runs.
+
+    The ``turn_started`` about it begins that turn, or a ``turn_refused`` about it says why none
+    can. The turn does not begin before `due_at` (Unix milliseconds). Requests of one session are
+    answered in order.
+    """
+
+    kind: ClassVar[str] = "turn_requested"
+    event: ClassVar[str] = "session:turn_requested"
+
+    message: Message
+    due_at: int | None = None
+
+
+class TurnRefused(SideBody, frozen=True):
+    """No turn can answer the ``turn_requested`` it is about; `code` is that of the error."""
+
+    kind: ClassVar[str] = "turn_refused"
+    event: ClassVar[str] = "session:turn_refused"
+
+    code: str
+    error: str
+
+
+class TurnStopRequested(SideBody, frozen=True, omit_defaults=True):
+    """Another process asks for the end of a turn.
+
+    About its ``turn_requested``, or about the ``turn_started`` of the open turn. `is_cancel`: the
+    handle of the session was closed with it.
+    """
+
+    kind: ClassVar[str] = "turn_stop_requested"
+    event: ClassVar[str] = "session:turn_stop_requested"
+
+    is_cancel: bool = False
 
 
 class ModelCalled(SideBody, frozen=True, omit_defaults=True):

@@ -35,7 +35,10 @@ from perdure.session.ledger import (
     ToolStarted,
     Trimmed,
     TurnFinished,
+    TurnRefused,
+    TurnRequested,
     TurnStarted,
+    TurnStopRequested,
 )
 from perdure.session.memory.kinds import (
     ContextRecalled,
@@ -283,6 +286,9 @@ EXPECTED: tuple[Body, ...] = (
     ),
     Trimmed(0, 2, "max_working_tokens", 800, 3),
     OutputRefused("nights: expected `int`, got `str`"),
+    TurnRequested(Message("user", (TextPart("Later, please."),)), 1_700_000_100_000),
+    TurnRefused("config", "there is no agent"),
+    TurnStopRequested(is_cancel=True),
 )
 
 
@@ -303,7 +309,7 @@ def test_golden_header_decodes_as_expected() -> None:
     first, second, *_, last = ENTRIES
     assert (first.lane, first.parent_id) == ("tree", None)
     assert (second.lane, second.parent_id) == ("tree", first.id)
-    assert (last.lane, last.about) == ("side", "golden/0")
+    assert (last.lane, last.about) == ("side", "golden/90")
 
 
 def test_first_message_keeps_awkward_characters() -> None:

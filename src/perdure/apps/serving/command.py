@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
-from contextlib import asynccontextmanager, contextmanager
-from importlib import import_module
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import typer
 
 from perdure.apps.chat.command import cast_for
 from perdure.apps.chat.permissions import permissions_of
-from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.serving.endpoint import (
     CertificateOption,
@@ -27,27 +24,17 @@ from perdure.apps.serving.endpoint import (
     run,
     server_module,
 )
+from perdure.apps.serving.factory import FactoryArgument, made_by
 from perdure.apps.serving.places import tokens_of
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import remark, show
 from perdure.apps.wiring import models
-from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.store import Store
-from perdure.errors import ConfigError, PerdureError
 
 PORT = 8321
 IDLE_S = 30 * 60
 _APPLICATION = "perdure.apps.server.application"
-
-FactoryArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODULE:FACTORY",
-        help="A function of your program: it takes the store and returns a Runtime, or agents.",
-    ),
-]
-
 
 ProjectsOption = Annotated[
     list[Path] | None,
@@ -154,7 +141,7 @@ async def serve_store(
 @asynccontextmanager
 async def _runtime_of(factory: str, store: Store, idle_s: float) -> AsyncGenerator[Runtime]:
     """Yield the runtime of the program, or one with the agents of the settings."""
-    made = await _made(factory, store) if factory else _configured(store, idle_s)
+    made = await made_by(factory, store) if factory else _configured(store, idle_s)
     runtime = made if isinstance(made, Runtime) else Runtime(store, made, idle_timeout_s=idle_s)
     async with runtime:
         yield runtime
@@ -172,48 +159,3 @@ def _configured(store: Store, idle_s: float) -> Runtime:
         mcp_servers=chosen.servers,
         idle_timeout_s=idle_s,
     )
-
-
-@contextmanager
-def _of_program(factory: str) -> Generator[None]:
-    """Raises: ConfigError in place of what the program of `factory` raises."""
-    try:
-        yield
-    except PerdureError:
-        raise
-    except Exception as error:
-        told = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{factory} failed with {told}; PERDURE_DEBUG=1 shows where") from error
-
-
-def _function(module: str, name: str) -> Callable[[Store], Any]:
-    """Return the function `name` of `module`. Raises: ConfigError; what the module raises."""
-    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
-    try:
-        found: Any = import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0] and error.name != module:
-            raise
-        raise ConfigError(f"there is no module {module!r} here or installed") from error
-    function = getattr(found, name, None)
-    if not callable(function):
-        raise ConfigError(f"module {module!r} has no function {name!r}")
-    return function
-
-
-async def _made(factory: str, store: Store) -> Runtime | Iterable[Agent]:
-    """Call the function that `factory` names. Raises: ConfigError when it cannot be used."""
-    module_name, colon, name = factory.partition(":")
-    if not (colon and module_name and name):
-        raise UsageMistake(f"{factory!r} is not MODULE:FACTORY, for example shop.agents:runtime")
-    with _of_program(factory):
-        made = _function(module_name, name)(store)
-        if inspect.isawaitable(made):
-            made = await made
-    if isinstance(made, Runtime):
-        return made
-    several = list(cast("Iterable[object]", made)) if isinstance(made, Iterable) else [made]
-    agents = [agent for agent in several if isinstance(agent, Agent)]
-    if not agents or len(agents) < len(several):
-        raise ConfigError(f"{factory} must return a perdure.Runtime, or agents")
-    return agents

@@ -11,6 +11,7 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat_workspace import ChatWorkspace
 from perdure.client.agents.delegation.questions import asked_below
 from perdure.client.agents.message_secrets import Said, message_of, screen_message
+from perdure.client.agents.runners import NewTurn, Runner
 from perdure.client.agents.session_usage import note_when
 from perdure.client.agents.turn import Turn, TurnWork, Waits, WhileWaiting
 from perdure.client.conversation.abandonment import abandon_invoked
@@ -55,6 +56,7 @@ class Chat:
         running: SessionTurns,
         turns: set[Turn],
         *,
+        runner: Runner,
         order: CallOrder | None = None,
     ) -> None:
         self.session = session
@@ -62,7 +64,7 @@ class Chat:
         self.turn: Turn | None = None
         self._place = place
         self._running = running
-        self._turns = turns
+        self._turns, self._runner = turns, runner
         self._order = order or CallOrder()
         self._is_closed = False
 
@@ -125,7 +127,8 @@ class Chat:
             try:
                 whole = await screen_message(message, policy)
                 await self._place.record()
-                return await self._running.new_turn(whole, contents, signals, self._place.follow)
+                new = NewTurn(whole, contents, self._place.follow)
+                return await self._runner.new_turn(self._running, new, signals)
             except (SecretPasted, LeaseHeld):
                 self._place.take_back(shown)
                 raise
@@ -142,7 +145,7 @@ class Chat:
 
         async def work(signals: Signals) -> TurnState:
             await self._place.follow(await self._head())
-            return await self._running.lost_turn(signals)
+            return await self._runner.lost_turn(self._running, signals)
 
         self.turn = self._turn(work)
         return self.turn

@@ -89,7 +89,8 @@ class Chats:
         handle = session if agent.hooks is None else session.asking(agent.hooks)
         order = self._host.call_order(session.id)
         place = ChatWorkspace(workspace, agent, running, staged, session.head)
-        return Chat(handle, agent, place, running, self._running, order=order)
+        runner = self._host.runner
+        return Chat(handle, agent, place, running, self._running, runner=runner, order=order)
 
 
 def _as_of_today(agent: Agent, today: Agent) -> Agent:

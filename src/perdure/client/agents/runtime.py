@@ -17,6 +17,7 @@ from perdure.client.agents.bindings import Bindings
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.chats import Chats
 from perdure.client.agents.notices import OnQuestion
+from perdure.client.agents.runners import RunnerName, runner_of
 from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.session_usage import end_if_idle, ending, expire_or_end
 from perdure.client.agents.turn import Turn
@@ -59,15 +60,14 @@ class Runtime:
     `renew_credentials` is called at most once a turn for another key if a provider rejects the
     current one. Agents may name `mcp_servers`, which stop with the runtime. `idle_timeout_s` closes
     sessions without a message for that long, on `end_idle` and when they are resumed.
-    `has_traced_content` adds message texts to traces (None: $PERDURE_OTEL_CONTENT decides).
+    `has_traced_content` adds message texts to traces (None: $PERDURE_OTEL_CONTENT).
     `on_question` is called, beside the turn, with each `OpenQuestion` that a turn here waits for,
     and again if the turn is resumed unanswered. If it raises, the error is logged and the question
-    stays open. Flows use `host`.
-    Leaving its ``async with`` waits for running turns but never for people: a turn that waits for a
-    person is suspended. If the block fails, all turns are. Suspended turns stay open in the log
-    with their questions; `resume` continues them.
-    Raises: ConfigError for two agents with one id; WrongArgument for prices of a name that is not
-    ``provider:name``.
+    stays open. With `runner` "workers", processes of `perdure worker` run the turns; None:
+    $PERDURE_RUNNER, or "embedded". Flows use `host`.
+    Leaving its ``async with`` waits for running turns but never for people: a turn that waits for
+    one is suspended. If the block fails, all are. `resume` continues suspended turns.
+    Raises: ConfigError for two agents with one id; WrongArgument for a bad name in prices.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named
@@ -86,6 +86,7 @@ class Runtime:
         owner: str | None = None,
         lease_ttl_ms: Annotated[int, Meta(ge=1)] = LEASE_TTL_MS,
         on_question: OnQuestion | None = None,
+        runner: RunnerName | None = None,
     ) -> None:
         self.host = Host(
             store,
@@ -100,6 +101,7 @@ class Runtime:
             owner=owner,
             lease_ttl_ms=lease_ttl_ms,
             on_question=on_question,
+            runner=runner_of(runner),
         )
         self._store = store
         self._bindings = Bindings(self.host)

@@ -9,7 +9,7 @@ import asyncio
 import importlib
 import logging
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -22,6 +22,7 @@ from perdure.client.agents.delegation.invocation import AgentInvoker, with_agent
 from perdure.client.agents.extraction import Extraction, ExtractionModels
 from perdure.client.agents.notices import OnQuestion, QuestionCalls, unpriced_warning
 from perdure.client.agents.providers import default_models
+from perdure.client.agents.runners import EmbeddedRunner, Runner
 from perdure.client.agents.turn_config import Caps, InFlow, terms_of
 from perdure.client.conversation.call_order import CallOrder
 from perdure.client.conversation.scratch import scratch_dir_of
@@ -78,8 +79,11 @@ class Host:
         owner: str | None = None,
         lease_ttl_ms: int = LEASE_TTL_MS,
         on_question: OnQuestion | None = None,
+        runner: Runner | None = None,
     ) -> None:
         self.store = store
+        self.runner = runner or EmbeddedRunner()
+        self.is_gone: Callable[[str], bool] = is_gone
         self.agents: dict[str, Agent] = {}
         for agent in agents:
             if agent.id in self.agents:
@@ -89,18 +93,15 @@ class Host:
         self._own_models = defaults if models is None else None
         self.models: ModelClient = defaults if models is None else models
         self._cost = CostCalculator(prices or {}, self.models)
-        self._limits = limits
-        self._budget = budget
+        self._limits, self._budget = limits, budget
         self._renew = renew_credentials
-        self._owner = named_process(owner)
-        self._lease_ttl_ms = lease_ttl_ms
-        self._scales = Scales()
-        self._cooldowns = Cooldowns()
+        self.owner = named_process(owner)
+        self._lease_ttl_ms, self._has_traced_content = lease_ttl_ms, has_traced_content
+        self._scales, self._cooldowns = Scales(), Cooldowns()
         self._asking = QuestionCalls(store, on_question)
         self.person_waits = PersonWaits(self._asking.call)
         self._call_orders: WeakValueDictionary[str, CallOrder] = WeakValueDictionary()
         self._vault = Vault(os.environ)
-        self._has_traced_content = has_traced_content
         self.servers = Servers(mcp_servers, self._vault)
         self.extraction = Extraction(
             store,
@@ -129,7 +130,7 @@ class Host:
     def claim(self, stream: StreamId) -> Claim:
         """Return this process's claim to the lease of `stream`."""
         store, clock = self.store.backend, self.store.outside.clock
-        return Claim(store, stream, clock, self._owner, self._lease_ttl_ms, is_gone)
+        return Claim(store, stream, clock, self.owner, self._lease_ttl_ms, self.is_gone)
 
     def budget_of(self, agent: Agent) -> Budget:
         """Return the budget of a session of `agent`: the runtime's, or else the agent's."""
@@ -176,11 +177,11 @@ class Host:
             clock=clock,
             random=self.store.outside.random,
             bus=self.store.bus,
-            owner=self._owner,
+            owner=self.owner,
             working_dir=Path(workspace.working_dir),
             scales=self._scales,
             lease_ttl_ms=self._lease_ttl_ms,
-            is_gone=is_gone,
+            is_gone=self.is_gone,
             cooldowns=self._cooldowns,
             renew_credentials=None if self._renew is None else self._renewed,
             load_models=self.models.load if isinstance(self.models, ModelRouter) else None,

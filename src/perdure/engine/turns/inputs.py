@@ -18,7 +18,8 @@ class Begin(msgspec.Struct, frozen=True):
     `ran` turns of the session have called a model. `spent`, `granted_microcents`, `parked` and
     `grants` are carried over from the log so far. `contents` are the media named by the message.
     `is_reopening`: the session had ended.
-    `recalled` is what the turn remembers of earlier sessions.
+    `recalled` is what the turn remembers of earlier sessions. `request` is the seq of the
+    ``turn_requested`` that the turn answers.
     Units: `context_tokens` estimates the context before `message`.
     """
 
@@ -34,6 +35,7 @@ class Begin(msgspec.Struct, frozen=True):
     contents: tuple[bytes, ...] = ()
     is_reopening: bool = False
     recalled: ContextRecalled | None = None
+    request: int | None = None
 
 
 class Answered(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.engine.turns.carried import PAGE, carrying_from
 from perdure.engine.turns.config import TurnConfig
-from perdure.engine.turns.inputs import Aborted, Expired, Lost
+from perdure.engine.turns.inputs import Aborted, Broken, Expired, Lost
 from perdure.engine.turns.lease import Claim, LeaseHolder, leading
 from perdure.engine.turns.machine import step
 from perdure.engine.turns.rules.outcomes import NOT_IN_FORCE
@@ -138,7 +138,7 @@ async def give_up(claim: Claim) -> TurnState | None:
         while (turn := await open_turn(claim.store, claim.stream)) is not None:
             gone = await lost_effect(claim.store, turn)
             with suppress(HeadConflict):  # others may append while this process leads
-                return await _close_turn(claim, leadership, turn, Aborted(gone.partial))
+                return await close_turn(claim, leadership, turn, Aborted(gone.partial))
     return None
 
 
@@ -184,7 +184,7 @@ async def expire(claim: Claim) -> TurnState | None:
                 if turn is None or not _has_expired(turn, claim.clock.now_ms()):
                     return None
                 with suppress(HeadConflict):  # an answer, or another entry, came first
-                    return await _close_turn(claim, leadership, turn, Expired())
+                    return await close_turn(claim, leadership, turn, Expired())
     except LeaseHeld:
         return None
 
@@ -194,11 +194,12 @@ def _has_expired(turn: TurnState | None, at: int) -> bool:
     return asked is not None and asked.answer is None and asked.question.is_expired(at)
 
 
-async def _close_turn(
-    claim: Claim, leadership: LeaseHolder, turn: TurnState, happened: Aborted | Expired
+async def close_turn(
+    claim: Claim, leadership: LeaseHolder, turn: TurnState, happened: Aborted | Expired | Broken
 ) -> TurnState:
+    """Append the end of `turn` for `happened`. Raises: HeadConflict; LeaseLost."""
     at = claim.clock.now_ms()
-    config = TurnConfig(agent="", model="", tools={})  # neither input decides anything by it
+    config = TurnConfig(agent="", model="", tools={})  # none of them decides anything by it
     closed = step(turn, happened, config, at)
     write = Write(
         stream=claim.stream,

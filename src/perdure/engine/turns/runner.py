@@ -12,7 +12,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -65,6 +65,8 @@ from perdure.stores.validation import named_contents
 from perdure.tools.approval import Bound
 from perdure.tools.callbacks import run_guarded
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
 # Before Python 3.13, a TaskGroup whose child fails while it waits leaves its task with one
@@ -93,7 +95,7 @@ class StopRequest:
             self.has_cut = True
             self._cuts += 1
 
-    async def uncut(self, effect: Awaitable[Input]) -> Input | None:
+    async def uncut(self, effect: Awaitable[T]) -> T | None:
         """Return the outcome of `effect`; None if a stop request cancelled it.
 
         The turn's task performs it. A cancellation of the task ends here if it targets the effect.

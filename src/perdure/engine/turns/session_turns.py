@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
+import msgspec
+
 from perdure.context.incremental.conversation import Conversation
 from perdure.context.incremental.prompt import prompt_of
 from perdure.engine.turns.co_commit import CommitParticipant
@@ -22,6 +24,7 @@ from perdure.engine.turns.recovery import (
     lost_effect,
     open_turn,
 )
+from perdure.engine.turns.requests import require_unanswered
 from perdure.engine.turns.runner import StopRequest, TurnRunner
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition
@@ -120,16 +123,20 @@ class SessionTurns:
         contents: tuple[bytes, ...],
         signals: Signals,
         follow: Follow = _stay,
+        *,
+        request: int | None = None,
     ) -> TurnState:
         """Run the turn that `message` begins; `contents` are the media it names.
 
         `follow` is called with the head of the commit if another writer may have appended.
-        Raises: LeaseHeld; TurnOpen if an interrupted turn must be resumed first; LeaseLost.
+        `request` is the seq of the ``turn_requested`` that the turn answers.
+        Raises: LeaseHeld; TurnOpen if an interrupted turn must be resumed first; LeaseLost;
+        RequestAnswered if another turn has answered `request`.
         """
         await self._load_models()
         recalled = await self._recall(message)
         async with leading(self.environment.claim, is_begun=False) as leadership:
-            standing = self._known.standing
+            standing = self._known.standing if request is None else None
             if standing is None:
                 await leadership.take()
             while True:
@@ -137,22 +144,11 @@ class SessionTurns:
                 at = standing or await self._standing()
                 if standing is None:
                     await follow(at.head)
+                await require_unanswered(self.environment.store, self._stream, request)
                 so_far = await self._known.so_far(at.head)
                 settings = await self._known.branch.settings()
-                begin = Begin(
-                    message,
-                    at.turns + 1,
-                    at.leaf,
-                    await self._tokens_before(so_far),
-                    so_far.ran,
-                    so_far.spent,
-                    so_far.limit_microcents,
-                    self._parked(so_far),
-                    tuple(sorted(so_far.granted)),
-                    contents,
-                    is_reopening=at.has_ended,
-                    recalled=recalled,
-                )
+                begin = await self._begin(message, contents, at, so_far)
+                begin = msgspec.structs.replace(begin, recalled=recalled, request=request)
                 runner = self._runner(leadership, settings, signals)
                 try:
                     state = await runner.begin(TurnState(self._stream, at.head), begin)
@@ -182,6 +178,23 @@ class SessionTurns:
             return await self._runner(leadership, settings, signals).run(turn, happened)
 
     # ------------------------------------------------------------ inside
+
+    async def _begin(
+        self, message: Message, contents: tuple[bytes, ...], at: IdleState, so_far: TurnState
+    ) -> Begin:
+        return Begin(
+            message,
+            at.turns + 1,
+            at.leaf,
+            await self._tokens_before(so_far),
+            so_far.ran,
+            so_far.spent,
+            so_far.limit_microcents,
+            self._parked(so_far),
+            tuple(sorted(so_far.granted)),
+            contents,
+            is_reopening=at.has_ended,
+        )
 
     async def _load_models(self) -> None:
         """Load the model clients before taking the lease, so that no other process waits for it."""

@@ -9,13 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perdure.session.entries import Entry
+from perdure.session.ledger import TurnRefused, TurnRequested, TurnStarted
 from perdure.session.memory.kinds import EpisodeRecorded, FactsCaptured, FactsDue
 from perdure.session.notes import Answer, Question, QuestionWithdrawn, SessionEnded
 
-OPENING = (Question.kind, SessionEnded.kind, FactsDue.kind)
+OPENING = (Question.kind, SessionEnded.kind, FactsDue.kind, TurnRequested.kind)
 """Kinds of the entries that wait for another."""
 
-CLOSING = (Answer.kind, QuestionWithdrawn.kind, EpisodeRecorded.kind, FactsCaptured.kind)
+CLOSING = (
+    Answer.kind,
+    QuestionWithdrawn.kind,
+    EpisodeRecorded.kind,
+    FactsCaptured.kind,
+    TurnStarted.kind,
+    TurnRefused.kind,
+)
 """Kinds of the entries that the entry they are about waits for."""
 
 OPEN_KINDS = (*OPENING, *CLOSING)

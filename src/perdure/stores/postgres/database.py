@@ -139,7 +139,7 @@ class Database:
         self.address = public_address(conninfo)
         self.namespace = key_of(namespace)
         self.durability: Durability = durability
-        self._conninfo = conninfo
+        self.conninfo = conninfo
         self._role: str | None = None
         self._pool: AsyncConnectionPool[_PooledConnection] | None = None
         self._lock_ms = f"{math.ceil(lock_timeout_s * 1000)}"
@@ -161,12 +161,12 @@ class Database:
         """
         try:
             async with await AsyncConnection.connect(
-                self._conninfo, autocommit=True, connect_timeout=CONNECT_S
+                self.conninfo, autocommit=True, connect_timeout=CONNECT_S
             ) as first:
                 await first.execute(_LIMITS, (self._lock_ms, f"{IDLE_IN_TRANSACTION_S * 1000}"))
                 self._role = await prepare_schema(first, self.address, is_copied=is_copied)
             pool: AsyncConnectionPool[_PooledConnection] = AsyncConnectionPool(
-                self._conninfo,
+                self.conninfo,
                 connection_class=_PooledConnection,
                 kwargs={"autocommit": True, "prepare_threshold": 0, "connect_timeout": CONNECT_S},
                 min_size=1,
@@ -194,7 +194,7 @@ class Database:
     async def connect_apart(self) -> Connected:
         """Open a connection outside the pool; the caller must close it."""
         db = await AsyncConnection.connect(
-            self._conninfo, autocommit=True, connect_timeout=CONNECT_S
+            self.conninfo, autocommit=True, connect_timeout=CONNECT_S
         )
         try:
             await self._configure(db)
@@ -205,7 +205,7 @@ class Database:
 
     def connect_blocking(self) -> Connection[Row]:
         """Open a connection for a thread, in a transaction with one snapshot of the namespace."""
-        db = psycopg.connect(self._conninfo, connect_timeout=CONNECT_S)
+        db = psycopg.connect(self.conninfo, connect_timeout=CONNECT_S)
         set_types(db)
         db.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         db.read_only = True
@@ -311,7 +311,7 @@ class Database:
         row: Row | None = None
         with suppress(psycopg.Error):
             async with await AsyncConnection.connect(
-                self._conninfo, autocommit=True, connect_timeout=CONNECT_S
+                self.conninfo, autocommit=True, connect_timeout=CONNECT_S
             ) as db:
                 row = await (await db.execute(_HOLDER)).fetchone()
         if row is None:

@@ -22,6 +22,7 @@ from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.marks import TRUSTED
 from perdure.stores.postgres import leases, reads, usage
 from perdure.stores.postgres.append import Request
+from perdure.stores.postgres.cluster.queue import PostgresCluster
 from perdure.stores.postgres.database import CONNECTIONS, Database, conninfo_of
 from perdure.stores.postgres.rows import is_text
 from perdure.stores.postgres.services import (
@@ -55,6 +56,7 @@ class PostgresStore:
         self.search = PostgresSearch(handle)
         self.retention = PostgresRetention(handle)
         self.maintenance = PostgresMaintenance(handle)
+        self.cluster = PostgresCluster(handle.db)
         self.handle = handle
 
     @classmethod

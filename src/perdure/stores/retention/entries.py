@@ -10,12 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from perdure.errors import EntryNotFound, InvalidEntry, SessionHasForks, TurnOpen
-from perdure.session.codec import new_side, readable
+from perdure.session.codec import encode, new_side, readable
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
 from perdure.session.info import listed_text
 from perdure.session.kinds import ModelChange, ThinkingChange
-from perdure.session.ledger import Interrupted, LateOutcome, ToolFinished, ToolStarted, TurnStarted
+from perdure.session.ledger import (
+    Interrupted,
+    LateOutcome,
+    ToolFinished,
+    ToolStarted,
+    TurnRequested,
+    TurnStarted,
+)
 from perdure.session.memory.kinds import FACT_TEXTS, EpisodeRecorded
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart
 from perdure.session.notes import ImportSource, Label, Note, Question, Queued
@@ -27,6 +34,7 @@ CONTENT_NOTES = (
     Label.kind,
     Note.kind,
     Queued.kind,
+    TurnRequested.kind,
     TurnStarted.kind,
     ToolStarted.kind,
     ToolFinished.kind,
@@ -39,7 +47,7 @@ CONTENT_NOTES = (
 )
 """Kinds of side entries that can be erased, or that can repeat what an entry says."""
 
-_ASKED_FOR = (Label.kind, Note.kind, Queued.kind, *FACT_TEXTS)
+_ASKED_FOR = (Label.kind, Note.kind, Queued.kind, TurnRequested.kind, *FACT_TEXTS)
 _NOTHING_SAID = (ModelChange.kind, ThinkingChange.kind)
 
 
@@ -172,6 +180,8 @@ def _same_content(erased: Sequence[Entry], notes: Sequence[Entry]) -> set[EntryI
             is_same = turn in said_in and turn >= 0
         elif isinstance(body, Queued):
             is_same = bytes(body.entry_body) in bodies
+        elif isinstance(body, TurnRequested):
+            is_same = encode(body.message) in bodies
         elif isinstance(body, ImportSource):
             is_same = bool(ids)  # the file contains its content
         if is_same:

@@ -69,7 +69,7 @@ def begin(scribe: Scribe, happened: inputs.Begin, config: TurnConfig) -> None:
         parked=happened.parked,
         grants=happened.grants,
     )
-    turn = scribe.side(started)
+    turn = scribe.side(started, happened.request)
     if happened.recalled is not None:
         scribe.side(happened.recalled, turn)
     for waiting in scribe.state.queued:

@@ -1,0 +1,1 @@
+"""``perdure worker`` and ``perdure cluster``."""

@@ -1,0 +1,102 @@
+"""``perdure cluster status``: the workers of a database, and the queues of a namespace."""
+
+from __future__ import annotations
+
+import msgspec
+import typer
+
+from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.terminal.output import out_style, width
+from perdure.apps.terminal.text import Column, safe, table
+from perdure.client.cluster.runner import cluster_of
+from perdure.stores.cluster.protocol import ClusterStatus, QueueInfo, WorkerInfo
+
+cluster = typer.Typer(
+    help="""Show the workers of a store on PostgreSQL and their queues.
+
+Examples:
+    perdure cluster status --store postgresql://me@db.example/agents
+"""
+)
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure cluster`` known."""
+    program.add_typer(cluster, name="cluster")
+
+
+@cluster.callback()
+def group() -> None:
+    """Show the workers of a store on PostgreSQL and their queues."""
+
+
+@cluster.command("status")
+async def status(*, common: CommonOptions) -> None:
+    """Show the workers of the database and the queues of the namespace.
+
+    A queue that no worker serves is stuck: start a worker with that agent and tools.
+
+    Examples:
+        perdure cluster status
+        perdure cluster status --json
+
+    Exit codes:
+        2  the store is not on PostgreSQL
+    """
+    async with common.existing_store() as store:
+        found = await cluster_of(store.backend).status()
+    common.show(msgspec.to_builtins(found), _lines(found))
+
+
+def _lines(found: ClusterStatus) -> list[str]:
+    lines = ["Workers", *_table_of_workers(found.workers)] if found.workers else ["No workers."]
+    lines += ["", "Queues", *_table_of_queues(found.queues)] if found.queues else ["", "No queues."]
+    counts = ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in found.counts.items())
+    return [*lines, "", f"Since the database was made: {counts or 'no takeover'}"]
+
+
+def _table_of_workers(workers: tuple[WorkerInfo, ...]) -> list[str]:
+    names = ("id", "state", "running", "slots", "up", "silent", "version", "agents", "process")
+    rows = [
+        (
+            each.id,
+            each.state,
+            str(each.running),
+            str(each.slots),
+            _duration(each.up_s),
+            f"{each.silent_s:.1f} s",
+            safe(each.version),
+            safe(", ".join(each.agents)),
+            safe(each.owner),
+        )
+        for each in workers
+    ]
+    return list(table([Column(name) for name in names], rows, width(), out_style()))
+
+
+def _table_of_queues(queues: tuple[QueueInfo, ...]) -> list[str]:
+    names = ("agent", "waiting", "oldest", "running", "scheduled", "workers")
+    rows = [
+        (
+            safe(each.agent),
+            str(each.waiting),
+            "" if each.oldest_s is None else _duration(each.oldest_s),
+            str(each.running),
+            str(each.scheduled),
+            _served(each),
+        )
+        for each in queues
+    ]
+    return list(table([Column(name) for name in names], rows, width(), out_style()))
+
+
+def _served(queue: QueueInfo) -> str:
+    if queue.served_by:
+        return str(len(queue.served_by))
+    return "none: stuck" if queue.waiting else "none"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"

@@ -1,0 +1,78 @@
+"""``perdure worker``: run queued turns until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from contextlib import AsyncExitStack
+from typing import Annotated
+
+import typer
+
+from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.serving.factory import FactoryArgument, made_by
+from perdure.apps.store_access import writable_store
+from perdure.apps.terminal.output import remark, show
+from perdure.client.agents.runtime import Runtime
+from perdure.client.cluster.worker import SLOTS, Worker
+
+DRAIN_S = 25.0
+"""Less than the 30 s after which Kubernetes kills a container."""
+
+
+def add_to(program: typer.Typer) -> None:
+    """Make ``perdure worker`` known."""
+    program.command("worker")(worker)
+
+
+async def worker(
+    factory: FactoryArgument,
+    *,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAMESPACE", help="Another namespace to serve."),
+    ] = None,
+    slots: Annotated[
+        int,
+        typer.Option(min=1, max=1000, metavar="N", help="Turns at once, for each agent and namespace."),
+    ] = SLOTS,
+    drain_seconds: Annotated[
+        float,
+        typer.Option(min=0, metavar="N", help="After SIGTERM: time for running turns to end."),
+    ] = DRAIN_S,
+    common: CommonOptions,
+) -> None:
+    """Run queued turns of a store on PostgreSQL, beside other workers.
+
+    Start it as often as you like, on any machine. Programs queue turns with
+    Runtime(runner="workers") or PERDURE_RUNNER=workers. A worker takes the turns whose agent and
+    tools it has. If it dies, the others continue its turns within two seconds. SIGTERM and Ctrl-C
+    drain it: running turns may end, and the rest goes on in other workers.
+
+    Examples:
+        perdure worker shop.agents:runtime --store postgresql://me@db.example/agents
+        perdure worker shop.agents:runtime --also tenant-b --slots 64
+
+    Exit codes:
+        2  the store is not on PostgreSQL, or the extra "cluster" is not installed
+    """
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    async with AsyncExitStack() as opened:
+        runtimes: dict[str, Runtime] = {}
+        for namespace in dict.fromkeys((common.namespace, *(also or ()))):
+            store = await opened.enter_async_context(writable_store(common.store, namespace))
+            made = await made_by(factory, store)
+            runtime = made if isinstance(made, Runtime) else Runtime(store, made)
+            runtimes[store.backend.namespace] = await opened.enter_async_context(runtime)
+        running = Worker(runtimes, slots=slots)
+
+        def tell() -> None:
+            show(f"worker {running.id}")
+            remark("it takes queued turns. Stop with Ctrl-C or SIGTERM.")
+            sys.stdout.flush()
+
+        await running.run(stopping, drain_seconds, tell)

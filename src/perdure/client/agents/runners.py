@@ -1,0 +1,98 @@
+"""Where turns run: in this process, or in another one that takes queued work.
+
+A `Runner` is given the turns of one session and a message. Whatever it does, the log has the turn:
+`TurnState` is the fold of its entries.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
+
+from perdure.engine.turns.session_turns import Follow, SessionTurns, Signals
+from perdure.engine.turns.state import TurnState
+from perdure.errors import ConfigError
+from perdure.session.ids import StreamId
+from perdure.session.messages import Message
+
+RunnerName = Literal["embedded", "workers"]
+"""``embedded``: turns run in this process. ``workers``: processes of `perdure worker` run them."""
+
+RUNNER = "PERDURE_RUNNER"
+"""The variable that names the runner of runtimes that name none."""
+
+_QUEUED = "perdure.client.cluster.runner"
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A message that begins a turn; `contents` are the media it names.
+
+    `follow` applies the settings of the session up to an entry. The turn does not begin before
+    `due_at`. Units: Unix milliseconds.
+    """
+
+    message: Message
+    contents: tuple[bytes, ...]
+    follow: Follow
+    due_at: int | None = None
+
+
+class Runner(Protocol):
+    """Runs the turns of sessions, or has them run."""
+
+    async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
+        """Return the state of the turn that `new` begins, once it has ended.
+
+        Raises: as `SessionTurns.new_turn`.
+        """
+        ...
+
+    async def lost_turn(self, turns: SessionTurns, signals: Signals) -> TurnState:
+        """Return the state of the open turn of the session, once it has ended.
+
+        Raises: as `SessionTurns.lost_turn`.
+        """
+        ...
+
+
+class EmbeddedRunner:
+    """Runs turns in this process. The log is the only journal."""
+
+    async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
+        return await turns.new_turn(new.message, new.contents, signals, new.follow)
+
+    async def lost_turn(self, turns: SessionTurns, signals: Signals) -> TurnState:
+        return await turns.lost_turn(signals)
+
+
+class WorkerRunner(EmbeddedRunner):
+    """Runs turns in this process, for requests of others.
+
+    `answering` has the seq of the request that the next turn of a session answers.
+    """
+
+    def __init__(self) -> None:
+        self.answering: dict[StreamId, int] = {}
+
+    async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
+        request = self.answering.pop(turns.environment.stream, None)
+        return await turns.new_turn(new.message, new.contents, signals, new.follow, request=request)
+
+
+def runner_of(name: RunnerName | None, environ: Mapping[str, str] = os.environ) -> Runner:
+    """Return the runner `name`; None: the one that $PERDURE_RUNNER names, or the embedded one.
+
+    Raises: ConfigError for another name in the environment.
+    """
+    chosen = name or environ.get(RUNNER) or "embedded"
+    if chosen not in get_args(RunnerName):
+        known = " or ".join(get_args(RunnerName))
+        raise ConfigError(f"unknown runner {chosen!r} in ${RUNNER}: use {known}")
+    if chosen == "embedded":
+        return EmbeddedRunner()
+    module: Any = importlib.import_module(_QUEUED)
+    return module.DbosRunner()

@@ -1,0 +1,166 @@
+"""The queues of a worker, by DBOS: one workflow for each turn, without steps.
+
+DBOS keeps which work waits, runs and is done, in the schema ``perdure_work`` of the store's
+database. It never sees a message: its inputs are ids. Of DBOS 3.4 this module uses the public
+names, and `_listening_queues`, because queues may only be named before the launch otherwise.
+DBOS is one per process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+import sqlalchemy
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, WorkflowStatus
+from msgspec import DecodeError
+from sqlalchemy.exc import DBAPIError
+
+from perdure.stores.cluster.protocol import PROTOCOL, Pending, Work, work_of
+
+SCHEMA = "perdure_work"
+APPLICATION = "perdure"
+WORKFLOW = "perdure.turn"
+
+POLL_S = 0.05
+"""How often a worker looks for work in each of its queues."""
+
+DONE_KEPT_S = 600
+"""How long ended work is kept: as long as it may be queued again by mistake."""
+
+CONNECTIONS = 8
+
+_GRANTS = (
+    f"GRANT USAGE ON SCHEMA {SCHEMA} TO perdure_app",
+    f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {SCHEMA} TO perdure_app",
+)
+
+_FORGET_DONE = f"""
+WITH done AS (
+    DELETE FROM {SCHEMA}.workflow_status
+    WHERE name = '{WORKFLOW}' AND status IN ('SUCCESS', 'ERROR', 'CANCELLED')
+        AND updated_at < extract(epoch FROM clock_timestamp()) * 1000 - {DONE_KEPT_S * 1000}
+    RETURNING workflow_uuid
+), inputs AS (
+    DELETE FROM {SCHEMA}.workflow_input WHERE workflow_uuid IN (SELECT workflow_uuid FROM done)
+)
+DELETE FROM {SCHEMA}.workflow_output WHERE workflow_uuid IN (SELECT workflow_uuid FROM done)
+"""  # noqa: S608 - put together from constants
+
+Perform = Callable[[Work], Awaitable[str]]
+"""Does a piece of work on the worker's event loop, and returns how it ended."""
+
+logging.getLogger("dbos").setLevel(logging.ERROR)
+
+
+class DbosQueue:
+    """Takes work from queues, and has `perform` do it. Its methods block, except `perform`."""
+
+    def __init__(self, conninfo: str, worker: str, perform: Perform, slots: int) -> None:
+        self._worker = worker
+        self._perform = perform
+        self._slots = slots
+        self._loop = asyncio.get_running_loop()
+        self._listened: list[str] = []
+        self._registered: set[str] = set()
+        self._engine = sqlalchemy.create_engine(
+            "postgresql+psycopg://",
+            creator=lambda: psycopg.connect(conninfo, connect_timeout=10),
+            pool_size=CONNECTIONS,
+            max_overflow=0,
+            pool_pre_ping=True,
+        )
+        config: DBOSConfig = {
+            "name": APPLICATION,
+            "system_database_engine": self._engine,
+            "dbos_system_schema": SCHEMA,
+            "application_version": str(PROTOCOL),
+            "executor_id": worker,
+            "serializer": DBOSPortableJSONSerializer(),
+            "use_listen_notify": False,
+            "log_level": "ERROR",
+            "enable_otlp": False,
+        }
+        self._dbos: Any = DBOS(config=config)
+        self._dbos._listening_queues = self._listened  # noqa: SLF001 - see the module's docstring
+
+        async def work(id: str) -> str:
+            return await self._work(id)
+
+        DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(work)
+
+    def launch(self) -> None:
+        """Make or update the schema of the queues, and be ready to take work."""
+        DBOS.launch()
+        with suppress(DBAPIError), self._engine.begin() as db:  # only its owner may
+            for grant in _GRANTS:
+                db.exec_driver_sql(grant)
+
+    def listen(self, queues: Iterable[str]) -> None:
+        """Take work from exactly these queues, from the next second on."""
+        wanted = sorted(queues)
+        for queue in wanted:
+            if queue not in self._registered:
+                DBOS.register_queue(
+                    queue,
+                    worker_concurrency=self._slots,
+                    partition_concurrency=1,
+                    polling_interval_sec=POLL_S,
+                    on_conflict="always_update",
+                )
+                self._registered.add(queue)
+        self._listened[:] = wanted
+
+    def stop_taking(self) -> None:
+        """Take no more work; what has begun goes on."""
+        for event in self._dbos.background_thread_stop_events:
+            event.set()
+
+    def pending(self, worker: str) -> Sequence[Pending]:
+        """Return the work that `worker` has begun and not ended."""
+        found = DBOS.list_workflows(
+            executor_id=worker,
+            status="PENDING",
+            name=WORKFLOW,
+            load_input=False,
+            load_output=False,
+        )
+        return [each for status in found if (each := _pending(status)) is not None]
+
+    def requeue(self, pending: Sequence[Pending]) -> None:
+        """Put work back into the queues that it came from."""
+        for queue in {each.queue for each in pending}:
+            ids = [each.work.id for each in pending if each.queue == queue]
+            DBOS.resume_workflows(ids, queue_name=queue)
+
+    def forget_done(self) -> None:
+        """Remove what is kept of work that ended a while ago."""
+        with self._engine.begin() as db:
+            db.exec_driver_sql(_FORGET_DONE)
+
+    def close(self) -> None:
+        """Stop. Work that has not ended stays with this worker until others take it over."""
+        DBOS.destroy()
+        self._engine.dispose()
+
+    async def _work(self, work: str) -> str:
+        """Run on DBOS's event loop: the store belongs to the worker's."""
+        done: Future[str] = asyncio.run_coroutine_threadsafe(self._done(work_of(work)), self._loop)
+        return await asyncio.wrap_future(done)
+
+    async def _done(self, work: Work) -> str:
+        return await self._perform(work)
+
+
+def _pending(status: WorkflowStatus) -> Pending | None:
+    try:
+        work = work_of(status.workflow_id)
+    except DecodeError:
+        return None
+    assert status.queue_name is not None
+    return Pending(work, status.queue_name)

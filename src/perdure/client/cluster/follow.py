@@ -1,0 +1,101 @@
+"""Follow a turn that another process runs, by reading its entries from the log."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.session_turns import Signals
+from perdure.engine.turns.state import Phase, TurnState, fold
+from perdure.errors import TurnFailed
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, entry_id
+from perdure.session.ledger import TurnRefused, TurnStarted
+from perdure.stores.wakeups import change
+
+
+class FollowedTurn:
+    """A turn of another process: the one that answers `request`, or the one begun at `turn`.
+
+    The state is up to date with every entry that was read, so `ended` can be cancelled and called
+    again. While the turn waits for a person, the session is marked as waiting here too.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        signals: Signals,
+        *,
+        request: int | None = None,
+        turn: int | None = None,
+    ) -> None:
+        assert request is not None or turn is not None
+        self._environment = environment
+        self._signals = signals
+        self._changes = environment.store.changes(environment.stream)
+        self._request = None if request is None else entry_id(environment.stream, request)
+        self._turn = turn
+        self._read_to = request if request is not None else (turn or 0) - 1
+        self._state: TurnState | None = None
+        self._told: set[EntryId] = set()
+
+    @property
+    def about(self) -> EntryId:
+        """What a request to stop the turn is about."""
+        if self._request is not None:
+            return self._request
+        assert self._turn is not None
+        return entry_id(self._environment.stream, self._turn)
+
+    async def ended(self) -> TurnState:
+        """Return the state of the turn, once it has ended.
+
+        Raises: TurnFailed if no turn can answer the request; StoreUnavailable.
+        """
+        environment = self._environment
+        with ExitStack() as waits:
+            while True:
+                added = await environment.store.entries(environment.stream, after=self._read_to)
+                for entry in added:
+                    self._take(entry)
+                state = self._state
+                if state is not None and state.finished is not None:
+                    return state
+                self._mark_waiting(waits)
+                await change(self._changes, environment.store.address)
+
+    def _take(self, entry: Entry) -> None:
+        self._read_to = entry.seq
+        if self._state is None:
+            if entry.kind == TurnRefused.kind and entry.about == self._request:
+                body = body_of(entry)
+                assert isinstance(body, TurnRefused)
+                raise TurnFailed(body.error, body.code)
+            if not self._is_start(entry):
+                return
+            self._state = TurnState(entry.stream, entry.seq - 1)
+            if not self._signals.begun.done():
+                self._signals.begins_after(entry.seq - 1)
+        if self._state.finished is None:
+            self._state = fold(self._state, (entry,))
+
+    def _is_start(self, entry: Entry) -> bool:
+        if entry.kind != TurnStarted.kind:
+            return False
+        return entry.seq == self._turn or (
+            self._request is not None and entry.about == self._request
+        )
+
+    def _mark_waiting(self, waits: ExitStack) -> None:
+        """Mark the session as waiting for a person as long as the turn asks."""
+        waits.close()
+        state = self._state
+        if state is None or state.phase is not Phase.ASKING or state.question is None:
+            return
+        environment, asked = self._environment, state.question
+        if asked.answer is None:
+            waits.enter_context(environment.person_waits.waiting((environment.stream,)))
+            if asked.id not in self._told:
+                self._told.add(asked.id)
+                environment.person_waits.on_wait(environment.stream, asked.id)

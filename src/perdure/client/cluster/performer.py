@@ -1,0 +1,165 @@
+"""Do one piece of work: run the turn of a request to its end, or continue an open turn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.runners import WorkerRunner
+from perdure.client.agents.runtime import Runtime
+from perdure.client.agents.turn import Turn
+from perdure.client.cluster.runner import cluster_of
+from perdure.engine.turns.requests import (
+    break_turn,
+    closing_entry,
+    refuse_request,
+    requested_stop,
+)
+from perdure.errors import (
+    Erased,
+    LeaseHeld,
+    LeaseLost,
+    PerdureError,
+    SessionNotFound,
+    StoreUnavailable,
+    TurnSuspended,
+)
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.ledger import TurnRequested
+from perdure.stores.cluster.protocol import Work
+from perdure.stores.wakeups import change
+
+MAX_LOSSES = 3
+"""Work that so many workers died with is not begun again."""
+
+BUSY_S = 0.5
+"""How long work waits before it tries again for a session that another process works in."""
+
+STOP_LOOK_S = 0.3
+"""How often a running turn looks for a request to stop it, at most."""
+
+_log = logging.getLogger(__name__)
+
+
+class Performer:
+    """Does the work of one namespace in its runtime."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._runner = runtime.host.runner = WorkerRunner()
+        self._host = runtime.host
+        self._store = runtime.host.store.backend
+        self._cluster = cluster_of(self._store)
+
+    async def perform(self, work: Work) -> str:
+        """Do `work`, and return how it ended.
+
+        A session that another process works in, and a store that cannot be reached, are waited for.
+        Raises: TurnSuspended when the worker stops: the turn stays open.
+        """
+        while True:
+            try:
+                losses = await self._cluster.losses(work)
+                ended = await (
+                    self._once(work) if losses < MAX_LOSSES else self._give_up(work, losses)
+                )
+                if losses:
+                    await self._cluster.forget_losses(work)
+            except (LeaseHeld, LeaseLost, StoreUnavailable) as error:
+                _log.info("session %s: %s", work.stream, error)
+                await asyncio.sleep(BUSY_S)
+            except (SessionNotFound, Erased):
+                return "removed"
+            else:
+                return ended
+
+    async def _once(self, work: Work) -> str:
+        request = await self._open_request(work)
+        state = await self._store.state(work.stream)
+        if request is None and state.open_turn is None:
+            return "answered"
+        try:
+            chat = await self._runtime.resume(work.stream)
+        except (LeaseHeld, StoreUnavailable, SessionNotFound, Erased):
+            raise
+        except PerdureError as error:
+            return await self._refuse(work, request, error)
+        if chat.turn is not None:
+            await self._settle(work, chat.turn)
+        if request is not None and await self._open_request(work) is not None:
+            return await self._answer(work, chat, request)
+        return "continued"
+
+    async def _answer(self, work: Work, chat: Chat, request: Entry) -> str:
+        body = body_of(request)
+        assert isinstance(body, TurnRequested)
+        self._runner.answering[work.stream] = request.seq
+        await self._settle(work, chat.send(body.message))
+        return "done"
+
+    async def _settle(self, work: Work, turn: Turn) -> None:
+        """Wait for the end of `turn`; failures of the turn itself are in the log.
+
+        Raises: TurnSuspended; LeaseHeld, LeaseLost, StoreUnavailable.
+        """
+        obeying = asyncio.ensure_future(self._obey_stops(work, turn))
+        try:
+            await turn
+        except (TurnSuspended, LeaseHeld, LeaseLost, StoreUnavailable):
+            raise
+        except PerdureError as error:
+            _log.info("session %s: %s", work.stream, error)
+        finally:
+            obeying.cancel()
+            await asyncio.wait((obeying,))
+
+    async def _obey_stops(self, work: Work, turn: Turn) -> None:
+        """Stop `turn` when an entry of another process requests it."""
+        changes = self._store.changes(work.stream)
+        while turn.is_running:
+            await asyncio.sleep(STOP_LOOK_S)
+            with suppress(StoreUnavailable):
+                state = await self._store.state(work.stream)
+                if state.open_turn is not None:
+                    stop = await requested_stop(
+                        self._store, work.stream, state.open_turn, work.request
+                    )
+                    if stop is not None and stop.is_cancel:
+                        turn.cancel()
+                    elif stop is not None:
+                        turn.abort()
+            await change(changes, self._store.address)
+
+    async def _open_request(self, work: Work) -> Entry | None:
+        """Return the entry of the request, None without one or if it is answered."""
+        if work.request is None:
+            return None
+        if await closing_entry(self._store, work.stream, work.request) is not None:
+            return None
+        found = await self._store.entries(work.stream, after=work.request - 1, limit=1)
+        return None if not found or found[0].is_erased else found[0]
+
+    async def _refuse(self, work: Work, request: Entry | None, error: PerdureError) -> str:
+        _log.warning("session %s: no turn can begin: %s", work.stream, error)
+        if request is not None:
+            claim = self._host.claim(work.stream)
+            await refuse_request(claim, request.seq, error.code, str(error))
+        return "refused"
+
+    async def _give_up(self, work: Work, losses: int) -> str:
+        """End the turn, or refuse the request, that workers died with."""
+        reason = (
+            f"{losses} workers died while they ran this turn, so it is not tried again; look at "
+            "their logs, then send the message again"
+        )
+        _log.error("session %s: %s", work.stream, reason)
+        claim = self._host.claim(work.stream)
+        request = await self._open_request(work)
+        if request is not None:
+            await refuse_request(claim, request.seq, "workers_died", reason)
+        elif (await self._store.state(work.stream)).open_turn is not None:
+            await break_turn(claim, reason)
+        return "given up"

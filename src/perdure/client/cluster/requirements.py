@@ -1,0 +1,102 @@
+"""What a turn needs of the worker that runs it: an agent, with tools of the same schemas.
+
+Work with equal requirements shares a queue, so a worker takes from a queue or leaves all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+import msgspec
+
+from perdure.client.agents.agent import Agent
+from perdure.client.conversation.agent_binding import BINDING_KINDS, binding_in
+from perdure.session.ids import StreamId
+from perdure.stores.protocol import LogReader
+
+_ENCODER = msgspec.json.Encoder(order="sorted")
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """The id of an agent, and the hash of the schema of each of its tools.
+
+    Tools of MCP servers are not in it, but the names of the servers are.
+    """
+
+    agent: str
+    tools: dict[str, str] = {}
+    servers: tuple[str, ...] = ()
+
+    def encoded(self) -> bytes:
+        """Return it as JSON, the same on every machine."""
+        return _ENCODER.encode(self)
+
+    def is_met_by(self, agent: Agent | None) -> bool:
+        """Whether a worker that has `agent` can run the turn."""
+        if agent is None or agent.id != self.agent:
+            return False
+        registry = agent.registry
+        servers = {each if isinstance(each, str) else each.name for each in agent.mcp_servers}
+        return servers.issuperset(self.servers) and all(
+            name in registry.names and registry.schema_hash(name) == wanted
+            for name, wanted in self.tools.items()
+        )
+
+
+class _Tool(msgspec.Struct):
+    name: str
+    schema_hash: str
+
+
+class _Server(msgspec.Struct):
+    name: str
+    tools: tuple[str, ...] = ()
+
+
+class _Snapshot(msgspec.Struct):
+    id: str = ""
+    tools: tuple[_Tool, ...] = ()
+    mcp_servers: tuple[_Server | str, ...] = ()
+
+
+def requirement_of(snapshot: Mapping[str, object] | None) -> Requirement:
+    """Return what a turn of the agent with this snapshot needs."""
+    try:
+        found = msgspec.convert(dict(snapshot or {}), _Snapshot, strict=False)
+    except msgspec.ValidationError:
+        return Requirement(str((snapshot or {}).get("id", "")))
+    servers = [each for each in found.mcp_servers if isinstance(each, _Server)]
+    offered = {tool for server in servers for tool in server.tools}
+    tools = {tool.name: tool.schema_hash for tool in found.tools if tool.name not in offered}
+    return Requirement(found.id, tools, tuple(sorted(server.name for server in servers)))
+
+
+def requirement_in(content: bytes) -> Requirement | None:
+    """Return the requirement stored as `content`; None for one of a newer perdure."""
+    try:
+        return msgspec.json.decode(content, type=Requirement)
+    except msgspec.DecodeError:
+        return None
+
+
+async def requirement_for(log: LogReader, stream: StreamId) -> Requirement:
+    """Return what the turns of the session need. Raises: SessionNotFound."""
+    bound = binding_in(await log.notes(stream, BINDING_KINDS))
+    return requirement_of(None if bound is None else bound.agent)
+
+
+def queue_name(namespace: str, requirement: Requirement) -> str:
+    """Return the name of the queue for work that needs `requirement`.
+
+    Each namespace has queues of its own, so that a long queue of one delays no other.
+    """
+    content = msgspec.json.encode((namespace,)) + requirement.encoded()
+    return "perdure-" + hashlib.blake2b(content, digest_size=12).hexdigest()
+
+
+def own_queues(namespace: str, agents: Iterable[Agent]) -> dict[str, Requirement]:
+    """Return the queues of sessions that have one of `agents`, without any restriction."""
+    required = [requirement_of(cast("Mapping[str, object]", each.snapshot())) for each in agents]
+    return {queue_name(namespace, each): each for each in required}

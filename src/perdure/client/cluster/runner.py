@@ -1,0 +1,88 @@
+"""`DbosRunner`: turns are queued on the store's PostgreSQL, and workers run them.
+
+The request is an entry of the session, committed before it is queued. So a request is never lost,
+whatever happens to the queue: workers queue again what the log has and the queue has not.
+"""
+
+from __future__ import annotations
+
+from perdure.client.agents.runners import NewTurn
+from perdure.client.cluster.follow import FollowedTurn
+from perdure.client.cluster.requirements import queue_name, requirement_for
+from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.session_turns import SessionTurns, Signals
+from perdure.engine.turns.state import TurnState
+from perdure.errors import ConfigError, InvalidTransition
+from perdure.session.codec import new_side
+from perdure.session.ids import StreamId
+from perdure.session.ledger import TurnRequested, TurnStopRequested
+from perdure.stores.cluster.protocol import ClusterService, Order, SharedStore, Work
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
+
+
+class DbosRunner:
+    """Queues turns for workers, and follows them in the log."""
+
+    async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
+        environment = turns.environment
+        store, stream = environment.store, environment.stream
+        cluster_of(store)
+        body = new_side(TurnRequested(new.message, new.due_at))
+        write = Write(stream=stream, entries=(body,))
+        commit = Commit(writes=(write,), at=environment.clock.now_ms(), blobs=new.contents)
+        request = (await store.commit(commit)).entries[0][0].seq
+        followed = FollowedTurn(environment, signals, request=request)
+        work = Work(store.namespace, stream, request)
+        await queue_work(store, work, due_at=new.due_at)
+        return await _followed(environment, signals, followed)
+
+    async def lost_turn(self, turns: SessionTurns, signals: Signals) -> TurnState:
+        environment = turns.environment
+        store, stream = environment.store, environment.stream
+        cluster_of(store)
+        state = await store.state(stream)
+        if state.open_turn is None:
+            raise InvalidTransition("idle", "recover")
+        followed = FollowedTurn(environment, signals, turn=state.open_turn)
+        (begun,) = await store.entries(stream, after=state.open_turn - 1, limit=1)
+        if begun.about is None:  # else a worker has it, or takes it over
+            await queue_work(
+                store, Work(store.namespace, stream, None, state.open_turn, state.epoch)
+            )
+        return await _followed(environment, signals, followed)
+
+
+def cluster_of(store: SessionStore) -> ClusterService:
+    """Return the cluster service of `store`. Raises: ConfigError if it has none."""
+    if not isinstance(store, SharedStore):
+        raise ConfigError(
+            f"workers share a store on PostgreSQL, and {store.address} is none: open one, or run "
+            'turns here with Runtime(runner="embedded")'
+        )
+    return store.cluster
+
+
+async def queue_work(
+    store: SessionStore, work: Work, *, due_at: int | None = None, priority: int = 0
+) -> bool:
+    """Queue `work` for the workers that can do it; as `ClusterService.enqueue`."""
+    required = await requirement_for(store, StreamId(work.stream))
+    queue = queue_name(work.namespace, required)
+    order = Order(work, queue, required.encoded(), due_at, priority)
+    return await cluster_of(store).enqueue(order)
+
+
+async def _followed(
+    environment: Environment, signals: Signals, followed: FollowedTurn
+) -> TurnState:
+    """Return the end of the turn; a stop that is asked for here is passed on once."""
+    if not signals.stopping.is_asked:
+        state = await signals.stopping.uncut(followed.ended())
+        if state is not None:
+            return state
+    body = new_side(TurnStopRequested(signals.stopping.is_cancel), followed.about)
+    write = Write(stream=environment.stream, entries=(body,))
+    at = environment.clock.now_ms()
+    await environment.store.commit(Commit(writes=(write,), at=at))
+    return await followed.ended()

@@ -1,0 +1,180 @@
+"""A worker: takes queued turns of its namespaces, and takes over from workers that died."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any
+
+from perdure.client.agents.runtime import Runtime
+from perdure.client.cluster.performer import Performer
+from perdure.client.cluster.requirements import own_queues, requirement_in
+from perdure.client.cluster.runner import cluster_of, queue_work
+from perdure.client.processes import is_gone
+from perdure.errors import ConfigError, SessionNotFound, StoreError, TurnSuspended
+from perdure.session.codec import body_of
+from perdure.session.ledger import TurnRequested
+from perdure.stores.cluster.protocol import Liveness, Work, WorkerFacts
+
+SLOTS = 32
+"""Turns that a worker runs at once, for each kind of agent and namespace."""
+
+QUEUES_S = 0.5
+"""How often a worker looks for queues of other agents that it can serve."""
+
+SWEEP_S = 5.0
+"""How often requests in the log are compared with the queue."""
+
+_QUEUE = "perdure.client.cluster.dbos_queue"
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Runs queued turns of `runtimes`, by namespace, in this process. One per process.
+
+    Raises: ConfigError for a store that is not shared, without a runtime, or without the extra
+    "cluster".
+    """
+
+    def __init__(self, runtimes: Mapping[str, Runtime], *, slots: int = SLOTS) -> None:
+        if not runtimes:
+            raise ConfigError("a worker needs the runtime of at least one namespace")
+        self._runtimes = dict(runtimes)
+        first = next(iter(self._runtimes.values()))
+        self._cluster = cluster_of(first.host.store.backend)
+        self._performers = {name: Performer(each) for name, each in self._runtimes.items()}
+        self._slots = slots
+        self._running = 0
+        self._is_idle = asyncio.Event()
+        self._handed_over = asyncio.Event()
+        self.id = first.host.store.outside.random(8).hex()
+        self._facts = WorkerFacts(
+            id=self.id,
+            owner=first.host.owner,
+            version=version("perdure"),
+            namespaces=tuple(self._runtimes),
+            agents=tuple(
+                sorted({id for each in self._runtimes.values() for id in each.host.agents})
+            ),
+            slots=slots,
+        )
+        self._module = _queue_module()
+
+    async def run(
+        self, stopping: asyncio.Event, drain_s: float, on_ready: Callable[[], None] = lambda: None
+    ) -> None:
+        """Take work until `stopping` is set; then finish what runs, for `drain_s` at most.
+
+        `on_ready` is called when others can see the worker. Turns that have not ended by then stay
+        open, and other workers continue them.
+        """
+        queue = self._module.DbosQueue(self._cluster.conninfo, self.id, self._perform, self._slots)
+        await asyncio.to_thread(queue.launch)
+        liveness = self._cluster.liveness(self._facts, queue)
+        liveness.running = lambda: self._running
+        await asyncio.to_thread(liveness.start)
+        for runtime in self._runtimes.values():
+            runtime.host.owner = self._facts.owner
+            runtime.host.is_gone = lambda owner: is_gone(owner) or owner in liveness.dead_owners
+        keeping = asyncio.ensure_future(self._keep(queue, liveness))
+        try:
+            on_ready()
+            await stopping.wait()
+        finally:
+            keeping.cancel()
+            await asyncio.wait((keeping,))
+            await self._drain(queue, liveness, drain_s)
+
+    async def _perform(self, work: Work) -> str:
+        self._running += 1
+        self._is_idle.clear()
+        try:
+            return await self._performers[work.namespace].perform(work)
+        except TurnSuspended:
+            await self._handed_over.wait()
+            raise
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._is_idle.set()
+
+    async def _drain(self, queue: Any, liveness: Liveness, drain_s: float) -> None:
+        liveness.is_draining = True
+        await asyncio.to_thread(queue.stop_taking)
+        if self._running:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_idle.wait(), drain_s)
+        for runtime in self._runtimes.values():
+            await runtime.suspend()
+        pending = await asyncio.to_thread(queue.pending, self.id)
+        await asyncio.to_thread(queue.requeue, pending)
+        self._handed_over.set()
+        await asyncio.to_thread(queue.close)
+        await asyncio.to_thread(liveness.stop)
+
+    # ------------------------------------------------------------ upkeep
+
+    async def _keep(self, queue: Any, liveness: Liveness) -> None:
+        """Serve new queues, and queue requests that are only in the log."""
+        loop = asyncio.get_running_loop()
+        swept_at = -SWEEP_S
+        listened: set[str] = set()
+        while True:
+            try:
+                wanted = await self._servable()
+                if wanted != listened:
+                    await asyncio.to_thread(queue.listen, wanted)
+                    listened = wanted
+                    liveness.queues = frozenset(wanted)
+                if loop.time() - swept_at >= SWEEP_S:
+                    swept_at = loop.time()
+                    await self._sweep()
+                    await asyncio.to_thread(queue.forget_done)
+            except StoreError as error:
+                _log.warning("%s", error)
+            await asyncio.sleep(QUEUES_S)
+
+    async def _servable(self) -> set[str]:
+        """Return the queues whose work this worker can do."""
+        found: set[str] = set()
+        for namespace, runtime in self._runtimes.items():
+            agents = runtime.host.agents
+            found |= own_queues(namespace, agents.values()).keys()
+            required = await cluster_of(runtime.host.store.backend).requirements()
+            for queue, content in required.items():
+                wanted = requirement_in(content)
+                if wanted is not None and wanted.is_met_by(agents.get(wanted.agent)):
+                    found.add(queue)
+        return found
+
+    async def _sweep(self) -> None:
+        """Queue requests that no queue has: their program died, or no worker ran yet."""
+        for namespace, runtime in self._runtimes.items():
+            store = runtime.host.store.backend
+            entries = await store.open_of_all(TurnRequested.kind)
+            works = {Work(namespace, each.stream, each.seq): each for each in entries}
+            states = await cluster_of(store).states_of(list(works))
+            for work, entry in works.items():
+                if work.id in states:
+                    continue
+                body = body_of(entry)
+                due_at = body.due_at if isinstance(body, TurnRequested) else None
+                with suppress(SessionNotFound):
+                    await queue_work(store, work, due_at=due_at)
+
+
+def _queue_module() -> Any:
+    """Return the module of the queues. Raises: ConfigError without the extra "cluster"."""
+    try:
+        return importlib.import_module(_QUEUE)
+    except ModuleNotFoundError as error:
+        if error.name not in ("dbos", "sqlalchemy"):
+            raise
+        raise ConfigError(
+            "a worker needs the extra \"cluster\": pip install 'perdure[cluster]'"
+        ) from error

@@ -1,0 +1,81 @@
+"""Requests of turns: programs append them, workers answer them.
+
+A request is open until a ``turn_started`` or ``turn_refused`` is about it. Only the owner of the
+session's lease appends either, at a head up to which it has checked that the request is open.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from perdure.engine.turns.inputs import Broken
+from perdure.engine.turns.lease import Claim, leading
+from perdure.engine.turns.recovery import close_turn, open_turn
+from perdure.errors import HeadConflict, RequestAnswered
+from perdure.session.codec import body_of, new_side
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId, entry_id
+from perdure.session.ledger import TurnRefused, TurnStarted, TurnStopRequested
+from perdure.stores.protocol import Commit, LogReader, Write
+
+_CLOSING = (TurnStarted.kind, TurnRefused.kind)
+
+
+async def closing_entry(store: LogReader, stream: StreamId, request: int) -> Entry | None:
+    """Return the entry that answers the request at seq `request`; None while it is open."""
+    wanted = entry_id(stream, request)
+    for kind in _CLOSING:
+        for entry in await store.entries(stream, after=request, kind=kind):
+            if entry.about == wanted:
+                return entry
+    return None
+
+
+async def require_unanswered(store: LogReader, stream: StreamId, request: int | None) -> None:
+    """Raises: RequestAnswered if a turn has answered `request`."""
+    if request is not None and await closing_entry(store, stream, request) is not None:
+        raise RequestAnswered(stream, request)
+
+
+async def refuse_request(claim: Claim, request: int, code: str, error: str) -> None:
+    """Close the request at seq `request` without a turn, unless it is closed.
+
+    Raises: LeaseHeld while another process runs a turn of the session.
+    """
+    async with leading(claim) as leadership:
+        while await closing_entry(claim.store, claim.stream, request) is None:
+            state = await claim.store.state(claim.stream)
+            body = new_side(TurnRefused(code, error), entry_id(claim.stream, request))
+            write = Write(
+                stream=claim.stream,
+                entries=(body,),
+                expected_head=state.head,
+                lease=leadership.lease,
+            )
+            with suppress(HeadConflict):
+                await claim.store.commit(Commit(writes=(write,), at=claim.clock.now_ms()))
+
+
+async def break_turn(claim: Claim, reason: str) -> None:
+    """End the open turn, if there is one, as failed because of `reason`.
+
+    Raises: LeaseHeld while another process runs it.
+    """
+    async with leading(claim) as leadership:
+        while (turn := await open_turn(claim.store, claim.stream)) is not None:
+            with suppress(HeadConflict):  # others may append while this process leads
+                await close_turn(claim, leadership, turn, Broken(reason))
+
+
+async def requested_stop(
+    store: LogReader, stream: StreamId, turn: int, request: int | None
+) -> TurnStopRequested | None:
+    """Return the newest request to stop the turn begun at seq `turn`, or its `request`."""
+    after = turn if request is None else min(turn, request)
+    about = {entry_id(stream, turn), entry_id(stream, after)}
+    found = await store.entries(stream, after=after, kind=TurnStopRequested.kind)
+    for entry in reversed(found):
+        body = body_of(entry)
+        if entry.about in about and isinstance(body, TurnStopRequested):
+            return body
+    return None

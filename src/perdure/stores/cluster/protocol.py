@@ -1,0 +1,211 @@
+"""The cluster service of a store: queued work, workers and their state.
+
+The log is the truth: a ``turn_requested`` without an answer is work to do. What a service keeps is
+control state, which the workers can make again from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol, runtime_checkable
+
+import msgspec
+
+from perdure.bounds.short_repr import short_repr
+from perdure.session.ids import StreamId
+
+PROTOCOL = 1
+"""The version of the rules by which workers share work. Workers of one number share it."""
+
+WorkerState = Literal["alive", "draining", "dead"]
+
+
+class Work(msgspec.Struct, frozen=True, array_like=True):
+    """A piece of work: the turn of the request at seq `request` of a session.
+
+    Without a request it is the open turn begun at seq `turn`. `attempt` tells apart the work that
+    is queued again because it ended without an answer.
+    """
+
+    namespace: str
+    stream: StreamId
+    request: int | None
+    turn: int | None = None
+    attempt: int = 0
+
+    @property
+    def id(self) -> str:
+        """The id of the work, from which `work_of` makes it again."""
+        return msgspec.json.encode(self).decode()
+
+
+def work_of(id: str) -> Work:
+    """Return the work with this id. Raises: msgspec.DecodeError."""
+    return msgspec.json.decode(id, type=Work)
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Work to be queued. `queue` is for workers that satisfy `requires`, which is JSON.
+
+    Units: `due_at` is Unix milliseconds. Of the work of one session, a lower `priority` comes
+    first.
+    """
+
+    work: Work
+    queue: str
+    requires: bytes
+    due_at: int | None = None
+    priority: int = 0
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker as it last reported. Units: seconds; `silent_s` is since its last report."""
+
+    __repr__ = short_repr
+
+    id: str
+    owner: str
+    version: str
+    protocol: int
+    namespaces: tuple[str, ...]
+    agents: tuple[str, ...]
+    slots: int
+    running: int
+    state: WorkerState
+    up_s: float
+    silent_s: float
+
+
+class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The work of one queue. `served_by` are the workers that take it; none: it is stuck.
+
+    Units: `oldest_s` seconds that the oldest waiting work has waited.
+    """
+
+    __repr__ = short_repr
+
+    queue: str
+    agent: str
+    waiting: int
+    scheduled: int
+    running: int
+    oldest_s: float | None
+    served_by: tuple[str, ...] = ()
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers of a database, and the queues of one namespace.
+
+    `counts` has ``takeovers``, ``false_takeovers`` and ``requeued`` since the database was made.
+    """
+
+    __repr__ = short_repr
+
+    workers: tuple[WorkerInfo, ...]
+    queues: tuple[QueueInfo, ...]
+    counts: Mapping[str, int]
+
+
+class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker reports of itself. `owner` is the owner of its leases."""
+
+    id: str
+    owner: str
+    version: str
+    namespaces: tuple[str, ...]
+    agents: tuple[str, ...]
+    slots: int
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """Work that a worker has begun, and the queue that it came from."""
+
+    work: Work
+    queue: str
+
+
+class BegunWork(Protocol):
+    """Find the begun work of a worker, and queue it again. Both block."""
+
+    def pending(self, worker: str, /) -> Sequence[Pending]:
+        """Return the work that `worker` has begun and not ended."""
+        ...
+
+    def requeue(self, pending: Sequence[Pending], /) -> None:
+        """Put work back into the queues that it came from; ended work stays ended."""
+        ...
+
+
+class Liveness(Protocol):
+    """The reports of one worker, from `start` to `stop`.
+
+    `dead_owners` are the owners of leases that are known to be dead. `queues` are those that the
+    worker takes from, and `running` counts the work that it runs.
+    """
+
+    dead_owners: frozenset[str]
+    queues: frozenset[str]
+    is_draining: bool
+    running: Callable[[], int]
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the store has a recent report; if not, others may have taken over."""
+        ...
+
+    def start(self) -> None:
+        """Register the worker, and report from now on. Blocks until it is registered.
+
+        Raises: StoreUnavailable.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Report no more, and remove the worker. Blocks."""
+        ...
+
+
+class ClusterService(Protocol):
+    """Queue work and report on it, for one namespace. `conninfo` is for the library of queues."""
+
+    conninfo: str
+
+    def liveness(self, facts: WorkerFacts, work: BegunWork) -> Liveness:
+        """Return the reports of a worker of the database, not started yet."""
+        ...
+
+    async def enqueue(self, order: Order) -> bool:
+        """Queue work; do nothing if work with its id was queued before.
+
+        Durable: on return. Shape: False if no worker has prepared the database yet; the request
+        then waits in the log.
+        """
+        ...
+
+    async def requirements(self) -> dict[str, bytes]:
+        """Return what the work of each queue of the namespace requires."""
+        ...
+
+    async def states_of(self, works: Sequence[Work]) -> dict[str, str]:
+        """Return the states of queued work by id; unknown work is missing."""
+        ...
+
+    async def losses(self, work: Work) -> int:
+        """Return how many workers died while they ran `work`."""
+        ...
+
+    async def forget_losses(self, work: Work) -> None:
+        """Forget the workers that died while they ran `work`: it is done."""
+        ...
+
+    async def status(self) -> ClusterStatus:
+        """Return the workers of the database and the queues of the namespace."""
+        ...
+
+
+@runtime_checkable
+class SharedStore(Protocol):
+    """A store whose work several machines can share."""
+
+    @property
+    def cluster(self) -> ClusterService: ...

@@ -1,0 +1,1 @@
+"""The cluster service of a PostgreSQL store, and the liveness of workers."""

@@ -1,0 +1,280 @@
+"""The liveness of a worker: it reports twice a second, and takes over from those that are silent.
+
+Everything is measured by the clock of the server. A worker has one connection of its own for this,
+used by one thread, so that a busy event loop does not look like a dead worker. On this connection
+it holds an advisory lock: if the lock is free, its process has ended, and nobody waits for the
+silence. A worker that was declared dead and reports again was only stopped: its epochs were raised,
+so nothing that it had begun can be written. It goes on as a new worker does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import LiteralString
+
+import psycopg
+from psycopg import Connection
+
+from perdure.secrets.mask import log_failure
+from perdure.stores.cluster.protocol import PROTOCOL, BegunWork, Pending, Work, WorkerFacts
+from perdure.stores.postgres.migrate import APP_ROLE
+from perdure.stores.postgres.rows import Row, key_of
+
+BEAT_S = 0.5
+"""How often a worker reports."""
+
+LOOK_S = 0.25
+"""How often it looks for silent workers."""
+
+SILENCE_S = 1.5
+"""A worker that is silent for that long is dead."""
+
+DEAD_LOCK_S = 0.6
+"""A worker whose lock is free is dead after that silence: longer than between two reports."""
+
+SWEEP_S = 10.0
+"""How often all work of dead workers is looked for."""
+
+RECENT_S = 30.0
+"""For how long work of a dead worker is looked for at every look: it may wake up and take some."""
+
+RECONNECT_S = 0.1
+
+_CLASS = 20583
+"""The class of our advisory locks with two keys; number 0 is the lock of those that take over."""
+
+_log = logging.getLogger(__name__)
+
+_SET_UP: LiteralString = """
+SELECT set_config('statement_timeout', '5000', false), set_config('lock_timeout', '2000', false),
+    set_config('synchronous_commit', 'off', false)
+"""
+
+_REGISTER: LiteralString = """
+INSERT INTO perdure.worker (id, owner, version, protocol, namespaces, agents, slots)
+VALUES (%s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()
+RETURNING no
+"""
+
+_LOCK: LiteralString = "SELECT pg_try_advisory_lock(%s, %s)"
+
+_BEAT: LiteralString = """
+UPDATE perdure.worker SET beat_at = clock_timestamp(), running = %s, queues = %s,
+    state = CASE state WHEN 'dead' THEN 'dead' ELSE %s END
+WHERE id = %s RETURNING state
+"""
+
+_REVIVE: LiteralString = """
+UPDATE perdure.worker SET state = %s, beat_at = clock_timestamp(), died_at = NULL
+WHERE id = %s AND state = 'dead'
+"""
+
+_UNBLAME: LiteralString = "DELETE FROM perdure.lost_work WHERE namespace = %s AND worker = %s"
+
+# The silence before the server started is not a worker's.
+_BURY: LiteralString = """
+UPDATE perdure.worker AS w SET state = 'dead', died_at = clock_timestamp(), running = 0
+WHERE w.state <> 'dead' AND w.id <> %s AND (
+    greatest(w.beat_at, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => %s)
+    OR greatest(w.beat_at, pg_postmaster_start_time())
+        < clock_timestamp() - make_interval(secs => %s)
+    AND NOT EXISTS (
+        SELECT FROM pg_locks AS l
+        WHERE l.locktype = 'advisory' AND l.classid = %s AND l.objid = w.no::oid
+            AND l.objsubid = 2
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    )
+)
+RETURNING w.id
+"""
+
+_DEAD: LiteralString = """
+SELECT id, owner, died_at > clock_timestamp() - make_interval(secs => %s) FROM perdure.worker
+WHERE state = 'dead'
+"""
+
+_FORGET_DEAD: LiteralString = """
+DELETE FROM perdure.worker
+WHERE state = 'dead' AND died_at < clock_timestamp() - interval '1 day'
+"""
+
+_NAMESPACE: LiteralString = "SELECT set_config('perdure.namespace', %s, true)"
+
+_FENCE: LiteralString = """
+UPDATE perdure.stream SET epoch = epoch + 1, owner = NULL, until = 0
+WHERE namespace = %s AND id = ANY(%s) AND owner = %s
+"""
+
+_BLAME: LiteralString = """
+INSERT INTO perdure.lost_work (namespace, work, worker)
+SELECT %s, work, %s FROM unnest(%s::text[]) AS work ON CONFLICT DO NOTHING
+"""
+
+_COUNT: LiteralString = """
+INSERT INTO perdure.cluster_count AS c VALUES (%s, %s)
+ON CONFLICT (name) DO UPDATE SET n = c.n + excluded.n
+"""
+
+_LEAVE: LiteralString = "DELETE FROM perdure.worker WHERE id = %s"
+
+
+class PostgresLiveness:
+    """`Liveness`: the reports of one worker, on a thread of its own from `start` to `stop`."""
+
+    def __init__(self, conninfo: str, facts: WorkerFacts, work: BegunWork) -> None:
+        self._conninfo = conninfo
+        self._facts = facts
+        self._work = work
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="perdure-liveness", daemon=True)
+        self._confirmed_at = time.monotonic()
+        self._beaten_at = self._swept_at = 0.0
+        self.dead_owners: frozenset[str] = frozenset()
+        self.is_draining = False
+        self.queues: frozenset[str] = frozenset()
+        self.running: Callable[[], int] = lambda: 0
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the server answered a report lately."""
+        return time.monotonic() - self._confirmed_at < SILENCE_S - BEAT_S
+
+    def start(self) -> None:
+        """Register the worker, and report from now on. Blocks until it is registered.
+
+        Raises: psycopg.Error.
+        """
+        with self._connected():
+            pass
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Report no more, and remove the worker. Blocks."""
+        self._stop.set()
+        self._thread.join()
+
+    # ------------------------------------------------------------ on the thread
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with self._connected() as db:
+                    while not self._stop.wait(LOOK_S):
+                        self._look(db)
+                    db.execute(_LEAVE, (self._facts.id,))
+            except psycopg.Error as error:
+                log_failure(_log, error, "a worker could not report; it tries again")
+                self._stop.wait(RECONNECT_S)
+
+    def _connected(self) -> Connection[Row]:
+        db = psycopg.connect(self._conninfo, autocommit=True, connect_timeout=5)
+        try:
+            db.execute(_SET_UP)
+            if _is_free(db):
+                db.execute(b"SET ROLE " + APP_ROLE.encode())
+            facts = self._facts
+            row = db.execute(
+                _REGISTER,
+                (
+                    facts.id,
+                    facts.owner,
+                    facts.version,
+                    PROTOCOL,
+                    list(facts.namespaces),
+                    list(facts.agents),
+                    facts.slots,
+                ),
+            ).fetchone()
+            assert row is not None
+            db.execute(_LOCK, (_CLASS, row[0]))
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _look(self, db: Connection[Row]) -> None:
+        now = time.monotonic()
+        if now - self._beaten_at >= BEAT_S - LOOK_S / 2:
+            self._beaten_at = now
+            self._beat(db)
+        buried = db.execute(_BURY, (self._facts.id, SILENCE_S, DEAD_LOCK_S, _CLASS)).fetchall()
+        if buried:
+            _log.warning("workers are dead: %s", ", ".join(str(row[0]) for row in buried))
+            self._count(db, "takeovers", len(buried))
+        is_sweep = now - self._swept_at >= SWEEP_S
+        if is_sweep:
+            self._swept_at = now
+            db.execute(_FORGET_DEAD)
+        dead = db.execute(_DEAD, (RECENT_S,)).fetchall()
+        self.dead_owners = frozenset(str(row[1]) for row in dead)
+        due = [(str(id), str(owner)) for id, owner, is_recent in dead if is_recent or is_sweep]
+        if due:
+            self._take_over(db, due)
+
+    def _beat(self, db: Connection[Row]) -> None:
+        state = "draining" if self.is_draining else "alive"
+        sent = time.monotonic()
+        row = db.execute(
+            _BEAT, (self.running(), list(self.queues), state, self._facts.id)
+        ).fetchone()
+        if row is None:  # removed: it was dead for a day
+            raise psycopg.OperationalError("this worker is not registered any more")
+        if row[0] == "dead":
+            self._revive(db, state)
+        self._confirmed_at = sent
+
+    def _revive(self, db: Connection[Row], state: str) -> None:
+        _log.warning("this worker was silent for too long: others took its work over")
+        with db.transaction():
+            db.execute(_REVIVE, (state, self._facts.id))
+            self._count(db, "false_takeovers", 1)
+            for namespace in self._facts.namespaces:
+                key = key_of(namespace)
+                db.execute(_NAMESPACE, (key,))
+                db.execute(_UNBLAME, (key, self._facts.id))
+
+    def _take_over(self, db: Connection[Row], dead: Iterable[tuple[str, str]]) -> None:
+        """Fence the dead, then queue their work again. One worker at a time does it.
+
+        If it dies in between, the next one begins again: each step changes nothing the second time.
+        """
+        row = db.execute(_LOCK, (_CLASS, 0)).fetchone()
+        if row is None or not row[0]:
+            return
+        try:
+            for id, owner in dead:
+                pending = self._work.pending(id)
+                if not pending:
+                    continue
+                self._fence(db, id, owner, pending)
+                self._work.requeue(pending)
+                self._count(db, "requeued", len(pending))
+        finally:
+            db.execute("SELECT pg_advisory_unlock(%s, 0)", (_CLASS,))
+
+    def _fence(
+        self, db: Connection[Row], worker: str, owner: str, pending: Sequence[Pending]
+    ) -> None:
+        by_namespace: dict[str, list[Work]] = {}
+        for each in pending:
+            by_namespace.setdefault(key_of(each.work.namespace), []).append(each.work)
+        for key, works in by_namespace.items():
+            with db.transaction():
+                db.execute(_NAMESPACE, (key,))
+                db.execute(_FENCE, (key, [work.stream for work in works], owner))
+                db.execute(_BLAME, (key, worker, [work.id for work in works]))
+
+    def _count(self, db: Connection[Row], name: str, count: int) -> None:
+        db.execute(_COUNT, (name, count))
+
+
+def _is_free(db: Connection[Row]) -> bool:
+    """Whether row-level security does not apply to this login."""
+    row = db.execute(
+        "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+    ).fetchone()
+    return row is not None and bool(row[0])

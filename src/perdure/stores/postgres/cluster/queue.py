@@ -1,0 +1,205 @@
+"""`ClusterService`: one statement each, on the connections of the store.
+
+DBOS keeps queued work in a schema of its own, ``perdure_work``, which the first worker makes. Work
+is queued by DBOS's function for SQL clients, so a program that only sends needs no DBOS.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import LiteralString
+
+import msgspec
+from psycopg import errors
+
+from perdure.errors import StoreError
+from perdure.stores.cluster.protocol import (
+    PROTOCOL,
+    BegunWork,
+    ClusterStatus,
+    Order,
+    QueueInfo,
+    Work,
+    WorkerFacts,
+    WorkerInfo,
+)
+from perdure.stores.postgres.cluster.liveness import PostgresLiveness
+from perdure.stores.postgres.database import Database, Statement
+from perdure.stores.postgres.rows import Row
+
+_log = logging.getLogger(__name__)
+
+_UNPREPARED = (
+    errors.UndefinedFunction,
+    errors.UndefinedTable,
+    errors.InvalidSchemaName,
+    errors.InsufficientPrivilege,
+)
+"""What the server says while the schema of the work is missing, or its rights."""
+
+_CLASS: LiteralString = """
+INSERT INTO perdure.work_class VALUES (%s, %s, %s) ON CONFLICT DO NOTHING
+"""
+
+_ENQUEUE: LiteralString = """
+SELECT perdure_work.enqueue_workflow(
+    workflow_name => 'perdure.turn', queue_name => %s,
+    positional_args => ARRAY[to_json(%s::text)], workflow_id => %s, app_version => %s,
+    priority => %s::int, queue_partition_key => %s, delay_until_epoch_ms => %s,
+    application_name => 'perdure'
+)
+"""
+
+_CLASSES: LiteralString = """
+SELECT queue, requires FROM perdure.work_class WHERE namespace = %s ORDER BY queue
+"""
+
+_STATES: LiteralString = """
+SELECT workflow_uuid, status FROM perdure_work.workflow_status WHERE workflow_uuid = ANY(%s)
+"""
+
+_LOSSES: LiteralString = """
+SELECT count(*) FROM perdure.lost_work WHERE namespace = %s AND work = %s
+"""
+
+_FORGET: LiteralString = "DELETE FROM perdure.lost_work WHERE namespace = %s AND work = %s"
+
+_WORKERS: LiteralString = """
+SELECT id, owner, version, protocol, namespaces, agents, slots, running, state,
+    extract(epoch FROM clock_timestamp() - started_at)::float8,
+    extract(epoch FROM clock_timestamp() - beat_at)::float8, queues
+FROM perdure.worker
+WHERE state <> 'dead' OR died_at > clock_timestamp() - interval '1 hour'
+ORDER BY started_at, id
+"""
+
+_COUNTS: LiteralString = "SELECT name, n FROM perdure.cluster_count ORDER BY name"
+
+_QUEUES: LiteralString = """
+SELECT w.queue_name, count(*) FILTER (WHERE w.status = 'ENQUEUED'),
+    count(*) FILTER (WHERE w.status = 'DELAYED'), count(*) FILTER (WHERE w.status = 'PENDING'),
+    (extract(epoch FROM clock_timestamp()) - (min(w.created_at)
+        FILTER (WHERE w.status = 'ENQUEUED')) / 1000.0)::float8
+FROM perdure_work.workflow_status AS w
+WHERE w.queue_name = ANY(%s) AND w.status IN ('ENQUEUED', 'DELAYED', 'PENDING')
+GROUP BY w.queue_name
+"""
+
+
+class PostgresCluster:
+    """`ClusterService` on the connections of one store."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self.conninfo = database.conninfo
+        self._known: set[str] = set()
+        self._has_warned = False
+
+    def liveness(self, facts: WorkerFacts, work: BegunWork) -> PostgresLiveness:
+        return PostgresLiveness(self.conninfo, facts, work)
+
+    async def enqueue(self, order: Order) -> bool:
+        work = order.work
+        statements = [
+            Statement(
+                _ENQUEUE,
+                (
+                    order.queue,
+                    work.id,
+                    work.id,
+                    str(PROTOCOL),
+                    order.priority,
+                    work.stream,
+                    order.due_at,
+                ),
+            )
+        ]
+        if order.queue not in self._known:
+            values = (self._db.namespace, order.queue, order.requires)
+            statements.insert(0, Statement(_CLASS, values))
+        try:
+            await self._db.ask_once(*statements)
+        except StoreError as error:
+            if not isinstance(error.__cause__, _UNPREPARED):
+                raise
+            if not self._has_warned:
+                self._has_warned = True
+                _log.warning(
+                    "%s: no worker has prepared the schema perdure_work for this login yet; "
+                    "requests wait in the log until one does",
+                    self._db.address,
+                )
+            return False
+        self._known.add(order.queue)
+        return True
+
+    async def requirements(self) -> dict[str, bytes]:
+        (rows,) = await self._db.ask(Statement(_CLASSES, (self._db.namespace,)))
+        return {row[0]: bytes(row[1]) for row in rows}
+
+    async def states_of(self, works: Sequence[Work]) -> dict[str, str]:
+        rows = await self._of_work(Statement(_STATES, ([work.id for work in works],)))
+        return {row[0]: row[1] for row in rows}
+
+    async def losses(self, work: Work) -> int:
+        (rows,) = await self._db.ask(Statement(_LOSSES, (self._db.namespace, work.id)))
+        return int(rows[0][0])
+
+    async def forget_losses(self, work: Work) -> None:
+        await self._db.ask(Statement(_FORGET, (self._db.namespace, work.id)))
+
+    async def status(self) -> ClusterStatus:
+        workers, counts = await self._db.ask(Statement(_WORKERS), Statement(_COUNTS))
+        required = await self.requirements()
+        rows = await self._of_work(Statement(_QUEUES, (list(required),)))
+        found = {row[0]: row for row in rows}
+        return ClusterStatus(
+            workers=tuple(_worker(row) for row in workers),
+            queues=tuple(
+                _queue(queue, requires, found.get(queue), workers)
+                for queue, requires in required.items()
+            ),
+            counts={row[0]: row[1] for row in counts},
+        )
+
+    async def _of_work(self, statement: Statement) -> list[Row]:
+        """Return rows of the schema of the work; none while it is missing."""
+        try:
+            (rows,) = await self._db.ask(statement)
+        except StoreError as error:
+            if not isinstance(error.__cause__, _UNPREPARED):
+                raise
+            return []
+        return rows
+
+
+def _worker(row: Row) -> WorkerInfo:
+    id, owner, version, protocol, namespaces, agents, slots, running, state, up_s, silent_s, _ = row
+    return WorkerInfo(
+        id=id,
+        owner=owner,
+        version=version,
+        protocol=protocol,
+        namespaces=tuple(namespaces),
+        agents=tuple(agents),
+        slots=slots,
+        running=running,
+        state=state,
+        up_s=up_s,
+        silent_s=silent_s,
+    )
+
+
+def _queue(queue: str, requires: bytes, row: Row | None, workers: Sequence[Row]) -> QueueInfo:
+    _, waiting, scheduled, running, oldest_s = row or (queue, 0, 0, 0, None)
+    required = msgspec.json.decode(requires, type=dict[str, object])
+    return QueueInfo(
+        queue=queue,
+        agent=str(required.get("agent", "")),
+        waiting=waiting,
+        scheduled=scheduled,
+        running=running,
+        oldest_s=oldest_s,
+        served_by=tuple(row[0] for row in workers if row[8] == "alive" and queue in row[-1]),
+    )

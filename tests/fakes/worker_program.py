@@ -1,0 +1,68 @@
+"""The agents and tools of the workers in the tests. `$WORKER_FOLDER` is where the tools write."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from perdure import Agent, Runtime, Store, tool
+from perdure.engine.turns.config import Limits
+
+FOLDER = "WORKER_FOLDER"
+
+
+def note(text: str) -> None:
+    """Write a line with the id of this process, so that a test sees the effect."""
+    with (Path(os.environ[FOLDER]) / "effects").open("a") as effects:
+        effects.write(f"{os.getpid()} {text}\n")
+
+
+@tool(effect="read", on_unknown="retry")
+async def wait(text: str, seconds: float) -> str:
+    """Take some time."""
+    note(text)
+    await asyncio.sleep(seconds)
+    return f"waited for {text}"
+
+
+@tool(effect="write", on_unknown="never")
+async def once(text: str, seconds: float) -> str:
+    """Have an effect that may not happen twice."""
+    note(text)
+    await asyncio.sleep(seconds)
+    return f"wrote {text}"
+
+
+@tool(effect="read", on_unknown="retry")
+async def die(text: str) -> str:
+    """Kill the process."""
+    note(text)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+
+@tool(effect="write", needs_approval=True)
+async def publish(text: str) -> str:
+    """Do what a person must approve."""
+    note(text)
+    return f"published {text}"
+
+
+MODEL = "scripted:echo"
+HELPER = Agent("helper", model=MODEL, tools=[wait, once, die, publish])
+CAPPED = Agent("capped", model=MODEL, limits=Limits(max_turns=1))
+SPECIAL = Agent("special", model=MODEL, tools=[wait])
+
+
+def runtime(store: Store) -> Runtime:
+    """Return the runtime of an ordinary worker."""
+    return Runtime(store, agents=[HELPER, CAPPED])
+
+
+def special(store: Store) -> Sequence[Agent]:
+    """Return the agents of a worker that has one more."""
+    del store
+    return [HELPER, CAPPED, SPECIAL]

@@ -1,0 +1,104 @@
+"""Workers as processes: started, killed, stopped and continued by a test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.fakes.worker_program import FOLDER
+
+ROOT = Path(__file__).parents[2]
+READY_S = 60
+
+
+class WorkerProcess:
+    """One ``perdure worker``."""
+
+    def __init__(self, address: str, folder: Path, factory: str, *options: str) -> None:
+        self.log = folder / f"worker-{time.monotonic_ns()}.log"
+        with self.log.open("w") as log:
+            self._process = subprocess.Popen(
+                (
+                    *(sys.executable, "-m", "perdure", "worker"),
+                    *(f"tests.fakes.worker_program:{factory}", "--store", address, *options),
+                ),
+                cwd=ROOT,
+                env={**os.environ, FOLDER: str(folder), "PERDURE_RUNNER": ""},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self.pid = self._process.pid
+
+    def is_ready(self) -> bool:
+        """Whether it takes work. Fails the test if it ended instead."""
+        assert self._process.poll() is None, self.log.read_text()
+        return "worker " in self.log.read_text()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def end(self) -> int:
+        """Wait until it has ended, and return its exit code."""
+        return self._process.wait(READY_S)
+
+    def kill(self) -> None:
+        """Kill it, whatever its state."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(READY_S)
+
+
+@contextmanager
+def workers(
+    count: int, address: str, folder: Path, *options: str, factory: str = "runtime"
+) -> Generator[list[WorkerProcess]]:
+    """Yield `count` workers that take work."""
+    started = [WorkerProcess(address, folder, factory, *options) for _ in range(count)]
+    try:
+        until = time.monotonic() + READY_S
+        while not all(each.is_ready() for each in started):
+            assert time.monotonic() < until, started[0].log.read_text()
+            time.sleep(0.05)
+        yield started
+    finally:
+        for each in started:
+            each.kill()
+
+
+def effects(folder: Path) -> list[tuple[int, str]]:
+    """Return what the tools did: the id of the process, and the text."""
+    file = folder / "effects"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [(int(line.split(" ", 1)[0]), line.split(" ", 1)[1]) for line in lines]
+
+
+async def effect_of(folder: Path, text: str) -> int:
+    """Wait until a tool did `text`; return the process that did it."""
+    async with asyncio.timeout(READY_S):
+        while True:
+            for pid, done in effects(folder):
+                if done == text:
+                    return pid
+            await asyncio.sleep(0.02)
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until `condition` holds. Fails the test if that takes a minute."""
+    async with asyncio.timeout(READY_S):
+        while True:
+            if await condition():
+                return
+            await asyncio.sleep(0.1)
+
+
+def of(pid: int, started: list[WorkerProcess]) -> WorkerProcess:
+    """Return the worker with the id `pid`."""
+    return next(each for each in started if each.pid == pid)

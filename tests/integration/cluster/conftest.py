@@ -1,0 +1,32 @@
+"""A database for workers, and a folder where their tools write."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import Store
+from tests.fakes.postgres import PostgresServer
+
+
+@pytest.fixture(scope="module")
+def address(postgres: PostgresServer) -> Iterator[str]:
+    """The address of a new database, for the tests of one module."""
+    made = postgres.new_database()
+    yield made
+    postgres.drop(made)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder where the tools of workers write."""
+    return tmp_path_factory.mktemp("workers")
+
+
+@pytest.fixture
+async def store(address: str) -> AsyncIterator[Store]:
+    async with perdure.open(address) as opened:
+        yield opened

@@ -1,0 +1,84 @@
+"""Workers that die, stop and wake up, and leave: their turns go on in other workers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure import Runtime, Store
+from perdure.client.cluster.runner import cluster_of
+from perdure.events.types import Event
+from tests.fakes.worker_program import HELPER, SPECIAL
+from tests.fakes.workers import WorkerProcess, effect_of, effects, of, until, workers
+
+pytestmark = pytest.mark.full_only
+
+
+@pytest.fixture(scope="module")
+def two(address: str, folder: Path) -> Iterator[list[WorkerProcess]]:
+    with workers(2, address, folder) as started:
+        yield started
+
+
+async def false_takeovers(store: Store) -> int:
+    return (await cluster_of(store.backend).status()).counts.get("false_takeovers", 0)
+
+
+async def test_stopped_worker_loses_turn_and_its_late_outcome_is_kept(
+    store: Store, folder: Path, two: list[WorkerProcess]
+) -> None:
+    before = await false_takeovers(store)
+    async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+        chat = await runtime.start(HELPER)
+        turn = chat.send(f'/tool once {{"text": "{chat.id}", "seconds": 2}}')
+        stopped = of(await effect_of(folder, chat.id), two)
+        stopped.send(signal.SIGSTOP)
+        reply = await turn
+        stopped.send(signal.SIGCONT)
+        async for event in chat.session.watch():
+            if isinstance(event, Event) and event.type == "agent:late_outcome":
+                break
+    assert reply.end == "stop"
+    assert [text for _, text in effects(folder)].count(chat.id) == 1
+
+    async def is_counted() -> bool:
+        return await false_takeovers(store) > before
+
+    await until(is_counted)
+    async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+        again = [await (await runtime.start(HELPER)).send(f"after {n}") for n in range(4)]
+    assert all("after" in reply.text for reply in again)
+
+
+async def test_killed_worker_is_replaced_within_its_turn(
+    store: Store, folder: Path, two: list[WorkerProcess]
+) -> None:
+    async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+        chat = await runtime.start(HELPER)
+        turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 1}}')
+        dead = of(await effect_of(folder, chat.id), two)
+        dead.kill()
+        assert (await turn).end == "stop"
+    done = [pid for pid, text in effects(folder) if text == chat.id]
+    assert len(done) == 2
+    assert done[0] == dead.pid != done[1]
+    assert len(await store.tool_calls(session=chat.id)) == 2
+
+
+async def test_turn_waits_for_worker_that_has_its_agent(
+    store: Store, address: str, folder: Path, two: list[WorkerProcess]
+) -> None:
+    async with Runtime(store, agents=[SPECIAL], runner="workers") as runtime:
+        chat = await runtime.start(SPECIAL)
+        turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}')
+        await asyncio.sleep(1)
+        status = await cluster_of(store.backend).status()
+        (queue,) = (each for each in status.queues if each.agent == "special")
+        assert (queue.waiting, queue.served_by) == (1, ())
+        with workers(1, address, folder, factory="special") as started:
+            assert (await turn).end == "stop"
+            assert await effect_of(folder, chat.id) == started[0].pid

@@ -1,0 +1,71 @@
+"""Workers that take work alone: drained ones, work that kills them, work that nobody queued."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import Runtime, Store
+from perdure.client.cluster.runner import cluster_of
+from perdure.errors import TurnFailed
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.worker_program import HELPER
+from tests.fakes.workers import effect_of, effects, until, workers
+
+pytestmark = pytest.mark.full_only
+
+
+async def test_drained_worker_ends_or_hands_over_its_turns(
+    store: Store, address: str, folder: Path
+) -> None:
+    async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+        quick, slow = await runtime.start(HELPER), await runtime.start(HELPER)
+        with workers(1, address, folder, "--drain-seconds", "1") as started:
+            ending = quick.send(f'/tool once {{"text": "{quick.id}", "seconds": 0.3}}')
+            handed = slow.send(f'/tool wait {{"text": "{slow.id}", "seconds": 3}}')
+            await effect_of(folder, quick.id)
+            await effect_of(folder, slow.id)
+            started[0].send(signal.SIGTERM)
+            assert started[0].end() == 0
+        assert (await ending).end == "stop"
+        with workers(1, address, folder):
+            assert (await handed).end == "stop"
+    status = await cluster_of(store.backend).status()
+    assert all(queue.running == 0 for queue in status.queues)
+
+
+@pytest.mark.all_only
+async def test_turn_that_kills_its_workers_fails_with_reason(
+    store: Store, address: str, folder: Path
+) -> None:
+    async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+        chat = await runtime.start(HELPER)
+        with workers(3, address, folder):
+            turn = chat.send(f'/tool die {{"text": "{chat.id}"}}')
+
+            async def has_killed_three() -> bool:
+                return [text for _, text in effects(folder)].count(chat.id) == 3
+
+            await until(has_killed_three)
+        with workers(1, address, folder), pytest.raises(TurnFailed, match="3 workers died"):
+            await turn
+
+
+async def test_request_before_first_worker_waits_in_log(
+    postgres: PostgresServer, folder: Path
+) -> None:
+    address = postgres.new_database()
+    async with (
+        perdure.open(address) as store,
+        Runtime(store, agents=[HELPER], runner="workers") as runtime,
+    ):
+        chat = await runtime.start(HELPER)
+        turn = chat.send("no worker yet")
+        async for entry_event in chat.session.watch():
+            if entry_event.type == "session:turn_requested":
+                break
+        with workers(1, address, folder):
+            assert "no worker yet" in (await turn).text

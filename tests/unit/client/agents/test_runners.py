@@ -1,0 +1,24 @@
+"""The choice of a runner. What a runner does: tests/integration/cluster/test_runners.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.client.agents.runners import RUNNER, EmbeddedRunner, runner_of
+from perdure.client.cluster.runner import DbosRunner
+from perdure.errors import ConfigError
+
+
+def test_runner_is_embedded_unless_named() -> None:
+    assert isinstance(runner_of(None, {}), EmbeddedRunner)
+    assert isinstance(runner_of(None, {RUNNER: ""}), EmbeddedRunner)
+    assert isinstance(runner_of(None, {RUNNER: "workers"}), DbosRunner)
+
+
+def test_argument_outranks_environment() -> None:
+    assert isinstance(runner_of("embedded", {RUNNER: "workers"}), EmbeddedRunner)
+
+
+def test_unknown_runner_in_environment_is_an_error_that_lists_known_ones() -> None:
+    with pytest.raises(ConfigError, match="'celery' in \\$PERDURE_RUNNER: use embedded or workers"):
+        runner_of(None, {RUNNER: "celery"})

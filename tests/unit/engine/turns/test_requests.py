@@ -1,0 +1,91 @@
+"""Requests of turns: answered once, refused with a reason, stopped."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+import perdure
+from perdure import Agent, Runtime, Store, user
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.runners import WorkerRunner
+from perdure.engine.turns.requests import (
+    break_turn,
+    closing_entry,
+    refuse_request,
+    requested_stop,
+    require_unanswered,
+)
+from perdure.errors import RequestAnswered
+from perdure.session.codec import new_side
+from perdure.session.ids import entry_id
+from perdure.session.ledger import TurnRefused, TurnRequested, TurnStarted, TurnStopRequested
+from perdure.session.notes import SideBody
+from perdure.stores.protocol import Commit, Write
+
+AGENT = Agent("helper", model="scripted:echo")
+SAID = user("hello")
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    async with perdure.open("memory:") as opened:
+        yield opened
+
+
+async def append(chat: Chat, store: Store, body: SideBody, about: int | None = None) -> int:
+    named = None if about is None else entry_id(chat.id, about)
+    write = Write(stream=chat.id, entries=(new_side(body, named),))
+    committed = await store.backend.commit(Commit(writes=(write,), at=1))
+    return committed.entries[0][0].seq
+
+
+async def test_request_is_answered_by_one_turn(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        runtime.host.runner = runner = WorkerRunner()
+        chat = await runtime.start(AGENT)
+        request = await append(chat, store, TurnRequested(SAID))
+        assert [each.seq for each in await store.backend.open_of_all("turn_requested")] == [request]
+        runner.answering[chat.id] = request
+        assert "hello" in (await chat.send(SAID)).text
+        closing = await closing_entry(store.backend, chat.id, request)
+        assert closing is not None
+        assert closing.kind == TurnStarted.kind
+        assert await store.backend.open_of_all("turn_requested") == []
+        runner.answering[chat.id] = request
+        with pytest.raises(RequestAnswered):
+            await chat.send(SAID)
+
+
+async def test_refused_request_is_closed_with_its_reason(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        request = await append(chat, store, TurnRequested(SAID))
+        await require_unanswered(store.backend, chat.id, request)
+        for _ in range(2):  # the second time changes nothing
+            await refuse_request(runtime.host.claim(chat.id), request, "config", "no agent")
+        refusals = [each async for each in chat.session.entries(kind=TurnRefused.kind)]
+        assert [each.about for each in refusals] == [entry_id(chat.id, request)]
+        with pytest.raises(RequestAnswered):
+            await require_unanswered(store.backend, chat.id, request)
+
+
+async def test_newest_stop_of_turn_or_its_request_counts(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        other = await append(chat, store, TurnRequested(SAID))
+        request = await append(chat, store, TurnRequested(SAID))
+        turn = request + 5
+        await append(chat, store, TurnStopRequested(), about=other)
+        assert await requested_stop(store.backend, chat.id, turn, request) is None
+        await append(chat, store, TurnStopRequested(), about=request)
+        assert await requested_stop(store.backend, chat.id, turn, request) == TurnStopRequested()
+
+
+async def test_breaking_without_open_turn_changes_nothing(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        before = (await store.backend.state(chat.id)).head
+        await break_turn(runtime.host.claim(chat.id), "three workers died")
+        assert (await store.backend.state(chat.id)).head == before
