@@ -35,7 +35,7 @@ async def worker(
     ] = None,
     slots: Annotated[
         int,
-        typer.Option(min=1, max=1000, metavar="N", help="Turns at once, for each agent and namespace."),
+        typer.Option(min=1, max=1000, metavar="N", help="Turns at once, by agent and namespace."),
     ] = SLOTS,
     drain_seconds: Annotated[
         float,
