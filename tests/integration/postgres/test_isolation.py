@@ -15,6 +15,7 @@ from perdure.session.kinds import ModelChange
 from perdure.session.ledger import TurnStarted
 from perdure.session.notes import Question
 from perdure.session.search.parts.sizes import MOST_LOOSE
+from perdure.stores.postgres.database import Statement
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.backups import Backup
@@ -46,7 +47,11 @@ TABLES: tuple[LiteralString, ...] = (
     "open_question",
     "name_part",
     "usage",
+    "work_class",
+    "lost_work",
 )
+OF_ALL = frozenset({"schema_version", "worker", "cluster_count"})
+"""Tables that belong to no namespace."""
 
 
 async def fill(store: PostgresStore) -> None:
@@ -67,6 +72,10 @@ async def fill(store: PostgresStore) -> None:
     )
     await create(store, "many", *[said("some") for _ in range(MOST_LOOSE)])
     await store.search.reindex()
+    await store.handle.db.ask_once(
+        Statement("INSERT INTO perdure.work_class VALUES ('default', 'q', '{}')"),
+        Statement("INSERT INTO perdure.lost_work VALUES ('default', 'w', 'worker')"),
+    )
 
 
 def counts(db: Database) -> dict[str, int]:
@@ -85,7 +94,7 @@ async def test_row_level_security_covers_every_table_and_owner(db: Database) -> 
         "WHERE relnamespace = 'perdure'::regnamespace AND relkind IN ('r', 'p')"
     ).fetchall()
 
-    assert {row[0] for row in rows} == {*TABLES, "schema_version"}
+    assert {row[0] for row in rows} == {*TABLES, *OF_ALL}
     assert all(row[1:] == (True, True) for row in rows)
 
 
