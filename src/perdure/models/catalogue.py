@@ -57,7 +57,7 @@ class Provider(msgspec.Struct, frozen=True):
     @property
     def remedy(self) -> str:
         """How to set it up."""
-        install = f"pip install 'perdure[{self.extra}]'"
+        install = f"pip install 'perdure[{self.extra}]' (from a clone: '.[{self.extra}]')"
         elsewhere = f"{self.url_variables[0]} for another server that speaks its protocol"
         if self.needs_key:
             return f"{install} and set {self.key_variables[0]} ({elsewhere})"

@@ -61,8 +61,9 @@ def test_filters_narrow_a_search(imported: World) -> None:
     assert found("--until", "2001-01-01") == 0
     assert found("--tool", "no_such_tool") == 0
     assert found("--cwd", "/home/mira/tidepool") == every
-    assert found("--cwd", "/elsewhere") == 0
-    assert found("--cwd", "/elsewhere", "--session", SAMPLE_ID) == 0
+    assert found("--cwd", str(imported.folder)) == 0
+    assert found("--cwd", str(imported.folder), "--session", SAMPLE_ID) == 0
+    assert imported.run("sessions", "search", "tide", "--cwd", "/elsewhere").code == 3
     assert found("--since", "1d") == 0
 
 

@@ -58,7 +58,7 @@ def test_private_servers_need_no_key(name: str) -> None:
 
 def test_remedy_names_extra_and_variable() -> None:
     assert PROVIDERS["google"].remedy == (
-        "pip install 'perdure[google]' and set GEMINI_API_KEY "
+        "pip install 'perdure[google]' (from a clone: '.[google]') and set GEMINI_API_KEY "
         "(GEMINI_BASE_URL for another server that speaks its protocol)"
     )
     assert "http://localhost:11434/v1" in PROVIDERS["ollama"].remedy

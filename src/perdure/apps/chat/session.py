@@ -63,8 +63,8 @@ class ModelNotHere(ConfigError):
 
     def __init__(self, model: str, reason: str) -> None:
         super().__init__(
-            f"cannot call the model {model} of the session: {reason}; choose "
-            "another with -m (-m scripted:echo works offline)"
+            f"cannot call the model {model}: {reason}; choose another with -m "
+            "(-m scripted:echo works offline)"
         )
         self.model = model
         self.reason = reason

@@ -280,6 +280,10 @@ def _perdure(
 
 
 _CHECKER_WORDS = (
+    (r"Got unexpected extra argument\(?s?\)? \((.*)\)", r"unexpected argument: \1"),
+    (r"^Missing argument '(.*)'", r"missing argument \1"),
+    (r"^No such option: (\S+)", r"unknown option \1"),
+    (r"^No such command '", "unknown command '"),
     (r"is not a valid int(?:eger)?(?: range)?", "is no whole number"),
     (r"is not a valid float(?: range)?", "is no number"),
     (r"is not in the range (\d+)<=x<=(\d+)", r"is not from \1 to \2"),

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import FAILED, UsageMistake
+from perdure.apps.cli.exits import FAILED, PathNotFound, UsageMistake
 from perdure.apps.cli.options import MOST, only_subject, only_text
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.progress import progress_bar
@@ -342,6 +342,8 @@ async def import_(
     Exit codes:
         1  a file or a line could not be read; the others are imported
     """
+    if not path.exists():
+        raise PathNotFound(str(path))
     if subject is not None and agent is not None and path.is_dir():
         raise UsageMistake("a folder belongs to --agent or to --subject, not to both")
     async with common.writable_store() as opened:

@@ -102,6 +102,8 @@ def _client(provider: Provider, environment: Mapping[str, str], keyring: Lookup)
     address = provider.address(environment)
     key = find_key(provider, environment, keyring)
     if key is None and provider.wants_key(address):
+        if not _is_installed(provider.package):
+            raise ConfigError(f"{provider.name} models are not set up: {provider.remedy}")
         raise ConfigError(
             f"{provider.name} models are not set up: {_remedy(provider, 'missing key')} "
             f"({provider.url_variables[0]} for another server that speaks its protocol)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Annotated, get_args
 
 import msgspec
@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.moments import SinceOption, UntilOption
 from perdure.apps.cli.options import MOST, FolderFilter, SourceFilter
-from perdure.apps.cli.store_options import CommonOptions, named_session
+from perdure.apps.cli.store_options import CommonOptions, named_session, require_folder
 from perdure.apps.progress import progress_bar
 from perdure.apps.session_rows import short_ids
 from perdure.apps.terminal.output import local_time, out_style, remark, show_json, show_lines, width
@@ -123,6 +123,8 @@ async def search(
                 on_progress=progress_bar("search"),
             )
         shown = await _with_sessions(opened, found)
+    if not shown and filters.cwd is not None:
+        require_folder(Path(filters.cwd))
     if common.as_json:
         show_json([hit_data(each) for each in shown])
     elif shown:

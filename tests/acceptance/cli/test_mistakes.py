@@ -1,0 +1,293 @@
+"""Typical mistakes: one sentence with cause and remedy each, and the documented exit code."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from tests.acceptance.cli.conftest import SAMPLE_ID, World
+
+MISTAKES = (
+    # what is typed (S: an id), the exit code, what the message says
+    ("list", 2, "there is no command 'list': use `perdure sessions list`"),
+    ("search hotel", 2, "there is no command 'search': use `perdure sessions search`"),
+    ("resume", 2, "there is no command 'resume': use `perdure chat --continue`"),
+    ("read 01jd", 2, "there is no command 'read': use `perdure sessions read`"),
+    ("branch 3", 2, "there is no command 'branch': use `perdure sessions branch`"),
+    ("fork", 2, "there is no command 'fork': use `perdure sessions fork`"),
+    ("version", 2, "there is no command 'version': use `perdure --version`"),
+    ("sesions list", 2, "unknown command 'sesions'. Did you mean 'sessions'?"),
+    ("sessions lsit", 2, "unknown command 'lsit'. Did you mean 'list'?"),
+    ("sessions delete S", 2, "there is no command 'delete' of `perdure sessions`: use"),
+    ("sessions remove S", 2, "there is no command 'remove' of `perdure sessions`: use"),
+    ("sessions open S", 2, "there is no command 'open' of `perdure sessions`: use `perdure"),
+    ("chat --promt hi", 2, "unknown option --promt (Possible options: --approve,"),
+    ("chat -p", 2, "Option '-p' requires an argument; see --help"),
+    ('chat -p ""', 2, "there is nothing to say after -p; leave it out to talk line by"),
+    ("chat -m gpt-5 -p hi", 2, "Invalid value for '-m' / '--model': 'gpt-5' names no provider"),
+    ("chat -m opnai:gpt-5 -p hi", 2, "cannot call the model opnai:gpt-5: unknown model provider"),
+    (
+        "chat -m openai:gpt-5 -p hi",
+        2,
+        "cannot call the model openai:gpt-5: openai models are not set",
+    ),
+    ("chat -m scripted:nope -p hi", 2, "cannot call the model scripted:nope: unknown scenario;"),
+    (
+        "chat --session nope -p hi",
+        3,
+        "no session 'nope' here; `perdure sessions list --all` shows them",
+    ),
+    (
+        "chat --session a --continue -p hi",
+        2,
+        "--session, --continue and --pick exclude each other; keep one",
+    ),
+    ("chat --agent nope -p hi", 2, "there is no agent 'nope'; there are: none"),
+    (
+        "chat --agent nope.agent.yaml -p hi",
+        2,
+        "nope.agent.yaml cannot be read (No such file or directory)",
+    ),
+    ("chat --cwd /nope -p hi", 3, "no such file or folder: /nope"),
+    ("chat --cwd file.txt -p hi", 2, "file.txt is a file: name a folder after --cwd"),
+    ("chat --approve yes -p hi", 2, "Invalid value for '--approve': 'yes' is not one of 'ask',"),
+    ("chat --scope all -p hi", 2, "Invalid value for '--scope': 'all' is not one of 'sandboxed',"),
+    (
+        'chat --allow-command "ls; rm x" -p hi',
+        2,
+        "'ls; rm x' is no rule for commands: ';' has no meaning here",
+    ),
+    (
+        'chat --allow-domain "http://x y" -p hi',
+        2,
+        "'http://x y' is no domain: the host of the URL cannot be read",
+    ),
+    ("chat --var a -p hi", 2, "--var 'a' has no value: write --var NAME=VALUE"),
+    ('chat --var "a b=c" -p hi', 2, "--var 'a b' is no name: use letters, digits and _"),
+    (
+        "chat --scenario nope.yaml -p hi",
+        2,
+        "the scenario 'nope.yaml' cannot be read (No such file or",
+    ),
+    (
+        "chat --scenario file.txt -p hi",
+        2,
+        "the scenario 'file' cannot be used: line 1: expected a mapping",
+    ),
+    ("chat --display screen", 2, "--display screen needs a terminal"),
+    ("chat --display big", 2, "Invalid value for '--display': 'big' is not one of 'auto',"),
+    (
+        "chat --session S --agent helper -p hi",
+        2,
+        "a session keeps its agent for life; leave out --agent, or",
+    ),
+    ("sessions list --limt 3", 2, "unknown option --limt (Possible options: --limit); see --help"),
+    (
+        "sessions list --limit x",
+        2,
+        "Invalid value for '--limit': 'x' is no whole number; see --help",
+    ),
+    ("sessions list --limit -1", 2, "Invalid value for '--limit': -1 is not from 0 to 1000000000;"),
+    (
+        "sessions list --since soon",
+        2,
+        "Invalid value for '--since': 'soon' is no date or time: write",
+    ),
+    (
+        "sessions list --since 2026-13-40",
+        2,
+        "Invalid value for '--since': '2026-13-40' is no date or time:",
+    ),
+    ("sessions list --cwd /nope", 3, "no such file or folder: /nope"),
+    (
+        "sessions list --store sqlite:///nope.db",
+        3,
+        "there is no store sqlite:///nope.db yet; `perdure import` or",
+    ),
+    (
+        "sessions list --store sqlite:///nope/dir/x.db",
+        3,
+        "there is no store sqlite:///nope/dir/x.db yet; `perdure",
+    ),
+    (
+        'sessions list --store ""',
+        2,
+        "--store is empty: write an address, such as sqlite:///agents.db",
+    ),
+    ("sessions list --store file.txt", 2, "there is no store 'file.txt': use sqlite:///FILE,"),
+    (
+        "sessions list --store mysql://x/y",
+        2,
+        "there is no store 'mysql://x/y': use sqlite:///FILE,",
+    ),
+    ('sessions list --namespace ""', 2, "'' is no namespace: give it a name"),
+    (
+        "sessions list --after nope",
+        3,
+        "no session 'nope' here; `perdure sessions list --all` shows them",
+    ),
+    ("sessions list extra", 2, "unexpected argument: extra; see --help"),
+    ("sessions show", 2, "missing argument ID; see --help"),
+    ("sessions show nope", 3, "no session 'nope' here; `perdure sessions list --all` shows them"),
+    ('sessions show ""', 3, "no session '' here; `perdure sessions list --all` shows them"),
+    ("sessions show nope.jsonl", 3, "no such file or folder: nope.jsonl"),
+    ("sessions show file.txt", 3, "no session 'file.txt' here; `perdure sessions list --all`"),
+    ("sessions show .", 3, "no session '.' here; `perdure sessions list --all` shows them"),
+    ("sessions read nope", 3, "no session 'nope' here; `perdure sessions list --all` shows them"),
+    ("sessions read S 99999", 3, "no entry '99999' in session 'S'; `perdure sessions tree S`"),
+    (
+        "sessions read S --last x",
+        2,
+        "Invalid value for '--last': 'x' is no whole number; see --help",
+    ),
+    ("sessions tree nope", 3, "no session 'nope' here; `perdure sessions list --all` shows them"),
+    (
+        "sessions context S --budget x",
+        2,
+        "Invalid value for '--budget': 'x' is no whole number; see --help",
+    ),
+    ("sessions branch S 99999", 3, "no entry '99999' in session 'S'; `perdure sessions tree S`"),
+    ("sessions branch S", 2, "missing argument ENTRY; see --help"),
+    ("sessions label S 99999 x", 3, "no entry '99999' in session 'S'; `perdure sessions tree S`"),
+    ("sessions rename S", 2, "missing argument TITLE; see --help"),
+    ("sessions diff S 1 99999", 3, "no entry '99999' in session 'S'; `perdure sessions tree S`"),
+    ("sessions fork nope", 3, "no session 'nope' here; `perdure sessions list --all` shows them"),
+    ("sessions fork S --at 99999", 3, "no entry '99999' in session 'S'; `perdure sessions tree S`"),
+    (
+        "sessions compact nope",
+        3,
+        "no session 'nope' here; `perdure sessions list --all` shows them",
+    ),
+    ("sessions end nope", 3, "no session 'nope' here; `perdure sessions list --all` shows them"),
+    ('sessions search ""', 2, "cannot search for '': it holds no word to look for"),
+    ("sessions search hotel --cwd /nope", 3, "no such file or folder: /nope"),
+    ("sessions erase", 2, "say what to erase: an ID, --subject NAME or --everything, one"),
+    ("sessions erase S", 2, "erasing cannot be undone: add --yes to confirm"),
+    ("sessions erase 0196 --yes", 3, "erasing needs a whole session id; '0196' only matches S"),
+    (
+        "sessions erase nope --yes",
+        3,
+        "no session 'nope' here; `perdure sessions list --all` shows them",
+    ),
+    (
+        "sessions erase S --everything --yes",
+        2,
+        "say what to erase: an ID, --subject NAME or --everything, one",
+    ),
+    (
+        "sessions erase --dry-run",
+        2,
+        "--dry-run lists what filters select: add --query, --source or",
+    ),
+    ("sessions resume", 2, "name sessions, or add --all for every interrupted one"),
+    ("sessions resume nope", 3, "no session 'nope' here; `perdure sessions list --all` shows them"),
+    ("import /nope/f.jsonl", 3, "no such file or folder: /nope/f.jsonl"),
+    ("import file.txt", 2, "file.txt: not a recognized session file (supported: perdure,"),
+    ("import empty", 3, "nothing to import: no .jsonl file in empty"),
+    (
+        "import file.txt --format nope",
+        2,
+        "Invalid value for '--format': 'nope' is not one of 'auto',",
+    ),
+    ("import --watch /nope", 3, "no such file or folder: /nope"),
+    ("export", 2, "name a session, or add --all for an archive of every session"),
+    ("export nope", 3, "no session 'nope' here; `perdure sessions list --all` shows them"),
+    ("export S --format nope", 2, "Invalid value for '--format': 'nope' is not one of 'perdure',"),
+    ("export S --format md", 2, "Invalid value for '--format': 'md' is not one of 'perdure',"),
+    ("export S -o file.txt", 4, "file.txt exists already; choose another name, or add --force"),
+    ("export S --format html -o .", 2, ". is a folder; name a file"),
+    ("export --all", 2, "an archive of many sessions is made of HTML pages: add"),
+    ("export --all --format html", 2, "name the folder of the archive: -o DIR"),
+    ("export S --redact all", 2, "Invalid value for --redact: 'all' is none of secrets, paths;"),
+    ("export S --leaf 99999", 3, "no entry '99999' in session 'S'; `perdure sessions tree S`"),
+    (
+        "export S --format perdure --dialect relavium",
+        2,
+        "--dialect is about workflows: add --format workflow",
+    ),
+    ("continue-in S nope", 2, "Invalid value for 'PROGRAM': 'nope' is not one of"),
+    (
+        "continue-in nope codex",
+        3,
+        "no session 'nope' here; `perdure sessions list --all` shows them",
+    ),
+    ("inbox answer nope allow", 3, "no question 'nope' waits here; `perdure inbox` lists those"),
+    ("inbox answer", 2, "missing argument ID; see --help"),
+    ("inbox show nope", 3, "no question 'nope' waits here; `perdure inbox` lists those"),
+    ('memory search ""', 2, "the question holds no word to look for: ''"),
+    ("memory forget nope", 3, "no fact 'nope' here; `perdure memory facts --all` lists the"),
+    ("memory import /nope", 3, "no such file or folder: /nope"),
+    ("agents validate nope.yaml", 3, "no such file or folder: nope.yaml"),
+    ("agents show nope", 2, "there is no agent 'nope'; there are: none"),
+    ("config set chat.modle x", 2, "there is no command 'set' of `perdure config`: use `perdure"),
+    ("config get nope", 2, "unknown command 'get'; see --help"),
+    ("config explain nope", 2, "unknown setting 'nope'; there are: chat.model, chat.agent,"),
+    ("flow run nope.yaml", 3, "no such file or folder: nope.yaml"),
+    ("flow show nope", 3, "no flow 'nope' here; `perdure flow list` lists the flows"),
+    ("flow resume nope", 3, "no flow 'nope' here; `perdure flow list` lists the flows"),
+    (
+        "store verify --store sqlite:///nope.db",
+        3,
+        "there is no store sqlite:///nope.db yet; `perdure import` or",
+    ),
+    ("store backup", 2, "missing argument FOLDER; see --help"),
+    ("store restore nope.db", 3, "no such file or folder: nope.db"),
+    (
+        "store copy sqlite:///nope2.db --store sqlite:///nope.db",
+        3,
+        "there is no store sqlite:///nope.db yet; `perdure import` or",
+    ),
+    (
+        "store rekey --store sqlite:///nope.db",
+        3,
+        "there is no store sqlite:///nope.db yet; `perdure import` or",
+    ),
+    ("token revoke nope", 2, "no token 'nope': `token list` shows those there are"),
+    ("serve nope", 2, "'nope' is not MODULE:FACTORY, for example shop.agents:runtime"),
+    ("serve --port x", 2, "Invalid value for '--port': 'x' is no whole number; see --help"),
+    ("serve --port 99999", 2, "Invalid value for '--port': 99999 is not from 0 to 65535; see"),
+    ("serve --host 0.0.0.0", 2, "listening on 0.0.0.0 needs TLS (--tls-certificate and"),
+    ("usage hourly", 2, "Invalid value for 'by': 'hourly' is not one of 'daily',"),
+    ("usage --since soon", 2, "Invalid value for '--since': 'soon' is no date or time: write"),
+    ("grants list nope", 3, "no session 'nope' here; `perdure sessions list --all` shows them"),
+    ("grants revoke S", 2, "name a grant, or use --all"),
+    ("mcp serve extra", 2, "unexpected argument: extra; see --help"),
+    ("completion powershell", 2, "Invalid value for 'SHELL': 'powershell' is not one of 'bash',"),
+    ("doctor extra", 2, "unexpected argument: extra; see --help"),
+    ("demo nope.jsonl", 3, "no such file or folder: nope.jsonl"),
+)
+SAMPLE_OF = 6
+"""Of so many mistakes `make test` makes one."""
+
+
+def check(world: World, typed: str, code: int, told: str) -> None:
+    """Type a mistake, and read the answer."""
+    words = [SAMPLE_ID if word == "S" else word for word in shlex.split(typed)]
+    ended = world.run(*words)
+    said = ended.err.replace(SAMPLE_ID, "S")
+    assert ended.code == code, (typed, said)
+    assert told in said, (typed, said)
+    assert len(said.splitlines()) == 1, (typed, said)
+    assert said.startswith("perdure: "), (typed, said)
+
+
+@pytest.fixture
+def made(sample: World) -> World:
+    """A store with one session, a file that is none, and an empty folder."""
+    (sample.folder / "file.txt").write_text("just text\n")
+    (sample.folder / "empty").mkdir()
+    return sample
+
+
+@pytest.mark.full_only
+def test_typical_mistake_gets_one_sentence_and_its_exit_code(made: World) -> None:
+    for typed, code, told in MISTAKES[::SAMPLE_OF]:
+        check(made, typed, code, told)
+
+
+@pytest.mark.all_only
+def test_every_typical_mistake_gets_one_sentence_and_its_exit_code(made: World) -> None:
+    assert len(MISTAKES) >= 100
+    for typed, code, told in MISTAKES:
+        check(made, typed, code, told)
