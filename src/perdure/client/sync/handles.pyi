@@ -17,6 +17,7 @@ from perdure.client.agents.chat import Chat as AsyncChat
 from perdure.client.agents.chat import ChatStatus
 from perdure.client.agents.message_secrets import Said
 from perdure.client.agents.notices import OnQuestion
+from perdure.client.agents.runners import RunnerName
 from perdure.client.agents.runtime import Runtime as AsyncRuntime
 from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.turn import Reply, WhileWaiting
@@ -1122,6 +1123,7 @@ class Runtime(Handle[AsyncRuntime]):
         owner: str | None = None,
         lease_ttl_ms: Annotated[int, Meta(ge=1)] = LEASE_TTL_MS,
         on_question: OnQuestion | None = None,
+        runner: RunnerName | None = None,
     ) -> None: ...
     @property
     def host(self) -> Host: ...
