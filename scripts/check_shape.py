@@ -142,6 +142,7 @@ TESTED_IN = {
     "apps/setup/": ("tests/acceptance", "likewise"),
     "apps/memory/": ("tests/acceptance", "likewise"),
     "adapters/": ("tests/integration/adapters", "with each framework, on SQLite and PostgreSQL"),
+    "client/recording/record.py": ("tests/integration/recording", "it needs the client libraries"),
     "apps/picker/command.py": ("tests/acceptance", "likewise"),
     "apps/picker/screen.py": ("tests/acceptance", "at a terminal of its own"),
 }

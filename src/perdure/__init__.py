@@ -39,6 +39,7 @@ _NAMES: Mapping[str, str] = {
     "perdure.client.memory.handle": "Memory",
     "perdure.client.memory.tools": "memory_tools",
     "perdure.client.open": "open",
+    "perdure.client.recording.record": "Recording record",
     "perdure.client.session": "Session",
     "perdure.client.store": "Store",
     "perdure.client.watch": "Watch",

@@ -29,6 +29,8 @@ from perdure.client.memory.capture import ModelExtractor as ModelExtractor
 from perdure.client.memory.handle import Memory as Memory
 from perdure.client.memory.tools import memory_tools as memory_tools
 from perdure.client.open import open as open
+from perdure.client.recording.record import Recording as Recording
+from perdure.client.recording.record import record as record
 from perdure.client.session import Session as Session
 from perdure.client.store import Store as Store
 from perdure.client.watch import Watch as Watch

@@ -111,7 +111,7 @@ GIVEN_BACK = {
 }
 HANDED_OUT = {
     # handles that perdure makes, whose methods take nothing
-    *("Turn", "Watch"),
+    *("Recording", "Turn", "Watch"),
 }
 NOT_ASKED = {
     # what cannot afford to look at what it is given -> why

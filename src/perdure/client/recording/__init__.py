@@ -1,0 +1,1 @@
+"""Recording of the calls that a client library of a provider makes."""

@@ -1,0 +1,79 @@
+"""Streamed responses: any cut of the bytes gives the same response; a part of them gives a part."""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+import pytest
+
+from perdure.client.recording.calls import Api, read_response
+from perdure.client.recording.stream import StreamedResponse
+
+
+def chunk(delta: object, reason: str | None = None) -> bytes:
+    event = {"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+    return b"data: " + json.dumps(event).encode() + b"\r\n\r\n"
+
+
+STREAM = (
+    chunk({"content": "Gr"})
+    + chunk({"content": "\u00fc\u00df"})
+    + chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{"}}]})
+    + chunk({"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]}, "tool_calls")
+    + b"data: [DONE]\n\n"
+)
+
+
+def read(data: bytes, size: int, api: Api = "chat") -> StreamedResponse:
+    streamed = StreamedResponse(api)
+    for at in range(0, len(data), size):
+        streamed.feed(data[at : at + size])
+    return streamed
+
+
+def test_any_cut_of_the_bytes_gives_the_same_response() -> None:
+    whole = read(STREAM, len(STREAM))
+    assert whole.is_complete
+    message = read_response("chat", whole.fields).message
+    assert message is not None
+    assert (message.text, message.stop_reason) == ("Gr\u00fc\u00df", "tool_calls")
+    for size in (1, 2, 7, 100):
+        assert read(STREAM, size).fields == whole.fields
+
+
+def test_part_of_a_stream_is_not_complete() -> None:
+    part = read(STREAM[: len(chunk({"content": "Gr"}))], 3)
+    assert not part.is_complete
+    message = read_response("chat", part.fields).message
+    assert message is not None
+    assert message.text == "Gr"
+
+
+def test_items_of_responses_count_before_the_end() -> None:
+    said = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "I"}],
+    }
+    event = {"type": "response.output_item.done", "output_index": 0, "item": said}
+    part = read(b"data: " + json.dumps(event).encode() + b"\n\n", 9, "responses")
+    message = read_response("responses", part.fields).message
+    assert message is not None
+    assert (message.text, part.is_complete) == ("I", False)
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+def test_odd_events_are_passed_over(api: str) -> None:
+    odd = [
+        b"data: nonsense\n",
+        b"data: [1]\n",
+        b"event: x\ndata:\n",
+        b'data: {"choices": [{"delta": {"tool_calls": [{"index": 1e300}, {"index": -1}]}}]}\n',
+        b'data: {"type": "content_block_delta", "index": 5, "delta": {"text": 1}}\n',
+        b'data: {"type": "content_block_start", "index": 1e300}\n',
+        b'data: {"type": "response.output_item.done", "output_index": "x"}\n',
+    ]
+    streamed = read(b"".join(odd), 5, cast("Api", api))
+    found = read_response(cast("Api", api), streamed.fields).message
+    assert found is None or found.text == ""
