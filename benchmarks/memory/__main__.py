@@ -2,7 +2,7 @@
 
 Each question of ``data`` is asked in a store that holds its conversation, or, with ``--together``,
 in one that holds all of them. `store.search` with the words of the question is the base line
-beside recall, and a reference of its ranking.
+beside recall, and a reference of its ranking. ``--embedder`` adds a recall by meaning.
 ``--techniques`` switches each part of the ranking off and shows what it gains on each half;
 ``--fit`` fits the weights on one half and reports the other. ``--synthetic N`` measures times.
 """
@@ -25,6 +25,8 @@ from benchmarks.memory.memories import filled, reference
 from benchmarks.memory.reference import STANDARD
 from benchmarks.memory.speed import measure_speed
 from benchmarks.memory.techniques import Rankings, table_of_fits, table_of_gains
+from perdure.client.memory.embedding import resolved
+from perdure.models.embedders.protocol import Embedder
 
 RANKED = ("recall", "reference")
 ASKERS = ("search", *RANKED)
@@ -38,6 +40,7 @@ class _Arguments(argparse.Namespace):
     fit: bool
     missed: bool
     synthetic: int
+    embedder: str | None
 
 
 def main() -> None:
@@ -55,6 +58,9 @@ def main() -> None:
     parser.add_argument(
         "--synthetic", type=int, default=0, metavar="N", help="times with N messages"
     )
+    parser.add_argument(
+        "--embedder", metavar="NAME", help="also recall by meaning: static:FOLDER, minilm:FOLDER"
+    )
     parser.parse_args(namespace=arguments)
     conversations = Collection().conversations
     wrong = [each for conversation in conversations for each in problems(conversation)]
@@ -66,15 +72,17 @@ def main() -> None:
 async def _measure(arguments: _Arguments, conversations: Sequence[Conversation]) -> None:
     console = Console()
     console.width = max(console.width, 112)
+    chosen = arguments.embedder
+    embedder = None if chosen is None else await resolved(chosen)
     if arguments.synthetic:
-        console.print(await measure_speed(arguments.synthetic, arguments.store))
+        console.print(await measure_speed(arguments.synthetic, arguments.store, embedder))
         return
     if arguments.techniques or arguments.fit:
         table_of = table_of_gains if arguments.techniques else table_of_fits
         for asking in RANKED:
             if arguments.asking in {None, asking}:
                 async with AsyncExitStack() as stack:
-                    rankings = Rankings(asking, conversations)
+                    rankings = Rankings(asking, conversations, embedder)
                     await rankings.open(stack)
                     console.print(await table_of(rankings))
         return
@@ -83,6 +91,9 @@ async def _measure(arguments: _Arguments, conversations: Sequence[Conversation])
         for name in ASKERS
         if arguments.asking in {None, name}
     }
+    if embedder is not None:
+        name = embedder.model.partition(":")[0]
+        results[f"recall, {name}"] = await _asked(arguments, conversations, "recall", embedder)
     console.print(_table(results, "all in one store" if arguments.together else "each by itself"))
     if arguments.missed:
         for name, outcomes in results.items():
@@ -90,7 +101,10 @@ async def _measure(arguments: _Arguments, conversations: Sequence[Conversation])
 
 
 async def _asked(
-    arguments: _Arguments, conversations: Sequence[Conversation], name: str
+    arguments: _Arguments,
+    conversations: Sequence[Conversation],
+    name: str,
+    embedder: Embedder | None = None,
 ) -> list[Outcome]:
     """The outcome of every question."""
     groups = [conversations] if arguments.together else [[each] for each in conversations]
@@ -102,7 +116,9 @@ async def _asked(
         async with AsyncExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-memory-"))
             address = arguments.store or f"sqlite:///{Path(folder) / 'memory.db'}"
-            memory = await stack.enter_async_context(filled(address, group, f"{name}-{number}"))
+            memory = await stack.enter_async_context(
+                filled(address, group, f"{name}-{number}", embedder)
+            )
             ask = memory.searched if name == "search" else memory.recalled
             found += await outcomes_of(group, ask)
     return found

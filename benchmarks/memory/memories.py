@@ -9,9 +9,13 @@ from datetime import UTC, datetime, timedelta
 import perdure
 from benchmarks.memory.conversations import Conversation, Language, Line, Place, Session
 from benchmarks.memory.reference import Reference, Techniques, question_words
+from perdure.client.memory.embedding import TextVectors
+from perdure.memory.arrays import ArraySums
 from perdure.memory.question import question_of
 from perdure.memory.ranking import Scope, Weights, ranking
 from perdure.memory.sums import PlainSums
+from perdure.models.embedders.protocol import Embedder
+from perdure.stores.search.recall_plan import Asked
 
 DEPTH = 1_000
 """Entries asked for: enough to find the first ten sessions among them."""
@@ -25,8 +29,15 @@ FIRST_HOUR = timedelta(hours=9)
 class Memory:
     """A store that holds `conversations`, and which of its entries is which line of them."""
 
-    def __init__(self, store: perdure.Store, conversations: Sequence[Conversation]) -> None:
+    def __init__(
+        self,
+        store: perdure.Store,
+        conversations: Sequence[Conversation],
+        embedder: Embedder | None = None,
+    ) -> None:
         self.store = store
+        self.memory = store.memory.with_embedder(embedder)
+        self._vectors = None if embedder is None else TextVectors(store.backend, embedder)
         self.conversations = conversations
         self._places = dict[str, Place]()
 
@@ -35,6 +46,8 @@ class Memory:
         for conversation in self.conversations:
             for session in conversation.sessions:
                 await self._append(session)
+        if self._vectors is not None:
+            await self.memory.embed()
 
     async def _append(self, session: Session) -> None:
         kept = await self.store.create(title=session.heading.title, id=session.heading.session)
@@ -52,7 +65,7 @@ class Memory:
 
     async def recalled(self, question: str) -> list[Place]:
         """What `store.memory.recall` finds."""
-        hits = await self.store.memory.recall(question, limit=DEPTH)
+        hits = await self.memory.recall(question, limit=DEPTH)
         return [self._places[hit.entry_id] for hit in hits]
 
     def asker(self, techniques: Techniques) -> Asker:
@@ -61,8 +74,12 @@ class Memory:
 
         async def ask(question: str) -> list[Place]:
             asked = question_of(question, self.store.outside.clock.now_ms())
-            rank = ranking(asked, Scope(), DEPTH, PlainSums, weights)
-            found = await self.store.backend.search.recall(asked.words, rank)
+            sums, model = PlainSums, None
+            if self._vectors is not None:
+                sums, meaning = ArraySums, await self._vectors.meaning(question)
+                asked, model = asked._replace(meaning=meaning), meaning.model
+            rank = ranking(asked, Scope(), DEPTH, sums, weights)
+            found = await self.store.backend.search.recall(Asked(asked.words, rank, model))
             entries = [each.found.entry for each in found]
             return [self._places[entry.id] for entry in entries if entry is not None]
 
@@ -71,11 +88,14 @@ class Memory:
 
 @asynccontextmanager
 async def filled(
-    address: str, conversations: Sequence[Conversation], namespace: str = "default"
+    address: str,
+    conversations: Sequence[Conversation],
+    namespace: str = "default",
+    embedder: Embedder | None = None,
 ) -> AsyncGenerator[Memory]:
     """A store at `address` whose `namespace` holds `conversations`."""
     async with perdure.open(address, namespace=namespace) as store:
-        memory = Memory(store, conversations)
+        memory = Memory(store, conversations, embedder)
         await memory.fill()
         yield memory
 

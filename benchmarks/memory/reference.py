@@ -78,7 +78,7 @@ class Techniques(NamedTuple):
     """Which parts count. `context` and the rest are weights of the sum; 0 leaves a part out.
 
     `passages`: words of the passages that a long entry is cut into, which are ranked like entries
-    of their own.
+    of their own. `vector`, `own_vector`: only recall with an embedder has them.
     """
 
     stems: bool = True
@@ -94,6 +94,8 @@ class Techniques(NamedTuple):
     asks: float = -0.6
     has_question: float = -0.25
     names: float = 0.25
+    vector: float = 7.6
+    own_vector: float = 0.8
 
 
 STANDARD = Techniques()
@@ -108,6 +110,8 @@ WITHOUT: dict[str, Techniques] = {
     "date": STANDARD._replace(date=0),
     "time": STANDARD._replace(time=0),
     "question marks": STANDARD._replace(answers=0, asks=0, has_question=0),
+    "meaning": STANDARD._replace(vector=0),
+    "own meaning": STANDARD._replace(own_vector=0),
 }
 WITH: dict[str, Techniques] = {
     "passages of 60 words": STANDARD._replace(passages=60),

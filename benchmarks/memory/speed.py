@@ -14,6 +14,7 @@ from benchmarks.figures import Stopwatch, percentile
 from benchmarks.memory.conversations import Collection, Language
 from benchmarks.memory.memories import any_of
 from benchmarks.memory.reference import question_words
+from perdure.models.embedders.protocol import Embedder
 
 PER_SESSION = 50
 QUESTIONS = 200
@@ -21,7 +22,7 @@ SEED = 20_261_120
 LANGUAGES: tuple[Language, ...] = ("english", "german", "french")
 
 
-async def measure_speed(count: int, address: str | None) -> Table:
+async def measure_speed(count: int, address: str | None, embedder: Embedder | None = None) -> Table:
     """Fill a store with `count` messages of the conversations' own words; ask; measure."""
     chance = random.Random(SEED)
     conversations = Collection().conversations
@@ -52,20 +53,51 @@ async def measure_speed(count: int, address: str | None) -> Table:
                 with laps["recall"]:
                     await store.memory.recall(question, limit=10)
         with_recall = _size(folder)
+        rows = [] if embedder is None else await _with_vectors(store_at, embedder, asked, chance)
+        with_vectors = _size(folder)
     table = Table("what", "figure", title=f"{count:,} messages, {size / 1e6:.1f} MB of text")
     table.add_row("append", f"{appended_s:.2f} s")
-    for name, took, more in (
-        ("search", searched_s, with_search - plain),
-        ("recall", recalled_s, with_recall - with_search),
-    ):
-        cost = f"{took:.2f} s, {took / appended_s:.0%} of the append"
-        table.add_row(f"the first {name}, which indexes", cost)
-        table.add_row("what it adds to the files / text", f"{more / size:.2f}")
-    for name, watch in laps.items():
-        for share in (0.5, 0.95):
-            figure = f"{percentile(watch.laps_ms, share):.2f} ms"
-            table.add_row(f"{name}, p{share * 100:.0f}", figure)
+    costs = (
+        ("search", searched_s / appended_s, (with_search - plain) / size),
+        ("recall", recalled_s / appended_s, (with_recall - with_search) / size),
+    )
+    for name, share, more in costs:
+        table.add_row(f"the first {name}, which indexes / append", f"{share:.0%}")
+        table.add_row("what it adds to the files / text", f"{more:.2f}")
+    for row in (*_percentiles(laps), *rows):
+        table.add_row(*row)
+    if rows:
+        table.add_row("vectors / text", f"{(with_vectors - with_recall) / size:.2f}")
     return table
+
+
+def _percentiles(laps: dict[str, Stopwatch]) -> list[tuple[str, str]]:
+    return [
+        (f"{name}, p{share * 100:.0f}", f"{percentile(watch.laps_ms, share):.2f} ms")
+        for name, watch in laps.items()
+        for share in (0.5, 0.95)
+    ]
+
+
+async def _with_vectors(
+    address: str, embedder: Embedder, asked: list[str], chance: random.Random
+) -> list[tuple[str, str]]:
+    """Give every text its vector; ask; return the rows of the table."""
+    name, watch = embedder.model.partition(":")[0], Stopwatch()
+    async with perdure.open(address, durability="normal") as store:
+        memory = store.memory.with_embedder(embedder)
+        began = time.perf_counter()
+        count = await memory.embed()
+        rows = [
+            (f"vectors by {name}", f"{(time.perf_counter() - began) / count * 1e3:.3f} ms a text")
+        ]
+        began = time.perf_counter()
+        await memory.recall("nothing to recall")
+        rows.append(("the first recall with vectors", f"{time.perf_counter() - began:.2f} s"))
+        for question in chance.sample(asked, min(QUESTIONS, len(asked))):
+            with watch:
+                await memory.recall(question, limit=10)
+    return rows + _percentiles({"recall with vectors": watch})
 
 
 async def _fill(

@@ -11,11 +11,16 @@ from benchmarks.memory.conversations import Conversation
 from benchmarks.memory.measures import GROUPS, Means, Outcome, means, outcomes_of
 from benchmarks.memory.memories import Asker, Memory, filled, reference
 from benchmarks.memory.reference import STANDARD, WITH, WITHOUT, Techniques
+from perdure.models.embedders.protocol import Embedder
 
 FACTORS = (0.0, 0.5, 0.75, 1.0, 1.33, 2.0)
+FITTED_VECTORS = ("vector", "own_vector")
 FITTED = ("context", "own", "session", "speaker", "date", "time", "answers", "asks", "has_question")
 IN_RECALL = frozenset(WITHOUT) - {"stems"}
 """What the product has a switch for."""
+
+VECTORS = ("meaning", "own meaning")
+"""Only with an embedder."""
 
 AskerOf = Callable[[Conversation, Techniques], Asker]
 """Makes who is asked about a conversation."""
@@ -24,8 +29,11 @@ AskerOf = Callable[[Conversation, Techniques], Asker]
 class Rankings:
     """The ranking of each conversation by the product or by the reference, with any weights."""
 
-    def __init__(self, asking: str, conversations: Sequence[Conversation]) -> None:
+    def __init__(
+        self, asking: str, conversations: Sequence[Conversation], embedder: Embedder | None = None
+    ) -> None:
         self.asking = asking
+        self.embedder = embedder if asking == "recall" else None
         self.conversations = conversations
         self._memories = dict[str, Memory]()
 
@@ -33,7 +41,8 @@ class Rankings:
         """Fill a store in memory for each conversation, if the product is asked."""
         if self.asking == "recall":
             for each in self.conversations:
-                memory = await stack.enter_async_context(filled("memory:", [each]))
+                store = filled("memory:", [each], embedder=self.embedder)
+                memory = await stack.enter_async_context(store)
                 self._memories[each.listed.name] = memory
 
     async def halves(self, techniques: Techniques, only: int | None = None) -> list[Means]:
@@ -57,6 +66,8 @@ async def table_of_gains(rankings: Rankings) -> Table:
     whole = await rankings.halves(STANDARD)
     table.add_row("(nothing)", *(f"{each.turn:.3f}" for each in whole), "", "")
     for name, techniques in WITHOUT.items():
+        if name in VECTORS and rankings.embedder is None:
+            continue
         if rankings.asking == "reference" or name in IN_RECALL:
             rows = await rankings.halves(techniques)
             table.add_row(name, *(f"{each.turn:.3f}" for each in rows), *_gains(rows, whole))
@@ -76,7 +87,7 @@ async def table_of_fits(rankings: Rankings) -> Table:
     for fitted, other in ((1, 2), (2, 1)):
         best = await _fit(rankings, fitted)
         before, after = [(await rankings.halves(each, other))[2].turn for each in (STANDARD, best)]
-        weights = ", ".join(f"{name} {getattr(best, name):g}" for name in FITTED)
+        weights = ", ".join(f"{name} {getattr(best, name):g}" for name in FITTED + FITTED_VECTORS)
         table.add_row(f"half {fitted}", f"half {other}", f"{before:.3f}", f"{after:.3f}", weights)
     return table
 
@@ -84,7 +95,7 @@ async def table_of_fits(rankings: Rankings) -> Table:
 async def _fit(rankings: Rankings, half: int) -> Techniques:
     """Change one weight after the other while that helps on `half`."""
     best, reached = STANDARD, (await rankings.halves(STANDARD, half))[2].turn
-    for name in FITTED:
+    for name in FITTED if rankings.embedder is None else (*FITTED, *FITTED_VECTORS):
         start = getattr(best, name)
         for factor in FACTORS:
             tried = best._replace(**{name: start * factor})

@@ -33,8 +33,10 @@ from perdure.session.notes import SessionStarted
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.search.corpus import Corpus
+from perdure.stores.search.vectors import stored
 from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.embedders import WordEmbedder
 
 WORD = re.compile(r"word-\d+-\w+-\w+-end")
 AGENTS = ("planner", "writer", None)
@@ -146,6 +148,39 @@ async def test_erased_scopes_are_found_by_no_call_and_no_byte_search(tmp_path: P
     stored = bytes_in(tmp_path)
     assert not [place for place in gone if place.word.encode() in stored]
     assert any(place.word.encode() in stored for place in scopes)
+
+
+async def test_vectors_of_erased_texts_are_in_no_file_and_found_by_no_recall(
+    tmp_path: Path,
+) -> None:
+    scopes = [place for place in places(1, 12) if place.subject is not None]
+    gone = [place for place in scopes if place.subject is not None and place.subject % 2]
+    embedder = WordEmbedder(dimension=64)
+    # With the same words around it, a text has a vector of its own.
+    vector_of = {place: stored(embedder.vector(place.word)) for place in scopes}
+    async with perdure.open(f"sqlite:///{tmp_path}/s.db") as store:
+        for place in scopes:
+            session = await store.create(subject=place.person)
+            await session.append(user(place.word))
+        memory = store.memory.with_embedder(embedder)
+        assert await memory.embed() == len(scopes)
+    assert all(vector in bytes_in(tmp_path) for vector in vector_of.values()), "the check finds one"
+    async with perdure.open(f"sqlite:///{tmp_path}/s.db") as store:
+        memory = store.memory.with_embedder(embedder)
+        for place in scopes:
+            hits = await memory.recall(place.word, subject=place.person, limit=50)
+            assert {each.text for each in hits} <= {
+                other.word for other in scopes if other.subject == place.subject
+            }
+        for person in {place.person for place in gone}:
+            await store.erase(subject=person)
+        for place in gone:
+            hits = await memory.recall(place.word, scope="namespace", limit=100)
+            assert not {each.text for each in hits} & {other.word for other in gone}
+        assert await memory.embed() == 0
+    left = bytes_in(tmp_path)
+    assert not [place for place in gone if vector_of[place] in left]
+    assert all(vector_of[place] in left for place in scopes if place not in gone)
 
 
 # ------------------------------------------------------------------ recall, tools, MCP

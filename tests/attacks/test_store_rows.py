@@ -17,12 +17,15 @@ from perdure.apps.maintenance.backup import back_up
 from perdure.apps.maintenance.copy import copy_sessions
 from perdure.apps.maintenance.repair import repair_store
 from perdure.apps.maintenance.stats import figures
+from perdure.client.clock import Outside
+from perdure.client.memory.handle import Memory
 from perdure.errors import PerdureError
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.search.values import SearchQuery
 from perdure.stores.retention.policy import Retention
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.embedders import WordEmbedder
 from tests.fakes.planted import FIRST, PATH_FORK, STREAMS, TREE_FORK, plant
 from tests.fakes.raw_database import raw_database
 from tests.fakes.samples import ALL_ONLY
@@ -128,6 +131,10 @@ FORMS = {
     "search-mark-huge": f"UPDATE search_mark SET version = 1, entry = {MOST}, parts = {MOST}",
     "search-mark-gone": "DELETE FROM search_mark",
     "search-mark-of-none": "INSERT INTO search_mark VALUES (99, 1, 5, 5, 5, 5)",
+    "vector-model-huge": f"""INSERT INTO search_model VALUES ({MOST}, 1, 'words:1', 16, {MOST});
+        INSERT INTO search_vector VALUES ({MOST}, x'ff'), (1099511627777, x''), (-1, x'ff')""",
+    "vector-too-short": """INSERT INTO search_model VALUES (1, 1, 'words:1', 16, -5);
+        INSERT INTO search_vector VALUES (1099511627777, x'01')""",
     "search-parts-of-none": "UPDATE search_part SET namespace = 99",
     "spans-of-none": "UPDATE span SET namespace = 99",
     "spans-gone": "DELETE FROM span",
@@ -194,6 +201,9 @@ async def use(path: Path) -> list[str]:
     return do.refused
 
 
+OUTSIDE = Outside(ManualClock(), SeededRandom(2))
+
+
 async def use_store(path: Path, do: Calls) -> None:
     store = await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(2))
     try:
@@ -204,6 +214,7 @@ async def use_store(path: Path, do: Calls) -> None:
             ("feed", store.feed(0)),
             ("position", store.position()),
             ("search", store.search.hits(SearchQuery(text=WORD))),
+            ("recall", Memory(store, OUTSIDE, WordEmbedder()).recall(WORD)),
             ("holdings", store.retention.holdings()),
             (
                 "is_due",

@@ -47,6 +47,8 @@ _EMPTY = "; ".join(
             "search_part",
             "search_page",
             "search_mark",
+            "search_model",
+            "search_vector",
             "partial",
             "blob",
             "idempotency",

@@ -13,7 +13,7 @@
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
     │                CopyConflict · BackupDamaged · StoreExists · FlowNotFound · FlowExists
     ├ ModelError     ModelUnavailable · RateLimited · ContextOverflow · ModelRefused
-    │                CredentialsRefused · MediaMissing · MalformedResponse
+    │                CredentialsRefused · MediaMissing · MalformedResponse · EmbedderUnavailable
     ├ ToolError      UnknownTool · InvalidArguments · ToolTimeout · ToolDenied · ToolUnavailable
     │                ToolLost · ApprovalStale
     ├ McpUnavailable
@@ -65,6 +65,7 @@ from perdure.errors.maintenance import CopyConflict as CopyConflict
 from perdure.errors.maintenance import StoreExists as StoreExists
 from perdure.errors.models import ContextOverflow as ContextOverflow
 from perdure.errors.models import CredentialsRefused as CredentialsRefused
+from perdure.errors.models import EmbedderUnavailable as EmbedderUnavailable
 from perdure.errors.models import MalformedResponse as MalformedResponse
 from perdure.errors.models import MediaMissing as MediaMissing
 from perdure.errors.models import ModelError as ModelError

@@ -94,3 +94,10 @@ class MalformedResponse(ModelError):
 
     code = "malformed_response"
     retryable = True
+
+
+class EmbedderUnavailable(ModelError):
+    """An embedder gave no vectors; recall works without them."""
+
+    code = "embedder_unavailable"
+    retryable = True

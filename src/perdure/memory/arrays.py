@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from perdure.memory.question import Question
 from perdure.memory.ranking import (
     CONTEXT,
+    MEANT,
     NEAREST,
     OWN,
     SESSION,
@@ -21,6 +22,7 @@ from perdure.memory.ranking import (
     Weights,
     idf,
 )
+from perdure.memory.similarity import Similarity, similarity
 from perdure.memory.sums import allowed_sessions
 from perdure.session.search.cues import Cue
 from perdure.stores.search.corpus import AFTER, BEFORE, Corpus, Counts
@@ -87,15 +89,23 @@ class ArraySums:
             said[texts] = True
         closeness = self._closeness()
         score, main = self._scores(said, closeness)
-        best = np.flatnonzero((score > 0) | (self._context > 0))
+        found = (score > 0) | (self._context > 0)
+        meaning = self._question.meaning
+        near = None if meaning is None else similarity(self._corpus, meaning)
+        if near is not None:
+            meant = (near.window >= MEANT) & self._allowed[self._owner]
+            found, main = found | meant, main + meant
+            score = score + self._weights.vector * near.window
+            score += self._weights.own_vector * near.own
+        best = np.flatnonzero(found)
         if not main[best].any():
             return []
         if len(best) > limit > 0:
             least = np.partition(score[best], len(best) - limit)[len(best) - limit]
             best = best[score[best] >= least - _ROUNDING]
         positions = self._corpus.positions
-        found = [self._ranked(int(text), said, closeness) for text in best]
-        return nsmallest(limit, found, key=lambda each: (-each.score, -positions[each.text]))
+        ranked = [self._ranked(int(text), said, closeness, near) for text in best]
+        return nsmallest(limit, ranked, key=lambda each: (-each.score, -positions[each.text]))
 
     def _scores(self, said: NDArray[np.bool_], closeness: Floats | None) -> tuple[Floats, Floats]:
         """Return the score of each text, 0 where it is not allowed, and its part by ``MAIN``."""
@@ -137,7 +147,13 @@ class ArraySums:
                     smooth[_view(column)[texts]] += weight * frequencies
         return smooth[:size]
 
-    def _ranked(self, text: int, said: NDArray[np.bool_], closeness: Floats | None) -> Ranked:
+    def _ranked(
+        self,
+        text: int,
+        said: NDArray[np.bool_],
+        closeness: Floats | None,
+        near: Similarity | None,
+    ) -> Ranked:
         weights, corpus = self._weights, self._corpus
         cues, before = corpus.cues[text], corpus.before[0][text]
         reasons = {
@@ -150,6 +166,8 @@ class ArraySums:
             "answer": weights.answers * (before >= 0 and corpus.cues[before] & Cue.ASKS > 0),
             "question": weights.asks * (cues & Cue.ASKS > 0)
             + weights.has_question * (cues & Cue.HAS_QUESTION > 0),
+            "vector": 0.0 if near is None else weights.vector * near.window[text],
+            "own vector": 0.0 if near is None else weights.own_vector * near.own[text],
         }
         reasons = {name: float(value) for name, value in reasons.items() if value}
         return Ranked(text, sum(reasons.values()), reasons)

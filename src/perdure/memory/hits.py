@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -23,8 +24,8 @@ class Why(msgspec.Struct, frozen=True, omit_defaults=True):
     `terms` are the words of the question that it contains, `neighbours` those that only the texts
     around it in its session contain. `speaker`: a person that the question names said it.
     `date`: how near its time is to the time that the question names, from 0 to 1. `time`: the
-    question asks when, and it names a time. `vector`: the similarity of its meaning, if an embedder
-    was used.
+    question asks when, and it names a time. `vector`: how near its meaning, with its neighbours, is
+    to the question, from -1 to 1; None if no embedder was asked, or it has no vector yet.
     """
 
     __repr__ = short_repr
@@ -95,9 +96,15 @@ def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
             speaker="speaker" in ranked.reasons,
             date=round(ranked.reasons.get("date", 0.0) / STANDARD.date, 3),
             time="time" in ranked.reasons,
+            vector=_similarity(ranked.reasons),
         ),
         author=found.what.author,
         is_passage=passage.text != found.what.text,
         start=passage.start,
         source=source_of(entry),
     )
+
+
+def _similarity(reasons: Mapping[str, float]) -> float | None:
+    weighed = reasons.get("vector")
+    return None if weighed is None else round(weighed / STANDARD.vector, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from perdure.memory.dates import Period, period_of
@@ -9,6 +10,7 @@ from perdure.memory.languages import Language, language_of
 from perdure.session.search.words import terms
 from perdure.stores.search.corpus import WordClass
 from perdure.stores.search.index_keys import author_key
+from perdure.stores.search.vectors import VectorModel
 
 MOST_CLASSES = 48
 """Of a longer question the longest words are asked for: they are the rarest."""
@@ -18,14 +20,25 @@ _SHORTEST = 3
 """A shorter word is compared as it is: it has no endings."""
 
 
+class Meaning(NamedTuple):
+    """The vector of a question, and the model that made it."""
+
+    model: VectorModel
+    vector: Sequence[float]
+
+
 class Question(NamedTuple):
-    """A question. `names`: author key -> stem, for words that may be the name of a speaker."""
+    """A question. `names`: author key -> stem, for words that may be the name of a speaker.
+
+    `meaning` is None if no embedder was asked.
+    """
 
     text: str
     words: tuple[WordClass, ...]
     names: dict[str, str]
     period: Period | None
     asks_when: bool
+    meaning: Meaning | None = None
 
 
 def question_of(text: str, now: int) -> Question:

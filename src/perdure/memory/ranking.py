@@ -3,10 +3,11 @@
 A text counts with its neighbours in the session (their words, weighed by distance), by itself, and
 with its session as a whole. To that comes what a person would look at: whether a speaker that the
 question names said it, whether the session is of the time that it names, whether a time is named
-where it asks "when", whether the text before asked something. The constants are measured
+where it asks "when", whether the text before asked something, and, with an embedder, how near its
+meaning is. The constants are measured
 (docs/decisions/0059-recall.md) and flat around their optimum.
 
-The sums over all texts are in ``arrays`` (numpy) and ``sums`` (without numpy).
+The sums over all texts are in ``arrays`` (numpy) and ``sums`` (without numpy, nor vectors).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Weights(NamedTuple):
     """The weight of each reason; 0 switches it off. `neighbours` False counts a text alone.
 
     A word that names one of more than `TALK` speakers of a session counts `names` times there.
+    `vector` is the weight of the meaning of a text with its neighbours, `own_vector` of its own.
     """
 
     context: float = 0.28
@@ -36,6 +38,8 @@ class Weights(NamedTuple):
     asks: float = -0.6
     has_question: float = -0.25
     names: float = 0.25
+    vector: float = 7.6
+    own_vector: float = 0.8
     neighbours: bool = True
 
 
@@ -46,6 +50,9 @@ MAIN = frozenset({"neighbours", "speaker", "date"})
 
 TALK = 2
 """Two speakers call each other by name in any text; among more, a name tells who is spoken of."""
+
+MEANT = 0.3
+"""Similarity from which a text is recalled for its meaning, without a word of the question."""
 
 NEAREST = 0.05
 """Closeness to the period of the question below which a time does not count."""

@@ -6,7 +6,7 @@ backend has all three. A backend raises `Unsupported` for single calls that it c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from perdure.stores.maintenance.salvage import SalvagedNamespace
     from perdure.stores.maintenance.segments import SegmentState, StreamSegment
     from perdure.stores.maintenance.stats import StoreFigures
-    from perdure.stores.search.corpus import WordClass
-    from perdure.stores.search.recall_plan import Ranking, Recalled
+    from perdure.stores.search.recall_plan import Asked, Recalled
+    from perdure.stores.search.vectors import Unembedded, VectorModel, VectorState
 
 
 class SearchService(Protocol):
@@ -50,12 +50,39 @@ class SearchService(Protocol):
         """
         ...
 
-    async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
-        """Return the texts that `ranking` prefers, given how often `words` occur in every text.
+    async def recall(self, asked: Asked) -> list[Recalled]:
+        """Return the texts that a ranking prefers, given how often the words occur in every text.
 
-        Covers everything committed before the call. `ranking` runs in a thread.
+        Covers everything committed before the call. The ranking runs in a thread. It sees the
+        vectors of `asked.model`, of the texts that have one.
         Raises: SearchIndexDamaged.
         """
+        ...
+
+    async def unembedded(self, model: VectorModel) -> Unembedded:
+        """Return the next texts without a vector of `model`, in the order of the log.
+
+        Raises: Unsupported.
+        """
+        ...
+
+    async def add_vectors(
+        self, model: VectorModel, span: tuple[int, int], vectors: Mapping[int, bytes]
+    ) -> bool:
+        """Store `vectors`, by position, for the texts between two marks of `unembedded`.
+
+        Erased texts get none. Return False, and store nothing, if another process was first.
+        Durable: not against a power cut; `unembedded` then returns the texts again.
+        Raises: StoreReadOnly, StoreFull, StoreUnavailable; Unsupported.
+        """
+        ...
+
+    async def vector_models(self) -> dict[VectorModel, VectorState]:
+        """Return the models that have vectors, and how many. Raises: Unsupported."""
+        ...
+
+    async def drop_vectors(self, model: VectorModel) -> None:
+        """Remove all vectors of `model`. Raises: StoreReadOnly, StoreUnavailable; Unsupported."""
         ...
 
     async def index(self, on_progress: OnProgress | None = None) -> None:

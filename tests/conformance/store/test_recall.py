@@ -17,7 +17,7 @@ from perdure.session.messages import assistant, user
 from perdure.session.search.parts import sizes
 from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.search.index_keys import session_key, subject_key
-from perdure.stores.search.recall_plan import Recalled
+from perdure.stores.search.recall_plan import Asked, Recalled
 from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import S, append, create, header
 from tests.fakes.clock import START_MS
@@ -45,7 +45,8 @@ async def recalled(
 ) -> list[Recalled]:
     asked = question_of(question, START_MS)
     allowed = scope or Scope(subjects=(subject_key(None),))
-    return await store.search.recall(asked.words, ranking(asked, allowed, limit, sums))
+    rank = ranking(asked, allowed, limit, sums)
+    return await store.search.recall(Asked(asked.words, rank))
 
 
 async def texts(store: SessionStore, question: str, scope: Scope | None = None) -> list[str]:

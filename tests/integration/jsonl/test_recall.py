@@ -18,6 +18,7 @@ from perdure.session.search.values import SearchQuery
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.search.index_keys import subject_key
+from perdure.stores.search.recall_plan import Asked
 from tests.conformance.store.building import append, create, header, said
 from tests.fakes.clock import START_MS
 from tests.fakes.session_files import file_of
@@ -29,7 +30,7 @@ A, S = StreamId("a"), StreamId("s")
 async def texts(store: JsonlStore, question: str, *subjects: str | None) -> list[str]:
     asked = question_of(question, START_MS)
     scope = Scope(subjects=tuple(map(subject_key, subjects or (None,))))
-    found = await store.search.recall(asked.words, ranking(asked, scope, 10, PlainSums))
+    found = await store.search.recall(Asked(asked.words, ranking(asked, scope, 10, PlainSums)))
     return [each.found.what.text for each in found]
 
 

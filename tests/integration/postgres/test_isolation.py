@@ -22,6 +22,7 @@ from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.retention.policy import Retention
 from perdure.stores.retention.quotas import Quota
+from perdure.stores.search.vectors import VectorModel
 from tests.conformance.store.building import S, append, create, header, said
 from tests.fakes.clock import START_MS
 from tests.fakes.postgres import PostgresServer, name_of
@@ -40,6 +41,8 @@ TABLES: tuple[LiteralString, ...] = (
     "search_mark",
     "search_page",
     "search_part",
+    "search_model",
+    "search_vector",
     "erasure",
     "retention",
     "quota",
@@ -76,6 +79,9 @@ async def fill(store: PostgresStore) -> None:
         Statement("INSERT INTO perdure.work_class VALUES ('default', 'q', '{}')"),
         Statement("INSERT INTO perdure.lost_work VALUES ('default', 'w', 'worker')"),
     )
+    model, read = VectorModel("m", 1), await store.search.unembedded(VectorModel("m", 1))
+    rows = {found.position: b"\x7f" for found, _ in read.texts}
+    assert await store.search.add_vectors(model, (read.before, read.end), rows)
 
 
 def counts(db: Database) -> dict[str, int]:

@@ -72,6 +72,14 @@ FromOption = Annotated[
 ToOption = Annotated[
     datetime | None, typer.Option("--to", metavar="TIME", help="When it stops being true.")
 ]
+EmbedderOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        callback=only_text,
+        help="Compares meanings, too: static:FOLDER, minilm:FOLDER, or PROVIDER:MODEL.",
+    ),
+]
 LimitOption = Annotated[
     int, typer.Option(min=0, max=MOST, metavar="N", help="At most the newest N; 0: all.")
 ]
@@ -98,6 +106,7 @@ async def search(
     limit: Annotated[
         int, typer.Option(min=1, max=MOST, metavar="N", help="Maximum number of hits.")
     ] = RECALLED,
+    embedder: EmbedderOption = None,
     common: CommonOptions,
 ) -> None:
     """Find what earlier sessions say about a question, the best hits first.
@@ -108,6 +117,7 @@ async def search(
     Examples:
         perdure memory search 'When did we choose the hotel?'
         perdure memory search 'what did we decide about lock files last week' --limit 3 --json
+        perdure memory search 'where did we stay?' --embedder static:models/words
 
     Exit codes:
         2  the question has no word
@@ -117,7 +127,7 @@ async def search(
         sessions = [await named_session(opened, each) for each in session or ()]
         with suppress(StoreReadOnly, StoreFull, StoreUnavailable):
             await opened.index(progress_bar("index"))
-        found = await opened.memory.recall(
+        found = await opened.memory.with_embedder(embedder).recall(
             question,
             limit=limit,
             subject=subject,
@@ -172,6 +182,8 @@ def _why(why: Why) -> Iterator[str]:
     ]
     if named:
         yield ", ".join(named)
+    if why.vector is not None:
+        yield f"meaning: {why.vector:.2f}"
 
 
 @memory.command("facts")
@@ -379,18 +391,33 @@ def _folder_line(folder: ImportedFolder) -> str:
 
 
 @memory.command("index")
-async def index(*, common: CommonOptions) -> None:
+async def index(
+    *,
+    embedder: EmbedderOption = None,
+    only: Annotated[
+        bool, typer.Option("--only", help="Removes the vectors of other embedders.")
+    ] = False,
+    common: CommonOptions,
+) -> None:
     """Record the episodes that are missing: of imported sessions, and of sessions that ended.
 
     An imported session has an episode up to its newest entry, and another one once it has grown.
+    With an embedder, every text without a vector gets one, so that recalls compare meanings.
 
     Examples:
         perdure memory index
+        perdure memory index --embedder static:models/words
     """
+    if only and embedder is None:
+        raise UsageMistake("--only needs --embedder: the one whose vectors stay")
     async with common.existing_store() as opened:
         count = await opened.memory.index()
-    noun = "episode" if count == 1 else "episodes"
-    common.show({"episodes": count}, f"Recorded {count:,} {noun}.")
+        memory = opened.memory.with_embedder(embedder)
+        vectors = None if embedder is None else await memory.embed(is_only=only)
+    said = f"Recorded {count:,} {'episode' if count == 1 else 'episodes'}."
+    if vectors is not None:
+        said += f" {vectors:,} {'text' if vectors == 1 else 'texts'} got a vector."
+    common.show({"episodes": count, "vectors": vectors}, said)
 
 
 def _scope(subject: str | None, *, every: bool) -> ScopeName:

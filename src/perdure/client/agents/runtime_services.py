@@ -27,6 +27,7 @@ from perdure.client.agents.turn_config import Caps, InFlow, terms_of
 from perdure.client.conversation.call_order import CallOrder
 from perdure.client.conversation.scratch import scratch_dir_of
 from perdure.client.conversation.workspace import Workspace
+from perdure.client.memory.backlog import Backlog
 from perdure.client.processes import is_gone, named_process
 from perdure.client.store import Store
 from perdure.engine.hooks.registry import Hooks
@@ -84,11 +85,7 @@ class Host:
         self.store = store
         self.runner = runner or EmbeddedRunner()
         self.is_gone: Callable[[str], bool] = is_gone
-        self.agents: dict[str, Agent] = {}
-        for agent in agents:
-            if agent.id in self.agents:
-                raise ConfigError(f"two agents have the id {agent.id!r}; give one another id")
-            self.agents[agent.id] = agent
+        self.agents = _by_id(agents)
         defaults = default_models(os.environ, store.outside.clock)
         self._own_models = defaults if models is None else None
         self.models: ModelClient = defaults if models is None else models
@@ -103,6 +100,7 @@ class Host:
         self._call_orders: WeakValueDictionary[str, CallOrder] = WeakValueDictionary()
         self._vault = Vault(os.environ)
         self.servers = Servers(mcp_servers, self._vault)
+        self.backlog = Backlog(store.backend)
         self.extraction = Extraction(
             store,
             self.claim,
@@ -198,13 +196,15 @@ class Host:
             frame_of=terms.frame_of,
             silence=agent.silence,
             on_session_end=self.extraction.wake,
+            on_embedder=self.backlog.wake,
         )
         today = Caps(self._limits or caps.limits, budget, self._cost, terms.judge, flow is not None)
         return _turns(environment, agent, Hooks(self.store.hooks, agent.hooks), prompt, today)
 
     async def aclose(self) -> None:
-        """Stop the extraction of facts, close the models made here, and stop the MCP servers."""
+        """Stop the work in the background, close the models made here, and stop the MCP servers."""
         await self.extraction.stop()
+        await self.backlog.stop()
         await self._asking.aclose()
         await self.servers.aclose()
         if self._own_models is not None:
@@ -220,6 +220,15 @@ class Host:
         if is_renewed is True and isinstance(self.models, ModelRouter):
             await self.models.renew(provider)
         return is_renewed
+
+
+def _by_id(agents: Iterable[Agent]) -> dict[str, Agent]:
+    found: dict[str, Agent] = {}
+    for agent in agents:
+        if agent.id in found:
+            raise ConfigError(f"two agents have the id {agent.id!r}; give one another id")
+        found[agent.id] = agent
+    return found
 
 
 def _turns(

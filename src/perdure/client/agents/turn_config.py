@@ -110,6 +110,7 @@ def _memory(agent: Agent, environment: Environment) -> WorkingMemory | None:
         agent.memory,
         agent=agent.id,
         working_dir=environment.working_dir,
+        on_embedder=environment.on_embedder,
     )
 
 

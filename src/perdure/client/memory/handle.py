@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -19,11 +19,12 @@ from perdure.memory.episodes import Episode, agent_in, episodes_in
 from perdure.memory.extraction import Extractor
 from perdure.memory.hits import MemoryHit, hit_of
 from perdure.memory.knowledge import agent_subject
-from perdure.memory.question import question_of
+from perdure.memory.question import Question, question_of
 from perdure.memory.ranking import Scope, SumsOf, ranking
 from perdure.memory.reports import ImportedFacts, ImportedFolder
 from perdure.memory.scope import MemoryFilter, ScopeName
 from perdure.memory.sums import PlainSums
+from perdure.models.embedders.protocol import Embedder, EmbedderName, check_embedder
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.clock import ms_of
 from perdure.session.entries import Entry
@@ -33,13 +34,15 @@ from perdure.session.memory.kinds import EpisodeRecorded, FactsCaptured, FactsDu
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.search.index_keys import session_key, subject_key
+from perdure.stores.search.recall_plan import Asked
 from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
     from perdure.client.memory import capture as capturing
-    from perdure.client.memory import fact_lines, fact_writes, knowledge
+    from perdure.client.memory import embedding, fact_lines, fact_writes, knowledge
 else:
     capturing = Later("perdure.client.memory.capture")
+    embedding = Later("perdure.client.memory.embedding")
     fact_lines = Later("perdure.client.memory.fact_lines")
     fact_writes = Later("perdure.client.memory.fact_writes")
     knowledge = Later("perdure.client.memory.knowledge")
@@ -63,9 +66,15 @@ class Memory:
     one agent of every subject, ``scope="namespace"`` everything.
     """
 
-    def __init__(self, backend: SessionStore, outside: Outside) -> None:
+    def __init__(
+        self,
+        backend: SessionStore,
+        outside: Outside,
+        embedder: Embedder | EmbedderName | None = None,
+    ) -> None:
         self.backend = backend
         self.outside = outside
+        self._embedder = embedder
 
     async def recall(
         self,
@@ -82,33 +91,47 @@ class Memory:
         """Return what earlier sessions say about `question`, best first; docs/guides/memory.md.
 
         Finds messages of users, assistants and tools on every branch; a text counts with its
-        neighbours in the session. With `sessions` only those are searched, never those `without`.
-        With `agent` only sessions of that agent are searched, with the scope "agent" those of every
-        subject. `scope` "namespace" searches the sessions of all subjects. `knowledge_of` adds the
-        knowledge folders of an agent; `agent` does so, too. With numpy (extra
-        ``memory``) a recall in a large store is several times faster; the hits are the same.
-        Raises: SearchIndexDamaged; Unsupported; WrongArgument for an empty question, for a subject
-        with a wider scope, and for the scope "agent" without an agent; ValueError when `limit` is
-        negative.
+        neighbours in the session, and with an embedder (`with_embedder`) by its meaning, too. With
+        `sessions` only those are searched, never those `without`. With `agent` only sessions of
+        that agent are searched, with the scope "agent" those of every subject. `scope` "namespace"
+        searches the sessions of all subjects. `knowledge_of` adds the knowledge folders of an
+        agent; `agent` does so, too. With numpy (extra ``memory``) a recall in a large store is
+        several times faster; the hits are the same.
+        Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError for an embedder
+        that is not set up; WrongArgument for an empty question, for a subject with a wider scope,
+        and for the scope "agent" without an agent; ValueError when `limit` is negative.
         """
         amount("limit", limit)
-        _scope(subject, agent, scope)
-        asked = question_of(question, self.outside.clock.now_ms())
-        if not asked.names:
-            raise WrongArgument(
-                f"the question holds no word to look for: {question!r:.60}", argument="question"
-            )
-        only = None if sessions is None else frozenset(sessions)
-        subjects = (subject,)
-        if agent is not None:
-            own = await _sessions_of(self.backend, agent)
-            only = own if only is None else only & own
-        if (learned := knowledge_of or agent) is not None:
-            subjects += (agent_subject(learned),)
-        allowed = _allowed(subjects if scope == "subject" else None, only, without)
+        within = _scope(subject, agent, scope)
+        asked = _asked(question, self.outside.clock.now_ms())
+        allowed = await _allowed(self.backend, within, sessions, without, knowledge_of)
+        if self._embedder is not None:
+            vectors = await embedding.vectors_in(self.backend, self._embedder)
+            asked = asked._replace(meaning=await vectors.meaning_after_new_texts(question))
         rank = ranking(asked, allowed, limit, _sums())
-        found = await self.backend.search.recall(asked.words, rank)
+        model = None if asked.meaning is None else asked.meaning.model
+        found = await self.backend.search.recall(Asked(asked.words, rank, model))
         return [hit_of(asked, each) for each in found]
+
+    def with_embedder(self, embedder: Embedder | EmbedderName | None) -> Memory:
+        """Return this memory with an embedder: its recalls also find other words for the same.
+
+        It is ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object with `model` and
+        the async method `embed`. None: without one. Raises: ConfigError; WrongArgument.
+        """
+        if embedder is not None:
+            check_embedder(embedder)
+        return Memory(self.backend, self.outside, embedder)
+
+    async def embed(self, *, is_only: bool = False) -> int:
+        """Give every text without a vector of the embedder one; return how many got one.
+
+        Recalls and turns continue meanwhile. Call it after a change of the embedder, or an import;
+        after a kill, it continues where it was. `is_only` removes the vectors of other embedders.
+        Durable: each batch. Raises: EmbedderUnavailable; ConfigError; WrongArgument without an
+        embedder; Unsupported in a store of session files; StoreReadOnly; StoreFull.
+        """
+        return await embedding.embed_all(self.backend, self._embedder, is_only=is_only)
 
     def __repr__(self) -> str:
         return f"<Memory of namespace {self.backend.namespace!r}>"
@@ -138,13 +161,7 @@ class Memory:
         return await fact_writes.remember(
             self.backend,
             self.outside,
-            fact_writes.NewFact(
-                text=text,
-                sources=fact_writes.source_ids(source),
-                said_by=said_by,
-                valid_from=None if valid_from is None else ms_of(valid_from),
-                valid_to=None if valid_to is None else ms_of(valid_to),
-            ),
+            _new_fact(text, source, said_by, valid_from, valid_to),
             subject=subject,
             agent=agent,
             key=idempotency_key,
@@ -170,13 +187,7 @@ class Memory:
             self.backend,
             self.outside,
             EntryId(fact_id),
-            fact_writes.NewFact(
-                text=text,
-                sources=fact_writes.source_ids(source),
-                said_by=said_by,
-                valid_from=None if valid_from is None else ms_of(valid_from),
-                valid_to=None if valid_to is None else ms_of(valid_to),
-            ),
+            _new_fact(text, source, said_by, valid_from, valid_to),
             idempotency_key,
         )
 
@@ -209,11 +220,8 @@ class Memory:
         amount("limit", limit)
         within = _scope(subject, agent, scope)
         now = self.outside.clock.now_ms()
-        found = [
-            fact
-            for fact in await fact_writes.facts_in(self.backend, within)
-            if include_past or fact.is_valid_at(now)
-        ]
+        found = await fact_writes.facts_in(self.backend, within)
+        found = [fact for fact in found if include_past or fact.is_valid_at(now)]
         found.sort(key=lambda fact: (fact.at, fact.id), reverse=True)
         return found[:limit]
 
@@ -295,31 +303,52 @@ class Memory:
         amount("limit", limit)
         within = _scope(subject, agent, scope)
         await record_open_ends(self.backend, self.outside.clock)
-        until = None if before is None else ms_of(before)
-        found = [
-            episode
-            for episode in await _recorded(self.backend, subject, scope, session)
-            if (session is not None or within.covers(episode))
-            and (agent is None or episode.agent == agent)
-            and (until is None or episode.ended_at < until)
-        ]
+        found = await _recorded(self.backend, within, session)
+        if before is not None:
+            found = [episode for episode in found if episode.ended_at < ms_of(before)]
         found.sort(key=lambda each: (each.ended_at, each.session, each.last), reverse=True)
         return found[:limit]
 
 
+def _asked(text: str, now: int) -> Question:
+    asked = question_of(text, now)
+    if not asked.names:
+        raise WrongArgument(
+            f"the question holds no word to look for: {text!r:.60}", argument="question"
+        )
+    return asked
+
+
+def _new_fact(
+    text: str,
+    source: Source | Sequence[Source] | None,
+    said_by: SaidBy,
+    valid_from: datetime | None,
+    valid_to: datetime | None,
+) -> fact_writes.NewFact:
+    return fact_writes.NewFact(
+        text=text,
+        sources=fact_writes.source_ids(source),
+        said_by=said_by,
+        valid_from=None if valid_from is None else ms_of(valid_from),
+        valid_to=None if valid_to is None else ms_of(valid_to),
+    )
+
+
 async def _recorded(
-    store: SessionStore, subject: str | None, scope: ScopeName, session: str | None
-) -> Iterable[Episode]:
-    """Return the episodes of `session`, or else those of `subject` in its scope and others."""
+    store: SessionStore, within: MemoryFilter, session: str | None
+) -> list[Episode]:
+    """Return the episodes of `session`, of any subject, or else those in a scope."""
     if session is None:
         entries = await store.notes_of_all(_EPISODE_KINDS)
-        chosen = subject if scope == "subject" else None
+        chosen = within.subject if within.name == "subject" else None
         listed = await store.sessions(limit=None, scope="all", subject=chosen)
         infos = {info.id: info for info in listed}
-    else:
-        entries = await fact_writes.own_notes(store, session, _EPISODE_KINDS)
-        infos = {each.stream: (await store.state(each.stream)).info for each in entries}
-    return episodes_in(entries, infos)
+        return [each for each in episodes_in(entries, infos) if within.covers(each)]
+    entries = await fact_writes.own_notes(store, session, _EPISODE_KINDS)
+    infos = {each.stream: (await store.state(each.stream)).info for each in entries}
+    found = episodes_in(entries, infos)
+    return [each for each in found if within.agent in (None, each.agent)]
 
 
 async def _sessions_of(store: SessionStore, agent: str) -> frozenset[str]:
@@ -332,13 +361,25 @@ async def _sessions_of(store: SessionStore, agent: str) -> frozenset[str]:
     return own | await knowledge.files_of(store, agent_subject(agent))
 
 
-def _allowed(
-    subjects: Sequence[str | None] | None, only: Iterable[str] | None, but: Iterable[str]
+async def _allowed(
+    store: SessionStore,
+    within: MemoryFilter,
+    sessions: Sequence[str] | None,
+    without: Sequence[str],
+    knowledge_of: str | None,
 ) -> Scope:
+    """Return the sessions that may be recalled."""
+    only = None if sessions is None else frozenset(sessions)
+    subjects: tuple[str | None, ...] = (within.subject,)
+    if within.agent is not None:
+        own = await _sessions_of(store, within.agent)
+        only = own if only is None else only & own
+    if (learned := knowledge_of or within.agent) is not None:
+        subjects += (agent_subject(learned),)
     return Scope(
-        subjects=None if subjects is None else tuple(map(subject_key, subjects)),
+        subjects=tuple(map(subject_key, subjects)) if within.name == "subject" else None,
         only=None if only is None else tuple(map(session_key, only)),
-        but=tuple(map(session_key, but)),
+        but=tuple(map(session_key, without)),
     )
 
 

@@ -5,17 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from perdure.client.clock import Outside
 from perdure.client.memory.handle import Memory
 from perdure.client.memory.knowledge import FolderWatch
 from perdure.engine.turns.config import MemoryConfig
-from perdure.errors import PerdureError, SessionError, StoreError, Unsupported, WrongArgument
+from perdure.errors import (
+    ConfigError,
+    EmbedderUnavailable,
+    PerdureError,
+    SessionError,
+    StoreError,
+    Unsupported,
+    WrongArgument,
+)
 from perdure.memory.hits import MemoryHit, Why
 from perdure.memory.knowledge import agent_subject, source_of
 from perdure.memory.question import question_of
+from perdure.memory.ranking import MEANT
+from perdure.models.embedders.protocol import Embedder
 from perdure.session.clock import minute
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
@@ -23,7 +34,13 @@ from perdure.session.memory.facts import Fact
 from perdure.session.memory.kinds import ContextRecalled, RecalledText, RecallReason
 from perdure.session.search.searchable import searchable_of
 from perdure.session.search.words import terms
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.session_store import SessionStore
+
+if TYPE_CHECKING:
+    from perdure.client.memory import embedding
+else:
+    embedding = Later("perdure.client.memory.embedding")
 
 T = TypeVar("T")
 
@@ -45,12 +62,14 @@ class SessionMemory:
         *,
         agent: str,
         working_dir: Path,
+        on_embedder: Callable[[Embedder, int], None] = lambda _embedder, _dimension: None,
     ) -> None:
         self._backend = backend
         self._outside = outside
         self._session = session
         self._agent = agent
         self._config = config
+        self._on_embedder = on_embedder
         self._folders = FolderWatch(backend, outside, config.knowledge, working_dir)
         self._memory = Memory(backend, outside)
         self.max_tokens = config.max_working_tokens
@@ -64,7 +83,13 @@ class SessionMemory:
         facts = await self._tried(self._facts, question, problems)
         if self._config.knowledge:
             problems += await self._tried(self._follow, question, problems)
-        texts = await self._tried(self._texts, question, problems)
+        found, texts = await self._tried(self._embedder, question, problems), list[RecalledText]()
+        if found:
+            texts = await self._tried(partial(self._texts, found[0]), question, problems)
+            if found[0].dimension:
+                self._on_embedder(found[0], found[0].dimension)
+        if not texts:
+            texts = await self._tried(partial(self._texts, None), question, problems)
         problem = "; ".join(problems) or None
         if not (texts or facts or problem):
             return None
@@ -77,7 +102,7 @@ class SessionMemory:
             return await recall(question)
         except (WrongArgument, Unsupported):
             return []  # the message holds no word, or the store has no such memory
-        except (StoreError, SessionError) as error:
+        except (StoreError, SessionError, EmbedderUnavailable, ConfigError) as error:
             _log.warning("not all was recalled for a turn: %s", error)
             problems.append(str(error))
             return []
@@ -101,10 +126,18 @@ class SessionMemory:
         """Index the changes in the knowledge folders; return the problems."""
         return await self._folders.follow(agent_subject(self._agent))
 
-    async def _texts(self, question: str) -> list[RecalledText]:
+    async def _embedder(self, _question: str) -> list[embedding.MeasuredEmbedder]:
+        """Return the embedder of the agent, if it has one."""
+        chosen = self._config.embedder
+        if chosen is None or chosen == "program" or not self._config.episodic_top_k:
+            return []
+        found = await embedding.resolved(chosen)
+        return [embedding.MeasuredEmbedder(found)]
+
+    async def _texts(self, embedder: Embedder | None, question: str) -> list[RecalledText]:
         if not self._config.episodic_top_k:
             return []
-        hits = await self._memory.recall(
+        hits = await self._memory.with_embedder(embedder).recall(
             question,
             limit=self._config.episodic_top_k,
             subject=await self._subject(),
@@ -132,7 +165,7 @@ class SessionMemory:
 
 def _is_about(hit: MemoryHit) -> bool:
     why = hit.why
-    return bool(why.terms or why.neighbours or why.date or why.vector)
+    return bool(why.terms or why.neighbours or why.date) or (why.vector or 0) >= MEANT
 
 
 def _reference(hit: MemoryHit) -> RecalledText:

@@ -63,6 +63,7 @@ from perdure.memory.hits import MemoryHit
 from perdure.memory.reports import ImportedFacts, ImportedFolder
 from perdure.memory.scope import ScopeName
 from perdure.models import prices as model_prices
+from perdure.models.embedders.protocol import Embedder, EmbedderName
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient, ThinkingLevel
 from perdure.session.entries import LEAF, Entry
@@ -802,14 +803,31 @@ class Memory(Handle[AsyncMemory]):
         """Return what earlier sessions say about `question`, best first; docs/guides/memory.md.
 
         Finds messages of users, assistants and tools on every branch; a text counts with its
-        neighbours in the session. With `sessions` only those are searched, never those `without`.
-        With `agent` only sessions of that agent are searched, with the scope "agent" those of every
-        subject. `scope` "namespace" searches the sessions of all subjects. `knowledge_of` adds the
-        knowledge folders of an agent; `agent` does so, too. With numpy (extra
-        ``memory``) a recall in a large store is several times faster; the hits are the same.
-        Raises: SearchIndexDamaged; Unsupported; WrongArgument for an empty question, for a subject
-        with a wider scope, and for the scope "agent" without an agent; ValueError when `limit` is
-        negative.
+        neighbours in the session, and with an embedder (`with_embedder`) by its meaning, too. With
+        `sessions` only those are searched, never those `without`. With `agent` only sessions of
+        that agent are searched, with the scope "agent" those of every subject. `scope` "namespace"
+        searches the sessions of all subjects. `knowledge_of` adds the knowledge folders of an
+        agent; `agent` does so, too. With numpy (extra ``memory``) a recall in a large store is
+        several times faster; the hits are the same.
+        Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError for an embedder
+        that is not set up; WrongArgument for an empty question, for a subject with a wider scope,
+        and for the scope "agent" without an agent; ValueError when `limit` is negative.
+        """
+
+    def with_embedder(self, embedder: Embedder | EmbedderName | None) -> Memory:
+        """Return this memory with an embedder: its recalls also find other words for the same.
+
+        It is ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object with `model` and
+        the async method `embed`. None: without one. Raises: ConfigError; WrongArgument.
+        """
+
+    def embed(self, *, is_only: bool = False) -> int:
+        """Give every text without a vector of the embedder one; return how many got one.
+
+        Recalls and turns continue meanwhile. Call it after a change of the embedder, or an import;
+        after a kill, it continues where it was. `is_only` removes the vectors of other embedders.
+        Durable: each batch. Raises: EmbedderUnavailable; ConfigError; WrongArgument without an
+        embedder; Unsupported in a store of session files; StoreReadOnly; StoreFull.
         """
 
     def remember(

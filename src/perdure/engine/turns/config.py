@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from perdure.bounds.short_repr import short_repr
 from perdure.errors.usage import WrongArgument
+from perdure.models.embedders.protocol import check_embedder
 from perdure.models.prices import Cost, unpriced
 from perdure.models.retry import RetryPolicy
 from perdure.session.argument_checks import check_fields
@@ -89,7 +90,9 @@ class MemoryConfig(msgspec.Struct, frozen=True):
     `extractor` looks for facts in each session that ended: "model" asks the agent's own model, or
     an object or async function of the program (`perdure.types.Extractor`). A stored snapshot names
     those "program". `knowledge` are folders of Markdown and text files; turns recall their
-    passages. One that is not absolute is below the session's working folder.
+    passages. One that is not absolute is below the session's working folder. `embedder` also
+    recalls by meaning: ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object of the
+    program (`perdure.types.Embedder`), which a stored snapshot names "program".
     """
 
     __repr__ = short_repr
@@ -99,9 +102,12 @@ class MemoryConfig(msgspec.Struct, frozen=True):
     episodic_top_k: Annotated[int, Meta(ge=0, le=100)] = 5
     extractor: Any = None
     knowledge: tuple[str, ...] = ()
+    embedder: Any = None
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.embedder not in (None, "program"):
+            check_embedder(self.embedder)
         found = self.extractor
         if found in (None, *STORED_EXTRACTORS):
             return
@@ -114,8 +120,12 @@ class MemoryConfig(msgspec.Struct, frozen=True):
 
     def stored(self) -> MemoryConfig:
         """Return it as a snapshot contains it."""
-        is_plain = self.extractor in (None, *STORED_EXTRACTORS)
-        return self if is_plain else msgspec.structs.replace(self, extractor="program")
+        stored = self
+        if self.extractor not in (None, *STORED_EXTRACTORS):
+            stored = msgspec.structs.replace(stored, extractor="program")
+        if not isinstance(self.embedder, str | None):
+            stored = msgspec.structs.replace(stored, embedder="program")
+        return stored
 
 
 STORED_EXTRACTORS = ("model", "program")

@@ -19,6 +19,7 @@ from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.lease import Claim
 from perdure.engine.turns.observer import SILENCE, Observer
 from perdure.events.bus import LiveBus
+from perdure.models.embedders.protocol import Embedder
 from perdure.models.protocol import ModelClient, ThinkingLevel, ToolDeclaration
 from perdure.secrets.vault import Vault
 from perdure.session.clock import Clock, RandomSource
@@ -228,6 +229,7 @@ class Environment:
     silence: SilenceLimits = field(default_factory=SilenceLimits)
     frame_of: FrameOf | None = None
     on_session_end: Callable[[], None] = lambda: None
+    on_embedder: Callable[[Embedder, int], None] = lambda _embedder, _dimension: None
 
     @property
     def claim(self) -> Claim:

@@ -166,6 +166,7 @@ def _empty(heap: Heap, held: HeldStream, taking: StreamErasure) -> None:
     for index, entry in enumerate(heap.log):
         if entry is not None and entry.stream == taking.stream and entry.seq in emptied:
             heap.log[index] = emptied[entry.seq]
+            heap.vectors.discard(index + 1)
 
 
 def _forget_names(held: HeldStream, taking: StreamErasure) -> int:

@@ -120,6 +120,7 @@ def remove(heap: Heap, stream: StreamId, now: int) -> bool:
     for index, entry in enumerate(heap.log):
         if entry is not None and entry.stream == stream:
             heap.log[index] = None
+            heap.vectors.discard(index + 1)
     without_contents(heap, bodies)
     return True
 

@@ -35,8 +35,10 @@ from perdure.stores.retention.policy import Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
 from perdure.stores.scan import Found, fitting, found_entry, found_title, hits_among
 from perdure.stores.search import recall_plan
-from perdure.stores.search.corpus import Corpus, WordClass
-from perdure.stores.search.recall_plan import Ranked, Ranking, Recalled
+from perdure.stores.search.corpus import Corpus
+from perdure.stores.search.recall_plan import Asked, Ranked, Recalled
+from perdure.stores.search.rows import run_now
+from perdure.stores.search.vectors import Unembedded, VectorModel, VectorState, to_embed
 from perdure.stores.verification import Steps, blob_problems, content_steps
 from perdure.stores.wakeups import Changes, Watches
 
@@ -108,20 +110,42 @@ class MemorySearch:
             hits_among, fits, query, sought, lambda found: found.position in shown
         )
 
-    async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
+    async def recall(self, asked: Asked) -> list[Recalled]:
         heap = self._handle.heap
         erased = sum(entry is None or entry.is_erased for entry in heap.log)
         if erased != self._erased:
             self._corpus, self._erased = Corpus(), erased
-        corpus, texts = self._corpus, texts_in(heap)
+        corpus, texts, vectors = self._corpus, texts_in(heap), heap.vectors.snapshot()
 
         def ranked() -> Sequence[Ranked]:
             with self._ranking:  # another recall may be using the corpus
-                return recall_plan.scanned(corpus, texts, words, ranking)
+                return recall_plan.scanned(corpus, texts, vectors, asked)
 
         best = await asyncio.to_thread(ranked)
         found = [(text_at(heap, corpus.positions[each.text]), each) for each in best]
         return [Recalled(text, each) for text, each in found if text is not None]
+
+    async def unembedded(self, model: VectorModel) -> Unembedded:
+        heap = self._handle.heap
+        before = run_now(heap.vectors.state(model)).upto
+        new = [(each, each.position) for each in texts_in(heap) if each.position > before]
+        return Unembedded(before, to_embed(reversed(new)), len(heap.log))
+
+    async def add_vectors(
+        self, model: VectorModel, span: tuple[int, int], vectors: Mapping[int, bytes]
+    ) -> bool:
+        heap, (before, after) = self._handle.heap, span
+        if run_now(heap.vectors.state(model)).upto != before:
+            return False
+        there = {at: body for at, body in vectors.items() if text_at(heap, at) is not None}
+        run_now(heap.vectors.add(model, after, there))
+        return True
+
+    async def vector_models(self) -> dict[VectorModel, VectorState]:
+        return run_now(self._handle.heap.vectors.states())
+
+    async def drop_vectors(self, model: VectorModel) -> None:
+        run_now(self._handle.heap.vectors.drop(model))
 
     async def reindex(self, on_progress: OnProgress | None = None) -> int:
         return sum(1 for _ in texts_in(self._handle.heap))

@@ -25,6 +25,7 @@ from perdure.session.fold import (
 from perdure.session.ids import EntryId, StreamId, entry_place, is_number
 from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
 from perdure.session.notes import CompactionUndone
+from perdure.stores.in_memory.vectors import HeldVectors
 from perdure.stores.protocol import CommitResult, Problem, StreamState
 from perdure.stores.verification import (
     StoredCommit,
@@ -89,6 +90,7 @@ class Heap:
     log: list[Entry | None] = field(default_factory=list["Entry | None"])
     keys: dict[str, KeptCommit] = field(default_factory=dict[str, KeptCommit])
     blobs: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    vectors: HeldVectors = field(default_factory=HeldVectors)
 
 
 def held_in(heap: Heap, stream: StreamId) -> HeldStream:

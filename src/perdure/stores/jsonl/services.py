@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -46,8 +46,8 @@ from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import KEY_WINDOW_MS, Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
-from perdure.stores.search.corpus import WordClass
-from perdure.stores.search.recall_plan import Ranking, Recalled
+from perdure.stores.search.recall_plan import Asked, Recalled
+from perdure.stores.search.vectors import Unembedded, VectorModel, VectorState
 from perdure.stores.wakeups import Look, Watcher
 
 SCHEME = "jsonl:///"
@@ -128,8 +128,22 @@ class JsonlSearch:
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         return await self._handle.searches.hits(query, on_progress)
 
-    async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
-        return await self._handle.searches.recall(words, ranking)
+    async def recall(self, asked: Asked) -> list[Recalled]:
+        return await self._handle.searches.recall(asked)
+
+    async def unembedded(self, model: VectorModel) -> Unembedded:
+        raise Unsupported("vectors", BACKEND)
+
+    async def add_vectors(
+        self, model: VectorModel, span: tuple[int, int], vectors: Mapping[int, bytes]
+    ) -> bool:
+        raise Unsupported("vectors", BACKEND)
+
+    async def vector_models(self) -> dict[VectorModel, VectorState]:
+        raise Unsupported("vectors", BACKEND)
+
+    async def drop_vectors(self, model: VectorModel) -> None:
+        raise Unsupported("vectors", BACKEND)
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
         await self._handle.searches.index(on_progress)

@@ -32,8 +32,7 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import Hold, Holding, Retention
-from perdure.stores.search.corpus import WordClass
-from perdure.stores.search.recall_plan import Ranking, RecallCache, Recalled
+from perdure.stores.search.recall_plan import Asked, RecallCache, Recalled
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,11 +82,11 @@ class PostgresSearch:
         self._cache = RecallCache()
         self._recalling = asyncio.Lock()
 
-    async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
+    async def recall(self, asked: Asked) -> list[Recalled]:
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
         async with self._recalling:
-            return await search_index.recalled(self.handle.db, self._cache, words, ranking)
+            return await search_index.recalled(self.handle.db, self._cache, asked)
 
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         sought = sought_in(query.text)
@@ -96,6 +95,10 @@ class PostgresSearch:
             await self.index()
         return await search_index.hits(self.handle.db, query, sought)
 
+    unembedded = asking(search_index.unembedded)
+    add_vectors = asking(search_index.add_vectors)
+    vector_models = asking(search_index.vector_models)
+    drop_vectors = asking(search_index.drop_vectors)
     index = asking(search_index.index)
     reindex = asking(search_index.reindex)
 

@@ -20,6 +20,7 @@ from perdure.session.search.parts.occurrences import frequencies, places
 from perdure.session.search.parts.pages import FILTER, SESSION, Kept, is_word, role_key
 from perdure.session.search.parts.postings import listed
 from perdure.stores.search.index_keys import AUTHOR, CUES, SUBJECT, cues_in
+from perdure.stores.search.vectors import VectorModel, Vectors
 
 BEFORE, AFTER = (0.7, 0.35, 0.2, 0.1), (0.5, 0.25, 0.1)
 """Weight of the words of a text in the texts after it, and before it, by distance.
@@ -69,7 +70,7 @@ class Corpus:
     lengths with those of the neighbours, weighed. `session_subjects` (number of a subject),
     `session_sizes` (texts), `session_lengths` (words), `session_spans` and `session_speakers` (how
     many) are columns of sessions. `authors`: author key -> number of a session -> what the author
-    said there.
+    said there. `vectors`: those of each model asked for.
     """
 
     def __init__(self) -> None:
@@ -87,6 +88,7 @@ class Corpus:
         self.session_spans = array("d")
         self.session_speakers = array("l")
         self.authors: dict[str, dict[int, array[int]]] = {}
+        self.vectors: dict[VectorModel, Vectors] = {}
         self._sessions: dict[str, int] = {}
         self._subjects: dict[str, int] = {}
         self._speakers: set[tuple[int, frozenset[str]]] = set()
@@ -180,16 +182,20 @@ class Corpus:
         """Add the counts of `word` in a part: `kept` has all keys that it contains."""
         numbered = self._parts[head]
         counts, words = Counts(array("l"), array("l")), 0
-        for each in kept:
-            if is_word(each.key):
-                texts, found = frequencies(each, head.size)
-                counts.texts.extend(map(numbered.__getitem__, texts))
-                counts.frequencies.extend(found)
-                words += 1
+        for each in filter(lambda each: is_word(each.key), kept):
+            texts, found = frequencies(each, head.size)
+            counts.texts.extend(map(numbered.__getitem__, texts))
+            counts.frequencies.extend(found)
+            words += 1
         if words > 1 or _NOWHERE in counts.texts:
             counts = _once(counts)
         self._counted[head, word.key] = counts
         self._counted_size += len(counts.texts) + 1
+
+    def add_vectors(self, vectors: Vectors, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Add vectors by position, ascending, to those of a model."""
+        for at, body in rows:
+            vectors.put(at, self._texts.get(at, _NOWHERE), body)
 
     # -- the order of the texts
 
@@ -290,6 +296,8 @@ class Corpus:
             span += weight * self.lengths[other]
         self.session_spans[owner] += span - self.spans[number]
         self.spans[number] = span
+        for each in self.vectors.values():
+            each.moved.add(number)
 
     def _forget_words(self, number: int) -> None:
         for word in self._loose.pop(number, ()):

@@ -15,7 +15,9 @@ from perdure.session.search.parts.pages import DAMAGE, beginning
 from perdure.stores.scan import Found
 from perdure.stores.search.corpus import FILTERS, Corpus, Counts, WordClass
 from perdure.stores.search.index_keys import text_of
-from perdure.stores.search.rows import NO_END, IndexedLog, IndexReader, Mark, Span
+from perdure.stores.search.rows import NO_END, IndexedLog, IndexReader, Mark, Span, run_now
+from perdure.stores.search.vector_plan import follow
+from perdure.stores.search.vectors import VectorModel, VectorRows
 
 _ALWAYS: Span = (-NO_END, NO_END)
 _SOME = 256
@@ -44,6 +46,14 @@ class Recalled(NamedTuple):
     ranked: Ranked
 
 
+class Asked(NamedTuple):
+    """The words of a question, its ranking, and the model of its vector if it has one."""
+
+    words: Sequence[WordClass]
+    ranking: Ranking
+    model: VectorModel | None = None
+
+
 class RecallCache:
     """The corpus of a namespace between recalls; one recall at a time uses it."""
 
@@ -62,9 +72,9 @@ class RecallCache:
 async def recalled(
     index: IndexReader,
     log: IndexedLog,
+    rows: VectorRows | None,
     cache: RecallCache,
-    words: Sequence[WordClass],
-    ranking: Ranking,
+    asked: Asked,
 ) -> list[Recalled]:
     """Implement ``SearchService.recall``. Raises: SearchIndexDamaged."""
     mark = (await index.mark()).usable
@@ -73,14 +83,16 @@ async def recalled(
         heads = await index.heads(_ALWAYS) if mark.entry or mark.stream else []
         await _follow_parts(index, corpus, heads)
         await _follow_loose(index, corpus, cache.mark.entry, mark)
-        await _count(index, corpus, heads, words)
+        await _count(index, corpus, heads, asked.words)
     except DAMAGE as error:
         cache.follow(Mark(-1))
         raise SearchIndexDamaged(log.address) from error
     cache.mark = mark
     async for texts in log.behind(mark):
         await log.compute(lambda: add(corpus, texts))  # noqa: B023 - it is awaited here
-    best = await log.compute(lambda: _ranked(corpus, heads, words, ranking))
+    if asked.model is not None and rows is not None:
+        await follow(rows, corpus, asked.model)
+    best = await log.compute(lambda: _ranked(corpus, heads, asked))
     read = await log.texts_at([corpus.positions[each.text] for each in best])
     found = {each.position: each for each in read}
     return [
@@ -91,7 +103,7 @@ async def recalled(
 
 
 def scanned(
-    corpus: Corpus, texts: Iterable[Found], words: Sequence[WordClass], ranking: Ranking
+    corpus: Corpus, texts: Iterable[Found], rows: VectorRows | None, asked: Asked
 ) -> Sequence[Ranked]:
     """Rank all `texts` of a store without an index, newest first; `corpus` may have old ones."""
     new: list[Found] = []
@@ -100,7 +112,9 @@ def scanned(
             break
         new.append(found)
     add(corpus, new[::-1])
-    return _ranked(corpus, (), words, ranking)
+    if asked.model is not None and rows is not None:
+        run_now(follow(rows, corpus, asked.model))
+    return _ranked(corpus, (), asked)
 
 
 async def _follow_parts(index: IndexReader, corpus: Corpus, heads: Sequence[Head]) -> None:
@@ -153,7 +167,5 @@ def add(corpus: Corpus, texts: Sequence[Found]) -> None:
             corpus.add_text(text_of(found))
 
 
-def _ranked(
-    corpus: Corpus, heads: Sequence[Head], words: Sequence[WordClass], ranking: Ranking
-) -> Sequence[Ranked]:
-    return ranking(corpus, [corpus.counts(heads, word) for word in words])
+def _ranked(corpus: Corpus, heads: Sequence[Head], asked: Asked) -> Sequence[Ranked]:
+    return asked.ranking(corpus, [corpus.counts(heads, word) for word in asked.words])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import CoroutineType
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from perdure.stores.maintenance.segments import SegmentState, StreamSegment
     from perdure.stores.maintenance.stats import StoreFigures
     from perdure.stores.search import recall_plan
-    from perdure.stores.search.corpus import WordClass
-    from perdure.stores.search.recall_plan import Ranking, RecallCache, Recalled
+    from perdure.stores.search.recall_plan import Asked, RecallCache, Recalled
+    from perdure.stores.search.vectors import Unembedded, VectorModel, VectorState
     from perdure.stores.sqlite import verify
     from perdure.stores.sqlite.maintenance import content_gc, segments, stats
     from perdure.stores.sqlite.retention import erase as erasure
@@ -152,12 +152,28 @@ class SqliteSearch:
             await self.index()
         return await self._handle.read(search_index.hits, query, sought)
 
-    async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
+    async def recall(self, asked: Asked) -> list[Recalled]:
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
         if self._cache is None:
             self._cache = recall_plan.RecallCache()
-        return await self._handle.read(search_index.recalled, self._cache, words, ranking)
+        return await self._handle.read(search_index.recalled, self._cache, asked)
+
+    async def unembedded(self, model: VectorModel) -> Unembedded:
+        return await self._handle.read(search_index.unembedded, model)
+
+    async def add_vectors(
+        self, model: VectorModel, span: tuple[int, int], vectors: Mapping[int, bytes]
+    ) -> bool:
+        database, name = self._handle.database(), self._handle.namespace
+        return await search_index.add_vectors(database, name, model, span, vectors)
+
+    async def vector_models(self) -> dict[VectorModel, VectorState]:
+        return await self._handle.read(search_index.vector_models)
+
+    async def drop_vectors(self, model: VectorModel) -> None:
+        database, name = self._handle.database(), self._handle.namespace
+        await search_index.drop_vectors(database, name, model)
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
         await search_index.index(self._handle.database(), self._handle.namespace, on_progress)

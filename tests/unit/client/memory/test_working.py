@@ -8,12 +8,14 @@ import pytest
 
 import perdure
 from perdure import Agent, CompactionSettings, MemoryConfig, Runtime, Store, assistant, user
+from perdure.client.memory.last_turn import last_turn_of
 from perdure.context.tokens import estimate_request
-from perdure.errors import TurnFailed
+from perdure.errors import ConfigError, TurnFailed
 from perdure.models.protocol import ModelRequest
 from perdure.session.codec import body_of
 from perdure.session.memory.kinds import ContextRecalled
 from perdure.testing import ScriptedModel
+from tests.fakes.embedders import WordEmbedder
 from tests.fakes.samples import case
 
 QUESTION = "What was the name of our hotel?"
@@ -189,3 +191,49 @@ async def test_history_is_compacted_before_it_is_cut() -> None:
             answers = [each for each in model.requests if each.max_output_tokens is None]
             assert len(answers) == 30
             assert all(estimate_request(each) <= 3_000 * 1.1 for each in answers)
+
+
+async def test_turn_recalls_by_meaning_and_continues_without_an_embedder_that_is_down() -> None:
+    embedder = WordEmbedder(alike=[("hotel", "lodging")])
+    async with perdure.open("memory:") as store:
+        await with_past(store)
+        model = ScriptedModel(["One.", "Two.", "Three."])
+        helper = agent(embedder=embedder)
+        async with Runtime(store, agents=[helper], models=model) as runtime:
+            chat = await runtime.start("helper", subject="ana")
+            await chat.send("lodging")
+            by_meaning = await last_turn_of(store.backend, chat.session.id)
+            embedder.failure = OSError("down")
+            await chat.send("lodging")
+            down = await last_turn_of(store.backend, chat.session.id)
+            await chat.send("hotel")
+    assert by_meaning is not None
+    assert by_meaning.problem is None
+    assert "vector" in by_meaning.recalled[0].why
+    assert "Which hotel" in sent(model.requests[0])
+    assert down is not None
+    assert down.recalled == ()
+    assert down.problem == "words:1: OSError('down')"
+    assert "Which hotel" not in sent(model.requests[1]).removeprefix(sent(model.requests[0]))
+    assert "Which hotel" in model.requests[2].messages[0].text, "its words are found"
+
+
+async def test_texts_get_their_vectors_in_the_background_of_a_runtime() -> None:
+    embedder = WordEmbedder()
+    async with perdure.open("memory:") as store:
+        session = await store.create(subject="ana")
+        await session.append_many([user(f"text number {n}") for n in range(100)])
+        helper = agent(embedder=embedder)
+        async with Runtime(store, agents=[helper], models=ScriptedModel(["One."])) as runtime:
+            chat = await runtime.start("helper", subject="ana")
+            await chat.send("number")
+            await runtime.host.backlog.settle()
+        (state,) = (await store.backend.search.vector_models()).values()
+    assert state.size >= 100
+
+
+def test_stored_snapshot_names_no_object_of_the_program() -> None:
+    assert MemoryConfig(embedder=WordEmbedder()).stored().embedder == "program"
+    assert MemoryConfig(embedder="static:x").stored().embedder == "static:x"
+    with pytest.raises(ConfigError, match="names no embedder"):
+        MemoryConfig(embedder="x")

@@ -11,7 +11,7 @@ from perdure.client.store import Store
 from perdure.session.messages import user
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.search.corpus import Corpus, Counts
-from perdure.stores.search.recall_plan import Ranked
+from perdure.stores.search.recall_plan import Asked, Ranked
 from tests.fakes.clock import ManualClock, SeededRandom
 
 
@@ -38,12 +38,12 @@ async def test_recall_during_an_erasure_returns_no_text_of_another_corpus() -> N
     ana = await store.create(subject="ana")
     await ana.append(user("the moon of ana"))
 
-    waiting = asyncio.create_task(backend.search.recall((), slow))
+    waiting = asyncio.create_task(backend.search.recall(Asked((), slow)))
     await asyncio.to_thread(slow.begun.wait, 60)
     await store.erase(ana.id)
     bob = await store.create(subject="bob")
     await bob.append(user("the moon of bob"))
-    later = asyncio.create_task(backend.search.recall((), first_text))
+    later = asyncio.create_task(backend.search.recall(Asked((), first_text)))
     await asyncio.wait((later,), timeout=0.2)
     slow.let.set()
 

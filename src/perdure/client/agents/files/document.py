@@ -19,6 +19,7 @@ from perdure.engine.turns.config import (
     QueueModes,
 )
 from perdure.errors import ConfigError
+from perdure.models.embedders.protocol import LOCAL, check_name
 from perdure.models.protocol import ThinkingLevel, TimeoutS
 from perdure.secrets.pasted_keys import PastePolicy
 from perdure.session.ledger import History, InterruptPolicy
@@ -112,10 +113,17 @@ class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         Meta(description="Folders of Markdown and text files, below the working folder."),
     ] = ()
 
+    embedder: Annotated[
+        Text | None,
+        Meta(
+            description="static:FOLDER, minilm:FOLDER or PROVIDER:MODEL: recalls by meaning, too."
+        ),
+    ] = None
+
     @property
     def working(self) -> MemoryConfig | None:
         """What is recalled and remembered; None if the file says nothing of it."""
-        names = ("max_working_tokens", "semantic_top_k", "episodic_top_k", "extractor", "knowledge")
+        names = MemoryConfig.__struct_fields__
         found = {name: value for name in names if (value := getattr(self, name)) not in (None, ())}
         return MemoryConfig(**found) if found else None
 
@@ -127,6 +135,15 @@ class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
                     "that is, for example docs",
                     argument="knowledge",
                 )
+        if self.embedder is not None:
+            check_name(self.embedder)
+        kind, _, place = (self.embedder or "").partition(":")
+        if kind in LOCAL and not place.startswith("~") and not PurePath(place).is_absolute():
+            raise ConfigError(
+                f"the folder of the embedder {self.embedder!r:.80} is not absolute: name the whole "
+                "path, or begin it with ~",
+                argument="embedder",
+            )
         if self.type == "window" and self.window_size is None:
             raise ConfigError(
                 "memory 'window' needs window_size: {type: window, window_size: 40}",

@@ -93,12 +93,15 @@ def _memory(memory: MemoryConfig | None) -> Literal["summary"] | FiledMemory:
         return "summary"
     if memory.extractor not in (None, "model"):
         raise ConfigError("the extractor is one of a program; a file can only name model")
+    if not isinstance(memory.embedder, str | None) or memory.embedder == "program":
+        raise ConfigError("the embedder is one of a program; a file can only name one")
     return FiledMemory(
         max_working_tokens=memory.max_working_tokens,
         semantic_top_k=memory.semantic_top_k,
         episodic_top_k=memory.episodic_top_k,
         extractor=memory.extractor,
         knowledge=memory.knowledge,
+        embedder=memory.embedder,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from perdure.errors import SessionNotFound
@@ -14,8 +14,8 @@ from perdure.stores.jsonl.search.texts import found_in
 from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.scan import Found
 from perdure.stores.search import recall_plan
-from perdure.stores.search.corpus import Corpus, WordClass
-from perdure.stores.search.recall_plan import Ranking, Recalled
+from perdure.stores.search.corpus import Corpus
+from perdure.stores.search.recall_plan import Asked, Recalled
 
 _ROWS = 64
 """Entries read at once, while no other call of the handle runs."""
@@ -46,10 +46,10 @@ class RecallScan:
             self._reading = self._read()
         return next(self._reading, self) is not self
 
-    def recalled(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
+    def recalled(self, asked: Asked) -> list[Recalled]:
         """Implement ``SearchService.recall`` over the texts that were read."""
         found: list[Recalled] = []
-        for ranked in recall_plan.scanned(self._corpus, (), words, ranking):
+        for ranked in recall_plan.scanned(self._corpus, (), None, asked):
             session, seq = self._places[self._corpus.positions[ranked.text]]
             found += [Recalled(text, ranked) for text in self._texts(session, range(seq, seq + 1))]
         return found

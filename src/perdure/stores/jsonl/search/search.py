@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
@@ -26,8 +26,7 @@ from perdure.stores.jsonl.search.recall_scan import RecallScan
 from perdure.stores.jsonl.search.unindexed import Search
 from perdure.stores.protocol import OnProgress
 from perdure.stores.search import recall_plan, search_plan
-from perdure.stores.search.corpus import WordClass
-from perdure.stores.search.recall_plan import Ranking, Recalled
+from perdure.stores.search.recall_plan import Asked, Recalled
 from perdure.stores.search.rows import run_now
 from perdure.stores.search.sqlite_tables import SqliteReader, loose_count, text_count
 
@@ -83,20 +82,20 @@ class Searches:
         found = await self._ask(ask, sought)
         return await self._scan(query, on_progress) if found is None else found
 
-    async def recall(self, words: Sequence[WordClass], ranking: Ranking) -> list[Recalled]:
+    async def recall(self, asked: Asked) -> list[Recalled]:
         """Implement ``SearchService.recall``."""
 
         def ask(moment: _Moment) -> list[Recalled]:
             cache = moment.tables.cache
             moment.log.check_added(cache)
-            plan = recall_plan.recalled(moment.reader, moment.log, cache, words, ranking)
+            plan = recall_plan.recalled(moment.reader, moment.log, None, cache, asked)
             return run_now(plan)
 
         found = await self._ask(ask)
         if found is None:
             while await self._run(self._scanned.step):
                 pass
-            found = await self._run(lambda: self._scanned.recalled(words, ranking))
+            found = await self._run(lambda: self._scanned.recalled(asked))
         return found
 
     async def index(self, on_progress: OnProgress | None) -> None:

@@ -123,6 +123,7 @@ _TABLES: tuple[LiteralString, ...] = (
     "perdure.search",
     "perdure.search_part",
     "perdure.search_page",
+    "perdure.search_vector",
     "perdure.state",
     "perdure.alias",
     "perdure.name_part",

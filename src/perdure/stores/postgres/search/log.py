@@ -19,7 +19,7 @@ from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import MOST_RANKED
 from perdure.stores.postgres.database import Statement
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Numbers, Row, Texts, entry_of, place_of
-from perdure.stores.postgres.search.tables import Ask
+from perdure.stores.postgres.search.vectors import Ask
 from perdure.stores.scan import Found, found_entry, found_title
 from perdure.stores.search.rows import NO_END, Mark, NextTexts
 

@@ -6,7 +6,7 @@ processes and erasures of the namespace wait. A search reads one snapshot.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import LiteralString, TypeVar
@@ -20,11 +20,12 @@ from perdure.stores.postgres.database import Connected, Database, Statement, run
 from perdure.stores.postgres.rows import Row, is_text
 from perdure.stores.postgres.search.log import PostgresLog
 from perdure.stores.postgres.search.tables import MARK, PostgresReader, PostgresWriter, mark_in
+from perdure.stores.postgres.search.vectors import PostgresVectors
 from perdure.stores.protocol import OnProgress, Problem
-from perdure.stores.search import index_check, indexer, recall_plan, search_plan
-from perdure.stores.search.corpus import WordClass
-from perdure.stores.search.recall_plan import Ranking, RecallCache, Recalled
+from perdure.stores.search import index_check, indexer, recall_plan, search_plan, vector_plan
+from perdure.stores.search.recall_plan import Asked, RecallCache, Recalled
 from perdure.stores.search.rows import Progress, run_now
+from perdure.stores.search.vectors import Unembedded, VectorModel, VectorState
 from perdure.stores.verification import Steps
 
 # OFFSET 0 keeps the mark a value, which index conditions accept. Inlined, it would be a query that
@@ -87,14 +88,45 @@ async def hits(db: Database, query: SearchQuery, sought: Sought) -> list[Hit]:
         return await search_plan.hits(index, _log(connected, db), query, sought)
 
 
-async def recalled(
-    db: Database, cache: RecallCache, words: Sequence[WordClass], ranking: Ranking
-) -> list[Recalled]:
+async def recalled(db: Database, cache: RecallCache, asked: Asked) -> list[Recalled]:
     """Implement ``SearchService.recall``."""
     async with _one_moment(db) as connected:
         ask = partial(run_statements, connected, db.namespace)
-        index = PostgresReader(ask, db.namespace)
-        return await recall_plan.recalled(index, _log(connected, db), cache, words, ranking)
+        index, rows = PostgresReader(ask, db.namespace), PostgresVectors(ask, db.namespace)
+        return await recall_plan.recalled(index, _log(connected, db), rows, cache, asked)
+
+
+async def unembedded(db: Database, model: VectorModel) -> Unembedded:
+    """Implement ``SearchService.unembedded``."""
+    async with db.connection() as connected, connected.transaction():
+        return await vector_plan.next_unembedded(
+            _vectors(connected, db), _log(connected, db), model
+        )
+
+
+async def add_vectors(
+    db: Database, model: VectorModel, span: tuple[int, int], vectors: Mapping[int, bytes]
+) -> bool:
+    """Implement ``SearchService.add_vectors``."""
+    async with _locked(db) as connected:
+        rows, log = _vectors(connected, db), _log(connected, db)
+        return await vector_plan.put_in(rows, log, model, span, vectors)
+
+
+async def vector_models(db: Database) -> dict[VectorModel, VectorState]:
+    """Implement ``SearchService.vector_models``."""
+    async with _one_moment(db) as connected:
+        return await _vectors(connected, db).states()
+
+
+async def drop_vectors(db: Database, model: VectorModel) -> None:
+    """Implement ``SearchService.drop_vectors``."""
+    async with _locked(db) as connected:
+        await _vectors(connected, db).drop(model)
+
+
+def _vectors(connected: Connected, db: Database) -> PostgresVectors:
+    return PostgresVectors(partial(run_statements, connected, db.namespace), db.namespace)
 
 
 @asynccontextmanager

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import LiteralString
 
 from perdure.session.search.parts.builder import Part, Said
@@ -13,11 +14,9 @@ from perdure.session.search.parts.lookup import Head, Looked, Read, Spoken
 from perdure.session.search.parts.pages import Page, after
 from perdure.stores.postgres.database import Connected, Statement, run_statements
 from perdure.stores.postgres.rows import Contents, Numbers, Row, Texts
+from perdure.stores.postgres.search.vectors import Ask, PostgresVectors
 from perdure.stores.search import indexer
 from perdure.stores.search.rows import LooseRow, Mark, PartRow, Span, part_row
-
-Ask = Callable[[Sequence[Statement]], Awaitable[Sequence[list[Row]]]]
-"""Return the answers to statements sent together, all of one snapshot or one transaction."""
 
 MARK: LiteralString = (
     "SELECT version, upto, upto, parts, forgotten FROM perdure.search_mark WHERE namespace = %s"
@@ -258,5 +257,7 @@ def mark_in(rows: Sequence[Row]) -> Mark:
 
 
 async def forget(db: Connected, namespace: str, positions: Sequence[int]) -> int:
-    """Run ``indexer.forget`` for a namespace, in the transaction of `db`."""
+    """Run ``indexer.forget`` for a namespace, in the transaction of `db`, and remove vectors."""
+    ask = partial(run_statements, db, namespace)
+    await PostgresVectors(ask, namespace).remove(positions)
     return await indexer.forget(PostgresWriter(db, namespace), positions)

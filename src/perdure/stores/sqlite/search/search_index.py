@@ -7,7 +7,7 @@ need not be synced: in the write-ahead log it follows its source, and can be reb
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import apsw
 
@@ -16,11 +16,12 @@ from perdure.session.search.parts.pages import DAMAGE
 from perdure.session.search.query import Sought
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.protocol import OnProgress, Problem
-from perdure.stores.search import index_check, indexer, recall_plan, search_plan
-from perdure.stores.search.corpus import WordClass
-from perdure.stores.search.recall_plan import Ranking, RecallCache, Recalled
+from perdure.stores.search import index_check, indexer, recall_plan, search_plan, vector_plan
+from perdure.stores.search.recall_plan import Asked, RecallCache, Recalled
 from perdure.stores.search.rows import Progress, run_now
 from perdure.stores.search.sqlite_tables import SqliteReader, SqliteWriter, text_count
+from perdure.stores.search.sqlite_vectors import SqliteVectors
+from perdure.stores.search.vectors import Unembedded, VectorModel, VectorState
 from perdure.stores.sqlite.database import Database
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.search.log import SqliteLog, namespace_number, progress
@@ -40,8 +41,7 @@ def recalled(
     tables: Tables,
     namespace: str,
     cache: RecallCache,
-    words: Sequence[WordClass],
-    ranking: Ranking,
+    asked: Asked,
 ) -> list[Recalled]:
     """Implement ``SearchService.recall``."""
     number = namespace_number(tables, namespace)
@@ -49,7 +49,53 @@ def recalled(
         return []
     index, log = SqliteReader(tables, number), SqliteLog(tables, number)
     with cache.lock:
-        return run_now(recall_plan.recalled(index, log, cache, words, ranking))
+        rows = SqliteVectors(tables, number)
+        return run_now(recall_plan.recalled(index, log, rows, cache, asked))
+
+
+def unembedded(tables: Tables, namespace: str, model: VectorModel) -> Unembedded:
+    """Implement ``SearchService.unembedded``."""
+    number = namespace_number(tables, namespace)
+    if number is None:
+        return Unembedded(0, (), 0)
+    rows, log = SqliteVectors(tables, number), SqliteLog(tables, number)
+    return run_now(vector_plan.next_unembedded(rows, log, model))
+
+
+def vector_models(tables: Tables, namespace: str) -> dict[VectorModel, VectorState]:
+    """Implement ``SearchService.vector_models``."""
+    number = namespace_number(tables, namespace)
+    return {} if number is None else run_now(SqliteVectors(tables, number).states())
+
+
+async def add_vectors(
+    database: Database,
+    name: str,
+    model: VectorModel,
+    span: tuple[int, int],
+    vectors: Mapping[int, bytes],
+) -> bool:
+    """Implement ``SearchService.add_vectors``."""
+
+    def add(tables: Tables) -> bool:
+        number = namespace_number(tables, name)
+        if number is None:
+            return False
+        rows, log = SqliteVectors(tables, number), SqliteLog(tables, number)
+        return run_now(vector_plan.put_in(rows, log, model, span, vectors))
+
+    return await database.write(add, "normal", is_composite=True)
+
+
+async def drop_vectors(database: Database, name: str, model: VectorModel) -> None:
+    """Implement ``SearchService.drop_vectors``."""
+
+    def drop(tables: Tables) -> None:
+        number = namespace_number(tables, name)
+        if number is not None:
+            run_now(SqliteVectors(tables, number).drop(model))
+
+    await database.write(drop, "normal", is_composite=True)
 
 
 async def index(database: Database, name: str, on_progress: OnProgress | None = None) -> None:
@@ -126,6 +172,7 @@ def forget(tables: Tables, namespace: int, positions: Sequence[int]) -> int:
     """Run ``indexer.forget`` for a namespace; return how many of the texts were searchable."""
     found = run_now(SqliteLog(tables, namespace).texts_at(positions))
     run_now(indexer.forget(SqliteWriter(tables, namespace), positions))
+    run_now(SqliteVectors(tables, namespace).remove(positions))
     return len(found)
 
 

@@ -86,6 +86,11 @@ def test_unsupported_key_is_reported_with_its_line() -> None:
         ("output_schema: {}\n", "line 4: 'output_schema': perdure checks no output"),
         ("memory: {type: window}\n", "line 4: memory 'window' needs window_size"),
         ("memory: window\n", "line 4: memory 'window' needs its size"),
+        (
+            'memory: {embedder: "static:models"}\n',
+            "line 4: the folder of the embedder 'static:models' is not",
+        ),
+        ("memory: {embedder: words}\n", "line 4: 'words' names no embedder"),
         ("memory: {window_size: 4}\n", "line 4: window_size needs memory type 'window'"),
         ("memory:\n  type: none\n  window_size: 4\n", "line 6: window_size needs memory type"),
         ("memory: {type: all}\n", "line 4: 'all' is not one of none, summary, window"),

@@ -1,0 +1,91 @@
+"""How near the texts of a corpus are to a question in their meaning, with numpy.
+
+The vector of a text counts by itself, and with those of its neighbours, which have the weights of
+their words. Vectors stay signed bytes in memory; a block of them at a time becomes numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.memory.question import Meaning
+from perdure.stores.search.corpus import AFTER, BEFORE, Corpus
+from perdure.stores.search.vectors import Vectors
+
+Floats = NDArray[np.floating]
+Numbers = NDArray[np.int_]
+
+_BLOCK = 1_024
+"""Texts whose vectors are numbers at a time: they fit into the cache of a processor."""
+
+
+class Similarity(NamedTuple):
+    """The cosine between a question and each text: with its neighbours, and by itself."""
+
+    window: Floats
+    own: Floats
+
+
+def similarity(corpus: Corpus, meaning: Meaning) -> Similarity | None:
+    """Return the similarity of every text; 0 where vectors are missing. None if all are."""
+    vectors = corpus.vectors.get(meaning.model)
+    if vectors is None or not vectors.number:
+        return None
+    vectors.resize(len(corpus.positions))
+    _measure(corpus, vectors)
+    rows = np.frombuffer(vectors.rows, np.int8).reshape(-1, vectors.dimension)
+    asked = np.array(meaning.vector, np.float32)
+    asked /= np.linalg.norm(asked)
+    own = np.empty(len(rows), np.float32)
+    for start in range(0, len(rows), _BLOCK):
+        own[start : start + _BLOCK] = rows[start : start + _BLOCK].astype(np.float32) @ asked
+    own *= np.frombuffer(vectors.scales, np.float32)
+    window = np.zeros(len(own) + 1, np.float32)  # the last is for the neighbour -1
+    window[:-1] = own
+    for columns, weights in ((corpus.after, BEFORE), (corpus.before, AFTER)):
+        for column, weight in zip(columns, weights, strict=True):
+            window[_view(column)] += np.float32(weight) * own
+    lengths = np.frombuffer(vectors.windows, np.float32)
+    return Similarity(np.divide(window[:-1], lengths, out=window[:-1], where=lengths > 0), own)
+
+
+def _measure(corpus: Corpus, vectors: Vectors) -> None:
+    """Compute the lengths of new vectors, and of all vectors with neighbours that changed."""
+    if not (vectors.new or vectors.moved):
+        return
+    rows = np.frombuffer(vectors.rows, np.int8).reshape(-1, vectors.dimension)
+    scales = np.frombuffer(vectors.scales, np.float32)
+    new = np.array(sorted(vectors.new), np.int_)
+    for start in range(0, len(new), _BLOCK):
+        texts = new[start : start + _BLOCK]
+        scales[texts] = 1 / np.maximum(np.linalg.norm(rows[texts].astype(np.float32), axis=1), 1e-9)
+    moved = vectors.moved.union(*map(corpus.around, vectors.new))
+    windows = np.frombuffer(vectors.windows, np.float32)
+    changed = np.array(sorted(moved), np.int_)
+    for start in range(0, len(changed), _BLOCK):
+        texts = changed[start : start + _BLOCK]
+        windows[texts] = _window_lengths(corpus, rows, scales, texts)
+    vectors.new.clear()
+    vectors.moved.clear()
+
+
+def _window_lengths(
+    corpus: Corpus, rows: NDArray[np.int8], scales: Floats, texts: Numbers
+) -> Floats:
+    """Return the lengths of the vectors of `texts` with those of their neighbours, weighed."""
+    before, after = list(map(_view, corpus.before)), list(map(_view, corpus.after))
+    near = [column[texts] for column in before]
+    near.append(np.where(near[-1] >= 0, before[0][near[-1]], -1))  # the fourth text before
+    total = rows[texts].astype(np.float32) * scales[texts, None]
+    others = [*zip(near, BEFORE, strict=True), *zip((a[texts] for a in after), AFTER, strict=False)]
+    for numbers, weight in others:
+        scale = np.where(numbers >= 0, scales[numbers], 0) * np.float32(weight)
+        total += rows[numbers].astype(np.float32) * scale[:, None]
+    return np.linalg.norm(total, axis=1)
+
+
+def _view(column: Any) -> Numbers:
+    return np.frombuffer(column, np.int_)

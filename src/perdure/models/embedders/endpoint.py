@@ -1,0 +1,98 @@
+"""An embedder behind an endpoint that speaks OpenAI's protocol, reached by the pinned transport."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.egress.destinations import Destination, destination_of
+from perdure.egress.http_types import Fetch, HttpRequest, HttpResponse
+from perdure.errors import ConfigError, EgressError, EmbedderUnavailable
+from perdure.models.keys import ApiKey
+from perdure.secrets.mask import mask_secrets
+
+_MOST_BYTES = 64_000_000
+_OK = 200
+
+
+class _Vector(msgspec.Struct):
+    index: int
+    embedding: list[float]
+
+
+class _Answer(msgspec.Struct):
+    data: list[_Vector]
+
+
+class EmbeddingEndpoint:
+    """`Embedder` at ``{address}/embeddings``.
+
+    `is_local_open` allows an address in the local network: one that the configuration names.
+    Raises: ConfigError for an address that is not allowed.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        provider: str,
+        address: str,
+        key: ApiKey | None,
+        is_local_open: bool,
+        timeout_s: float = 30.0,
+        fetch: Fetch | None = None,
+    ) -> None:
+        self.model = f"{provider}:{model}"
+        self._name = model
+        self._key = key
+        self._is_local_open = is_local_open
+        self._timeout_s = timeout_s
+        self._fetch = fetch or _pinned
+        self._destination = _destination(address, is_local_open=is_local_open)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the vectors of the endpoint's answer, in the order of `texts`."""
+        body = {"model": self._name, "input": list(texts), "encoding_format": "float"}
+        headers = {"content-type": "application/json", "accept": "application/json"}
+        if self._key is not None:
+            headers["authorization"] = f"Bearer {self._key.value}"
+        request = HttpRequest(
+            destination=self._destination,
+            method="POST",
+            headers=headers,
+            body=msgspec.json.encode(body),
+            timeout_s=self._timeout_s,
+            max_answer_bytes=_MOST_BYTES,
+            is_local_open=self._is_local_open,
+        )
+        try:
+            return self._vectors(await self._fetch(request), len(texts))
+        except EgressError as error:
+            raise EmbedderUnavailable(self.model, str(error)) from error
+
+    def _vectors(self, response: HttpResponse, count: int) -> list[list[float]]:
+        if response.status != _OK:
+            said = mask_secrets(response.body[:200].decode(errors="replace"))
+            raise EmbedderUnavailable(self.model, f"status {response.status}: {said}")
+        if response.is_cut:
+            raise EmbedderUnavailable(self.model, f"the answer exceeds {_MOST_BYTES:,} bytes")
+        try:
+            found = msgspec.json.decode(response.body, type=_Answer).data
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            raise EmbedderUnavailable(self.model, "the answer has no vectors") from None
+        if sorted(each.index for each in found) != list(range(count)):
+            raise EmbedderUnavailable(self.model, "the answer has not one vector for each text")
+        return [each.embedding for each in sorted(found, key=lambda each: each.index)]
+
+
+def _destination(address: str, *, is_local_open: bool) -> Destination:
+    try:
+        return destination_of(f"{address.rstrip('/')}/embeddings", is_local_open=is_local_open)
+    except EgressError as error:
+        raise ConfigError(f"the address of the embedder is not allowed: {error}") from error
+
+
+async def _pinned(request: HttpRequest) -> HttpResponse:
+    return await importlib.import_module("perdure.egress.fetch").fetch(request)

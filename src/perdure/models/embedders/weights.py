@@ -1,0 +1,85 @@
+"""The files of a local embedder: weights and a tokenizer, in a folder that the configuration names.
+
+Nothing is downloaded. The formats hold data only: reading them runs no code of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from perdure.errors import ConfigError
+
+MOST_BYTES = 2_000_000_000
+"""Size of a file of weights."""
+
+MOST_TOKENIZER = 64_000_000
+"""Size of a tokenizer's file."""
+
+MOST_TOKENS = 256
+"""Tokens of a text that a model reads."""
+
+Floats = NDArray[np.float32]
+
+
+def file_in(folder: Path, patterns: tuple[str, ...], most: int) -> Path | None:
+    """Return the only file in `folder` that matches the first pattern that any matches.
+
+    Raises: ConfigError if several match, or if it is larger than `most` bytes.
+    """
+    for pattern in patterns:
+        found = sorted(path for path in folder.glob(pattern) if path.is_file())
+        if len(found) > 1:
+            names = ", ".join(path.name for path in found[:3])
+            raise ConfigError(f"the embedder folder {folder} has several {pattern}: {names}")
+        if found and found[0].stat().st_size > most:
+            raise ConfigError(f"{found[0]} is larger than {most:,} bytes")
+        if found:
+            return found[0]
+    return None
+
+
+def require_file(folder: Path, patterns: tuple[str, ...], most: int) -> Path:
+    """Return the file as `file_in`. Raises: ConfigError; it names what is missing."""
+    if not folder.is_dir():
+        raise ConfigError(f"the embedder folder {folder} does not exist")
+    found = file_in(folder, patterns, most)
+    if found is None:
+        raise ConfigError(f"the embedder folder {folder} has no {' or '.join(patterns)}")
+    return found
+
+
+def tensors_in(path: Path) -> Mapping[str, NDArray[Any]]:
+    """Return the tensors of a file of weights. Raises: ConfigError."""
+    try:
+        library: Any = safetensors.numpy
+        return library.load_file(path)
+    except Exception as error:
+        raise ConfigError(f"{path} cannot be read as safetensors: {error!s:.200}") from error
+
+
+def tokenizer_in(path: Path) -> Tokenizer:
+    """Return the tokenizer of a file, which cuts long texts. Raises: ConfigError."""
+    try:
+        tokenizer: Any = Tokenizer.from_file(str(path))
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(MOST_TOKENS)
+    except Exception as error:
+        raise ConfigError(f"{path} cannot be read as a tokenizer: {error!s:.200}") from error
+    return tokenizer
+
+
+def digest_of(path: Path) -> str:
+    """Return a digest of a file: other weights have vectors that cannot be compared."""
+    with path.open("rb") as file:
+        found = blake2b(digest_size=6)
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()

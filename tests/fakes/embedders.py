@@ -1,0 +1,36 @@
+"""An embedder for tests: words of one meaning have one direction. It can be down."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from perdure.session.search.words import terms
+
+
+class WordEmbedder:
+    """The vector of a text is the sum of those of its words; `alike` gives words one meaning."""
+
+    def __init__(
+        self, model: str = "words:1", dimension: int = 16, alike: Sequence[Sequence[str]] = ()
+    ) -> None:
+        self.model = model
+        self.dimension = dimension
+        self.asked: list[str] = []
+        self.failure: Exception | None = None
+        self._meaning = {word: group[0] for group in alike for word in group}
+
+    def vector(self, text: str) -> list[float]:
+        """Return the vector of `text`."""
+        total = [0.0] * self.dimension
+        for word in terms(text):
+            chance = random.Random(f"{self.model} {self._meaning.get(word, word)}")
+            total = [each + chance.gauss(0, 1) for each in total]
+        return total
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the vector of each text, or fail."""
+        if self.failure is not None:
+            raise self.failure
+        self.asked += texts
+        return [self.vector(text) for text in texts]

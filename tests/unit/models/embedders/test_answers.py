@@ -1,0 +1,57 @@
+"""What an embedder answers is checked; every failure is one kind of error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from perdure.errors import EmbedderUnavailable, StoreFull
+from perdure.models.embedders.answers import MOST_CHARACTERS, vectors_of
+from tests.fakes.embedders import WordEmbedder
+from tests.fakes.samples import case
+
+Answer = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
+
+
+class Odd:
+    """An embedder that answers anything."""
+
+    model = "odd:1"
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        if self._answer == "hang":
+            await asyncio.sleep(60)
+        return self._answer  # pyright: ignore[reportReturnType] - that is the point
+
+
+async def test_wrong_answers_and_failures_are_one_error() -> None:
+    answers: tuple[tuple[object, str], ...] = (
+        ((), "2 texts got 0 vectors"),
+        ([[1.0], [1.0, 2.0]], "2 texts got 2 vectors"),
+        (((), ()), "2 texts got 2 vectors"),
+        ([[float("nan")], [1.0]], "not finite"),
+        ([["x"], [1.0]], "could not convert"),
+        (None, "not iterable"),
+        ("hang", "no vectors within 0.05 s"),
+        (RuntimeError("key sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"), "key"),
+        (StoreFull("sqlite:///x"), "x"),
+        (EmbedderUnavailable("odd:1", "down"), "down"),
+    )
+    for answer, reason in answers:
+        with case(str(answer)), pytest.raises(EmbedderUnavailable, match=reason) as caught:
+            await vectors_of(Odd(answer), ["a", "b"], 0.05)
+        assert "abcdefghijklmnop" not in str(caught.value)
+
+
+async def test_long_text_is_cut() -> None:
+    embedder = WordEmbedder()
+    (vector,) = await vectors_of(embedder, ["a" * 2 * MOST_CHARACTERS], 1)
+    assert len(vector) == embedder.dimension
+    assert [len(text) for text in embedder.asked] == [MOST_CHARACTERS]

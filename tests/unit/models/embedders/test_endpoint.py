@@ -1,0 +1,82 @@
+"""An endpoint of OpenAI's protocol, over real HTTP on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from perdure.errors import ConfigError, EmbedderUnavailable
+from perdure.models.embedders.endpoint import EmbeddingEndpoint
+from perdure.models.keys import ApiKey
+from tests.fakes.samples import case
+
+Seen = list[tuple[str, dict[str, str], object]]
+
+
+@asynccontextmanager
+async def serving(status: int, answer: bytes) -> AsyncGenerator[tuple[str, Seen]]:
+    """Answer every request the same; yield the address, and what was asked."""
+    seen: Seen = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+        body = await reader.readexactly(int(headers["content-length"]))
+        seen.append((head[0], headers, json.loads(body)))
+        length = len(answer)
+        writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n".encode() + answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/v1", seen
+
+
+def endpoint(address: str, *, is_local_open: bool = True) -> EmbeddingEndpoint:
+    key = ApiKey("secret-key", "test")
+    return EmbeddingEndpoint(
+        "small", provider="ollama", address=address, key=key, is_local_open=is_local_open
+    )
+
+
+async def test_texts_are_sent_and_vectors_returned_in_their_order() -> None:
+    rows = [{"index": 1, "embedding": [0.5, 1]}, {"index": 0, "embedding": [1, 0]}]
+    async with serving(200, json.dumps({"data": rows}).encode()) as (address, seen):
+        embedder = endpoint(address)
+        assert await embedder.embed(["one", "two"]) == [[1, 0], [0.5, 1]]
+    ((line, headers, body),) = seen
+    assert line == "POST /v1/embeddings HTTP/1.1"
+    assert headers["authorization"] == "bearer secret-key"
+    assert body == {"model": "small", "input": ["one", "two"], "encoding_format": "float"}
+    assert embedder.model == "ollama:small"
+
+
+async def test_other_answers_are_named_without_the_key() -> None:
+    for status, answer, reason in (
+        (503, b"try later", "status 503: try later"),
+        (200, b"<html>", "no vectors"),
+        (200, b'{"data": []}', "not one vector for each text"),
+        (200, b'{"data": [{"index": 7, "embedding": [1]}]}', "not one vector for each text"),
+    ):
+        async with serving(status, answer) as (address, _):
+            with case(reason), pytest.raises(EmbedderUnavailable, match=reason) as caught:
+                await endpoint(address).embed(["one"])
+        assert "secret-key" not in str(caught.value)
+
+
+async def test_server_that_is_down_is_named() -> None:
+    async with serving(200, b"") as (address, _):
+        pass
+    with pytest.raises(EmbedderUnavailable, match="no connection could be made"):
+        await endpoint(address).embed(["one"])
+
+
+def test_address_inside_needs_to_be_configured() -> None:
+    with pytest.raises(ConfigError, match="address of the embedder is not allowed"):
+        endpoint("http://127.0.0.1:1/v1", is_local_open=False)

@@ -1,0 +1,26 @@
+"""The names of embedders."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import ConfigError, WrongArgument
+from perdure.models.embedders.protocol import check_embedder, check_name
+from tests.fakes.embedders import WordEmbedder
+
+
+def test_known_names_are_accepted() -> None:
+    for name in ("static:models/words", "minilm:/m", "openai:text-embedding-3-small", "ollama:a:b"):
+        check_name(name)
+    check_embedder(WordEmbedder())
+
+
+@pytest.mark.parametrize("name", ["", "static", "static:", "anthropic:x", "words", "none:x"])
+def test_other_names_are_refused_with_what_is_possible(name: str) -> None:
+    with pytest.raises(ConfigError, match="static:FOLDER, minilm:FOLDER, or PROVIDER:MODEL"):
+        check_name(name)
+
+
+def test_object_that_is_no_embedder_is_refused() -> None:
+    with pytest.raises(WrongArgument, match="no embedder"):
+        check_embedder(object())
