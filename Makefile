@@ -62,9 +62,10 @@ $(RUNNABLE): pyproject.toml requirements/run.txt
 	@$(PIP) install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 
+# Also as constraints: pip 23 does not apply a pin to a requirement with extras (`google-auth[...]`).
 $(INSTALLED): $(RUNNABLE) requirements/dev.txt
 	@echo "installing the tools into $(VENV)"
-	@$(PIP) install -qq --no-compile --require-hashes -r requirements/dev.txt
+	@$(PIP) install -qq --no-compile --require-hashes -r requirements/dev.txt -c requirements/dev.txt
 	@touch $@
 
 install: $(INSTALLED)

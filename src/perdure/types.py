@@ -44,6 +44,7 @@ from perdure.models.embedders.protocol import Embedder as Embedder
 from perdure.models.retry import RetryPolicy as RetryPolicy
 from perdure.secrets.vault import Taint as Taint
 from perdure.session.codec import Unknown as Unknown
+from perdure.session.flows.distinct import Distinct as Distinct
 from perdure.session.flows.feed import FeedItem as FeedItem
 from perdure.session.flows.kinds import DocumentBound as DocumentBound
 from perdure.session.flows.kinds import HandoffTarget as HandoffTarget

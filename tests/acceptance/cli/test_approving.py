@@ -16,6 +16,8 @@ sequence:
   - text: all is done
 """
 
+WRITES = ["--display", "lines", "-m", "scripted:writes"]
+
 
 def until(chat: Terminal, text: str, count: int = 1) -> str:
     """All that was shown, once `text` was shown `count` times."""
@@ -25,7 +27,7 @@ def until(chat: Terminal, text: str, count: int = 1) -> str:
 
 
 def test_answer_that_is_typed_here_is_not_called_answered_elsewhere(world: World) -> None:
-    with terminal(world, "--scenario", world.scenario(FOUR), "-m", "scripted:writes") as chat:
+    with terminal(world, *WRITES, "--scenario", world.scenario(FOUR)) as chat:
         until(chat, "> ")
         chat.type("go\n")
         for number in range(4):
@@ -37,7 +39,7 @@ def test_answer_that_is_typed_here_is_not_called_answered_elsewhere(world: World
 
 
 def test_short_answers_and_capitals_are_understood(world: World) -> None:
-    with terminal(world, "--scenario", world.scenario(FOUR), "-m", "scripted:writes") as chat:
+    with terminal(world, *WRITES, "--scenario", world.scenario(FOUR)) as chat:
         until(chat, "> ")
         chat.type("go\n")
         for number, answer in enumerate(("y", "Yes", "n", "DENY not this")):
