@@ -196,7 +196,7 @@ class LineChat:
         with interrupts(on_interrupt):
             self._greet()
             self._show_prompt(prompt)
-            typing = asyncio.ensure_future(self._next(prompt))
+            typing = asyncio.ensure_future(self._next_message(prompt))
             leaving = asyncio.ensure_future(is_left.wait())
             await asyncio.wait((typing, leaving), return_when=asyncio.FIRST_COMPLETED)
             leaving.cancel()
@@ -208,6 +208,12 @@ class LineChat:
     def _show_prompt(self, prompt: str) -> None:
         if self._is_shown and self._lines.is_terminal and self._editor is None:
             show(prompt, end="", is_flushed=True)
+
+    async def _next_message(self, prompt: str) -> str | None:
+        """Return the next line: one that was typed during the turn but not sent, or a new one."""
+        if self._lines.has_waiting:
+            return await self._lines.next()
+        return await self._next(prompt)
 
     async def _next(self, prompt: str) -> str | None:
         if self._editor is None or self._lines.has_ended:
@@ -228,10 +234,17 @@ class LineChat:
                 await self._conversation.steer(whole)
 
     async def _with_rest(self, line: str) -> str:
-        """Return `line` and those that come at once after it: they were pasted together."""
+        """Return `line` and those that come at once after it: they were pasted together.
+
+        If the turn ends first, they are the next messages instead.
+        """
         lines = [line]
-        while (more := await self._lines.waiting(_PASTE_S)) is not None:
-            lines.append(more)
+        try:
+            while (more := await self._lines.waiting(_PASTE_S)) is not None:
+                lines.append(more)
+        except asyncio.CancelledError:
+            self._lines.put_back(lines)
+            raise
         whole = _KEYS.sub("", "\n".join(lines))
         return whole if whole.strip() else ""
 

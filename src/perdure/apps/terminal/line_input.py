@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
 _CHUNK_BYTES = 65_536
@@ -51,6 +51,17 @@ class TypedLines:
     def is_terminal(self) -> bool:
         """Whether stdin is a terminal."""
         return os.isatty(self._descriptor)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether `next` returns at once."""
+        return not self._lines.empty()
+
+    def put_back(self, lines: Iterable[str]) -> None:
+        """Make `lines` the next ones."""
+        later = [self._lines.get_nowait() for _ in range(self._lines.qsize())]
+        for line in (*lines, *later):
+            self._lines.put_nowait(line)
 
     async def next(self) -> str | None:
         """Return the next line without its line break; None at the end."""

@@ -56,3 +56,17 @@ async def test_ctrl_c_calls_instead_of_raising_and_only_inside() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.wait_for(pressed.wait(), 60)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+async def test_lines_put_back_are_the_next_ones() -> None:
+    reading, writing = os.pipe()
+    lines = TypedLines(reading)
+    os.write(writing, b"one\ntwo\nthree\n")
+    first = [await lines.next(), await lines.next()]
+    assert lines.has_waiting
+    lines.put_back(line for line in first if line is not None)
+    assert [await lines.next() for _ in range(3)] == ["one", "two", "three"]
+    assert not lines.has_waiting
+    lines.close()
+    os.close(reading)
+    os.close(writing)
