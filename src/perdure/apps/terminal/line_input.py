@@ -79,7 +79,9 @@ class TypedLines:
         if self.has_ended:
             return None
         try:
-            line = await asyncio.wait_for(self._lines.get(), patience_s)
+            # Not wait_for: in 3.11 it drops a cancellation that comes together with the line.
+            async with asyncio.timeout(patience_s):
+                line = await self._lines.get()
         except TimeoutError:
             return None
         self.has_ended = line is None

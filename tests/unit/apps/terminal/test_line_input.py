@@ -70,3 +70,16 @@ async def test_lines_put_back_are_the_next_ones() -> None:
     lines.close()
     os.close(reading)
     os.close(writing)
+
+
+async def test_cancelled_waiting_ends_and_keeps_a_line_that_comes_at_the_same_time() -> None:
+    for steps in range(6):
+        lines = TypedLines(0)
+        waiting = asyncio.ensure_future(lines.waiting(60))
+        await asyncio.sleep(0.01)
+        lines.put_back(["typed"])
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        is_cancelled = waiting.cancel()
+        await asyncio.wait((waiting,))
+        assert waiting.cancelled() == is_cancelled == lines.has_waiting, steps
