@@ -42,6 +42,7 @@ from perdure.stores.protocol import Commit, Lease, Write
 from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.retention.policy import Retention
 from perdure.stores.retention.quotas import Quota
+from perdure.stores.search.vectors import VectorModel
 from tests.conformance.store.backends import Backend
 from tests.fakes.clock import START_MS, ManualClock
 from tests.fakes.command_lines import line_of, ordered
@@ -57,6 +58,7 @@ ENTRY = EntryId("first/0")
 OUTSIDE = Outside(SystemClock(), system_random)
 LEASE = Lease(OPEN, f"owner {WORD}", 1, START_MS + 60_000)
 ASKED = EraseRequest(id="e-ours", scope="session", by="us", at=START_MS, name=FIRST, forks="erase")
+MODEL = VectorModel("model", 8)
 FILES = {
     "open": "makes a handle; the matrix itself opens two namespaces",
     "sharing": "makes a handle of another namespace, for who holds the memory itself",
@@ -167,6 +169,10 @@ CALLS: dict[str, list[Call]] = {
     "retention.holder": [lambda s, id: s.retention.holder(id)],
     "idle_sessions": [lambda s, _: s.idle_sessions(START_MS * 2)],
     "open_turns": [lambda s, _: s.open_turns()],
+    "search.add_vectors": [lambda s, _: s.search.add_vectors(MODEL, (0, 1), {1: b"\\x01" * 8})],
+    "search.drop_vectors": [lambda s, _: s.search.drop_vectors(MODEL)],
+    "search.unembedded": [lambda s, _: s.search.unembedded(MODEL)],
+    "search.vector_models": [lambda s, _: s.search.vector_models()],
     "search.index": [lambda s, _: s.search.index()],
     "info": [lambda s, _: s.info()],
     "retention.is_due": [

@@ -15,6 +15,7 @@ from tests.fakes.marked_log import FLOW, MARK, SESSION
 
 SKIPPED = {
     "completion": "prints a script of its own",
+    "cluster status": "needs PostgreSQL; prints names of workers and counts",
     "demo": "runs on the bundled sample, and is tested as a whole elsewhere",
     "flow run": "reads a workflow file, and starts roles",
     "flow init": "writes files of its own text",
@@ -24,6 +25,7 @@ SKIPPED = {
     "models test": "calls a model of the settings",
     "mcp test": "starts a server of the settings",
     "serve": "serves until it is stopped; tested with real requests elsewhere",
+    "worker": "needs PostgreSQL, and runs until it is stopped",
     "token revoke": "needs the id of a token, which is random",
     "mcp serve": "speaks to a client until its stdin ends; tested with a real client elsewhere",
 }

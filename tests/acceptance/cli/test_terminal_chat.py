@@ -56,15 +56,19 @@ def terminal(world: World, *words: str) -> Generator[Terminal]:
     """``perdure`` at a terminal of 80 by 24."""
     own, other = pty.openpty()
     environment = {**world.environment, "TERM": "xterm-256color", "LINES": "24", "COLUMNS": "80"}
-    process = subprocess.Popen(
-        [PERDURE, *words],
-        stdin=other,
-        stdout=other,
-        stderr=other,
-        env=environment,
-        cwd=world.folder,
-        start_new_session=True,
-    )
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, for children too
+    try:
+        process = subprocess.Popen(
+            [PERDURE, *words],
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            env=environment,
+            cwd=world.folder,
+            start_new_session=True,
+        )
+    finally:
+        signal.signal(signal.SIGHUP, before)
     os.close(other)
     try:
         yield Terminal(process, own)
@@ -160,5 +164,6 @@ def test_paste_into_lines_does_not_answer_an_approval(world: World) -> None:
         assert not (world.folder / "new.txt").exists()
         seen.press("y\r")
         seen.until("Written.")
+        seen.until(PROMPT)
         seen.press("\x04")
         assert seen.process.wait(PATIENCE_S) == 0
