@@ -54,12 +54,13 @@ async def publish(text: str) -> str:
 MODEL = "scripted:echo"
 HELPER = Agent("helper", model=MODEL, tools=[wait, once, die, publish])
 CAPPED = Agent("capped", model=MODEL, limits=Limits(max_turns=1))
+CAREFUL = Agent("careful", model=MODEL, on_pasted="refuse")
 SPECIAL = Agent("special", model=MODEL, tools=[wait])
 
 
 def runtime(store: Store) -> Runtime:
     """Return the runtime of an ordinary worker."""
-    return Runtime(store, agents=[HELPER, CAPPED])
+    return Runtime(store, agents=[HELPER, CAPPED, CAREFUL])
 
 
 def special(store: Store) -> Sequence[Agent]:

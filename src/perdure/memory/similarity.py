@@ -30,15 +30,21 @@ class Similarity(NamedTuple):
 
 
 def similarity(corpus: Corpus, meaning: Meaning) -> Similarity | None:
-    """Return the similarity of every text; 0 where vectors are missing. None if all are."""
+    """Return the similarity of every text; 0 where vectors are missing.
+
+    None if all are, or if the question has no direction: static vectors of unknown words are 0.
+    """
     vectors = corpus.vectors.get(meaning.model)
     if vectors is None or not vectors.number:
         return None
+    asked = np.array(meaning.vector, np.float32)
+    length = np.linalg.norm(asked)
+    if not length:
+        return None
+    asked /= length
     vectors.resize(len(corpus.positions))
     _measure(corpus, vectors)
     rows = np.frombuffer(vectors.rows, np.int8).reshape(-1, vectors.dimension)
-    asked = np.array(meaning.vector, np.float32)
-    asked /= np.linalg.norm(asked)
     own = np.empty(len(rows), np.float32)
     for start in range(0, len(rows), _BLOCK):
         own[start : start + _BLOCK] = rows[start : start + _BLOCK].astype(np.float32) @ asked

@@ -180,6 +180,7 @@ MISTAKES = (
         2,
         "--dry-run lists what filters select: add --query, --source or",
     ),
+    ("sessions erase --query= --yes", 2, "--query is empty; name what to erase, or leave it out"),
     ("sessions resume", 2, "name sessions, or add --all for every interrupted one"),
     ("sessions resume nope", 3, "no session 'nope' here; `perdure sessions list --all` shows them"),
     ("import /nope/f.jsonl", 3, "no such file or folder: /nope/f.jsonl"),

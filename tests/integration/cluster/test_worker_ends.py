@@ -31,10 +31,14 @@ async def test_drained_worker_ends_or_hands_over_its_turns(
             started[0].send(signal.SIGTERM)
             assert started[0].end() == 0
         assert (await ending).end == "stop"
+
+        async def nothing_runs() -> bool:
+            status = await cluster_of(store.backend).status()
+            return all(queue.running == 0 for queue in status.queues)
+
         with workers(1, address, folder):
             assert (await handed).end == "stop"
-    status = await cluster_of(store.backend).status()
-    assert all(queue.running == 0 for queue in status.queues)
+            await until(nothing_runs)  # the queue learns of the end after the log
 
 
 @pytest.mark.all_only
@@ -69,3 +73,38 @@ async def test_request_before_first_worker_waits_in_log(
                 break
         with workers(1, address, folder):
             assert "no worker yet" in (await turn).text
+
+
+async def test_request_stopped_before_first_worker_is_closed_and_never_run(
+    postgres: PostgresServer, folder: Path
+) -> None:
+    address = postgres.new_database()
+    async with (
+        perdure.open(address) as store,
+        Runtime(store, agents=[HELPER], runner="workers") as runtime,
+    ):
+        chat = await runtime.start(HELPER)
+        turn = chat.send(f'/tool once {{"text": "{chat.id}"}}')
+        async for entry_event in chat.session.watch():
+            if entry_event.type == "session:turn_requested":
+                break
+        turn.abort()
+        with pytest.raises(TurnFailed, match="stopped before a worker began it"):
+            await turn
+        later = chat.send("and now")
+        with workers(1, address, folder):
+            assert "and now" in (await later).text
+    assert chat.id not in [text for _, text in effects(folder)]
+
+
+async def test_request_that_the_agent_of_the_worker_refuses_ends_with_reason(
+    store: Store, address: str, folder: Path
+) -> None:
+    lenient = perdure.Agent("careful", model="scripted:echo")
+    async with Runtime(store, agents=[lenient], runner="workers") as runtime:
+        chat = await runtime.start(lenient)
+        with workers(1, address, folder):
+            with pytest.raises(TurnFailed) as refused:
+                await chat.send(f"my key is sk-ant-api03-{'a1B2' * 23}-AAAA")
+            assert "and now" in (await chat.send("and now")).text
+    assert refused.value.failure == "secret_pasted"

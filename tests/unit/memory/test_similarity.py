@@ -64,6 +64,12 @@ def test_corpus_without_vectors_has_no_similarity() -> None:
     assert similarity(Corpus(), ASKED) is None
 
 
+def test_question_without_direction_has_no_similarity() -> None:
+    corpus = corpus_of([1])
+    corpus.add_vectors(corpus.vectors[MODEL], [(1, stored((1, 0)))])
+    assert similarity(corpus, Meaning(MODEL, (0.0, 0.0))) is None
+
+
 def test_vector_without_direction_is_refused() -> None:
     for wrong in ((0.0, 0.0), (), (float("inf"), 1.0), (float("nan"), float("nan"))):
         with pytest.raises(ValueError, match="no direction"):

@@ -197,7 +197,8 @@ def display_mode(wanted: str, *, is_asked: bool) -> str:
     """
     if wanted == "lines":
         return wanted
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    # textual draws on stderr
+    is_terminal = all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr))
     is_able = is_terminal and os.environ.get("TERM", "") not in ("", "dumb")
     has_package = importlib.util.find_spec("textual") is not None
     if is_asked and wanted != "auto" and not (is_able and has_package):

@@ -34,6 +34,7 @@ class FollowedTurn:
         self._environment = environment
         self._signals = signals
         self._changes = environment.store.changes(environment.stream)
+        self.request = request
         self._request = None if request is None else entry_id(environment.stream, request)
         self._turn = turn
         self._read_to = request if request is not None else (turn or 0) - 1

@@ -12,6 +12,7 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.cluster.runner import cluster_of
 from perdure.engine.turns.requests import (
+    STOPPED,
     break_turn,
     closing_entry,
     refuse_request,
@@ -96,12 +97,22 @@ class Performer:
     async def _answer(self, work: Work, chat: Chat, request: Entry) -> str:
         body = body_of(request)
         assert isinstance(body, TurnRequested)
+        if await requested_stop(self._store, work.stream, request.seq, request.seq) is not None:
+            await refuse_request(self._host.claim(work.stream), request.seq, *STOPPED)
+            return "stopped"
         self._runner.answering[work.stream] = request.seq
-        await self._settle(work, chat.send(body.message))
+        try:
+            error = await self._settle(work, chat.send(body.message))
+        except (TurnSuspended, LeaseHeld, LeaseLost, StoreUnavailable):
+            raise
+        except PerdureError as refusal:
+            error = refusal
+        if error is not None and await self._open_request(work) is not None:
+            return await self._refuse(work, request, error)
         return "done"
 
-    async def _settle(self, work: Work, turn: Turn) -> None:
-        """Wait for the end of `turn`; failures of the turn itself are in the log.
+    async def _settle(self, work: Work, turn: Turn) -> PerdureError | None:
+        """Wait for the end of `turn`. Return why it failed; the log has it if the turn had begun.
 
         Raises: TurnSuspended; LeaseHeld, LeaseLost, StoreUnavailable.
         """
@@ -112,6 +123,9 @@ class Performer:
             raise
         except PerdureError as error:
             _log.info("session %s: %s", work.stream, error)
+            return error
+        else:
+            return None
         finally:
             obeying.cancel()
             await asyncio.wait((obeying,))

@@ -6,13 +6,16 @@ whatever happens to the queue: workers queue again what the log has and the queu
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from perdure.client.agents.runners import NewTurn
 from perdure.client.cluster.follow import FollowedTurn
 from perdure.client.cluster.requirements import queue_name, requirement_for
 from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.requests import STOPPED, refuse_request
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import ConfigError, InvalidTransition
+from perdure.errors import ConfigError, InvalidTransition, LeaseHeld, LeaseLost
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
 from perdure.session.ledger import TurnRequested, TurnStopRequested
@@ -85,4 +88,7 @@ async def _followed(
     write = Write(stream=environment.stream, entries=(body,))
     at = environment.clock.now_ms()
     await environment.store.commit(Commit(writes=(write,), at=at))
+    if followed.request is not None and not signals.begun.done():
+        with suppress(LeaseHeld, LeaseLost):  # a worker has it: it stops the turn
+            await refuse_request(environment.claim, followed.request, *STOPPED)
     return await followed.ended()

@@ -1,8 +1,7 @@
 """The vectors of a store's texts: made by an embedder, in the order of the log.
 
-A recall gives the newest texts their vectors first. Texts of earlier times, or all texts after a
-change of the embedder, get theirs in the background (``backlog``) or by `Memory.embed`; until then
-they are recalled by their words.
+A recall gives the next texts in the order of the log their vectors. The other texts get theirs in the
+background (``backlog``) or by `Memory.embed`. Until then they are recalled by their words.
 """
 
 from __future__ import annotations

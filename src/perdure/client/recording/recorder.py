@@ -14,7 +14,7 @@ import msgspec
 from perdure.client.recording.calls import RecordedRequest, RecordedResponse, digest_of
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.errors import InvalidEntry, LimitExceeded
+from perdure.errors import InvalidEntry, LimitExceeded, WrongArgument
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message
 from perdure.session.notes import Note
@@ -85,13 +85,20 @@ class Recorder:
                     title=self._title, subject=self._subject, metadata={"recorded": True}
                 )
             else:
-                self.session = await self._store.open_or_create(
+                session = await self._store.open_or_create(
                     self._session_id,
                     title=self._title,
                     subject=self._subject,
                     metadata={"recorded": True},
                 )
-                await self._learn(self.session)
+                if self._subject is not None and session.subject != self._subject:
+                    raise WrongArgument(
+                        f"session {session.id} has another subject; record into a session of its "
+                        "own",
+                        argument="subject",
+                    )
+                await self._learn(session)
+                self.session = session
         return self.session
 
     async def _learn(self, session: Session) -> None:

@@ -18,6 +18,9 @@ from perdure.session.ids import StreamId, entry_id
 from perdure.session.ledger import TurnRefused, TurnStarted, TurnStopRequested
 from perdure.stores.protocol import Commit, LogReader, Write
 
+STOPPED = ("aborted", "the request was stopped before a worker began it")
+"""Code and text of the refusal of a request that nobody has begun."""
+
 _CLOSING = (TurnStarted.kind, TurnRefused.kind)
 
 

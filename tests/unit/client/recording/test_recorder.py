@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import perdure
 from perdure.client.recording.calls import RecordedRequest, RecordedResponse
 from perdure.client.recording.recorder import Recorder
@@ -28,6 +30,17 @@ async def test_repeated_conversation_is_appended_once() -> None:
         unfinished = (await session.tree_entries())[3].message
         assert unfinished is not None
         assert unfinished.stop_reason == "aborted"
+
+
+async def test_session_of_another_subject_is_refused_and_unchanged() -> None:
+    async with perdure.open("memory:") as store:
+        await Recorder(store, "s", None, "ana").begin(asking(user("of ana")))
+        other = Recorder(store, "s", None, "bob")
+        for _ in range(2):
+            with pytest.raises(perdure.errors.WrongArgument, match="another subject"):
+                await other.begin(asking(user("of bob")))
+        messages = await (await store.open("s")).messages()
+        assert [message.text for message in messages] == ["of ana"]
 
 
 async def test_failure_and_message_that_no_log_can_hold_are_notes() -> None:

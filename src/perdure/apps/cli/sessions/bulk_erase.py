@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.moments import UntilOption
 from perdure.apps.cli.options import FolderFilter, SourceFilter
 from perdure.apps.session_rows import RowFilter, SessionRow, newest_rows
@@ -37,7 +38,13 @@ class EraseFilters(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> RowFilter | None:
-        """The sessions that are selected; None: no filter was given."""
+        """The sessions that are selected; None: no filter was given.
+
+        Raises: UsageMistake for an empty text, which an unset variable of a shell leaves.
+        """
+        for option, text in (("--query", self.query), ("--source", self.source)):
+            if text is not None and not text.strip():
+                raise UsageMistake(f"{option} is empty; name what to erase, or leave it out")
         if (self.query, self.cwd, self.source, self.until) == (None, None, None, None):
             return None
         return RowFilter(query=self.query, cwd=self.cwd, source=self.source, until=self.until)
