@@ -1,7 +1,7 @@
 """The vectors of a store's texts: made by an embedder, in the order of the log.
 
-A recall gives the next texts in the order of the log their vectors. The other texts get theirs in the
-background (``backlog``) or by `Memory.embed`. Until then they are recalled by their words.
+A recall gives the next texts in the order of the log their vectors. The other texts get theirs in
+the background (``backlog``) or by `Memory.embed`. Until then they are recalled by their words.
 """
 
 from __future__ import annotations
