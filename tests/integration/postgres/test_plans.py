@@ -6,6 +6,7 @@ returns the right result, but reads all entries of its namespace.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import pairwise
 from typing import Any, Literal
@@ -260,14 +261,22 @@ async def test_questions_and_size_of_store_cost_the_same_beside_many_sessions(
         await filling.commit(Commit(writes=writes, at=START_MS, blobs=contents))
     sizes = [len(f"content {number}") for number in range(SESSIONS)]
     before = await filling.info()
-    for _ in range(2):
+
+    async def widest() -> tuple[float, str]:
         async with perdure.open(address) as opened:
             plans.is_on = True
             assert await opened.questions() == []
             assert (await opened.info()).payload_bytes == before.payload_bytes
             plans.is_on = False
         assert (await filling.retention.quota())[1].bytes == before.payload_bytes
-        assert await plans.widest() <= (FEW, "")
+        return await plans.widest()
+
+    for _ in range(2):
+        # Counts are stored up to the oldest transaction of the server, which may be one of its own,
+        # such as an ANALYZE. It ends.
+        async with asyncio.timeout(60):
+            while await widest() > (FEW, ""):
+                pass
         db.execute("ANALYZE")
     bodies = db.execute("SELECT sum(length(body))::bigint FROM perdure.entry").fetchall()[0][0]
     assert before.payload_bytes == bodies + sum(sizes)
