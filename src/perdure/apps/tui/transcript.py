@@ -29,7 +29,7 @@ PAGE = 60
 
 
 class Transcript(VerticalScroll, can_focus=True):
-    """The messages of one session. It stays at the end until somebody scrolls up."""
+    """The messages of one session. It stays at the end until the user scrolls up."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("home", "earlier", "Earlier", show=False),

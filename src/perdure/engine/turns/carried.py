@@ -1,6 +1,6 @@
 """The entries from which the state is computed that a new turn carries on.
 
-Apart from `recovery`, so that whoever asks what is in force in a session loads no turn machine.
+Not part of `recovery`: to read what is in force in a session needs no turn machine.
 """
 
 from __future__ import annotations
