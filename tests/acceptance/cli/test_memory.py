@@ -42,7 +42,7 @@ def test_ended_session_is_listed_as_episode(world: World) -> None:
     assert (episode["session"], episode["messages"], episode["turns"]) == (session["id"], 2, 1)
     by_session = world.ok("memory", "episodes", "--session", session["id"][:8], "--json").json
     assert by_session == [episode]
-    assert world.ok("memory", "index", "--json").json["episodes"] == 0
+    assert world.ok("memory", "index", "--json").json == {"episodes": 0, "vectors": None}
 
 
 def message(id: str, parent: str, text: str) -> str:
@@ -63,14 +63,14 @@ def test_imported_session_is_indexed_once_and_again_after_growth(world: World) -
     file.write_text("\n".join(lines) + "\n")
     world.ok("import", str(file))
     assert world.ok("memory", "episodes", "--json").json == []
-    assert world.ok("memory", "index", "--json").json["episodes"] == 1
-    assert world.ok("memory", "index", "--json").json["episodes"] == 0
+    assert world.ok("memory", "index", "--json").json == {"episodes": 1, "vectors": None}
+    assert world.ok("memory", "index", "--json").json == {"episodes": 0, "vectors": None}
     (first,) = world.ok("memory", "episodes", "--json").json
     assert (first["by"], first["messages"], first["first"]) == ("import", 1, 0)
     more = message("a2", '"a1"', "Bye")
     file.write_text("\n".join((*lines, more)) + "\n")
     world.ok("import", str(file))
-    assert world.ok("memory", "index", "--json").json["episodes"] == 1
+    assert world.ok("memory", "index", "--json").json == {"episodes": 1, "vectors": None}
     both = world.ok("memory", "episodes", "--json").json
     assert sorted(each["messages"] for each in both) == [1, 1]
     assert first in both

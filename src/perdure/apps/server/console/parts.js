@@ -6,7 +6,7 @@ export const Empty = ({ children }) => html`<div class="empty">${children}</div>
 
 /** What a person can do about a refusal whose sentence is for programs. */
 const ADVICE = {
-  session_not_found: "This is not here, or belongs to somebody else.",
+  session_not_found: "This session does not exist, or your token does not allow it.",
 };
 
 export function Fault({ error, retry }) {

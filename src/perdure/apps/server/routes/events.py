@@ -155,7 +155,7 @@ async def _send_all(
     try:
         rates.require_stream(caller.principal, address_of(socket))
         content = await opening
-    except Exception as error:  # noqa: BLE001 - whatever it is, the client is told by the close
+    except Exception as error:  # noqa: BLE001 - any error closes the socket, and the close names it
         opening.close()
         await _close(socket, error)
         return
