@@ -145,9 +145,13 @@ async def test_client_writes_only_if_it_may(address: str) -> None:
         assert (await asked(client, "forget", fact="nothing/1"))[1]
 
 
-def test_options_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
+def test_options_that_exclude_each_other_or_name_no_embedder_are_refused(tmp_path: Path) -> None:
     world = World(tmp_path)
-    for options in (("--subject", "a", "--all-subjects"), ("--all-subjects", "--allow-write")):
+    for options in (
+        ("--subject", "a", "--all-subjects"),
+        ("--all-subjects", "--allow-write"),
+        ("--embedder", "static:missing"),
+    ):
         assert world.run("mcp", "serve", *options).code == 2
 
 

@@ -39,6 +39,16 @@ def only_subject(words: str | None) -> str | None:
     return only_text(words)
 
 
+EmbedderOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        callback=only_text,
+        help="Compares meanings, too: static:FOLDER, minilm:FOLDER, or PROVIDER:MODEL.",
+    ),
+]
+
+
 def named_path(typed: str | Path) -> Path:
     """Return the path of an option or argument; "" is not the current folder.
 

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, UsageMistake
-from perdure.apps.cli.options import JsonOption
+from perdure.apps.cli.options import EmbedderOption, JsonOption
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.mcp_server import server as mcp_server
 from perdure.apps.mcp_server.history import Scope
@@ -38,7 +38,9 @@ from perdure.apps.terminal.output import (
 from perdure.apps.terminal.text import Column, one_line, safe, table
 from perdure.client.agents.files.lookup import FoundAgentFile
 from perdure.client.agents.files.reader import agent_in
+from perdure.client.memory import embedding
 from perdure.errors import InvalidSettings
+from perdure.models.embedders.protocol import EmbedderName, check_embedder
 from perdure.secrets.vault import Vault
 from perdure.tools.mcp.connection import Connection
 from perdure.tools.mcp.server_tools import Offer, offer_tools
@@ -115,6 +117,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     subject: SubjectOption = None,
     all_subjects: AllOption = False,
     allow_write: WriteOption = False,
+    embedder: EmbedderOption = None,
     http: HttpOption = False,
     host: HostOption = None,
     port: PortOption = None,
@@ -150,10 +153,14 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
         tls_key,
         is_proxied=behind_proxy,
     )
+    await _require_embedder(embedder)
     if not http:
         if wanted != Wanted(port=mcp_http.PORT) or host is not None or port is not None:
             raise UsageMistake("an address belongs to --http")
-        await _serve_client(subject, common, is_all=all_subjects, is_writable=allow_write)
+        scope = _scope(subject, is_all=all_subjects, is_writable=allow_write)
+        opening = common.writable_store() if allow_write else common.existing_store()
+        async with opening as store:
+            await mcp_server.serve(store, scope, is_writable=allow_write, embedder=embedder)
         return
     if subject is not None or all_subjects:
         raise UsageMistake(
@@ -161,20 +168,22 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
         )
     wanted.check()
     async with common.writable_store() as store:
-        await mcp_http.serve_http(store, wanted, is_writable=allow_write)
+        await mcp_http.serve_http(store, wanted, is_writable=allow_write, embedder=embedder)
 
 
-async def _serve_client(
-    subject: str | None, common: CommonOptions, *, is_all: bool, is_writable: bool
-) -> None:
-    """Serve the client that started this process."""
+async def _require_embedder(name: EmbedderName | None) -> None:
+    """Read the embedder, so that one that is not set up is an error before a client is served."""
+    if name is not None:
+        check_embedder(name)
+        await embedding.resolved(name)
+
+
+def _scope(subject: str | None, *, is_all: bool, is_writable: bool) -> Scope:
     if subject is not None and is_all:
         raise UsageMistake("use --subject or --all-subjects, not both")
     if is_all and is_writable:
         raise UsageMistake("--allow-write needs one subject: leave out --all-subjects")
-    opening = common.writable_store() if is_writable else common.existing_store()
-    async with opening as store:
-        await mcp_server.serve(store, Scope(subject, is_all=is_all), is_writable=is_writable)
+    return Scope(subject, is_all=is_all)
 
 
 @mcp.command("test")

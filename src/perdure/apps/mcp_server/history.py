@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from perdure.apps.session_rows import agent_of
+from perdure.client.memory.recall import recall_anyway
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import AmbiguousId, EntryNotFound, Erased, FactNotFound, SessionNotFound
 from perdure.memory.hits import MemoryHit
 from perdure.memory.scope import ScopeName
+from perdure.models.embedders.protocol import Embedder, EmbedderName
 from perdure.secrets.mask import mask_part, mask_secrets
 from perdure.session.clock import minute
 from perdure.session.entries import Entry
@@ -74,9 +76,12 @@ class Scope:
 class History:
     """The tools that read."""
 
-    def __init__(self, store: Store, scope: Scope) -> None:
+    def __init__(
+        self, store: Store, scope: Scope, embedder: Embedder | EmbedderName | None = None
+    ) -> None:
         self._store = store
         self._scope = scope
+        self._memory = store.memory.with_embedder(embedder)
 
     async def recall(self, question: str, limit: int = 8) -> str:
         """Find what earlier sessions say about a question, in the words a person would use.
@@ -85,13 +90,19 @@ class History:
         result names its session and entry; read_session and read_entry give more of them.
         """
         scope, wanted = self._scope, _within(limit, MOST_HITS)
-        hits = await self._store.memory.recall(
-            question, limit=wanted, subject=scope.subject, agent=scope.agent, scope=scope.name
+        hits, problem = await recall_anyway(
+            self._memory,
+            question,
+            limit=wanted,
+            subject=scope.subject,
+            agent=scope.agent,
+            scope=scope.name,
         )
         if scope.agent is not None:  # a session may have changed its agent
             hits = [hit for hit in hits if await self._is_shown(StreamId(hit.session_id))]
         found = [_recalled(hit, _text_of(await self._store.entry(hit.entry_id))) for hit in hits]
-        return _answer(found, "Nothing in earlier sessions is about that.")
+        found = found or ["Nothing in earlier sessions is about that."]
+        return _answer([*_words_only(problem), *found], "")
 
     async def search_sessions(self, query: str, limit: int = 10) -> str:
         """Find messages that contain all words of a query, in every branch of every session.
@@ -264,6 +275,10 @@ def _recalled(hit: MemoryHit, whole: str) -> str:
     text = mask_part(whole, hit.start, hit.start + len(hit.text))
     text = text if len(text) <= _SNIPPET else text[:_SNIPPET] + " […]"
     return f"{head}\n{_indented(text)}"
+
+
+def _words_only(problem: str | None) -> list[str]:
+    return [] if problem is None else [f"Only words were compared: {problem}"]
 
 
 def _listed(info: SessionInfo) -> str:

@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import FAILED, PathNotFound, UsageMistake
-from perdure.apps.cli.options import MOST, only_subject, only_text
+from perdure.apps.cli.options import MOST, EmbedderOption, only_subject, only_text
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import local_time, out_style, remark, width
@@ -71,14 +71,6 @@ FromOption = Annotated[
 ]
 ToOption = Annotated[
     datetime | None, typer.Option("--to", metavar="TIME", help="When it stops being true.")
-]
-EmbedderOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        callback=only_text,
-        help="Compares meanings, too: static:FOLDER, minilm:FOLDER, or PROVIDER:MODEL.",
-    ),
 ]
 LimitOption = Annotated[
     int, typer.Option(min=0, max=MOST, metavar="N", help="At most the newest N; 0: all.")

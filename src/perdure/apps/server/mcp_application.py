@@ -30,6 +30,7 @@ from perdure.apps.server.readiness import Readiness
 from perdure.apps.server.requests import Requests
 from perdure.apps.server.routes.mcp import mcp_route
 from perdure.client.store import Store
+from perdure.models.embedders.protocol import EmbedderName
 
 
 class McpApplication:
@@ -37,6 +38,7 @@ class McpApplication:
 
     `tokens` finds the caller of each request. `hosts` are the names under which it is reached,
     besides those of loopback. With `is_writable` a token of the role write may change facts.
+    `embedder` is that of recalls.
     """
 
     def __init__(
@@ -46,12 +48,13 @@ class McpApplication:
         hosts: Sequence[str] = (),
         *,
         is_writable: bool = False,
+        embedder: EmbedderName | None = None,
         limits: Limits = LIMITS,
     ) -> None:
         self._readiness = Readiness(store)
         rates = Rates(limits, store.outside.clock.steady_s)
         self._routes = Litestar(
-            [mcp_route(store, is_writable=is_writable), healthz, readyz],
+            [mcp_route(store, is_writable=is_writable, embedder=embedder), healthz, readyz],
             dependencies={"readiness": Provide(lambda: self._readiness, sync_to_thread=False)},
             exception_handlers={Exception: answer_problem},
             middleware=[authentication(store, tokens, rates)],

@@ -10,6 +10,7 @@ from perdure.apps.serving.endpoint import Wanted, listen, run, server_module
 from perdure.apps.serving.places import tokens_of
 from perdure.apps.terminal.output import remark, show
 from perdure.client.store import Store
+from perdure.models.embedders.protocol import EmbedderName
 
 PORT = 8322
 
@@ -21,13 +22,17 @@ def require_libraries() -> None:
     load_library()
 
 
-async def serve_http(store: Store, wanted: Wanted, *, is_writable: bool) -> None:
+async def serve_http(
+    store: Store, wanted: Wanted, *, is_writable: bool, embedder: EmbedderName | None
+) -> None:
     """Serve `store` until SIGINT or SIGTERM. Raises: UsageMistake; ConfigError without an extra."""
     await asyncio.to_thread(require_libraries)
     application = server_module("perdure.apps.server.mcp_application").McpApplication
     async with listen(wanted.host, wanted.port) as listening:
         tokens = await tokens_of(store)
-        served = application(store, tokens, wanted.hosts, is_writable=is_writable)
+        served = application(
+            store, tokens, wanted.hosts, is_writable=is_writable, embedder=embedder
+        )
         show(f"{wanted.address(listening.getsockname()[1])}/mcp")
         remark("each request needs a token of `perdure token create`. Stop with Ctrl-C.")
         sys.stdout.flush()

@@ -12,7 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from perdure.client.memory.handle import Memory
+from perdure.client.memory.handle import RECALLED, Memory
+from perdure.client.memory.recall import recall_anyway
 from perdure.errors import FactNotFound, SessionNotFound
 from perdure.memory.episodes import agent_in
 from perdure.memory.injection import one_item
@@ -100,11 +101,13 @@ class _Calls:
     ) -> str:
         """Find what was said in earlier sessions about a question, best first."""
         subject = await self._subject(call)
-        hits = await self._memory.recall(question, subject=subject, without=[call.session_id])
-        return (
-            "\n\n".join(f"[{hit.entry_id}] {one_item(hit.text)}" for hit in hits)
-            or "Nothing was found."
+        hits, problem = await recall_anyway(
+            self._memory, question, limit=RECALLED, subject=subject, without=[call.session_id]
         )
+        found = [f"[{hit.entry_id}] {one_item(hit.text)}" for hit in hits] or ["Nothing was found."]
+        if problem is not None:
+            found.append(f"Only words were compared: {problem}")
+        return "\n\n".join(found)
 
     async def search_sessions(
         self,

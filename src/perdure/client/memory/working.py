@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 from perdure.client.clock import Outside
 from perdure.client.memory.handle import Memory
 from perdure.client.memory.knowledge import FolderWatch
+from perdure.client.memory.recall import recall_anyway
 from perdure.engine.turns.config import MemoryConfig
 from perdure.errors import (
     ConfigError,
-    EmbedderUnavailable,
     PerdureError,
     SessionError,
     StoreError,
@@ -83,13 +83,11 @@ class SessionMemory:
         facts = await self._tried(self._facts, question, problems)
         if self._config.knowledge:
             problems += await self._tried(self._follow, question, problems)
-        found, texts = await self._tried(self._embedder, question, problems), list[RecalledText]()
-        if found:
-            texts = await self._tried(partial(self._texts, found[0]), question, problems)
-            if found[0].dimension:
-                self._on_embedder(found[0], found[0].dimension)
-        if not texts:
-            texts = await self._tried(partial(self._texts, None), question, problems)
+        found = await self._tried(self._embedder, question, problems)
+        embedder = found[0] if found else None
+        texts = await self._tried(partial(self._texts, embedder, problems), question, problems)
+        if embedder is not None and embedder.dimension:
+            self._on_embedder(embedder, embedder.dimension)
         problem = "; ".join(problems) or None
         if not (texts or facts or problem):
             return None
@@ -102,9 +100,8 @@ class SessionMemory:
             return await recall(question)
         except (WrongArgument, Unsupported):
             return []  # the message holds no word, or the store has no such memory
-        except (StoreError, SessionError, EmbedderUnavailable, ConfigError) as error:
-            _log.warning("not all was recalled for a turn: %s", error)
-            problems.append(str(error))
+        except (StoreError, SessionError, ConfigError) as error:
+            _problem(str(error), problems)
             return []
 
     async def _subject(self) -> str | None:
@@ -134,16 +131,21 @@ class SessionMemory:
         found = await embedding.resolved(chosen)
         return [embedding.MeasuredEmbedder(found)]
 
-    async def _texts(self, embedder: Embedder | None, question: str) -> list[RecalledText]:
+    async def _texts(
+        self, embedder: Embedder | None, problems: list[str], question: str
+    ) -> list[RecalledText]:
         if not self._config.episodic_top_k:
             return []
-        hits = await self._memory.with_embedder(embedder).recall(
+        hits, problem = await recall_anyway(
+            self._memory.with_embedder(embedder),
             question,
             limit=self._config.episodic_top_k,
             subject=await self._subject(),
             without=[self._session],
             knowledge_of=self._agent,
         )
+        if problem is not None:
+            _problem(problem, problems)
         return [_reference(hit) for hit in hits if _is_about(hit)]
 
     async def _facts(self, question: str) -> list[EntryId]:
@@ -161,6 +163,11 @@ class SessionMemory:
 
         best = sorted(facts, key=rank, reverse=True)[: self._config.semantic_top_k]
         return [fact.id for fact in best]
+
+
+def _problem(problem: str, problems: list[str]) -> None:
+    _log.warning("not all was recalled for a turn: %s", problem)
+    problems.append(problem)
 
 
 def _is_about(hit: MemoryHit) -> bool:

@@ -8,6 +8,7 @@ import perdure
 from perdure import assistant, user
 from perdure.apps.mcp_server.history import MOST_CHARACTERS, History, Notebook, Scope
 from perdure.errors import EntryNotFound, FactNotFound, SessionNotFound
+from tests.fakes.embedders import WordEmbedder
 
 
 async def test_scope_decides_what_every_tool_shows() -> None:
@@ -123,3 +124,18 @@ async def test_part_of_a_secret_is_shown_by_no_tool() -> None:
             ]
             for answer in shown:
                 assert not [line for line in lines if line[:8] in answer or line[-8:] in answer]
+
+
+async def test_recall_compares_meanings_with_an_embedder_and_says_when_it_does_not() -> None:
+    embedder = WordEmbedder(alike=[("hotel", "lodging")])
+    async with perdure.open("memory:") as store:
+        session = await store.create(id="s")
+        await session.append(user("Which hotel?"))
+        scope = Scope(None, is_all=False)
+        assert "hotel" not in await History(store, scope).recall("lodging")
+        history = History(store, scope, embedder)
+        assert "Which hotel?" in await history.recall("lodging")
+        embedder.failure = OSError("down")
+        answer = await history.recall("lodging")
+        assert answer.startswith("Only words were compared: words:1: OSError('down')")
+        assert "Nothing in earlier sessions is about that." in answer

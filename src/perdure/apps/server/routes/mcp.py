@@ -17,12 +17,16 @@ from perdure.apps.server.access.tokens import Principal
 from perdure.apps.server.problems import Problem
 from perdure.client.store import Store
 from perdure.errors import ConfigError
+from perdure.models.embedders.protocol import EmbedderName
 
 
-def mcp_route(store: Store, *, is_writable: bool = True) -> ASGIRouteHandler:
+def mcp_route(
+    store: Store, *, is_writable: bool = True, embedder: EmbedderName | None = None
+) -> ASGIRouteHandler:
     """Return the route of the MCP server of `store`.
 
-    With `is_writable` a token of the role write also gets the tools that write.
+    With `is_writable` a token of the role write also gets the tools that write. `embedder` is that
+    of recalls.
     """
 
     @asgi("/mcp", copy_scope=False)
@@ -41,6 +45,7 @@ def mcp_route(store: Store, *, is_writable: bool = True) -> ASGIRouteHandler:
                 store,
                 _scope_of(request.user),
                 is_writable=is_writable and request.user.may("write"),
+                embedder=embedder,
             )
         except ConfigError as error:
             raise Problem(501, "mcp_missing", str(error)) from error

@@ -1,0 +1,52 @@
+"""A recall that continues without its embedder."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from perdure.client.memory.handle import Memory
+from perdure.errors import ConfigError, EmbedderUnavailable, Unsupported
+from perdure.memory.hits import MemoryHit
+from perdure.memory.scope import ScopeName
+
+
+class RecalledHits(NamedTuple):
+    """What was recalled, and why the embedder did not help; None if it did, or there is none."""
+
+    hits: list[MemoryHit]
+    problem: str | None
+
+
+async def recall_anyway(
+    memory: Memory,
+    question: str,
+    *,
+    limit: int,
+    subject: str | None = None,
+    agent: str | None = None,
+    scope: ScopeName = "subject",
+    without: Collection[str] = (),
+    knowledge_of: str | None = None,
+) -> RecalledHits:
+    """Recall by words alone if the embedder is down, not set up, or the store has no vectors.
+
+    Raises: as ``Memory.recall`` of a memory without an embedder.
+    """
+
+    async def recalled(by: Memory) -> list[MemoryHit]:
+        return await by.recall(
+            question,
+            limit=limit,
+            subject=subject,
+            agent=agent,
+            scope=scope,
+            without=list(without),
+            knowledge_of=knowledge_of,
+        )
+
+    try:
+        return RecalledHits(await recalled(memory), None)
+    except (EmbedderUnavailable, ConfigError, Unsupported) as error:
+        hits = await recalled(memory.with_embedder(None))
+        return RecalledHits(hits, str(error))
