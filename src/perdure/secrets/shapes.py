@@ -82,7 +82,7 @@ _MARKED_KEY = (
 )
 
 MARKED_BEGIN = (
-    r"(?:s(?:k[-_]|ntry[su]_|hp[acs])|p(?:k_|ypi-|plx-)|r(?:k_|8_)|whsec_"
+    r"(?:s(?:k[-_]|ntry[su]_|hp[acps])|p(?:k_|ypi-|plx-)|r(?:k_|8_)|whsec_"
     r"|g(?:h[pousr]_|ithub_|l(?:pat|dt|rt|cbt|ptt|agent|oas|soat|ft|imt|sa)[-_]|sk_)"
     r"|x(?:ox|app-|ai-)|A(?:KIA|SIA|BIA|CCA|Iza|GE-|C[a-f0-9]{8})|ya29\.|GOCSPX-|1//0"
     r"|h(?:f_|v[sbr]\.)|api_org_|n(?:pm_|tn_)|d(?:op_v1_|api[a-f0-9]|p\.)|fo1_"

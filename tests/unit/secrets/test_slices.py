@@ -99,6 +99,11 @@ def test_patterns_that_ignore_case_are_in_lower_case() -> None:
         assert letters == letters.lower(), shape
 
 
+def test_every_key_of_a_shape_with_alternatives_begins_as_the_scan_expects() -> None:
+    for begin in ("shpat", "shpca", "shppa", "shpss"):
+        assert re.match(shapes.MARKED_BEGIN, f"{begin}_{'0' * 32}"), begin
+
+
 @pytest.mark.parametrize("shape", shapes.MARKED.values(), ids=str)
 @settings(max_examples=max(6, settings().max_examples // 2))
 @given(data=st.data())
