@@ -161,14 +161,13 @@ MEANT = (
 )
 
 
-@pytest.mark.parametrize(("rule", "command"), NOT_MEANT)
-async def test_command_that_a_rule_does_not_mean_is_refused(
-    tmp_path: Path, rule: str, command: str
-) -> None:
-    allowed = Permissions(allowed_command_globs=(rule,), approval="auto")
-    assert judge_call(run_command, {"command": command}, allowed).decision == "refuse"
-    run = await Tools(tmp_path, allowed).run(run_command, command=command)
-    assert run.error_code == "tool_denied"
+async def test_command_that_a_rule_does_not_mean_is_refused(tmp_path: Path) -> None:
+    for rule, command in NOT_MEANT:
+        with case((rule, command)):
+            allowed = Permissions(allowed_command_globs=(rule,), approval="auto")
+            assert judge_call(run_command, {"command": command}, allowed).decision == "refuse"
+            run = await Tools(tmp_path, allowed).run(run_command, command=command)
+            assert run.error_code == "tool_denied"
 
 
 def test_command_that_a_rule_means_is_allowed() -> None:

@@ -42,13 +42,14 @@ def test_enough_commands_are_tested() -> None:
     assert len(set(COMMANDS)) >= 100
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-async def test_no_command_gets_through(tmp_path: Path, command: str) -> None:
-    run = await Tools(tmp_path, ALLOWED).run(run_command, command=command)
-    assert run.error_code in ("tool_denied", "invalid_arguments")
-    assert run.duration_ms is not None
-    assert command.strip() == "" or len(command) < 3 or command not in run.output.text
-    assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240 - a look at a folder
+async def test_no_command_gets_through(tmp_path: Path) -> None:
+    for command in COMMANDS:
+        with case(command):
+            run = await Tools(tmp_path, ALLOWED).run(run_command, command=command)
+            assert run.error_code in ("tool_denied", "invalid_arguments")
+            assert run.duration_ms is not None
+            assert command.strip() == "" or len(command) < 3 or command not in run.output.text
+            assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240 - a look at a folder
 
 
 def test_command_is_refused_without_asking() -> None:

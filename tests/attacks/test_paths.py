@@ -19,6 +19,7 @@ from perdure.tools.builtin.files import list_directory, read_file
 from perdure.tools.builtin.search import search_files
 from perdure.tools.execution import ToolRun
 from perdure.tools.permissions import Permissions
+from tests.fakes.samples import case
 from tests.fakes.tool_calls import Tools
 
 FOLDER = Path(__file__).with_name("corpora")
@@ -112,47 +113,53 @@ def test_enough_paths_are_tested() -> None:
     assert len(set(WRITES)) >= 50
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_9_31_no_path_is_read(root: Path, outside: Path, path: str) -> None:
-    tools = Tools(root)
-    require_harmless(await tools.run(read_file, path=given(path, root, outside)), root)
+async def test_9_31_no_path_is_read(root: Path, outside: Path) -> None:
+    for path in PATHS:
+        with case(path):
+            tools = Tools(root)
+            require_harmless(await tools.run(read_file, path=given(path, root, outside)), root)
 
 
-@pytest.mark.parametrize("path", [*PATHS, *WRITES])
-async def test_9_31_no_path_is_written(root: Path, outside: Path, path: str) -> None:
+async def test_9_31_no_path_is_written(root: Path, outside: Path) -> None:
     """Existing files do not change; an odd name may become a file inside."""
-    before, out = state_of(root.parent), state_of(outside)
-    place = given(path, root, outside)
-    tools = Tools(root)
-    for settings in ({"create_dirs": True}, {"append": True}):
-        run = await tools.run(write_file, path=place, content="overwritten", **settings)
-        assert run.outcome == "ok" or "/" not in run.output.text.replace("perdure's", "")
-    require_harmless(await tools.run(edit_file, path=place, old_text="s", new_text="x"), root)
-    after = state_of(root.parent)
-    assert after.items() >= before.items()
-    assert state_of(outside) == out
-    new = {Path(name).parts[0] for name in after.keys() - before.keys()}
-    assert new <= {"root"}
+    for path in [*PATHS, *WRITES]:
+        with case(path):
+            before, out = state_of(root.parent), state_of(outside)
+            place = given(path, root, outside)
+            tools = Tools(root)
+            for settings in ({"create_dirs": True}, {"append": True}):
+                run = await tools.run(write_file, path=place, content="overwritten", **settings)
+                assert run.outcome == "ok" or "/" not in run.output.text.replace("perdure's", "")
+            require_harmless(
+                await tools.run(edit_file, path=place, old_text="s", new_text="x"), root
+            )
+            after = state_of(root.parent)
+            assert after.items() >= before.items()
+            assert state_of(outside) == out
+            new = {Path(name).parts[0] for name in after.keys() - before.keys()}
+            assert new <= {"root"}
 
 
-@pytest.mark.parametrize("path", WRITES)
-async def test_9_31_protected_paths_are_not_written(root: Path, path: str) -> None:
-    run = await Tools(root).run(write_file, path=path, content="x", create_dirs=True)
-    assert (run.outcome, run.error_code) == ("refused", "tool_denied")
+async def test_9_31_protected_paths_are_not_written(root: Path) -> None:
+    for path in WRITES:
+        with case(path):
+            run = await Tools(root).run(write_file, path=path, content="x", create_dirs=True)
+            assert (run.outcome, run.error_code) == ("refused", "tool_denied")
 
 
-@pytest.mark.parametrize("path", [path for path in PATHS if "file" not in path.rsplit("/", 1)[-1]])
-async def test_no_path_is_listed_or_searched(root: Path, outside: Path, path: str) -> None:
-    tools = Tools(root)
-    place = given(path, root, outside)
-    for run in (
-        await tools.run(list_directory, path=place, recursive=True),
-        await tools.run(search_files, path=place, pattern="e"),
-    ):
-        assert SECRET not in run.output.text
-        assert CREDENTIAL not in run.output.text
-        assert "root:" not in run.output.text
-        assert run.outcome != "ok" or "outside" not in run.output.text
+async def test_no_path_is_listed_or_searched(root: Path, outside: Path) -> None:
+    for path in [path for path in PATHS if "file" not in path.rsplit("/", 1)[-1]]:
+        with case(path):
+            tools = Tools(root)
+            place = given(path, root, outside)
+            for run in (
+                await tools.run(list_directory, path=place, recursive=True),
+                await tools.run(search_files, path=place, pattern="e"),
+            ):
+                assert SECRET not in run.output.text
+                assert CREDENTIAL not in run.output.text
+                assert "root:" not in run.output.text
+                assert run.outcome != "ok" or "outside" not in run.output.text
 
 
 async def test_search_of_everything_finds_nothing_that_is_closed(root: Path) -> None:
@@ -162,13 +169,16 @@ async def test_search_of_everything_finds_nothing_that_is_closed(root: Path) -> 
         assert closed not in run.output.text
 
 
-@pytest.mark.parametrize("path", WRITES)
-async def test_no_tier_opens_what_is_protected(root: Path, path: str) -> None:
-    tools = Tools(root, Permissions(scope="full", approval="auto"))
-    run = await tools.run(write_file, path=path, content="x", create_dirs=True)
-    assert run.outcome == "refused"
-    absolute = await tools.run(write_file, path=f"{root}/{path}", content="x", create_dirs=True)
-    assert absolute.outcome == "refused"
+async def test_no_tier_opens_what_is_protected(root: Path) -> None:
+    for path in WRITES:
+        with case(path):
+            tools = Tools(root, Permissions(scope="full", approval="auto"))
+            run = await tools.run(write_file, path=path, content="x", create_dirs=True)
+            assert run.outcome == "refused"
+            absolute = await tools.run(
+                write_file, path=f"{root}/{path}", content="x", create_dirs=True
+            )
+            assert absolute.outcome == "refused"
 
 
 # ---------------------------------------------------------------- races

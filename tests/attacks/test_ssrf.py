@@ -20,6 +20,7 @@ from perdure.tools.builtin.web import web_tools
 from perdure.tools.execution import ToolRun
 from perdure.tools.permissions import Permissions
 from tests.fakes.dns_server import Answers, DnsServer, addresses_from
+from tests.fakes.samples import case
 from tests.fakes.tool_calls import Tools
 from tests.fakes.web_server import Response, WebServer
 
@@ -72,15 +73,16 @@ def test_enough_urls_are_tested() -> None:
     assert len(set(URLS)) >= 250
 
 
-@pytest.mark.parametrize("url", URLS)
-async def test_no_url_gets_through(way: Way, url: str) -> None:
-    run = await way.ask(url)
-    assert run.outcome == "refused"
-    assert run.error_code == "tool_denied"
-    assert way.names.asked == []
-    said = run.output.text.removeprefix("http_request: ")
-    for secret in ("127", "169.254", "passwd", "evil", "user:pw", "docker"):
-        assert secret not in said
+async def test_no_url_gets_through(way: Way) -> None:
+    for url in URLS:
+        with case(url):
+            run = await way.ask(url)
+            assert run.outcome == "refused"
+            assert run.error_code == "tool_denied"
+            assert way.names.asked == []
+            said = run.output.text.removeprefix("http_request: ")
+            for secret in ("127", "169.254", "passwd", "evil", "user:pw", "docker"):
+                assert secret not in said
 
 
 @pytest.mark.parametrize("address", INSIDE)

@@ -48,6 +48,7 @@ from perdure.session.argument_checks import kind_of
 from perdure.session.ids import StreamId
 from perdure.testing import ScriptedModel
 from tests.fakes.chats import MODEL, Stage
+from tests.fakes.samples import case
 
 
 class Nonsense:
@@ -188,22 +189,14 @@ LOOK_THEMSELVES = (perdure.tool_call, perdure.tool_result, perdure.user)
 """Functions that say in words of their own what a message is made of."""
 
 FUNCTIONS = [
-    pytest.param(function, parameter.name, id=f"{name}-{parameter.name}")
-    for name, function in public_functions()
+    (function, parameter.name)
+    for _name, function in public_functions()
     for parameter in parameters_in(function)
 ]
-METHODS = [
-    pytest.param(known, *each, id=f"{known.__name__}.{each[0]}-{each[1]}")
-    for known in HANDLES
-    for each in methods_of(known)
-]
-CALLS_WITHOUT_ASYNC = [
-    pytest.param(known, *each, id=f"{known.__name__}.{each[0]}-{each[1]}")
-    for known in BLOCKING
-    for each in methods_of(known)
-]
+METHODS = [(known, *each) for known in HANDLES for each in methods_of(known)]
+CALLS_WITHOUT_ASYNC = [(known, *each) for known in BLOCKING for each in methods_of(known)]
 FIELDS = [
-    pytest.param(known, sample, field.name, id=f"{known.__name__}-{field.name}")
+    (known, sample, field.name)
     for table in (MADE, PARTS, ITEMS)
     for known, sample in table.items()
     for field in msgspec.structs.fields(known)
@@ -246,33 +239,30 @@ def handles_without_async() -> Iterator[dict[type, Any]]:
         yield {type(each): each for each in found}
 
 
-@pytest.mark.parametrize(("function", "name"), FUNCTIONS)
-async def test_a_function_refuses_nonsense(function: Any, name: str) -> None:
-    with pytest.raises(WrongArgument, match=r"not (of )?Nonsense$"):
-        await awaited(function, name)
+async def test_a_function_refuses_nonsense() -> None:
+    for function, name in FUNCTIONS:
+        with case((function, name)), pytest.raises(WrongArgument, match=r"not (of )?Nonsense$"):
+            await awaited(function, name)
 
 
-@pytest.mark.parametrize(("known", "method", "name"), METHODS)
-async def test_a_method_refuses_nonsense(
-    handles: dict[type, Any], known: type, method: str, name: str
-) -> None:
-    with pytest.raises(WrongArgument, match="Nonsense"):
-        await awaited(getattr(handles[known], method), name)
+async def test_a_method_refuses_nonsense(handles: dict[type, Any]) -> None:
+    for known, method, name in METHODS:
+        with case((known, method, name)), pytest.raises(WrongArgument, match="Nonsense"):
+            await awaited(getattr(handles[known], method), name)
 
 
-@pytest.mark.parametrize(("known", "method", "name"), CALLS_WITHOUT_ASYNC)
-def test_a_method_without_async_refuses_nonsense(
-    handles_without_async: dict[type, Any], known: type, method: str, name: str
-) -> None:
-    with pytest.raises(WrongArgument, match="Nonsense"):
-        stepped(getattr(handles_without_async[known], method), name)
+def test_a_method_without_async_refuses_nonsense(handles_without_async: dict[type, Any]) -> None:
+    for known, method, name in CALLS_WITHOUT_ASYNC:
+        with case((known, method, name)), pytest.raises(WrongArgument, match="Nonsense"):
+            stepped(getattr(handles_without_async[known], method), name)
 
 
-@pytest.mark.parametrize("name", [each.name for each in parameters_in(Runtime.__init__)])
-async def test_a_runtime_refuses_nonsense(handles: dict[type, Any], name: str) -> None:
-    arguments = {"store": handles[Store], name: NONSENSE}
-    with pytest.raises(WrongArgument, match=f"Runtime takes .* as {name}, not Nonsense"):
-        Runtime(**arguments)
+async def test_a_runtime_refuses_nonsense(handles: dict[type, Any]) -> None:
+    for name in [each.name for each in parameters_in(Runtime.__init__)]:
+        with case(name):
+            arguments = {"store": handles[Store], name: NONSENSE}
+            with pytest.raises(WrongArgument, match=f"Runtime takes .* as {name}, not Nonsense"):
+                Runtime(**arguments)
 
 
 def test_a_runtime_without_async_wants_a_store_without_async() -> None:
@@ -282,21 +272,20 @@ def test_a_runtime_without_async_wants_a_store_without_async() -> None:
             blocking.Runtime(store)
 
 
-@pytest.mark.parametrize(("known", "sample", "name"), FIELDS)
-async def test_a_value_with_nonsense_in_it_is_not_kept(
-    known: type[msgspec.Struct], sample: Mapping[str, Any], name: str
-) -> None:
-    arguments = {**sample, name: NONSENSE}
-    if known in MADE:
-        with pytest.raises(WrongArgument, match=f"{known.__name__} takes .* as {name}"):
-            known(**arguments)
-        return
-    value: Any = known(**arguments)
-    session = await Stage().store.create()
-    item = Message("user", (value,)) if known in PARTS else value
-    with pytest.raises(WrongArgument, match=f"{known.__name__} takes .* as {name}, not"):
-        await session.append(item)
-    assert session.head == -1
+async def test_a_value_with_nonsense_in_it_is_not_kept() -> None:
+    for known, sample, name in FIELDS:
+        with case((known, sample, name)):
+            arguments = {**sample, name: NONSENSE}
+            if known in MADE:
+                with pytest.raises(WrongArgument, match=f"{known.__name__} takes .* as {name}"):
+                    known(**arguments)
+                return
+            value: Any = known(**arguments)
+            session = await Stage().store.create()
+            item = Message("user", (value,)) if known in PARTS else value
+            with pytest.raises(WrongArgument, match=f"{known.__name__} takes .* as {name}, not"):
+                await session.append(item)
+            assert session.head == -1
 
 
 async def test_a_message_with_nonsense_in_it_is_not_sent() -> None:

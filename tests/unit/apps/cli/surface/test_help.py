@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -21,11 +22,11 @@ from perdure.apps.cli.surface.shape import (
     page_lines,
 )
 from perdure.apps.terminal.style import Style
+from tests.fakes.samples import case
 
 ROOT = typer.main.get_command(whole_program())
 PROGRAM = shape_of(ROOT)
 COMMANDS = {command.line: command for command in PROGRAM.walk()}
-every_command = pytest.mark.parametrize("line", COMMANDS)
 
 SUMMARY_CELLS = 95
 _VALUE = re.compile(r"[A-Z][A-Z_]*([=:][A-Z]+)?|[a-z0-9-]+(\|[a-z0-9-]+)+")
@@ -38,20 +39,23 @@ def test_help_of_all_commands_has_the_summary_of_each() -> None:
     ]
 
 
-@every_command
-def test_command_begins_with_one_line_that_says_what_it_does(line: str) -> None:
-    summary = COMMANDS[line].summary
-    assert summary.endswith("."), f"{line}: its docstring begins with a sentence: {summary!r}"
-    assert len(summary) <= SUMMARY_CELLS, f"{line}: its first line is too long: {summary!r}"
-    assert summary[0].isupper()
+def test_command_begins_with_one_line_that_says_what_it_does() -> None:
+    for line, command in COMMANDS.items():
+        with case(line):
+            summary = command.summary
+            assert summary.endswith("."), (
+                f"{line}: its docstring begins with a sentence: {summary!r}"
+            )
+            assert len(summary) <= SUMMARY_CELLS, f"{line}: its first line is too long: {summary!r}"
+            assert summary[0].isupper()
 
 
-@every_command
-def test_command_has_an_example(line: str) -> None:
-    command = COMMANDS[line]
-    assert command.examples, f"{line}: its docstring needs a section `Examples:`"
-    for example in command.examples:
-        assert is_of(example, command), f"{line}: {example.line!r} does not call it"
+def test_command_has_an_example() -> None:
+    for line, command in COMMANDS.items():
+        with case(line):
+            assert command.examples, f"{line}: its docstring needs a section `Examples:`"
+            for example in command.examples:
+                assert is_of(example, command), f"{line}: {example.line!r} does not call it"
 
 
 def is_of(example: Example, command: Command) -> bool:
@@ -59,29 +63,33 @@ def is_of(example: Example, command: Command) -> bool:
     return re.search(rf"(^|\W){re.escape(command.line)}(\W|$)", example.line) is not None
 
 
-@every_command
-def test_example_uses_only_options_that_there_are(line: str) -> None:
-    for example in COMMANDS[line].examples:
-        for typed in re.findall(r"perdure [^|>)]*", example.line):
-            words = re.sub(r"\"[^\"]*\"|'[^']*'", "QUOTED", typed).split()[1:]
-            called = PROGRAM.at(words)
-            known = {"--help"} | {
-                name for each in called.parameters for name in (*each.spellings, *each.opposites)
-            }
-            used = {word.partition("=")[0] for word in words if word.startswith("-")}
-            assert used <= known, f"{line}: {example.line!r} uses {sorted(used - known)}"
+def test_example_uses_only_options_that_there_are() -> None:
+    for line, command in COMMANDS.items():
+        with case(line):
+            for example in command.examples:
+                for typed in re.findall(r"perdure [^|>)]*", example.line):
+                    words = re.sub(r"\"[^\"]*\"|'[^']*'", "QUOTED", typed).split()[1:]
+                    called = PROGRAM.at(words)
+                    known = {"--help"} | {
+                        name
+                        for each in called.parameters
+                        for name in (*each.spellings, *each.opposites)
+                    }
+                    used = {word.partition("=")[0] for word in words if word.startswith("-")}
+                    assert used <= known, f"{line}: {example.line!r} uses {sorted(used - known)}"
 
 
-@every_command
-def test_example_is_taken_by_the_parser(line: str) -> None:
-    for example in COMMANDS[line].examples:
-        for words in typed_in(example.line):
-            try:
-                parsed(words)
-            except typer.Exit:
-                assert {"--help", "--version"} & {*words}
-            except typer.TyperException as error:
-                pytest.fail(f"{line}: {example.line!r}: {error.format_message()}")
+def test_example_is_taken_by_the_parser() -> None:
+    for line, command in COMMANDS.items():
+        with case(line):
+            for example in command.examples:
+                for words in typed_in(example.line):
+                    try:
+                        parsed(words)
+                    except typer.Exit:
+                        assert {"--help", "--version"} & {*words}
+                    except typer.TyperException as error:
+                        pytest.fail(f"{line}: {example.line!r}: {error.format_message()}")
 
 
 def typed_in(line: str) -> Iterator[list[str]]:
@@ -106,14 +114,17 @@ def parsed(words: list[str]) -> None:
         above = context
 
 
-@every_command
-def test_every_argument_and_option_is_described(line: str) -> None:
-    for each in COMMANDS[line].parameters:
-        name = f"{line} {each.spellings[0]}"
-        assert each.help.endswith("."), f"{name}: its help is a sentence: {each.help!r}"
-        assert each.help[0].isupper() or each.help[0] in "\"'`", f"{name}: {each.help!r}"
-        word = each.spellings[0] if each.is_argument else each.value
-        assert word is None or _VALUE.fullmatch(word), f"{name}: name its value, not {word!r}"
+def test_every_argument_and_option_is_described() -> None:
+    for line, command in COMMANDS.items():
+        with case(line):
+            for each in command.parameters:
+                name = f"{line} {each.spellings[0]}"
+                assert each.help.endswith("."), f"{name}: its help is a sentence: {each.help!r}"
+                assert each.help[0].isupper() or each.help[0] in "\"'`", f"{name}: {each.help!r}"
+                word = each.spellings[0] if each.is_argument else each.value
+                assert word is None or _VALUE.fullmatch(word), (
+                    f"{name}: name its value, not {word!r}"
+                )
 
 
 def test_help_says_nothing_twice() -> None:
@@ -129,33 +140,35 @@ def test_help_says_nothing_twice() -> None:
     assert doubled == []
 
 
-@every_command
-def test_number_says_how_great_it_may_be(line: str) -> None:
-    for each in COMMANDS[line].parameters:
-        if each.default is not None and re.fullmatch(r"[\d,]+", each.default):
-            assert is_bounded(each), f"{line} {each.spellings[0]}: give it min= and max="
+def test_number_says_how_great_it_may_be() -> None:
+    for line, command in COMMANDS.items():
+        with case(line):
+            for each in command.parameters:
+                if each.default is not None and re.fullmatch(r"[\d,]+", each.default):
+                    assert is_bounded(each), f"{line} {each.spellings[0]}: give it min= and max="
 
 
 def is_bounded(parameter: Parameter) -> bool:
     return parameter.limits is not None and " to " in parameter.limits
 
 
-@every_command
-def test_exit_codes_are_those_there_are(line: str) -> None:
-    for code, meaning in COMMANDS[line].exits:
-        assert code in EXIT_CODES, f"{line}: {code}"
-        assert meaning, f"{line}: {code} means something"
+def test_exit_codes_are_those_there_are() -> None:
+    for line, command in COMMANDS.items():
+        with case(line):
+            for code, meaning in command.exits:
+                assert code in EXIT_CODES, f"{line}: {code}"
+                assert meaning, f"{line}: {code} means something"
 
 
-@every_command
-@pytest.mark.parametrize("width", [60, 100])
-def test_page_fits_the_terminal(line: str, width: int) -> None:
-    assert COMMANDS[line].examples, f"{line}: its docstring needs a section `Examples:`"
-    lines = list(page_lines(COMMANDS[line], width, Style()))
-    examples = lines.index("Examples:")
-    names = {each.spellings[0] for each in COMMANDS[line].parameters}
-    assert all(any(name in text for text in lines) for name in names)
-    assert max(map(len, lines[1:examples])) <= max(width, longest_name(COMMANDS[line]))
+def test_page_fits_the_terminal() -> None:
+    for (line, command), width in itertools.product(COMMANDS.items(), [60, 100]):
+        with case((line, width)):
+            assert command.examples, f"{line}: its docstring needs a section `Examples:`"
+            lines = list(page_lines(command, width, Style()))
+            examples = lines.index("Examples:")
+            names = {each.spellings[0] for each in command.parameters}
+            assert all(any(name in text for text in lines) for name in names)
+            assert max(map(len, lines[1:examples])) <= max(width, longest_name(command))
 
 
 def longest_name(command: Command) -> int:

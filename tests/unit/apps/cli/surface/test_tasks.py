@@ -6,14 +6,16 @@ import pytest
 
 from perdure.apps.cli.program import COMMANDS, command_line, shape_of
 from perdure.apps.cli.surface.tasks import TASKS, task_hint
+from tests.fakes.samples import case
 
 
-@pytest.mark.parametrize("word", TASKS)
-def test_each_task_is_an_existing_command_and_its_word_is_none(word: str) -> None:
-    assert word not in COMMANDS
-    words = [each for each in TASKS[word].split() if not each.startswith("-")]
-    if words:
-        assert list(shape_of(command_line(words)).at(words).words) == words
+def test_each_task_is_an_existing_command_and_its_word_is_none() -> None:
+    for word in TASKS:
+        with case(word):
+            assert word not in COMMANDS
+            words = [each for each in TASKS[word].split() if not each.startswith("-")]
+            if words:
+                assert list(shape_of(command_line(words)).at(words).words) == words
 
 
 def test_unknown_command_of_a_known_task_names_the_command() -> None:
