@@ -60,6 +60,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "SCANNED", 5)
 
 
+@pytest.mark.full_only
 async def test_scores_of_a_random_log_are_those_of_the_formula(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,7 @@ def run_suite(files: list[str], address: str) -> dict[str, int]:
     return {outcome: int(number) for number, outcome in re.findall(r"(\d+) (\w+)", summary)}
 
 
-@pytest.mark.full_only
+@pytest.mark.all_only
 def test_published_tests_of_sessions_pass(store_address: str) -> None:
     assert run_suite(OF_SESSIONS, store_address) == {"passed": 52, "deselected": 19}
 

@@ -17,6 +17,8 @@ from perdure.apps.server.problems import HeadChanged
 from perdure.errors import SessionNotFound
 from tests.fakes.served import served
 
+pytestmark = pytest.mark.full_only  # each test has a server of its own
+
 CHANGES: dict[str, tuple[str, str, Any]] = {
     "rename": ("PATCH", "", {"title": "{n}"}),
     "label": ("PUT", "/labels/2", {"text": "{n}"}),

@@ -13,6 +13,8 @@ from perdure.apps.server.access import idempotency
 from perdure.session.notes import Note
 from tests.fakes.served import Served, served
 
+pytestmark = pytest.mark.full_only  # each test has a server of its own
+
 KEY = {"Idempotency-Key": "7f1c7c0e-one"}
 
 

@@ -18,6 +18,8 @@ from perdure.errors import WrongArgument
 from perdure.server import sign_visitor
 from tests.fakes.served import Served, served
 
+pytestmark = pytest.mark.full_only  # each test has a server of its own
+
 PAGE = "https://shop.example.com"
 KEY = "pds_pub_" + "5" * 64
 SIGNED = 1_800_000_000

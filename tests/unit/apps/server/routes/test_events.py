@@ -15,6 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from perdure.apps.server import streams
 from tests.fakes.served import Served, served
 
+pytestmark = pytest.mark.full_only  # each test has a server of its own
+
 
 async def blocks(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     """The events of a stream; each has `event`, `data` and, if it can be resumed after, `id`."""

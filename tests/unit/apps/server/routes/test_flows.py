@@ -9,6 +9,8 @@ import pytest
 
 from tests.fakes.served_flows import begun, flow_until, serving_flows, waits_for
 
+pytestmark = pytest.mark.full_only  # each test has a server of its own
+
 
 async def test_flow_runs_from_start_to_end_over_http(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
