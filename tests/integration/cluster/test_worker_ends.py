@@ -10,6 +10,7 @@ import pytest
 import perdure
 from perdure import Runtime, Store
 from perdure.client.cluster.runner import cluster_of
+from perdure.client.cluster.status import cluster_status
 from perdure.errors import TurnFailed
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.worker_program import HELPER
@@ -71,11 +72,15 @@ async def test_request_before_first_worker_waits_in_log(
         async for entry_event in chat.session.watch():
             if entry_event.type == "session:turn_requested":
                 break
+        status = await cluster_status(store.backend, store.outside.clock)
+        (queue,) = status.queues
+        assert (queue.agent, queue.waiting, queue.served_by) == ("helper", 1, ())
+        assert status.workers == ()
         with workers(1, address, folder):
             assert "no worker yet" in (await turn).text
 
 
-async def test_request_stopped_before_first_worker_is_closed_and_never_run(
+async def test_request_stopped_before_first_worker_ends_as_aborted_and_never_runs(
     postgres: PostgresServer, folder: Path
 ) -> None:
     address = postgres.new_database()
@@ -89,8 +94,9 @@ async def test_request_stopped_before_first_worker_is_closed_and_never_run(
             if entry_event.type == "session:turn_requested":
                 break
         turn.abort()
-        with pytest.raises(TurnFailed, match="stopped before a worker began it"):
-            await turn
+        reply = await turn
+        assert (reply.end, reply.message, reply.text) == ("aborted", None, "")
+        assert [event.type async for event in turn] == ["session:turn_refused"]
         later = chat.send("and now")
         with workers(1, address, folder):
             assert "and now" in (await later).text

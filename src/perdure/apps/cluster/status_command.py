@@ -8,7 +8,7 @@ import typer
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.terminal.output import out_style, width
 from perdure.apps.terminal.text import Column, safe, table
-from perdure.client.cluster.runner import cluster_of
+from perdure.client.cluster.status import cluster_status
 from perdure.stores.cluster.protocol import ClusterStatus, QueueInfo, WorkerInfo
 
 cluster = typer.Typer(
@@ -44,7 +44,7 @@ async def status(*, common: CommonOptions) -> None:
         2  the store is not on PostgreSQL
     """
     async with common.existing_store() as store:
-        found = await cluster_of(store.backend).status()
+        found = await cluster_status(store.backend, store.outside.clock)
     common.show(msgspec.to_builtins(found), _lines(found))
 
 

@@ -25,6 +25,9 @@ from perdure.tools.output import Output
 OVER = ("session:turn_completed", "session:cancelled")
 """Types of the event that ends a turn."""
 
+REFUSED = "session:turn_refused"
+"""Type of the only event of a request that no turn answered."""
+
 
 class Reply(msgspec.Struct, frozen=True):
     """How a turn ended. `message` is the last answer, None if there was none.
@@ -128,10 +131,13 @@ class Turn:
         return self._reply().__await__()
 
     async def __aiter__(self) -> AsyncIterator[AnyEvent]:
-        watch = self._watch(await asyncio.shield(self._signals.begun))
+        before = await asyncio.shield(self._signals.begun)
+        watch = self._watch(before)
         try:
             async for event in self._until_over(watch):
                 yield event
+                if isinstance(event, Event) and event.type == REFUSED and event.seq == before + 1:
+                    return
         finally:
             await watch.aclose()
 

@@ -2,8 +2,8 @@
 
 DBOS keeps which work waits, runs and is done, in the schema ``perdure_work`` of the store's
 database. It never sees a message: its inputs are ids. Of DBOS 3.4 this module uses the public
-names, and `_listening_queues`, because queues may only be named before the launch otherwise.
-DBOS is one per process.
+names, and `_listening_queues`, because queues may only be named before the launch otherwise;
+a DBOS without it is refused. DBOS is one per process.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from importlib.metadata import version
 from typing import Any
 
 import psycopg
@@ -21,6 +22,7 @@ from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, WorkflowStatus
 from msgspec import DecodeError
 from sqlalchemy.exc import DBAPIError
 
+from perdure.errors import ConfigError
 from perdure.stores.cluster.protocol import PROTOCOL, Pending, Work, work_of
 
 SCHEMA = "perdure_work"
@@ -34,6 +36,8 @@ DONE_KEPT_S = 600
 """How long ended work is kept: as long as it may be queued again by mistake."""
 
 CONNECTIONS = 8
+
+_LISTENED = "_listening_queues"
 
 _GRANTS = (
     f"GRANT USAGE ON SCHEMA {SCHEMA} TO perdure_app",
@@ -87,7 +91,7 @@ class DbosQueue:
             "enable_otlp": False,
         }
         self._dbos: Any = DBOS(config=config)
-        self._dbos._listening_queues = self._listened  # noqa: SLF001 - see the module's docstring
+        listen_to(self._dbos, self._listened)
 
         async def work(id: str) -> str:
             return await self._work(id)
@@ -155,6 +159,19 @@ class DbosQueue:
 
     async def _done(self, work: Work) -> str:
         return await self._perform(work)
+
+
+def listen_to(dbos: Any, queues: list[str]) -> None:
+    """Have `dbos` take work from the queues in the list `queues`, also when it changes.
+
+    Raises: ConfigError for a DBOS that cannot.
+    """
+    if not hasattr(dbos, _LISTENED):
+        raise ConfigError(
+            f"dbos {version('dbos')} cannot be used: its queues can no longer change after the "
+            "launch. Install another one: pip install 'dbos>=3.4,<3.5'"
+        )
+    setattr(dbos, _LISTENED, queues)
 
 
 def _pending(status: WorkflowStatus) -> Pending | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.requests import STOPPED
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import Phase, TurnState, fold
 from perdure.errors import TurnFailed
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, entry_id
-from perdure.session.ledger import TurnRefused, TurnStarted
+from perdure.session.ledger import TurnFinished, TurnRefused, TurnStarted
 from perdure.stores.wakeups import change
 
 
@@ -49,9 +50,15 @@ class FollowedTurn:
         assert self._turn is not None
         return entry_id(self._environment.stream, self._turn)
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether the turn asks a person, as of the entries read."""
+        return self._state is not None and self._state.phase is Phase.ASKING
+
     async def ended(self) -> TurnState:
         """Return the state of the turn, once it has ended.
 
+        A request that was stopped before a turn began ends as an aborted turn does.
         Raises: TurnFailed if no turn can answer the request; StoreUnavailable.
         """
         environment = self._environment
@@ -70,9 +77,8 @@ class FollowedTurn:
         self._read_to = entry.seq
         if self._state is None:
             if entry.kind == TurnRefused.kind and entry.about == self._request:
-                body = body_of(entry)
-                assert isinstance(body, TurnRefused)
-                raise TurnFailed(body.error, body.code)
+                self._refused(entry)
+                return
             if not self._is_start(entry):
                 return
             self._state = TurnState(entry.stream, entry.seq - 1)
@@ -80,6 +86,16 @@ class FollowedTurn:
                 self._signals.begins_after(entry.seq - 1)
         if self._state.finished is None:
             self._state = fold(self._state, (entry,))
+
+    def _refused(self, entry: Entry) -> None:
+        """End as aborted if the request was stopped. Raises: TurnFailed for another reason."""
+        body = body_of(entry)
+        assert isinstance(body, TurnRefused)
+        if body.code != STOPPED[0]:
+            raise TurnFailed(body.error, body.code)
+        self._state = TurnState(entry.stream, entry.seq, finished=TurnFinished("aborted"))
+        if not self._signals.begun.done():
+            self._signals.begins_after(entry.seq - 1)
 
     def _is_start(self, entry: Entry) -> bool:
         if entry.kind != TurnStarted.kind:

@@ -10,6 +10,7 @@ from perdure.client.agents.chat import Chat
 from perdure.client.agents.runners import WorkerRunner
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
+from perdure.client.cluster.parked_turns import ParkedTurns, awaited_sessions
 from perdure.client.cluster.runner import cluster_of
 from perdure.engine.turns.requests import (
     STOPPED,
@@ -17,6 +18,7 @@ from perdure.engine.turns.requests import (
     closing_entry,
     refuse_request,
     requested_stop,
+    stop_of_turn,
 )
 from perdure.errors import (
     Erased,
@@ -42,7 +44,14 @@ BUSY_S = 0.5
 STOP_LOOK_S = 0.3
 """How often a running turn looks for a request to stop it, at most."""
 
+PARK_S = 1.0
+"""How long a turn that waits for a person keeps its slot: a quick answer finds it running."""
+
 _log = logging.getLogger(__name__)
+
+
+class _WaitsForPerson(Exception):
+    """The turn of the session waits for a person, and does not run here any more."""
 
 
 class Performer:
@@ -54,18 +63,22 @@ class Performer:
         self._host = runtime.host
         self._store = runtime.host.store.backend
         self._cluster = cluster_of(self._store)
+        self.parked = ParkedTurns(self._store, self._host.store.outside.clock)
 
     async def perform(self, work: Work) -> str:
         """Do `work`, and return how it ended.
 
         A session that another process works in, and a store that cannot be reached, are waited for.
+        A turn that waits for a person is parked: it goes on as other work.
         Raises: TurnSuspended when the worker stops: the turn stays open.
         """
         while True:
             try:
                 losses = await self._cluster.losses(work)
                 ended = await (
-                    self._once(work) if losses < MAX_LOSSES else self._give_up(work, losses)
+                    self._once_or_parked(work)
+                    if losses < MAX_LOSSES
+                    else self._give_up(work, losses)
                 )
                 if losses:
                     await self._cluster.forget_losses(work)
@@ -77,11 +90,21 @@ class Performer:
             else:
                 return ended
 
+    async def _once_or_parked(self, work: Work) -> str:
+        try:
+            return await self._once(work)
+        except _WaitsForPerson:
+            is_behind = await self._open_request(work) is not None
+            self.parked.park(work.stream, work if is_behind else None)
+            return "waiting"
+
     async def _once(self, work: Work) -> str:
         request = await self._open_request(work)
         state = await self._store.state(work.stream)
         if request is None and state.open_turn is None:
             return "answered"
+        if request is not None and state.open_turn is not None and await self._is_asking(work):
+            raise _WaitsForPerson
         try:
             chat = await self._runtime.resume(work.stream)
         except (LeaseHeld, StoreUnavailable, SessionNotFound, Erased):
@@ -114,12 +137,23 @@ class Performer:
     async def _settle(self, work: Work, turn: Turn) -> PerdureError | None:
         """Wait for the end of `turn`. Return why it failed; the log has it if the turn had begun.
 
-        Raises: TurnSuspended; LeaseHeld, LeaseLost, StoreUnavailable.
+        Raises: TurnSuspended; LeaseHeld, LeaseLost, StoreUnavailable; _WaitsForPerson once it was
+        stopped because it waits for a person.
         """
         obeying = asyncio.ensure_future(self._obey_stops(work, turn))
+        waiting = asyncio.ensure_future(self._long_wait(turn))
         try:
+            ended = asyncio.ensure_future(turn.settled())
+            await asyncio.wait((ended, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                await turn.stop()
+            await ended
             await turn
-        except (TurnSuspended, LeaseHeld, LeaseLost, StoreUnavailable):
+        except TurnSuspended:
+            if waiting.done():
+                raise _WaitsForPerson from None
+            raise
+        except (LeaseHeld, LeaseLost, StoreUnavailable):
             raise
         except PerdureError as error:
             _log.info("session %s: %s", work.stream, error)
@@ -128,7 +162,24 @@ class Performer:
             return None
         finally:
             obeying.cancel()
-            await asyncio.wait((obeying,))
+            waiting.cancel()
+            await asyncio.wait((obeying, waiting))
+
+    async def _long_wait(self, turn: Turn) -> None:
+        """Return once `turn` has waited for a person for `PARK_S`."""
+        loop, since = asyncio.get_running_loop(), None
+        while True:
+            change = self._host.person_waits.change()
+            since = (since or loop.time()) if turn.is_waiting else None
+            left_s = None if since is None else since + PARK_S - loop.time()
+            if left_s is not None and left_s <= 0:
+                return
+            await asyncio.wait((change,), timeout=left_s)
+            change.cancel()
+
+    async def _is_asking(self, work: Work) -> bool:
+        now = self._host.store.outside.clock.now_ms()
+        return bool(await awaited_sessions(self._store, work.stream, now))
 
     async def _obey_stops(self, work: Work, turn: Turn) -> None:
         """Stop `turn` when an entry of another process requests it."""
@@ -138,9 +189,7 @@ class Performer:
             with suppress(StoreUnavailable):
                 state = await self._store.state(work.stream)
                 if state.open_turn is not None:
-                    stop = await requested_stop(
-                        self._store, work.stream, state.open_turn, work.request
-                    )
+                    stop = await stop_of_turn(self._store, work.stream, state.open_turn)
                     if stop is not None and stop.is_cancel:
                         turn.cancel()
                     elif stop is not None:

@@ -48,8 +48,7 @@ class DbosRunner:
         if state.open_turn is None:
             raise InvalidTransition("idle", "recover")
         followed = FollowedTurn(environment, signals, turn=state.open_turn)
-        (begun,) = await store.entries(stream, after=state.open_turn - 1, limit=1)
-        if begun.about is None:  # else a worker has it, or takes it over
+        if not await queue_open_turn(store, stream):
             await queue_work(
                 store, Work(store.namespace, stream, None, state.open_turn, state.epoch)
             )
@@ -76,6 +75,21 @@ async def queue_work(
     return await cluster_of(store).enqueue(order)
 
 
+async def queue_open_turn(store: SessionStore, stream: StreamId) -> bool:
+    """Queue the open turn of `stream` if workers run it; return whether they do.
+
+    Raises: SessionNotFound.
+    """
+    state = await store.state(stream)
+    if state.open_turn is None:
+        return False
+    (begun,) = await store.entries(stream, after=state.open_turn - 1, limit=1)
+    if begun.about is None:
+        return False
+    await queue_work(store, Work(store.namespace, stream, None, state.open_turn, state.epoch))
+    return True
+
+
 async def _followed(
     environment: Environment, signals: Signals, followed: FollowedTurn
 ) -> TurnState:
@@ -91,4 +105,6 @@ async def _followed(
     if followed.request is not None and not signals.begun.done():
         with suppress(LeaseHeld, LeaseLost):  # a worker has it: it stops the turn
             await refuse_request(environment.claim, followed.request, *STOPPED)
+    elif followed.is_asking:  # perhaps no worker runs it
+        await queue_open_turn(environment.store, environment.stream)
     return await followed.ended()

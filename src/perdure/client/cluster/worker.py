@@ -12,12 +12,11 @@ from typing import Any
 
 from perdure.client.agents.runtime import Runtime
 from perdure.client.cluster.performer import Performer
+from perdure.client.cluster.recovery import Recovery
 from perdure.client.cluster.requirements import own_queues, requirement_in
-from perdure.client.cluster.runner import cluster_of, queue_work
+from perdure.client.cluster.runner import cluster_of
 from perdure.client.processes import is_gone
-from perdure.errors import ConfigError, SessionNotFound, StoreError, TurnSuspended
-from perdure.session.codec import body_of
-from perdure.session.ledger import TurnRequested
+from perdure.errors import ConfigError, StoreError, TurnSuspended
 from perdure.stores.cluster.protocol import Liveness, Work, WorkerFacts
 
 SLOTS = 32
@@ -27,7 +26,7 @@ QUEUES_S = 0.5
 """How often a worker looks for queues of other agents that it can serve."""
 
 SWEEP_S = 5.0
-"""How often requests in the log are compared with the queue."""
+"""How often the log is compared with the queue."""
 
 _QUEUE = "perdure.client.cluster.dbos_queue"
 
@@ -48,6 +47,7 @@ class Worker:
         first = next(iter(self._runtimes.values()))
         self._cluster = cluster_of(first.host.store.backend)
         self._performers = {name: Performer(each) for name, each in self._runtimes.items()}
+        self._recoveries = [Recovery(each.host) for each in self._runtimes.values()]
         self._slots = slots
         self._running = 0
         self._is_idle = asyncio.Event()
@@ -109,6 +109,8 @@ class Worker:
         if self._running:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_idle.wait(), drain_s)
+        for performer in self._performers.values():
+            await performer.parked.aclose()
         for runtime in self._runtimes.values():
             await runtime.suspend()
         pending = await asyncio.to_thread(queue.pending, self.id)
@@ -120,7 +122,7 @@ class Worker:
     # ------------------------------------------------------------ upkeep
 
     async def _keep(self, queue: Any, liveness: Liveness) -> None:
-        """Serve new queues, and queue requests that are only in the log."""
+        """Serve new queues, and queue work that only the log has."""
         loop = asyncio.get_running_loop()
         swept_at = -SWEEP_S
         listened: set[str] = set()
@@ -133,7 +135,8 @@ class Worker:
                     liveness.queues = frozenset(wanted)
                 if loop.time() - swept_at >= SWEEP_S:
                     swept_at = loop.time()
-                    await self._sweep()
+                    for recovery in self._recoveries:
+                        await recovery.run()
                     await asyncio.to_thread(queue.forget_done)
             except StoreError as error:
                 _log.warning("%s", error)
@@ -151,21 +154,6 @@ class Worker:
                 if wanted is not None and wanted.is_met_by(agents.get(wanted.agent)):
                     found.add(queue)
         return found
-
-    async def _sweep(self) -> None:
-        """Queue requests that no queue has: their program died, or no worker ran yet."""
-        for namespace, runtime in self._runtimes.items():
-            store = runtime.host.store.backend
-            entries = await store.open_of_all(TurnRequested.kind)
-            works = {Work(namespace, each.stream, each.seq): each for each in entries}
-            states = await cluster_of(store).states_of(list(works))
-            for work, entry in works.items():
-                if work.id in states:
-                    continue
-                body = body_of(entry)
-                due_at = body.due_at if isinstance(body, TurnRequested) else None
-                with suppress(SessionNotFound):
-                    await queue_work(store, work, due_at=due_at)
 
 
 def _queue_module() -> Any:

@@ -14,7 +14,7 @@ from perdure.engine.turns.recovery import close_turn, open_turn
 from perdure.errors import HeadConflict, RequestAnswered
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
-from perdure.session.ids import StreamId, entry_id
+from perdure.session.ids import StreamId, entry_id, entry_place
 from perdure.session.ledger import TurnRefused, TurnStarted, TurnStopRequested
 from perdure.stores.protocol import Commit, LogReader, Write
 
@@ -82,3 +82,10 @@ async def requested_stop(
         if entry.about in about and isinstance(body, TurnStopRequested):
             return body
     return None
+
+
+async def stop_of_turn(store: LogReader, stream: StreamId, turn: int) -> TurnStopRequested | None:
+    """Return the newest request to stop the turn begun at seq `turn`, or the request it answers."""
+    (begun,) = await store.entries(stream, after=turn - 1, limit=1)
+    request = None if begun.about is None else entry_place(begun.about)[1]
+    return await requested_stop(store, stream, turn, request)

@@ -17,6 +17,9 @@ from perdure.session.ids import StreamId
 PROTOCOL = 1
 """The version of the rules by which workers share work. Workers of one number share it."""
 
+ACTIVE = frozenset({"ENQUEUED", "DELAYED", "PENDING"})
+"""The states of work that is queued or runs; work in any other state has ended."""
+
 WorkerState = Literal["alive", "draining", "dead"]
 
 
@@ -59,7 +62,10 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as it last reported. Units: seconds; `silent_s` is since its last report."""
+    """A worker as it last reported. `queues` are those that it takes work from.
+
+    Units: seconds; `silent_s` is since its last report.
+    """
 
     __repr__ = short_repr
 
@@ -74,6 +80,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     state: WorkerState
     up_s: float
     silent_s: float
+    queues: tuple[str, ...] = ()
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +195,10 @@ class ClusterService(Protocol):
 
     async def states_of(self, works: Sequence[Work]) -> dict[str, str]:
         """Return the states of queued work by id; unknown work is missing."""
+        ...
+
+    async def busy(self, streams: Sequence[StreamId]) -> set[StreamId]:
+        """Return those of `streams` that have work which is due or runs."""
         ...
 
     async def losses(self, work: Work) -> int:

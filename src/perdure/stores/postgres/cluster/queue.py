@@ -14,6 +14,7 @@ import msgspec
 from psycopg import errors
 
 from perdure.errors import StoreError
+from perdure.session.ids import StreamId
 from perdure.stores.cluster.protocol import (
     PROTOCOL,
     BegunWork,
@@ -57,6 +58,12 @@ SELECT queue, requires FROM perdure.work_class WHERE namespace = %s ORDER BY que
 
 _STATES: LiteralString = """
 SELECT workflow_uuid, status FROM perdure_work.workflow_status WHERE workflow_uuid = ANY(%s)
+"""
+
+_BUSY: LiteralString = """
+SELECT DISTINCT queue_partition_key FROM perdure_work.workflow_status
+WHERE status IN ('ENQUEUED', 'PENDING') AND queue_partition_key = ANY(%s)
+    AND queue_name IN (SELECT queue FROM perdure.work_class WHERE namespace = %s)
 """
 
 _LOSSES: LiteralString = """
@@ -142,6 +149,10 @@ class PostgresCluster:
         rows = await self._of_work(Statement(_STATES, ([work.id for work in works],)))
         return {row[0]: row[1] for row in rows}
 
+    async def busy(self, streams: Sequence[StreamId]) -> set[StreamId]:
+        values = (list(streams), self._db.namespace)
+        return {StreamId(row[0]) for row in await self._of_work(Statement(_BUSY, values))}
+
     async def losses(self, work: Work) -> int:
         (rows,) = await self._db.ask(Statement(_LOSSES, (self._db.namespace, work.id)))
         return int(rows[0][0])
@@ -175,7 +186,8 @@ class PostgresCluster:
 
 
 def _worker(row: Row) -> WorkerInfo:
-    id, owner, version, protocol, namespaces, agents, slots, running, state, up_s, silent_s, _ = row
+    id, owner, version, protocol, namespaces, agents, slots, running, state, *rest = row
+    up_s, silent_s, queues = rest
     return WorkerInfo(
         id=id,
         owner=owner,
@@ -188,6 +200,7 @@ def _worker(row: Row) -> WorkerInfo:
         state=state,
         up_s=up_s,
         silent_s=silent_s,
+        queues=tuple(queues),
     )
 
 

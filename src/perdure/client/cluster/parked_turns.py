@@ -1,0 +1,109 @@
+"""Turns of workers that wait for a person use no slot: they are queued again when they can go on.
+
+The worker that stopped such a turn watches its session. If that worker dies, the sweep of another
+one (`recovery.py`) finds the turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from perdure.client.agents.delegation.questions import asked_below
+from perdure.client.cluster.runner import queue_open_turn, queue_work
+from perdure.client.reads import open_questions
+from perdure.engine.turns.requests import stop_of_turn
+from perdure.errors import SessionNotFound, StoreError
+from perdure.session.clock import Clock
+from perdure.session.ids import StreamId
+from perdure.stores.cluster.protocol import Work
+from perdure.stores.session_store import SessionStore
+
+_log = logging.getLogger(__name__)
+
+
+async def awaited_sessions(store: SessionStore, stream: StreamId, at: int) -> set[StreamId]:
+    """Return the sessions whose questions the open turn of `stream` waits for.
+
+    These are its own, and those of agents that it invoked. Shape: empty if it can go on, or was
+    requested to stop. Units: `at` is Unix milliseconds. Raises: SessionNotFound.
+    """
+    turn = (await store.state(stream)).open_turn
+    if turn is None or await stop_of_turn(store, stream, turn) is not None:
+        return set()
+    own = open_questions(await store.open_questions(stream), at)
+    found = {stream} if own else set[StreamId]()
+    return found | {asked.child.info.id for asked in await asked_below(store, stream, at)}
+
+
+class ParkedTurns:
+    """The parked turns of one namespace that this worker watches."""
+
+    def __init__(self, store: SessionStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._watching: dict[tuple[StreamId, Work | None], asyncio.Task[None]] = {}
+
+    def park(self, stream: StreamId, behind: Work | None) -> None:
+        """Queue the open turn of `stream` once its questions are answered, withdrawn or expired.
+
+        `behind` is work for a later request of the session, which is queued once the turn is over.
+        """
+        self._watch(stream, None)
+        if behind is not None:
+            self._watch(stream, behind)
+
+    async def aclose(self) -> None:
+        """Watch no more."""
+        watching = tuple(self._watching.values())
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+
+    def _watch(self, stream: StreamId, behind: Work | None) -> None:
+        key = (stream, behind)
+        if key not in self._watching:
+            task = self._watching[key] = asyncio.ensure_future(self._queued_again(stream, behind))
+            task.add_done_callback(lambda _: self._watching.pop(key, None))
+
+    async def _queued_again(self, stream: StreamId, behind: Work | None) -> None:
+        own = self._store.changes(stream)
+        try:
+            while asking := await self._waits_for(stream, behind):
+                others = [self._store.changes(each) for each in asking - {stream}]
+                if others and await self._waits_for(stream, behind) != asking:
+                    continue
+                await _first_change([own, *others])
+            if behind is None:
+                await queue_open_turn(self._store, stream)
+            else:
+                again = msgspec.structs.replace(behind, attempt=behind.attempt + 1)
+                await queue_work(self._store, again)
+        except SessionNotFound:
+            pass
+        except StoreError as error:  # the sweep finds the turn
+            _log.info("session %s: %s", stream, error)
+
+    async def _waits_for(self, stream: StreamId, behind: Work | None) -> set[StreamId]:
+        """Return the sessions whose changes are waited for; none once the wait is over."""
+        if behind is None:
+            return await awaited_sessions(self._store, stream, self._clock.now_ms())
+        return set() if (await self._store.state(stream)).open_turn is None else {stream}
+
+
+async def _first_change(sources: list[AsyncIterator[None]]) -> None:
+    """Wait until one of `sources` has changed, or was closed."""
+    waits = [asyncio.ensure_future(_one(each)) for each in sources]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def _one(source: AsyncIterator[None]) -> None:
+    await anext(source)

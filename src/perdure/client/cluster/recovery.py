@@ -1,0 +1,109 @@
+"""Queue again what the log has and the queue has not: requests, and turns that can go on.
+
+Each worker does it every few seconds. To queue work twice harms nothing: the log has what is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+
+from perdure.client.agents.runtime_services import Host
+from perdure.client.cluster.parked_turns import awaited_sessions
+from perdure.client.cluster.runner import cluster_of, queue_open_turn, queue_work
+from perdure.client.reads import open_questions
+from perdure.engine.turns.requests import closing_entry, refuse_request
+from perdure.errors import LeaseHeld, LeaseLost, SessionNotFound
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
+from perdure.session.ledger import TurnRequested
+from perdure.session.notes import Question
+from perdure.stores.cluster.protocol import ACTIVE, Work
+
+MAX_ATTEMPTS = 5
+"""Work that ended so often without an answer to its request is not queued again."""
+
+_TRIED = (
+    f"workers tried {MAX_ATTEMPTS} times to begin this turn, and each time the work ended without "
+    "an answer; look at the logs of the workers, then send the message again"
+)
+
+GIVEN_UP = ("work_failed", _TRIED)
+"""Code and text of the refusal of a request whose work ends without an answer each time."""
+
+
+class Recovery:
+    """Queues the work of one namespace that no queue has."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._store = host.store.backend
+        self._cluster = cluster_of(self._store)
+
+    async def run(self) -> None:
+        """Queue it. Raises: StoreError."""
+        await self._requests()
+        await self._open_turns()
+
+    async def _requests(self) -> None:
+        """Queue requests whose program died before it queued them, or whose work failed."""
+        requests = await self._store.open_of_all(TurnRequested.kind)
+        works = {Work(self._store.namespace, each.stream, each.seq): each for each in requests}
+        states = await self._cluster.states_of(list(works))
+        for work, entry in works.items():
+            state = states.get(work.id)
+            with suppress(SessionNotFound):
+                if state is None:
+                    await queue_work(self._store, work, due_at=_due_at(entry))
+                elif state not in ACTIVE:
+                    await self._again(work)
+
+    async def _again(self, work: Work) -> None:
+        """Queue the next attempt, unless the session has an open turn that comes first."""
+        if (await self._store.state(work.stream)).open_turn is not None:
+            return
+        assert work.request is not None
+        if await closing_entry(self._store, work.stream, work.request) is not None:
+            return
+        attempts = [msgspec.structs.replace(work, attempt=number) for number in range(MAX_ATTEMPTS)]
+        states = await self._cluster.states_of(attempts)
+        following = _next(attempts, states)
+        if following is not None:
+            await queue_work(self._store, following)
+        elif ACTIVE.isdisjoint(states.values()):
+            with suppress(LeaseHeld, LeaseLost):  # the next sweep tries again
+                await refuse_request(self._host.claim(work.stream), work.request, *GIVEN_UP)
+
+    async def _open_turns(self) -> None:
+        """Queue turns of workers that nobody runs and that wait for nobody."""
+        now = self._host.store.outside.clock.now_ms()
+        waiting = {
+            entry.stream
+            for entry in await self._store.open_of_all(Question.kind)
+            if open_questions((entry,), now)
+        }
+        found = [
+            turn.info.id
+            for turn in await self._store.open_turns()
+            if turn.holder is None and turn.info.id not in waiting
+        ]
+        busy = await self._cluster.busy(found) if found else set[StreamId]()
+        for stream in found:
+            with suppress(SessionNotFound):
+                if stream not in busy and not await awaited_sessions(self._store, stream, now):
+                    await queue_open_turn(self._store, stream)
+
+
+def _next(attempts: list[Work], states: Mapping[str, str]) -> Work | None:
+    """Return the first attempt that was never queued; None while one is queued or runs."""
+    if not ACTIVE.isdisjoint(states.values()):
+        return None
+    return next((each for each in attempts if each.id not in states), None)
+
+
+def _due_at(request: Entry) -> int | None:
+    body = body_of(request)
+    return body.due_at if isinstance(body, TurnRequested) else None
