@@ -6,7 +6,6 @@ Each is one model call under its own lease. Its intent and outcome are logged li
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 import msgspec
 
@@ -45,18 +44,29 @@ from perdure.stores.protocol import Commit, Lease, LogReader, StreamState, Write
 
 
 async def compact(
-    environment: Environment, terms: Terms, focus: str | None, model: str | None = None
+    environment: Environment,
+    terms: Terms,
+    focus: str | None,
+    model: str | None = None,
+    *,
+    expected_head: int | None = None,
 ) -> Entry | None:
     """Summarize what can leave the context now; return None if nothing can.
 
-    `model` writes this summary; default: the session's model.
-    Raises: LeaseHeld; TurnOpen; TurnFailed if the model returned no usable summary.
+    `model` writes this summary; default: the session's model. With `expected_head` no model is
+    called unless the first commit finds that head.
+    Raises: LeaseHeld; TurnOpen; HeadConflict; TurnFailed if the model returned no usable summary.
     """
     async with leading(environment.claim) as leadership:
-        window = await _window(environment, await _ready(environment, leadership))
+        state = await _ready(environment, leadership, expected_head)
+        window = await _window(environment, state)
+        if state.head != expected_head:
+            expected_head = None  # the commit that reopened the session has checked it
         config = terms.config_on(window.state) if model is None else terms.config_of(model)
         tokens = terms.tokens_of(conversation_of(window, terms.history), environment.scales)
-        intent, spent = await _record_intent(environment, leadership, config, tokens, "manual")
+        intent, spent = await _record_intent(
+            environment, leadership, config, tokens, "manual", expected_head=expected_head
+        )
         outcome = await summarise(environment, config, "manual", focus)
         outcome = summary_counted(outcome, config.model, tokens, config)
         closing = _closing(outcome, config, spent)
@@ -111,12 +121,20 @@ async def summarise_branch(
 # ---------------------------------------------------------------- the log
 
 
-async def _ready(environment: Environment, leadership: LeaseHolder) -> StreamState:
-    """Return the session's state, ready for a summary. Reopens an ended session."""
+async def _ready(
+    environment: Environment, leadership: LeaseHolder, expected_head: int | None = None
+) -> StreamState:
+    """Return the session's state, ready for a summary. Reopens an ended session.
+
+    Raises: HeadConflict if the head is not `expected_head`.
+    """
     state = await idle_state(environment.store, environment.stream)
+    if expected_head not in (None, state.head):
+        raise HeadConflict(environment.stream, expected_head, state.head)
     if state.info.status == "active":
         return state
-    await _append(environment, leadership.lease, new_side(SessionReopened()))
+    reopened = new_side(SessionReopened())
+    await _append(environment, leadership.lease, reopened, expected_head=expected_head)
     return await environment.store.state(environment.stream)
 
 
@@ -126,6 +144,8 @@ async def _record_intent(
     config: TurnConfig,
     tokens: int,
     reason: CompactingReason | None = None,
+    *,
+    expected_head: int | None = None,
 ) -> tuple[Entry, Spending]:
     """Log the intent of a summary call; also return what was spent before.
 
@@ -143,17 +163,30 @@ async def _record_intent(
     overrun = overrun_of(called, config, spent)
     if overrun is not None and config.budget.on_exceed != "warn":
         raise TurnFailed(overrun_text(config.model, spent, overrun), "budget_exceeded")
-    return (await _append(environment, leadership.lease, new_side(called)))[0], spent
+    noted = await _append(
+        environment, leadership.lease, new_side(called), expected_head=expected_head
+    )
+    return noted[0], spent
 
 
-async def _append(environment: Environment, lease: Lease, *entries: NewEntry) -> tuple[Entry, ...]:
-    """Append at the current head: only such a write counts as the user's own."""
+async def _append(
+    environment: Environment, lease: Lease, *entries: NewEntry, expected_head: int | None = None
+) -> tuple[Entry, ...]:
+    """Append at the current head: only such a write counts as the user's own.
+
+    Raises: HeadConflict if `expected_head` is given and is not the head.
+    """
     while True:
-        head = (await environment.store.state(environment.stream)).head
+        head = expected_head
+        if head is None:
+            head = (await environment.store.state(environment.stream)).head
         write = Write(stream=environment.stream, entries=entries, lease=lease, expected_head=head)
-        with suppress(HeadConflict):
+        try:
             commit = Commit(writes=(write,), at=environment.clock.now_ms())
             return (await environment.store.commit(commit)).entries[0]
+        except HeadConflict:
+            if expected_head is not None:
+                raise
 
 
 async def _window(environment: Environment, state: StreamState) -> ContextWindow:

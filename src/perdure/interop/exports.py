@@ -7,6 +7,7 @@ nothing of the original bypasses it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
@@ -85,7 +86,11 @@ async def export_session(
     bundle = await bundle_of(store, stream)
     if bundle.header.kind == "memory":
         bundle = facts_bundle(bundle)
-    exported = await _export(store, stream, bundle, format, selection)
+    if selection.leaf is not None:
+        leaf = await _in_bundle(store, stream, bundle, selection.leaf)
+        is_whole = selection.has_all_branches or format == "workflow"
+        bundle = moved_to(bundle, leaf) if is_whole else cut_to(bundle, leaf)
+    exported = await asyncio.to_thread(_export, bundle, format, selection)
     return _without_erased(exported, bundle.entries)
 
 
@@ -97,17 +102,8 @@ def _without_erased(exported: Exported, entries: Iterable[Entry]) -> Exported:
     return msgspec.structs.replace(exported, warnings=(*exported.warnings, warning))
 
 
-async def _export(
-    store: SessionStore,
-    stream: StreamId,
-    bundle: Bundle,
-    format: ExportFormat,
-    selection: ExportSelection,
-) -> Exported:
-    if selection.leaf is not None:
-        leaf = await _in_bundle(store, stream, bundle, selection.leaf)
-        is_whole = selection.has_all_branches or format == "workflow"
-        bundle = moved_to(bundle, leaf) if is_whole else cut_to(bundle, leaf)
+def _export(bundle: Bundle, format: ExportFormat, selection: ExportSelection) -> Exported:
+    """Return the file of `bundle`; a long session takes seconds, so this runs in a thread."""
     if not selection.redact:
         return _write_format(bundle, format, selection, {})
     clean = redact(bundle, selection.redact)

@@ -7,6 +7,7 @@ cannot express: the turn ledger, the inbox, undone compactions.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
@@ -69,7 +70,10 @@ async def export_pi(store: SessionStore, stream: StreamId) -> Exported:
     Raises: SessionNotFound.
     """
     session = await _session(store, stream)
-    writer = _Writer(session)
+    return await asyncio.to_thread(_written, stream, _Writer(session))
+
+
+def _written(stream: StreamId, writer: _Writer) -> Exported:
     return Exported(stream, FORMAT, writer.content(), tuple(writer.warnings()))
 
 
@@ -96,8 +100,7 @@ def pi_of(bundle: Bundle) -> Exported:
         aliases=bundle.aliases,
         blobs={blob_hash(content): content for content in bundle.blobs},
     )
-    writer = _Writer(session)
-    return Exported(bundle.header.id, FORMAT, writer.content(), tuple(writer.warnings()))
+    return _written(bundle.header.id, _Writer(session))
 
 
 async def _session(store: SessionStore, stream: StreamId) -> _Session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import msgspec
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.timeline import tokens_of
 from perdure.apps.server.values import ContextPart, ContextView, RecalledPart, TrimmedView
+from perdure.apps.session_rows import states_of
 from perdure.client.conversation.agent_binding import (
     BINDING_KINDS,
     binding_in,
@@ -18,18 +20,24 @@ from perdure.client.conversation.agent_binding import (
 )
 from perdure.client.memory.last_turn import LastTurn, memory_of_turn
 from perdure.client.session import Session
+from perdure.client.store import Store
 from perdure.context.build import Context, build_context
+from perdure.context.emission import ContextMessage
 from perdure.context.pins import pins_of, with_pins
+from perdure.context.prompts import CALL_INTERRUPTED
 from perdure.events.wire import wire
 from perdure.session.codec import body_of, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow, undone_of, window_of
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.ledger import History, ModelCalled, ModelFinished, Trimmed, TurnStarted
+from perdure.session.messages import ToolResultPart
 from perdure.session.notes import CompactionUndone, LeafMoved, Pin
+from perdure.stores.access.collector import collector_paused
 from perdure.stores.session_store import SessionStore
 
 _PAGE = 256
+_STILL_TO_COME = "(The call runs or waits for an answer. Its result is still to come.)"
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -43,9 +51,34 @@ class _Call(msgspec.Struct, frozen=True):
     trimmed: Trimmed | None
 
 
-async def next_context(session: Session, budget: int | None, last: int | None) -> ContextView:
-    """Return what a model would be sent now, within `budget` tokens: its `last` messages."""
-    return _view(await session.context(budget), last)
+async def next_context(
+    store: Store, session: Session, budget: int | None, last: int | None
+) -> ContextView:
+    """Return what a model would be sent now, within `budget` tokens: its `last` messages.
+
+    A call that runs or waits for an answer shows that its result is still to come.
+    """
+    context, info = await session.context(budget), await session.info()
+    if (await states_of(store, [info]))[info.id] in ("running", "waiting"):
+        context = msgspec.structs.replace(context, messages=_awaiting(context.messages))
+    return await asyncio.to_thread(_view, context, last)
+
+
+def _awaiting(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
+    """Return `messages`, in which the calls of the newest answer without a result await one."""
+    places = range(len(messages) - 1, -1, -1)
+    newest = next((n for n in places if messages[n].message.role == "assistant"), 0)
+    return (*messages[:newest], *map(_awaited, messages[newest:]))
+
+
+def _awaited(each: ContextMessage) -> ContextMessage:
+    parts = tuple(
+        msgspec.structs.replace(part, text=_STILL_TO_COME, is_error=False)
+        if isinstance(part, ToolResultPart) and part.text == CALL_INTERRUPTED
+        else part
+        for part in each.message.parts
+    )
+    return msgspec.structs.replace(each, message=msgspec.structs.replace(each.message, parts=parts))
 
 
 async def context_of_call(
@@ -60,22 +93,30 @@ async def context_of_call(
     path = await store.branch(session.id, call.leaf)
     window = with_pins(window_of(path, undone_of(notes)), path, pins_of(notes))
     settings = context_settings_in(notes)
-    context = build_context(window, history=settings.history, model=call.body.model)
-    if call.trimmed is not None and call.trimmed.dropped:
-        context = _of_length(window, settings.history, call.body.model, call.trimmed.kept)
+    view = await asyncio.to_thread(_view_of_call, call, window, settings.history, last)
     bound = binding_in(notes)
     usage = None if call.finished is None else call.finished.usage
     return msgspec.structs.replace(
-        _view(context, last),
+        view,
         call=seq,
-        tokens=call.body.tokens_estimated or context.tokens,
-        thinking_level=context.thinking_level or _level(settings.thinking_level),
+        tokens=call.body.tokens_estimated or view.tokens,
+        thinking_level=view.thinking_level or _level(settings.thinking_level),
         reported=None if usage is None else tokens_of(usage),
         system=None if bound is None else bound.system_prompt,
         tools=[] if bound is None or bound.agent is None else list(tool_names(bound.agent)),
         trimmed=_trimmed(call.trimmed),
         recalled=_recalled(await memory_of_turn(store, call.turn)),
     )
+
+
+def _view_of_call(
+    call: _Call, window: ContextWindow, history: History, last: int | None
+) -> ContextView:
+    model, trimmed = call.body.model, call.trimmed
+    with collector_paused():
+        if trimmed is not None and trimmed.dropped:
+            return _view(_of_length(window, history, model, trimmed.kept), last)
+        return _view(build_context(window, history=history, model=model), last)
 
 
 async def _call_at(store: SessionStore, stream: StreamId, seq: int) -> _Call:

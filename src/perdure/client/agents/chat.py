@@ -187,8 +187,7 @@ class Chat:
     async def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
 
-        Durable: observers get ``session:cancelled``, and no later event of a turn that ran.
-        A second call does nothing.
+        Durable: observers get ``session:cancelled``, and no later one. A second call does nothing.
         """
         if self._is_closed:
             return
@@ -241,15 +240,17 @@ class Chat:
         """Use another thinking level from the next turn on, on this branch."""
         return await self.session.append(ThinkingChange(level))
 
-    async def compact(self, focus: str | None = None) -> Entry | None:
-        """Summarise older messages to shorten the context. `focus` says what the summary must keep.
+    async def compact(
+        self, focus: str | None = None, expected_head: int | None = None
+    ) -> Entry | None:
+        """Summarise older messages; `focus` says what the summary must keep.
 
-        Shape: the compaction; None when there is nothing to summarise.
-        Raises: InvalidTransition while a turn runs; TurnOpen; LeaseHeld; TurnFailed when no usable
-        summary came.
+        Shape: None if there is nothing to summarise. Raises: HeadConflict, unless a commit finds
+        `expected_head` before the model call; InvalidTransition; TurnOpen; LeaseHeld; TurnFailed.
         """
         self._require_idle("compact")
-        return await compact(self._running.environment, self._running.terms, focus)
+        its = self._running
+        return await compact(its.environment, its.terms, focus, expected_head=expected_head)
 
     async def branch(
         self,
@@ -263,8 +264,7 @@ class Chat:
         The agent's model writes the summary; `focus` says what it must keep. A branch without
         messages gets no summary. Raises LeafConflict if the leaf is no longer the summarised one,
         or not `expected_leaf`.
-        Shape: None when `entry` is already the leaf.
-        Raises: as `compact`; as `Session.branch`.
+        Shape: None when `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
         """
         self._require_idle("branch")
         return await branch_summarised(self._running, self.session, entry, focus, expected_leaf)

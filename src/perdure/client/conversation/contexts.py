@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -48,17 +49,29 @@ async def context_of(writer: SessionWriter, budget_tokens: int | None) -> build.
     if context is None:
         window = await windows.pinned_window(reader.log, reader.id, leaf)
         model = await _model(writer, window)
-        with collector_paused():
-            context = build.build_context(
-                window,
-                budget_tokens=budget_tokens,
-                history=shaping.history,
-                model=model,
-                max_messages=shaping.compaction.max_messages,
-            )
+        if windows.are_long(window.entries):
+            context = await asyncio.to_thread(_built, window, shaping, budget_tokens, model)
+        else:
+            context = _built(window, shaping, budget_tokens, model)
     if context.thinking_level is None and shaping.thinking_level != "off":
         return msgspec.structs.replace(context, thinking_level=shaping.thinking_level)
     return context
+
+
+def _built(
+    window: ContextWindow,
+    shaping: agent_binding.ContextSettings,
+    budget_tokens: int | None,
+    model: str | None,
+) -> build.Context:
+    with collector_paused():
+        return build.build_context(
+            window,
+            budget_tokens=budget_tokens,
+            history=shaping.history,
+            model=model,
+            max_messages=shaping.compaction.max_messages,
+        )
 
 
 async def _context_of_end(

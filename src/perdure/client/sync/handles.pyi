@@ -1067,8 +1067,7 @@ class Chat(Handle[AsyncChat]):
     def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
 
-        Durable: observers get ``session:cancelled``, and no later event of a turn that ran.
-        A second call does nothing.
+        Durable: observers get ``session:cancelled``, and no later one. A second call does nothing.
         """
 
     def suspend(self) -> None:
@@ -1098,12 +1097,11 @@ class Chat(Handle[AsyncChat]):
     def set_thinking_level(self, level: ThinkingLevel) -> Entry:
         """Use another thinking level from the next turn on, on this branch."""
 
-    def compact(self, focus: str | None = None) -> Entry | None:
-        """Summarise older messages to shorten the context. `focus` says what the summary must keep.
+    def compact(self, focus: str | None = None, expected_head: int | None = None) -> Entry | None:
+        """Summarise older messages; `focus` says what the summary must keep.
 
-        Shape: the compaction; None when there is nothing to summarise.
-        Raises: InvalidTransition while a turn runs; TurnOpen; LeaseHeld; TurnFailed when no usable
-        summary came.
+        Shape: None if there is nothing to summarise. Raises: HeadConflict, unless a commit finds
+        `expected_head` before the model call; InvalidTransition; TurnOpen; LeaseHeld; TurnFailed.
         """
 
     def branch(
@@ -1118,8 +1116,7 @@ class Chat(Handle[AsyncChat]):
         The agent's model writes the summary; `focus` says what it must keep. A branch without
         messages gets no summary. Raises LeafConflict if the leaf is no longer the summarised one,
         or not `expected_leaf`.
-        Shape: None when `entry` is already the leaf.
-        Raises: as `compact`; as `Session.branch`.
+        Shape: None when `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
         """
 
 class Runtime(Handle[AsyncRuntime]):

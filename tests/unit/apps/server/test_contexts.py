@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import perdure
-from perdure import CompactionSettings, assistant, tool_call
+from perdure import CompactionSettings, assistant, tool_call, user
+from perdure.client.conversation import contexts
 from perdure.events.wire import wire
+from perdure.interop.formats import markdown
 from perdure.testing import ScriptedModel
 from tests.fakes.served import Served, served
 
@@ -16,6 +23,12 @@ from tests.fakes.served import Served, served
 def add(a: int, b: int) -> int:
     """Add."""
     return a + b
+
+
+@perdure.tool(effect="external", needs_approval=True)
+def write(text: str) -> str:
+    """Write."""
+    return text
 
 
 ANSWERS = [assistant(tool_call("c1", "add", {"a": 1, "b": 2})), "three", "four", "five"]
@@ -78,6 +91,55 @@ async def test_entry_without_call_has_no_context(tmp_path: Path) -> None:
         for call in (0, 999):
             found = await server.http.get(f"/v1/sessions/{session}/context", params={"call": call})
             assert (found.status_code, found.json()["code"]) == (404, "call_not_found")
+
+
+async def test_call_that_waits_for_answer_is_not_shown_as_interrupted(tmp_path: Path) -> None:
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[write])
+    asks = assistant(tool_call("c1", "write", {"text": "x"}))
+    async with served(tmp_path, [asks, "done"], agents=[agent]) as server:
+        sent = await server.http.post("/v1/messages", json={"text": "write it"})
+        session = sent.json()["sessionId"]
+        await server.until(session, "waiting")
+        shown = (await server.http.get(f"/v1/sessions/{session}/context")).json()
+        (result,) = shown["messages"][-1]["parts"]
+        assert (result["call_id"], "still to come" in result["text"]) == ("c1", True)
+        assert not result.get("is_error")
+
+
+@pytest.mark.parametrize("long", ["context", "export"])
+async def test_others_are_served_while_long_session_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, long: str
+) -> None:
+    served_another = threading.Event()
+    order: list[str] = []
+
+    def after_another(whole: Callable[..., Any]) -> Callable[..., Any]:
+        def read(*arguments: Any, **named: Any) -> Any:
+            order.append("begun")
+            assert served_another.wait(30)
+            return whole(*arguments, **named)
+
+        return read
+
+    monkeypatch.setattr(
+        contexts.build, "build_context", after_another(contexts.build.build_context)
+    )
+    monkeypatch.setattr(markdown, "render_markdown", after_another(markdown.render_markdown))
+    async with served(tmp_path) as server:
+        session = await server.store.create()
+        await session.append(user("x" * 600_000), assistant("y" * 600_000))
+        url = f"/v1/sessions/{session.id}/{long}"
+        reading = asyncio.create_task(server.http.get(url, params={"format": "markdown"}))
+        async with asyncio.timeout(60):
+            while not order:  # noqa: ASYNC110 - a thread appends
+                await asyncio.sleep(0.005)
+        other = await server.client()
+        assert (await other.get("/v1/sessions")).status_code == 200
+        order.append("another was served")
+        served_another.set()
+        assert (await reading).status_code == 200
+        order.append("read")
+    assert order == ["begun", "another was served", "read"]
 
 
 async def calls_of(server: Served, session: str) -> list[int]:

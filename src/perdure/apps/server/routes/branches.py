@@ -113,7 +113,7 @@ async def unpin_entry(caller: TheCaller, session_id: SessionId, seq: FromPath[in
     return entry_view(await session.unpin(entry_id(session.id, seq)))
 
 
-@post("/sessions/{session_id:str}/compact", status_code=200)
+@post("/sessions/{session_id:str}/compact", status_code=200, is_conditional=True)
 async def compact_session(
     caller: TheCaller,
     conversations: TheConversations,
@@ -121,9 +121,9 @@ async def compact_session(
     data: JSONBody[Focus],
 ) -> Response[SessionView]:
     """Summarise older messages in the context; the log keeps them."""
-    await caller.session(session_id, "write")
+    session = await caller.session(session_id, "write")
     chat = await conversations.chat(session_id)
-    await chat.compact(data.focus)
+    await chat.compact(data.focus, expected_head=session.head if caller.is_conditional else None)
     return await shown(caller, await caller.session(session_id))
 
 

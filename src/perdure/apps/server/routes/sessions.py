@@ -198,7 +198,7 @@ async def show_context(
     if call is not None:
         view = await context_of_call(caller.store.backend, session, call, last)
         return view if caller.sees_all else msgspec.structs.replace(view, recalled=[])
-    return await next_context(session, budget, last)
+    return await next_context(caller.store, session, budget, last)
 
 
 @get("/sessions/{session_id:str}/export", media_type="application/octet-stream")

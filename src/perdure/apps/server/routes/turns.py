@@ -44,13 +44,15 @@ async def add_follow_up(
     return entry_view(await (await conversations.chat(session_id)).follow_up(data.text))
 
 
-@post("/sessions/{session_id:str}/abort", status_code=200)
+@post("/sessions/{session_id:str}/abort", status_code=200, is_conditional=True)
 async def abort_turn(
     caller: TheCaller, conversations: TheConversations, session_id: SessionId
 ) -> Response[SessionView]:
     """Abort the open turn; its messages so far stay."""
-    session = await caller.session(session_id, "write")
     chat = conversations.running(session_id)
+    if chat is not None:
+        caller.require_unconditional()
+    session = await caller.session(session_id, "write")
     if chat is not None:
         await chat.abort()
     else:

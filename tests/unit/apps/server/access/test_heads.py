@@ -14,7 +14,8 @@ import pytest
 import perdure
 from perdure.apps.server.access.heads import at_head
 from perdure.apps.server.problems import HeadChanged
-from perdure.errors import SessionNotFound
+from perdure.errors import HeadConflict, SessionNotFound
+from perdure.testing import ScriptedModel
 from tests.fakes.served import served
 
 pytestmark = pytest.mark.full_only  # each test has a server of its own
@@ -93,10 +94,8 @@ async def test_fork_needs_head_in_its_commit(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, Any] = {
-    "/compact": {},
     "/steer": {"text": "x"},
     "/follow-up": {"text": "x"},
-    "/abort": None,
     "/cancel": None,
     "/resume": {},
     "/branch": {"entry": None, "summary": True},
@@ -130,3 +129,37 @@ async def test_session_is_ended_at_its_head_only(tmp_path: Path) -> None:
         assert (old.status_code, old.json()["code"]) == (412, "head_conflict")
         ended = await server.http.post(f"{url}/end", json={}, headers={"If-Match": etag})
         assert (ended.status_code, ended.json()["state"]) == (200, "ended")
+
+
+async def test_compaction_needs_head_before_its_model_call(tmp_path: Path) -> None:
+    model = ScriptedModel(["one", "two", "A summary of what was said here. " * 8])
+    async with served(tmp_path, models=model, address=f"sqlite:///{tmp_path / 'a.db'}") as server:
+        session = await server.said("hi " * 40_000)
+        url = f"/v1/sessions/{session}"
+        old = {"If-Match": (await server.http.get(url)).headers["etag"]}
+        await server.said("and more " * 40_000, session)
+        asked = len(model.requests)
+        refused = await server.http.post(f"{url}/compact", json={}, headers=old)
+        assert (refused.status_code, refused.json()["code"]) == (412, "head_conflict")
+        assert len(model.requests) == asked
+        new = {"If-Match": (await server.http.get(url)).headers["etag"]}
+        made = await server.http.post(f"{url}/compact", json={}, headers=new)
+        assert made.status_code == 200, made.text
+        assert len(model.requests) == asked + 1
+        assert made.headers["etag"] != new["If-Match"]
+
+
+async def test_compaction_by_library_needs_head(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        chat = await server.runtime.resume(await server.said("hi"))
+        with pytest.raises(HeadConflict):
+            await chat.compact(expected_head=chat.session.head + 1)
+
+
+async def test_abort_without_running_turn_needs_head(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        url = f"/v1/sessions/{await server.said('hi')}"
+        etag = (await server.http.get(url)).headers["etag"]
+        for sent, status in (('"0"', 412), (etag, 200)):
+            answer = await server.http.post(f"{url}/abort", headers={"If-Match": sent})
+            assert answer.status_code == status, answer.text
