@@ -82,11 +82,16 @@ class StoredNamespace:
     async def erase_deleted(self) -> None:
         """Erase all versions of the items that were deleted; calls at the same time share it."""
         async with self._erasing:
-            gone = [key for key in self._versions if key not in self.items]
-            seqs = [seq for key in gone for seq in self._versions.pop(key)]
-            if seqs:
-                entries = [f"{self.session.id}/{seq}" for seq in seqs]
-                await self.session.erase_entries(entries, forks="keep", by=_BY)
+            gone = {key: len(own) for key, own in self._versions.items() if key not in self.items}
+            seqs = [seq for key in gone for seq in self._versions[key]]
+            if not seqs:
+                return
+            entries = [f"{self.session.id}/{seq}" for seq in seqs]
+            await self.session.erase_entries(entries, forks="keep", by=_BY)
+            for key, erased in gone.items():  # versions may have been added meanwhile
+                self._versions[key] = self._versions[key][erased:]
+                if not self._versions[key]:
+                    del self._versions[key]
 
 
 class Namespaces:

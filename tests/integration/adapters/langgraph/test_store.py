@@ -11,6 +11,8 @@ from langgraph.store.base import GetOp, PutOp
 
 import perdure
 from perdure.adapters.langgraph import PerdureStore
+from perdure.adapters.langgraph.items import DELETED
+from perdure.adapters.langgraph.namespaces import StoredNamespace
 
 ANA = ("users", "ana")
 
@@ -140,3 +142,40 @@ def test_filters_compare_values(store_address: str) -> None:
         assert keys({"missing": {"$gt": 1}}) == ""
         with pytest.raises(ValueError, match="unknown operator"):
             keys({"n": {"$near": 1}})
+
+
+class FailsOnce:
+    """A session whose first erasure fails."""
+
+    def __init__(self, session: perdure.Session) -> None:
+        self.session = session
+        self.failures = 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    async def erase_entries(self, entries: list[str], **options: Any) -> Any:
+        if self.failures:
+            self.failures -= 1
+            raise OSError("disk full")
+        return await self.session.erase_entries(entries, **options)
+
+
+async def test_failed_erasure_is_repeated_by_the_next_one(tmp_path: Path) -> None:
+    file = tmp_path / "s.db"
+    async with await perdure.open(f"sqlite:///{file}") as store:
+        items = PerdureStore(store)
+        await items.aput(ANA, "k", {"text": "SECRET"})
+        await items.aput(ANA, "other", {"text": "stays"})
+        (info,) = await store.recent(None, scope="all")
+        session = await store.open(info.id)
+        failing: Any = FailsOnce(session)
+        namespace = StoredNamespace(ANA, failing, info.created_at)
+        await namespace.refresh(info.entries)
+        await session.append(perdure.Note(DELETED, {"key": "k"}))
+        await namespace.refresh(info.entries + 1)
+        with pytest.raises(OSError, match="disk full"):
+            await namespace.erase_deleted()
+        await namespace.erase_deleted()
+        assert failing.failures == 0
+    assert b"SECRET" not in file.read_bytes()
