@@ -14,7 +14,15 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 
 Format = Literal[
-    "perdure", "pi", "claude-code", "operator", "codex", "opencode", "gemini-cli", "qwen-code"
+    "perdure",
+    "pi",
+    "claude-code",
+    "operator",
+    "codex",
+    "opencode",
+    "gemini-cli",
+    "qwen-code",
+    "copilot-cli",
 ]
 """The formats of session files that can be imported."""
 

@@ -12,6 +12,7 @@ _PLACES: Mapping[str, tuple[str | None, str, str]] = {
     "Codex": ("CODEX_HOME", ".codex", "sessions"),
     "Gemini CLI": (None, ".gemini", "tmp"),
     "Qwen Code": (None, ".qwen", "projects"),
+    "Copilot CLI": ("COPILOT_HOME", ".copilot", "session-state"),
     "pi": ("PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
     "Operator": (None, ".operator", "sessions"),
 }

@@ -9,7 +9,7 @@ import msgspec
 from perdure.codecs.fields import Fields
 from perdure.codecs.operator import words as operator_words
 from perdure.codecs.pi import words as pi_words
-from perdure.interop.formats import gemini_cli, qwen_code
+from perdure.interop.formats import copilot_cli, gemini_cli, qwen_code
 from perdure.interop.formats.claude_code import reader as claude_code
 from perdure.interop.formats.codex import reader as codex
 from perdure.interop.formats.items import ParsedSource
@@ -48,6 +48,9 @@ FORMATS: Mapping[Format, SourceFormat] = {
     codex.FORMAT: SourceFormat("Codex", codex.parse, codex.Reader, codex.is_record),
     gemini_cli.FORMAT: SourceFormat(
         "Gemini CLI", gemini_cli.parse, gemini_cli.Reader, gemini_cli.is_record
+    ),
+    copilot_cli.FORMAT: SourceFormat(
+        "Copilot CLI", copilot_cli.parse, copilot_cli.Reader, copilot_cli.is_record
     ),
     operator_words.FORMAT: SourceFormat(
         "Operator", operator.parse, operator.Reader, operator.is_record

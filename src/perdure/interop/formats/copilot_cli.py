@@ -1,0 +1,169 @@
+"""Read the sessions of GitHub Copilot CLI: ``events.jsonl``, one event per line.
+
+Each event names its predecessor. Events other than messages and results of tools are kept outside
+the conversation, as are those of subagents.
+Source: ``session-events.ts`` of github/copilot-sdk, as of 2026.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from perdure.codecs.fields import (
+    Fields,
+    count_in,
+    fields_of,
+    list_in,
+    name_in,
+    object_in,
+    text_in,
+    time_in,
+)
+from perdure.codecs.lines import Line, ReadLine
+from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.sources.parent_links import Leaf, Linker
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
+from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.session.messages import (
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+from perdure.session.notes import ImportedRecord
+
+FORMAT: Final = "copilot-cli"
+PROVIDER = "github"
+
+_FOREIGN = "it is not an event of a session of Copilot CLI"
+_KINDS = ("session.", "assistant.", "user.", "tool.", "system.", "hook.", "subagent.")
+_OF_SUBAGENTS = ("agentId", "parentToolCallId")
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """Parse the session in `content`, even if it is damaged."""
+    return parsed_whole(content, FORMAT, Reader, progress)
+
+
+def is_record(fields: Fields) -> bool:
+    """Return whether `fields` is an event of Copilot CLI."""
+    kind = name_in(fields, "type")
+    return (
+        kind is not None
+        and kind.startswith(_KINDS)
+        and object_in(fields, "data") is not None
+        and name_in(fields, "id") is not None
+        and "parentId" in fields
+    )
+
+
+class Reader:
+    """Reads a session into `draft`."""
+
+    def __init__(self, draft: SourceDraft) -> None:
+        self.draft = draft
+        self.linker = Linker(draft, self._place)
+        self.instead = None  # the events name their parents
+        self._leaf = Leaf()
+        self._start: Fields | None = None
+        self._has_events = False
+        self._has_gap = False
+
+    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
+        """No line is read faster than the others."""
+        return False
+
+    def take(self, line: Line, reading: ReadLine) -> None:
+        """Read one line."""
+        fields = fields_of(reading.value) if reading.is_json else None
+        if fields is None or name_in(fields, "type") is None:
+            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+            self._has_gap = True
+            return
+        self._has_events = True
+        if self._start is None and fields["type"] == "session.start":
+            self._start = object_in(fields, "data")
+        own, parent = name_in(fields, "id"), name_in(fields, "parentId")
+        record = Record(line, fields, own, parent, at=time_in(fields, "timestamp"))
+        self._has_gap = self.linker.link(record, self._leaf.node, has_gap=self._has_gap)
+
+    def finish(self) -> ParsedSource:
+        """Return the parsed source; a session without its first event has no id."""
+        if not self._has_events:
+            return self.draft.headless(self._leaf.node)
+        start = self._start or {}
+        version = name_in(start, "copilotVersion")
+        header = SourceHeader(
+            session=name_in(start, "sessionId"),
+            created_at=time_in(start, "startTime"),
+            cwd=name_in(object_in(start, "context") or {}, "cwd"),
+            metadata={} if version is None else {"version": version},
+        )
+        return self.draft.finish(header, self._leaf.node)
+
+    def _place(self, record: Record, parent: int | None) -> int | None:
+        kind = text_in(record.fields, "type") or ""
+        body = _body_of(kind, record.fields)
+        if body is None:
+            self.draft.add(record, ImportedRecord(FORMAT, kind), parent)
+            return parent
+        node = self.draft.add(record, body, parent)
+        self._leaf.follow(record, node)
+        return node
+
+
+def _body_of(kind: str, fields: Fields) -> ItemBody | None:
+    data = object_in(fields, "data") or {}
+    if any(name_in(each, name) is not None for each in (fields, data) for name in _OF_SUBAGENTS):
+        return None
+    if kind == "user.message":
+        text = text_in(data, "content")
+        return Message("user", (TextPart(text),)) if text else None
+    if kind == "tool.execution_complete":
+        result = _result(data)
+        return None if result is None else Message("tool", (result,))
+    return _answer(data) if kind == "assistant.message" else None
+
+
+def _answer(data: Fields) -> Message | None:
+    parts: list[Part] = []
+    if thought := text_in(data, "reasoningText"):
+        parts.append(ThinkingPart(thought))
+    if text := text_in(data, "content"):
+        parts.append(TextPart(text))
+    calls = [_call(fields_of(each) or {}) for each in list_in(data, "toolRequests") or ()]
+    parts += [call for call in calls if call is not None]
+    if not parts:
+        return None
+    model, tokens = name_in(data, "model"), count_in(data, "outputTokens")
+    return Message(
+        "assistant",
+        tuple(parts),
+        model=None if model is None else f"{PROVIDER}:{model}",
+        stop_reason="tool_calls" if any(calls) else "stop",
+        usage=Usage(output_tokens=tokens) if tokens else None,
+    )
+
+
+def _call(request: Fields) -> ToolCallPart | None:
+    call_id, name = name_in(request, "toolCallId"), name_in(request, "name")
+    if call_id is None or name is None:
+        return None
+    arguments = request.get("arguments")
+    if isinstance(arguments, str):  # of a custom tool
+        return ToolCallPart(call_id, name, {"input": arguments})
+    return ToolCallPart(call_id, name, object_in(request, "arguments") or {})
+
+
+def _result(data: Fields) -> ToolResultPart | None:
+    call_id = name_in(data, "toolCallId")
+    if call_id is None:
+        return None
+    has_failed = data.get("success") is False
+    text = text_in(object_in(data, "result") or {}, "content")
+    if text is None:
+        text = text_in(object_in(data, "error") or {}, "message")
+    return ToolResultPart(call_id, text or "", is_error=has_failed, name=name_in(data, "toolName"))
