@@ -1,8 +1,9 @@
 """Goals of the console, in Debian's Chromium: it stays quick with much, and small over a long time.
 
-3,000 sessions, one of 30,000 entries: what is in view appears within a second, a search as one
-types within 150 ms of the last key, and scrolling shows no blank frame. Over 60,000 live events of
-a page that stays open, its memory does not grow. Raw is a page of the same server without content.
+3,000 imported sessions, one of 30,000 entries: what is in view appears within a second, a search as
+one types within 150 ms of the last key, and scrolling shows no blank frame. Over 60,000 live events
+of a page that stays open, its memory does not grow. Raw is a page of the same server without
+content.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from benchmarks.figures import Figure, Run, median, percentile
+from benchmarks.histories import SESSION, chats
 from benchmarks.workload import ENTRIES_A_TURN, conversation
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
-from perdure.session.messages import user
 from tests.fakes.console import Browser, browsing
 from tests.fakes.served import DESK, Served, served
 
@@ -92,10 +93,15 @@ async def _with_much(run: Run, chromium: str) -> list[Figure]:
 
 
 async def _fill(server: Served, run: Run) -> str:
+    folder = run.folder / "histories"
+    folder.mkdir()
+    recorded = (await chats(1))["claude-code"].decode()
     for number in range(run.count(SESSIONS)):
-        session = await server.store.create(title=f"Session {number}")
-        word = WORDS[number % len(WORDS)]
-        await session.append(user(f"The {word} of session {number}"))
+        text = recorded.replace(SESSION, f"session-{number}")
+        text = text.replace("pears", f"{WORDS[number % len(WORDS)]} of session {number}")
+        (folder / f"session-{number}.jsonl").write_text(text)
+    imported = await server.store.import_files([folder])
+    assert len({each.session for each in imported.reports}) == run.count(SESSIONS), imported.errors
     long = await server.store.create(title="The long one")
     for said in conversation(run.seed, run.count(ENTRIES) // ENTRIES_A_TURN):
         await long.append(*said)

@@ -29,7 +29,7 @@ from perdure.stores.protocol import Commit, Write
 Record = dict[str, object]
 
 _AT = "2026-04-01T10:00:00.500Z"
-_SESSION = StreamId("0f6f3f0e-7d55-4c83-9d0a-6f3ad2b7b003")
+SESSION = StreamId("0f6f3f0e-7d55-4c83-9d0a-6f3ad2b7b003")
 _USAGE = {
     "input_tokens": 4,
     "cache_creation_input_tokens": 250,
@@ -62,10 +62,10 @@ async def _recorded(entries: Sequence[NewEntry]) -> dict[str, bytes]:
 
 async def _exported(entries: Sequence[NewEntry], format: ExportFormat) -> bytes:
     store = MemoryStore(clock=CLOCK, random=system_random)
-    header = StreamHeader(_SESSION, CLOCK.now_ms())
-    write = Write(stream=_SESSION, create=header, entries=tuple(entries))
+    header = StreamHeader(SESSION, CLOCK.now_ms())
+    write = Write(stream=SESSION, create=header, entries=tuple(entries))
     await store.commit(Commit(writes=(write,), at=CLOCK.now_ms()))
-    return (await export_session(store, _SESSION, format)).content
+    return (await export_session(store, SESSION, format)).content
 
 
 def _lines(records: Iterator[Record]) -> bytes:
@@ -86,7 +86,7 @@ def _claude_code(messages: list[Message]) -> Iterator[Record]:
             "isSidechain": False,
             "userType": "external",
             "cwd": "/home/ana/orchard",
-            "sessionId": _SESSION,
+            "sessionId": SESSION,
             "version": "2.1.40",
             "gitBranch": "main",
             "type": said["role"],
@@ -109,7 +109,7 @@ def _block(part: object) -> Record:
 
 
 def _codex(messages: list[Message]) -> Iterator[Record]:
-    yield _line("session_meta", {"id": _SESSION, "timestamp": _AT, "cwd": "/home/ana/orchard"})
+    yield _line("session_meta", {"id": SESSION, "timestamp": _AT, "cwd": "/home/ana/orchard"})
     for message in messages:
         for part in message.parts:
             yield _line("response_item", _item(message, part))
