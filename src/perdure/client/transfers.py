@@ -7,17 +7,14 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
 from perdure.client.clock import Outside, absolute
 from perdure.client.lookup.store_files import is_part_of, own_folders
 from perdure.errors import FormatError, PathExists, PerdureError, WrongArgument
-from perdure.interop.bulk import import_files
 from perdure.interop.exports import ExportSelection, export_session, note_export
-from perdure.interop.imports import ImportOptions
-from perdure.interop.live_import import histories_in
 from perdure.interop.reports import (
     Exported,
     ExportedFile,
@@ -25,10 +22,19 @@ from perdure.interop.reports import (
     FileOutcome,
     ImportedFiles,
 )
-from perdure.interop.workflow_export import session as workflow
 from perdure.session.ids import StreamId
 from perdure.session.memory.kinds import FACT_TEXTS
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.session_store import SessionStore
+
+if TYPE_CHECKING:
+    from perdure.interop import bulk, imports, live_import
+    from perdure.interop.workflow_export import session as workflow
+else:
+    bulk = Later("perdure.interop.bulk")
+    imports = Later("perdure.interop.imports")
+    live_import = Later("perdure.interop.live_import")
+    workflow = Later("perdure.interop.workflow_export.session")
 
 _ENDINGS: dict[ExportFormat, str] = {"markdown": "md", "html": "html", "opencode": "json"}
 """Endings of files that are not lines of JSON."""
@@ -38,7 +44,7 @@ async def imported_files(
     store: SessionStore,
     paths: Sequence[str | os.PathLike[str]],
     on_progress: Callable[[Path, int], None] | None,
-    **options: Unpack[ImportOptions],
+    **options: Unpack[imports.ImportOptions],
 ) -> ImportedFiles:
     """Import the files at `paths`, and the session files below folders."""
     closed: list[FileOutcome] = []
@@ -50,7 +56,7 @@ async def imported_files(
 
     named = [Path(path) for path in paths]
     files = await asyncio.to_thread(lambda: list(files_at(named, store.address, on_closed)))
-    outcomes = import_files(store, files, told=on_progress, **options)
+    outcomes = bulk.import_files(store, files, told=on_progress, **options)
     return ImportedFiles((*closed, *[outcome async for outcome in outcomes]))
 
 
@@ -66,7 +72,7 @@ def files_at(
         if not path.is_dir():
             yield path
             continue
-        for file in histories_in(path, on_closed):
+        for file in live_import.histories_in(path, on_closed):
             whole = file.resolve()
             if whole.is_file() and not any(map(whole.is_relative_to, own)):
                 yield file
@@ -96,7 +102,7 @@ async def exported_to(
         await asyncio.to_thread(write_file, place, exported.content, is_replacing=replace)
     except OSError as error:
         raise FormatError(str(place), f"it cannot be written ({error.strerror})") from error
-    if format == workflow.FORMAT:
+    if format == "workflow":
         at = outside.clock.now_ms()
         try:
             await note_export(store, session, str(place), selection, at)
@@ -146,7 +152,7 @@ async def exported_store(
 
 def file_name(session: StreamId, format: ExportFormat, selection: ExportSelection) -> str:
     """Return the default file name of `session`."""
-    if format == workflow.FORMAT:
+    if format == "workflow":
         return workflow.file_name(session, selection.dialect)
     return f"{session}.{_ENDINGS.get(format, 'jsonl')}"
 

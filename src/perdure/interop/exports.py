@@ -8,7 +8,8 @@ nothing of the original bypasses it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -16,30 +17,41 @@ from perdure.codecs.fields import fields_of
 from perdure.codecs.operator import words as operator
 from perdure.errors import EntryNotFound, Erased
 from perdure.interop.bundle import bundle_of
-from perdure.interop.facts import facts_bundle
 from perdure.interop.formats import markdown, native
 from perdure.interop.formats.bundles import cut_to, leaf_of, moved_to
-from perdure.interop.formats.claude_code.writer import transcript_file
-from perdure.interop.formats.codex.writer import rollout_file
-from perdure.interop.formats.conversation import Conversation, conversation_of
-from perdure.interop.formats.html import page
+from perdure.interop.formats.conversation import conversation_of
 from perdure.interop.formats.items import IMPORT
 from perdure.interop.formats.native import Bundle
-from perdure.interop.formats.opencode.writer import export_file
 from perdure.interop.formats.operator.writer import SourceFile, file_of
 from perdure.interop.formats.transcript import losses_of, transcript_of
-from perdure.interop.pi_export import export_pi, pi_of
-from perdure.interop.redaction.sessions import Redacted, redact
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.interop.source_files import content_of, originals_of
-from perdure.interop.workflow_export import session as workflow
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import OPAQUE
 from perdure.session.notes import ImportSource, SessionExported
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
+
+if TYPE_CHECKING:
+    from perdure.interop import facts, pi_export
+    from perdure.interop.formats.claude_code import writer as claude_code
+    from perdure.interop.formats.codex import writer as codex
+    from perdure.interop.formats.html import page
+    from perdure.interop.formats.opencode import writer as opencode
+    from perdure.interop.redaction import sessions as redaction
+    from perdure.interop.workflow_export import session as workflow
+else:
+    facts = Later("perdure.interop.facts")
+    claude_code = Later("perdure.interop.formats.claude_code.writer")
+    codex = Later("perdure.interop.formats.codex.writer")
+    page = Later("perdure.interop.formats.html.page")
+    opencode = Later("perdure.interop.formats.opencode.writer")
+    pi_export = Later("perdure.interop.pi_export")
+    redaction = Later("perdure.interop.redaction.sessions")
+    workflow = Later("perdure.interop.workflow_export.session")
 
 
 class ExportSelection(msgspec.Struct, frozen=True):
@@ -57,11 +69,6 @@ class ExportSelection(msgspec.Struct, frozen=True):
 
 
 _EVERYTHING = ExportSelection()
-_CONTINUED: Mapping[ExportFormat, Callable[[Conversation], Exported]] = {
-    "claude-code": transcript_file,
-    "codex": rollout_file,
-    "opencode": export_file,
-}
 
 
 async def export_session(
@@ -81,11 +88,11 @@ async def export_session(
     if (await store.state(stream)).info.status == "erased":
         raise Erased(stream)
     if format == "pi" and selection.leaf is None and not selection.redact:
-        exported = await export_pi(store, stream)
+        exported = await pi_export.export_pi(store, stream)
         return _without_erased(exported, await store.tree(stream))
     bundle = await bundle_of(store, stream)
     if bundle.header.kind == "memory":
-        bundle = facts_bundle(bundle)
+        bundle = facts.facts_bundle(bundle)
     if selection.leaf is not None:
         leaf = await _in_bundle(store, stream, bundle, selection.leaf)
         is_whole = selection.has_all_branches or format == "workflow"
@@ -106,7 +113,7 @@ def _export(bundle: Bundle, format: ExportFormat, selection: ExportSelection) ->
     """Return the file of `bundle`; a long session takes seconds, so this runs in a thread."""
     if not selection.redact:
         return _write_format(bundle, format, selection, {})
-    clean = redact(bundle, selection.redact)
+    clean = redaction.redact(bundle, selection.redact)
     exported = _write_format(clean.bundle, format, selection, clean.counts)
     warnings = (*exported.warnings, *_doubts(clean))
     return msgspec.structs.replace(exported, warnings=warnings, redacted=clean.counts)
@@ -146,12 +153,12 @@ def _write_format(
         case "perdure":
             return Exported(stream, native.FORMAT, native.write_bundle(bundle))
         case "pi":
-            return pi_of(bundle)
+            return pi_export.pi_of(bundle)
         case "operator":
             file = file_of(bundle, _operator_base(bundle))
             return Exported(stream, operator.FORMAT, file.content, file.warnings)
         case "claude-code" | "codex" | "opencode":
-            return _CONTINUED[format](conversation_of(bundle))
+            return _continued(bundle, format)
         case "workflow":
             return workflow.render_workflow(bundle, leaf_of(bundle.entries), selection.dialect)
         case "markdown":
@@ -166,6 +173,16 @@ def _write_format(
             return Exported(stream, page.FORMAT, content, tuple(losses_of(bundle, is_branch=False)))
 
 
+def _continued(bundle: Bundle, format: Literal["claude-code", "codex", "opencode"]) -> Exported:
+    """Return `bundle` as a file with which another program continues the session."""
+    conversation = conversation_of(bundle)
+    if format == "claude-code":
+        return claude_code.transcript_file(conversation)
+    if format == "codex":
+        return codex.rollout_file(conversation)
+    return opencode.export_file(conversation)
+
+
 def _operator_base(bundle: Bundle) -> SourceFile | None:
     """Return the Operator file that the session in `bundle` was read from, if any."""
     described = fields_of((bundle.header.metadata or {}).get(IMPORT)) or {}
@@ -176,7 +193,7 @@ def _operator_base(bundle: Bundle) -> SourceFile | None:
     return None if content is None else SourceFile(content, originals[-1].seqs)
 
 
-def _doubts(clean: Redacted) -> list[str]:
+def _doubts(clean: redaction.Redacted) -> list[str]:
     """Return what redaction could not inspect."""
     found: list[str] = []
     if clean.unseen:

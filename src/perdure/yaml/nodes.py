@@ -6,15 +6,12 @@ file. YAML 1.2: ``yes`` and ``on`` are text. No YAML tag can create an object.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.reader import ReaderError
-from ruamel.yaml.scanner import Scanner, ScannerError
 
 MAX_DEPTH = 50
 
@@ -31,30 +28,6 @@ _NAMES = {
     "map": "a mapping",
     "seq": "a list",
 }
-
-
-class _ShallowScanner(Scanner):
-    """The library's scanner, which takes seconds of CPU for 2,000 nested brackets."""
-
-    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 - the library's name
-        library: Any = super()  # it is untyped
-        if len(library.__self__.flow_context) > MAX_DEPTH:
-            raise ScannerError(None, None, "nested too deep", library.__self__.reader.get_mark())
-        library.fetch_flow_collection_start(TokenClass, to_push)
-
-
-class PlainYaml(YAML):
-    """The YAML library's own safe reader, without plugins: it does not scan its folder for them.
-
-    Brackets nested deeper than `MAX_DEPTH` are a `ScannerError`.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(typ="safe", pure=True)
-        self.Scanner = _ShallowScanner
-
-    def official_plug_ins(self) -> list[str]:
-        return []
 
 
 class YamlNode(msgspec.Struct, frozen=True):
@@ -87,21 +60,22 @@ class YamlReader:
 
     def root(self, text: str) -> YamlNode | None:
         """Return the root node of the document; None if it is empty or `text` is not YAML."""
-        parser: Any = PlainYaml()
+        # Imported lazily: most commands read no YAML.
+        library: Any = importlib.import_module("perdure.yaml.parser")
         try:
-            composed: Any = parser.compose(text)
-        except MarkedYAMLError as error:
+            composed: Any = library.PlainYaml().compose(text)
+        except library.MarkedYAMLError as error:
             # The library is untyped; it sets these attributes on every error with a position.
             marked: Any = error
             line = marked.problem_mark.line + 1 if marked.problem_mark else 1
             self._found.append((line, str(marked.problem or marked.context)))
             return None
-        except ReaderError as error:
+        except library.ReaderError as error:
             wrong: Any = error
             line = text.count("\n", 0, int(wrong.position)) + 1
             self._found.append((line, f"the character {chr(wrong.character)!a} cannot stand here"))
             return None
-        except (YAMLError, RecursionError) as error:
+        except (library.YAMLError, RecursionError) as error:
             self._found.append((1, " ".join(str(error).split())))
             return None
         if composed is None:

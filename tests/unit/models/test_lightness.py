@@ -1,4 +1,4 @@
-"""`perdure.models` imports no provider library, no HTTP client and no YAML until needed."""
+"""`perdure.models` imports no provider library, no HTTP client and no YAML library until needed."""
 
 from __future__ import annotations
 
@@ -45,8 +45,12 @@ def test_protocol_and_scripted_model_load_nothing_heavy() -> None:
     assert not loaded & {*HEAVY, "ruamel.yaml"}
 
 
-@pytest.mark.parametrize("module", ["models.scenario_yaml", "yaml.nodes"])
-def test_reading_scenarios_loads_yaml_and_no_more(module: str) -> None:
-    loaded = loaded_by(f"perdure.{module}")
+@pytest.mark.parametrize("module", ["models.scenario_yaml", "yaml.nodes", "yaml.writer"])
+def test_import_of_a_yaml_reader_loads_no_yaml_library(module: str) -> None:
+    assert not loaded_by(f"perdure.{module}") & {*HEAVY, "ruamel.yaml"}
+
+
+def test_reading_yaml_loads_the_library_and_no_more() -> None:
+    loaded = loaded_by("perdure.yaml.parser")
     assert "ruamel.yaml" in loaded
     assert not loaded & set(HEAVY)

@@ -11,7 +11,7 @@ _PLACES = {
     "validate": "perdure.apps.flow.views:validate",
     "run": "perdure.apps.flow.run:begin",
     "resume": "perdure.apps.flow.run:resume",
-    "list": "perdure.apps.flow.views:list_flows",
+    "list": "perdure.apps.flow.flow_rows:list_flows",
     "show": "perdure.apps.flow.views:show_flow",
     "graph": "perdure.apps.flow.views:graph",
     "reply": "perdure.apps.flow.decisions:reply",

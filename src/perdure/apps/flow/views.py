@@ -20,7 +20,7 @@ from perdure.apps.flow.picture.description import feed_lines, head, lost_lines, 
 from perdure.apps.flow.picture.live import Followed, watch_flow
 from perdure.apps.flow.picture.render import GraphFormat, overlaid, render
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.advice import message_of, with_commands
+from perdure.apps.terminal.advice import with_commands
 from perdure.apps.terminal.output import (
     count_of,
     out_style,
@@ -31,20 +31,17 @@ from perdure.apps.terminal.output import (
     width,
 )
 from perdure.apps.terminal.style import Style
-from perdure.apps.terminal.text import one_line, safe
+from perdure.apps.terminal.text import safe
 from perdure.client.flows.documents.outputs import outputs_of
 from perdure.client.flows.feeds import Feeds
 from perdure.client.flows.flow import Flow
-from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
+from perdure.engine.flows.continuation import can_continue
 from perdure.engine.flows.files.graph_file import WORKFLOW, GraphFile
 from perdure.engine.flows.files.required_readings import project_folder
 from perdure.engine.flows.lost_roles import lost_roles
-from perdure.engine.flows.rules.pending import FlowWait
-from perdure.engine.flows.runner import can_continue
-from perdure.errors import ConfigError, PerdureError, SessionNotFound
+from perdure.errors import ConfigError, SessionNotFound
 from perdure.session.codec import body_of
-from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.flows.role_session import role_session
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
@@ -63,29 +60,6 @@ LOOKS = 3
 """How often a flow is seen without a process before that is reported."""
 
 BETWEEN_LOOKS_S = 0.1
-
-
-async def list_flows(*, common: CommonOptions) -> None:
-    """List flows, newest first, each with what it waits for.
-
-    Flows of a newer perdure are listed too, but cannot be opened.
-
-    Examples:
-        perdure flow list
-        perdure flow list --json
-    """
-    async with common.existing_store() as opened, flows_of(opened) as flows:
-        rows = await list_rows(opened, flows)
-        backend = opened.backend
-    if common.as_json:
-        show_json([row_data(row) for row in rows])
-    elif rows:
-        show_lines(row_lines(rows, out_style(), width()))
-    elif backend.capabilities.multi_stream_commit:
-        show("There are no flows yet: `perdure flow run FILE` begins one.")
-    else:
-        kind = backend.address.partition(":")[0]
-        show(f"A {kind} store cannot hold flows; name another store: --store sqlite:///FILE")
 
 
 async def show_flow(
@@ -276,74 +250,6 @@ def validate(
     show(f"{safe(str(file))}: {count_of(len(faults), 'error')}")
     show_lines(f"  {safe(fault)}" for fault in faults)
     return USAGE
-
-
-class Row(msgspec.Struct, frozen=True):
-    """A flow; without `state` it cannot be opened, and `problem` gives the reason.
-
-    `workers` are the processes that run its nodes.
-    """
-
-    flow: str
-    state: FlowState | None = None
-    waiting: tuple[FlowWait, ...] = ()
-    problem: str | None = None
-    workers: tuple[str, ...] = ()
-
-
-async def list_rows(store: Store, flows: Flows) -> list[Row]:
-    """Return every flow of the namespace, newest first."""
-    kinds = (FlowStarted.kind, FlowImported.kind)
-    streams = dict.fromkeys(note.stream for note in await store.backend.notes_of_all(kinds))
-    return [await _row(flows, stream) for stream in sorted(streams, reverse=True)]
-
-
-async def _row(flows: Flows, stream: StreamId) -> Row:
-    try:
-        flow = flows.look(stream)
-        state = await flow.state()
-        workers = await flow.workers() if can_continue(state) else ()
-        return Row(stream, state, await flow.waiting(), workers=workers)
-    except PerdureError as error:
-        return Row(stream, problem=message_of(error))
-
-
-def row_data(row: Row) -> dict[str, object]:
-    """Return a row as JSON data."""
-    if row.state is None:
-        return {"flow": row.flow, "openable": False, "problem": row.problem}
-    run = row.state.run
-    return {
-        "flow": row.flow,
-        "openable": True,
-        "name": run.record_name,
-        "project": run.project_namespace,
-        "status": run.status,
-        "running": run.running_nodes,
-        "workers": row.workers,
-        "waiting": [each.text for each in row.waiting],
-        "workspace": run.workspace_root,
-    }
-
-
-def row_lines(rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
-    """Format a list for people, one flow per line."""
-    for row in rows:
-        if row.state is None:
-            told = style.paint(f"cannot be opened: {row.problem}", "bad")
-            yield f"{style.paint(row.flow, 'strong')}  {told}"
-            continue
-        run = row.state.run
-        parts = [run.status.replace("_", " ")]
-        if run.running_nodes:
-            at_work = count_of(len(run.running_nodes), "node") + " at work"
-            parts += [at_work] if row.workers else []
-        queued = len(run.pending_human_inputs)
-        parts += [f"{count_of(queued, 'reply', 'replies')} queued"] if queued else []
-        parts += ["no process runs it"] if can_continue(row.state) and not row.workers else []
-        parts += [f"waits for you: {len(row.waiting)}"] if row.waiting else []
-        name = one_line(run.record_name or "", max(10, width - len(row.flow) - 50))
-        yield f"{style.paint(row.flow, 'strong')}  {name}  {style.paint(', '.join(parts), 'faint')}"
 
 
 async def graph_faults(state: FlowState) -> tuple[str, ...]:

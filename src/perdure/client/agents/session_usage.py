@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from perdure.bounds.short_repr import short_repr
-from perdure.client.conversation.abandonment import expire_question
 from perdure.client.conversation.authority import authority_of
 from perdure.client.store import Store
-from perdure.engine.episodes import with_episode
-from perdure.engine.turns.environment import Environment
-from perdure.engine.turns.recovery import carried_state
 from perdure.errors import HeadConflict
 from perdure.session.argument_checks import takes_declared
 from perdure.session.codec import new_side
@@ -22,7 +19,19 @@ from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
 from perdure.session.ledger import Spending
 from perdure.session.notes import GrantRevoked, Question, SessionEnded, SideBody
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import Commit, StreamState, Write
+
+if TYPE_CHECKING:
+    from perdure.client.conversation import abandonment
+    from perdure.engine import episodes
+    from perdure.engine.turns import environment as environments
+    from perdure.engine.turns import recovery
+else:
+    abandonment = Later("perdure.client.conversation.abandonment")
+    episodes = Later("perdure.engine.episodes")
+    environments = Later("perdure.engine.turns.environment")
+    recovery = Later("perdure.engine.turns.recovery")
 
 
 class SessionUsage(msgspec.Struct, frozen=True):
@@ -49,7 +58,7 @@ async def standing_of(store: Store, session: str) -> SessionUsage:
     """
     stream = StreamId(session)
     state = await store.backend.state(stream)
-    so_far = await carried_state(store.backend, stream, state.head)
+    so_far = await recovery.carried_state(store.backend, stream, state.head)
     is_in_force = (await authority_of(store.backend, stream)).turn is None
     return SessionUsage(
         so_far.spent,
@@ -83,7 +92,7 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
         at = store.outside.clock.now_ms()
         end = new_side(SessionEnded(by="idle"), at=at)
         log = store.backend
-        entries = await with_episode(log, info.id, state.head, (end,), at, info=info)
+        entries = await episodes.with_episode(log, info.id, state.head, (end,), at, info=info)
         write = Write(stream=info.id, entries=entries, expected_head=state.head)
         await store.backend.commit(Commit(writes=(write,), at=at))
     except HeadConflict:  # the session is not idle
@@ -116,13 +125,18 @@ async def expire_or_end(store: Store, session: str, timeout_s: float | None) -> 
     state = await store.backend.state(stream)
     if state.header.kind != "session" or state.header.origin == "knowledge":
         return False
-    if state.open_turn is not None and await expire_question(store.backend, clock, stream):
+    is_open = state.open_turn is not None
+    if is_open and await abandonment.expire_question(store.backend, clock, stream):
         state = await store.backend.state(stream)
     return await end_if_idle(store, state, timeout_s)
 
 
 async def note_when(
-    environment: Environment, body: SideBody, contents: tuple[bytes, ...] = (), *, is_open: bool
+    environment: environments.Environment,
+    body: SideBody,
+    contents: tuple[bytes, ...] = (),
+    *,
+    is_open: bool,
 ) -> Entry | None:
     """Append `body` to the session if a turn is open in it, or without `is_open` if none is.
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from perdure.client.conversation.lineage import children_of
 from perdure.client.processes import is_gone, this_process
 from perdure.engine.turns.environment import LEASE_TTL_MS
 from perdure.engine.turns.lease import Claim
-from perdure.engine.turns.recovery import expire, give_up
 from perdure.errors import LeaseHeld
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.session_store import SessionStore
+
+if TYPE_CHECKING:
+    from perdure.client.conversation import lineage
+    from perdure.engine.turns import recovery
+else:
+    lineage = Later("perdure.client.conversation.lineage")
+    recovery = Later("perdure.engine.turns.recovery")
 
 
 async def abandon_turn(store: SessionStore, clock: Clock, session: StreamId) -> bool:
@@ -23,7 +30,7 @@ async def abandon_turn(store: SessionStore, clock: Clock, session: StreamId) -> 
     """
     closed = None
     if (await store.state(session)).open_turn is not None:
-        closed = await give_up(claim_of(store, clock, session))
+        closed = await recovery.give_up(claim_of(store, clock, session))
     await abandon_invoked(store, clock, session)
     return closed is not None
 
@@ -33,14 +40,14 @@ async def abandon_invoked(store: SessionStore, clock: Clock, session: StreamId) 
 
     A turn that another process runs stays open.
     """
-    for child in await children_of(store, session):
+    for child in await lineage.children_of(store, session):
         with suppress(LeaseHeld):
             await abandon_turn(store, clock, child.info.id)
 
 
 async def expire_question(store: SessionStore, clock: Clock, session: StreamId) -> bool:
     """Close the open turn of `session` if its question has expired; whether it was closed."""
-    return await expire(claim_of(store, clock, session)) is not None
+    return await recovery.expire(claim_of(store, clock, session)) is not None
 
 
 def claim_of(store: SessionStore, clock: Clock, session: StreamId) -> Claim:

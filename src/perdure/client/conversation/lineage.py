@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure.engine.turns.recovery import carried_state
 from perdure.engine.turns.state import TurnState, fold
 from perdure.errors import SessionNotFound
 from perdure.session.codec import body_of
@@ -14,8 +14,14 @@ from perdure.session.ids import StreamId, generated_stream_id
 from perdure.session.info import SessionInfo
 from perdure.session.ledger import Delegated, ToolFinished, ToolStarted, TurnFinished
 from perdure.session.notes import Invocation, SessionStarted
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import EMPTY, LogReader, StreamState
 from perdure.tools.builtin.delegation import INVOKE_AGENT
+
+if TYPE_CHECKING:
+    from perdure.engine.turns import recovery
+else:
+    recovery = Later("perdure.engine.turns.recovery")
 
 _RANDOM_BYTES = 10
 
@@ -53,7 +59,7 @@ async def delegated_to(store: LogReader, child: StreamId) -> Delegated | None:
         state = await store.state(child)
     except SessionNotFound:
         return None
-    return Delegated(child, (await carried_state(store, child, state.head)).spent)
+    return Delegated(child, (await recovery.carried_state(store, child, state.head)).spent)
 
 
 async def invocations_in(store: LogReader, parent: StreamId) -> int:

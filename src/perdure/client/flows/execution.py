@@ -11,10 +11,11 @@ from perdure.client.flows.locations import place_of
 from perdure.client.flows.role_setup import Equipment
 from perdure.client.flows.role_turns import RoleTurns
 from perdure.client.flows.waker import Waker
+from perdure.engine.flows.continuation import can_continue
 from perdure.engine.flows.files.runtime_files import write_record_file
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.node_turn import FlowContext
-from perdure.engine.flows.runner import FlowRunner, can_continue
+from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import FlowRefusal, TurnOpen
 from perdure.session.entries import Entry
 from perdure.session.flows.run import FlowState

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 
 import msgspec
 
@@ -19,10 +18,10 @@ from perdure.client.flows.execution import Execution, no_session
 from perdure.client.flows.feeds import RoleFeed
 from perdure.client.flows.locations import shelf_of
 from perdure.client.flows.role_setup import Equipment, agent_for
+from perdure.client.flows.standing import waiting_in, workers_of
 from perdure.client.inbox.consent import COMMANDS
 from perdure.client.inbox.grants import change_consent
 from perdure.client.inbox.staged_handoff import require_as_staged
-from perdure.client.processes import is_gone
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.client.watch import Watch, watch_session
@@ -30,7 +29,7 @@ from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.pending import FlowWait, waits_in
-from perdure.errors import ConfigError, Erased, SessionNotFound
+from perdure.errors import ConfigError
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
@@ -38,7 +37,6 @@ from perdure.session.flows.kinds import ConsentChanged, ConsentMode, GrantedTool
 from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SessionStarted, SideBody
-from perdure.stores.access.lease_term import is_running
 from perdure.stores.lazy_session import StoredSession
 from perdure.stores.protocol import EMPTY
 from perdure.stores.session_store import SessionStore
@@ -104,24 +102,14 @@ class Flow:
 
         Dead processes and expired leases are left out.
         """
-        state, now = await self.state(), self._store.outside.clock.now_ms()
-        chose = (each.session for each in state.selecting.values())
-        found: dict[str, None] = {}
-        for session in (*state.sessions.values(), *chose):
-            with suppress(SessionNotFound, Erased):
-                lease = (await self._store.backend.state(session)).lease
-                if lease and is_running(lease.until, now) and not is_gone(lease.owner):
-                    found[lease.owner] = None
-        return tuple(found)
+        return await workers_of(self._store, await self.state())
 
     async def waiting(self) -> tuple[FlowWait, ...]:
         """List what waits for a person: questions, approvals and choices, also of its roles' tools.
 
         Shape: each says how to answer it.
         """
-        state = await self.state()
-        lost = await lost_roles(self._store.backend, state)
-        return (*waits_in(state, lost), *await self._question_waits(state))
+        return await waiting_in(self._store, await self.state())
 
     async def reply(self, text: str, to: str | None = None, *, by: str = "user") -> FlowState:
         """Send `text` to the waiting node or role instance `to` (default: the only one).
@@ -281,33 +269,6 @@ class Flow:
         """
         amount("after", after, least=EMPTY)
         return watch_session(StoredSession(self._store.backend), self._store.bus, self.id, after)
-
-    async def _question_waits(self, state: FlowState) -> list[FlowWait]:
-        roles = {session: role for role, session in state.sessions.items()}
-        found: list[FlowWait] = []
-        for session, role in roles.items():
-            try:
-                questions = await (await self._store.open(session)).questions()
-            except (
-                SessionNotFound,
-                Erased,
-            ):  # it has no questions; the flow is still shown
-                continue
-            for asked in questions:
-                question = asked.question
-                found.append(
-                    FlowWait(
-                        topic="consent" if question.topic == "approval" else question.topic,
-                        target=role,
-                        text=question.text,
-                        choices=question.choices,
-                        question=asked.id,
-                        role=role,
-                        asked_at=asked.at,
-                        session=session,
-                    )
-                )
-        return found
 
     async def _decide(self, decide: Callable[[FlowState], SideBody]) -> FlowState:
         return await self._journal.append(lambda state: (decide(state),))

@@ -13,17 +13,12 @@ from typing import TYPE_CHECKING
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.client.session_fields import require_subject
-from perdure.engine.episodes import record_imports, record_open_ends
 from perdure.errors import WrongArgument
 from perdure.memory.episodes import Episode, agent_in, episodes_in
 from perdure.memory.extraction import Extractor
-from perdure.memory.hits import MemoryHit, hit_of
 from perdure.memory.knowledge import agent_subject
-from perdure.memory.question import Question, question_of
-from perdure.memory.ranking import Scope, SumsOf, ranking
 from perdure.memory.reports import ImportedFacts, ImportedFolder
 from perdure.memory.scope import MemoryFilter, ScopeName
-from perdure.memory.sums import PlainSums
 from perdure.models.embedders.protocol import Embedder, EmbedderName, check_embedder
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.clock import ms_of
@@ -40,7 +35,16 @@ from perdure.stores.session_store import SessionStore
 if TYPE_CHECKING:
     from perdure.client.memory import capture as capturing
     from perdure.client.memory import embedding, fact_lines, fact_writes, knowledge
+    from perdure.engine import episodes as noted
+    from perdure.memory import hits, sums
+    from perdure.memory import question as questions
+    from perdure.memory import ranking as rankings
 else:
+    hits = Later("perdure.memory.hits")
+    questions = Later("perdure.memory.question")
+    rankings = Later("perdure.memory.ranking")
+    sums = Later("perdure.memory.sums")
+    noted = Later("perdure.engine.episodes")
     capturing = Later("perdure.client.memory.capture")
     embedding = Later("perdure.client.memory.embedding")
     fact_lines = Later("perdure.client.memory.fact_lines")
@@ -87,7 +91,7 @@ class Memory:
         sessions: Sequence[str] | None = None,
         without: Sequence[str] = (),
         knowledge_of: str | None = None,
-    ) -> list[MemoryHit]:
+    ) -> list[hits.MemoryHit]:
         """Return what earlier sessions say about `question`, best first; docs/guides/memory.md.
 
         Finds messages of users, assistants and tools on every branch; a text counts with its
@@ -108,10 +112,10 @@ class Memory:
         if self._embedder is not None:
             vectors = await embedding.vectors_in(self.backend, self._embedder)
             asked = asked._replace(meaning=await vectors.meaning_after_new_texts(question))
-        rank = ranking(asked, allowed, limit, _sums())
+        rank = rankings.ranking(asked, allowed, limit, _sums())
         model = None if asked.meaning is None else asked.meaning.model
         found = await self.backend.search.recall(Asked(asked.words, rank, model))
-        return [hit_of(asked, each) for each in found]
+        return [hits.hit_of(asked, each) for each in found]
 
     def with_embedder(self, embedder: Embedder | EmbedderName | None) -> Memory:
         """Return this memory with an embedder: its recalls also find other words for the same.
@@ -283,7 +287,7 @@ class Memory:
         session that ended without one gets its own. Durable: each, when this returns.
         """
         store, clock = self.backend, self.outside.clock
-        return await record_open_ends(store, clock) + await record_imports(store, clock)
+        return await noted.record_open_ends(store, clock) + await noted.record_imports(store, clock)
 
     async def episodes(
         self,
@@ -302,7 +306,7 @@ class Memory:
         """
         amount("limit", limit)
         within = _scope(subject, agent, scope)
-        await record_open_ends(self.backend, self.outside.clock)
+        await noted.record_open_ends(self.backend, self.outside.clock)
         found = await _recorded(self.backend, within, session)
         if before is not None:
             found = [episode for episode in found if episode.ended_at < ms_of(before)]
@@ -310,8 +314,8 @@ class Memory:
         return found[:limit]
 
 
-def _asked(text: str, now: int) -> Question:
-    asked = question_of(text, now)
+def _asked(text: str, now: int) -> questions.Question:
+    asked = questions.question_of(text, now)
     if not asked.names:
         raise WrongArgument(
             f"the question holds no word to look for: {text!r:.60}", argument="question"
@@ -367,7 +371,7 @@ async def _allowed(
     sessions: Sequence[str] | None,
     without: Sequence[str],
     knowledge_of: str | None,
-) -> Scope:
+) -> rankings.Scope:
     """Return the sessions that may be recalled."""
     only = None if sessions is None else frozenset(sessions)
     subjects: tuple[str | None, ...] = (within.subject,)
@@ -376,7 +380,7 @@ async def _allowed(
         only = own if only is None else only & own
     if (learned := knowledge_of or within.agent) is not None:
         subjects += (agent_subject(learned),)
-    return Scope(
+    return rankings.Scope(
         subjects=tuple(map(subject_key, subjects)) if within.name == "subject" else None,
         only=None if only is None else tuple(map(session_key, only)),
         but=tuple(map(session_key, without)),
@@ -384,14 +388,14 @@ async def _allowed(
 
 
 @cache
-def _sums() -> SumsOf:
+def _sums() -> rankings.SumsOf:
     """Return the sums with numpy if it is installed."""
     try:
         return importlib.import_module("perdure.memory.arrays").ArraySums
     except ModuleNotFoundError as error:
         if error.name != "numpy":
             raise
-        return PlainSums
+        return sums.PlainSums
 
 
 def _scope(subject: str | None, agent: str | None, scope: ScopeName) -> MemoryFilter:

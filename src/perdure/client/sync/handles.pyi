@@ -57,9 +57,9 @@ from perdure.interop.reports import (
     ImportedFiles,
     Redaction,
 )
+from perdure.memory import hits
 from perdure.memory.episodes import Episode
 from perdure.memory.extraction import Extractor
-from perdure.memory.hits import MemoryHit
 from perdure.memory.reports import ImportedFacts, ImportedFolder
 from perdure.memory.scope import ScopeName
 from perdure.models import prices as model_prices
@@ -799,7 +799,7 @@ class Memory(Handle[AsyncMemory]):
         sessions: Sequence[str] | None = None,
         without: Sequence[str] = (),
         knowledge_of: str | None = None,
-    ) -> list[MemoryHit]:
+    ) -> list[hits.MemoryHit]:
         """Return what earlier sessions say about `question`, best first; docs/guides/memory.md.
 
         Finds messages of users, assistants and tools on every branch; a text counts with its

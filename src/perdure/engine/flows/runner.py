@@ -14,35 +14,22 @@ from typing import Any
 
 import msgspec
 
-from perdure.engine.flows.documents.turn_end import last_bodies
+from perdure.engine.flows.continuation import next_bodies
 from perdure.engine.flows.files.runtime_files import ImprovementFile
 from perdure.engine.flows.node_turn import FlowContext, NodeClaimLost, NodeTurn
 from perdure.engine.flows.parked_work import ParkedWork, park_entry
 from perdure.engine.flows.prompts.entry import INTERRUPTED
 from perdure.engine.flows.roles import Roles, Unconfigured
-from perdure.engine.flows.rules.closure import stall
-from perdure.engine.flows.rules.improvement import (
-    RoleWork,
-    feedback_path,
-    next_step,
-    roles_to_look_back,
-)
+from perdure.engine.flows.rules.improvement import RoleWork, roles_to_look_back
 from perdure.engine.flows.rules.parts import NodePart, ReflectionPart, TurnPart
 from perdure.engine.flows.rules.people import sessions_to_stop
 from perdure.engine.flows.rules.ready_nodes import Work, runnable
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError
 from perdure.events.scope import within
 from perdure.session.clock import Clock
-from perdure.session.flows.kinds import (
-    FeedbackAsked,
-    FlowCompleted,
-    NodeParked,
-    RepairAsked,
-    WorkflowChanged,
-)
+from perdure.session.flows.kinds import NodeParked, RepairAsked, WorkflowChanged
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
-from perdure.session.notes import SideBody
 
 Wakes = Callable[[], AsyncIterator[int | None]]
 """Yields, from the call on, at least once after every entry appended to the flow, by any process:
@@ -190,7 +177,7 @@ class FlowRunner:
 
     async def _moved_on(self, state: FlowState) -> bool:
         """Do the flow's own next step while no role works; return False if there is none."""
-        bodies = _next_bodies(state)
+        bodies = next_bodies(state)
         if not bodies:
             return False
         head = state.head
@@ -302,32 +289,6 @@ class FlowRunner:
         self._tasks.clear()
         if is_cancelled:
             raise asyncio.CancelledError
-
-
-def can_continue(state: FlowState) -> bool:
-    """Whether something is left that needs no person: work, or a step of the flow itself."""
-    run, phase = state.run, state.run.improvement_phase
-    is_busy = bool(run.running_nodes or (phase is not None and phase.running_roles))
-    return bool(is_busy or runnable(state) or roles_to_look_back(state) or _next_bodies(state))
-
-
-def _next_bodies(state: FlowState) -> tuple[SideBody, ...]:
-    """Return the flow's own next step while no role works; () if there is none."""
-    last = last_bodies(state)
-    if last:
-        return last
-    step = next_step(state)
-    if step == "ask_for_feedback":
-        return (FeedbackAsked(feedback_path(state)),)
-    if step == "complete":
-        return (FlowCompleted(),)
-    why = stall(state)
-    if why is None:
-        return ()
-    # A person has to act: at a node that waits, else where the work began.
-    node = state.graph.node(next(iter(state.run.awaiting_handoff), state.graph.nodes[0].id))
-    node = node or state.graph.nodes[0]
-    return (NodeParked(node.id, node.role, "autonomous-abort", why),)
 
 
 def _error_text(error: Exception) -> str:

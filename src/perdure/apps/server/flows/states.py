@@ -8,7 +8,7 @@ from perdure.apps.server.flows.values import FlowSummary, FlowView
 from perdure.apps.server.flows.views import flow_view, summary_of
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
-from perdure.engine.flows.runner import can_continue
+from perdure.engine.flows.continuation import can_continue
 
 
 async def summaries(runs: FlowRuns, store: Store) -> list[FlowSummary]:

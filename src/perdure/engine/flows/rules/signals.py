@@ -9,13 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, cast
 
 import msgspec
-from ruamel.yaml.error import YAMLError
 
 from perdure.session.flows.kinds import HandoffTarget, RepairCode
-from perdure.yaml.nodes import PlainYaml
+from perdure.stores.access.lazy_modules import Later
+
+if TYPE_CHECKING:
+    from perdure.yaml import parser
+else:
+    parser = Later("perdure.yaml.parser")
 
 _OPENING = re.compile(r"(?P<fence>`{3,}+|~{3,}+)[ \t]*+handoff[ \t]*+", re.IGNORECASE)
 _CLOSING = re.compile(r"(?P<fence>`{3,}+|~{3,}+)[`~]*+[ \t]*+")
@@ -86,7 +90,7 @@ def signal_in(text: str) -> Signal | Fault:
         return _broken("it is too long")
     try:
         data: object = _yaml(block)
-    except (YAMLError, ValueError, RecursionError) as error:
+    except (parser.YAMLError, ValueError, RecursionError) as error:
         return _broken(_first_line(error))
     return _signal(data)
 
@@ -135,7 +139,7 @@ def _yaml(text: str) -> object:
         pairs = [line.split(": ", 1) for line in text.splitlines()]
         if len(dict(pairs)) == len(pairs):
             return dict(pairs)
-    reader: Any = PlainYaml()  # its annotations leave parts unknown
+    reader: Any = parser.PlainYaml()  # its annotations leave parts unknown
     return reader.load(text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from perdure.engine.flows.rules import signals
 from perdure.engine.flows.rules.signals import Fault, Handover, signal_in
 from perdure.session.flows.kinds import HandoffTarget
-from perdure.yaml.nodes import PlainYaml
+from perdure.yaml.parser import PlainYaml
 from tests.fakes.samples import case
 
 VALUES = [
@@ -62,7 +63,7 @@ def test_handoff_of_plain_lines_takes_no_yaml_parser(monkeypatch: pytest.MonkeyP
     def refused(*_: object, **__: object) -> object:
         raise AssertionError
 
-    monkeypatch.setattr(signals, "PlainYaml", refused)
+    monkeypatch.setattr(signals, "parser", SimpleNamespace(PlainYaml=refused))
     text = "Done.\n```handoff\ntarget_node_id: step-77\nartifact_path: out/step-76.md\n```"
     assert signal_in(text) == Handover((HandoffTarget("step-77", "out/step-76.md"),))
 

@@ -1,0 +1,37 @@
+"""What a flow does next without a person: runnable work, or a step of its own."""
+
+from __future__ import annotations
+
+from perdure.engine.flows.documents.turn_end import last_bodies
+from perdure.engine.flows.rules.closure import stall
+from perdure.engine.flows.rules.improvement import feedback_path, next_step, roles_to_look_back
+from perdure.engine.flows.rules.ready_nodes import runnable
+from perdure.session.flows.kinds import FeedbackAsked, FlowCompleted, NodeParked
+from perdure.session.flows.run import FlowState
+from perdure.session.notes import SideBody
+
+
+def can_continue(state: FlowState) -> bool:
+    """Whether something is left that needs no person: work, or a step of the flow itself."""
+    run, phase = state.run, state.run.improvement_phase
+    is_busy = bool(run.running_nodes or (phase is not None and phase.running_roles))
+    return bool(is_busy or runnable(state) or roles_to_look_back(state) or next_bodies(state))
+
+
+def next_bodies(state: FlowState) -> tuple[SideBody, ...]:
+    """Return the flow's own next step while no role works; () if there is none."""
+    last = last_bodies(state)
+    if last:
+        return last
+    step = next_step(state)
+    if step == "ask_for_feedback":
+        return (FeedbackAsked(feedback_path(state)),)
+    if step == "complete":
+        return (FlowCompleted(),)
+    why = stall(state)
+    if why is None:
+        return ()
+    # A person has to act: at a node that waits, else where the work began.
+    node = state.graph.node(next(iter(state.run.awaiting_handoff), state.graph.nodes[0].id))
+    node = node or state.graph.nodes[0]
+    return (NodeParked(node.id, node.role, "autonomous-abort", why),)

@@ -1,0 +1,38 @@
+"""The parser of the YAML library, made safe; importing it loads the library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.scanner import Scanner, ScannerError
+
+from perdure.yaml.nodes import MAX_DEPTH
+
+__all__ = ["MarkedYAMLError", "PlainYaml", "ReaderError", "YAMLError"]
+
+
+class _ShallowScanner(Scanner):
+    """The library's scanner, which takes seconds of CPU for 2,000 nested brackets."""
+
+    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 - the library's name
+        library: Any = super()  # it is untyped
+        if len(library.__self__.flow_context) > MAX_DEPTH:
+            raise ScannerError(None, None, "nested too deep", library.__self__.reader.get_mark())
+        library.fetch_flow_collection_start(TokenClass, to_push)
+
+
+class PlainYaml(YAML):
+    """The YAML library's own safe reader, without plugins: it does not scan its folder for them.
+
+    Brackets nested deeper than `MAX_DEPTH` are a `ScannerError`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(typ="safe", pure=True)
+        self.Scanner = _ShallowScanner
+
+    def official_plug_ins(self) -> list[str]:
+        return []
