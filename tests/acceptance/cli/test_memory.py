@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.acceptance.cli.conftest import World
 
 AT = "2026-01-01T10:00:00.000Z"
+HEADER = f'{{"type":"session","version":3,"id":"p1","timestamp":"{AT}","cwd":"/w"}}'
 
 
 def test_fact_is_remembered_corrected_and_forgotten(world: World) -> None:
@@ -56,10 +57,7 @@ def message(id: str, parent: str, text: str) -> str:
 
 def test_imported_session_is_indexed_once_and_again_after_growth(world: World) -> None:
     file = world.folder / "trip.jsonl"
-    header = (
-        '{"type":"session","version":3,"id":"p1","timestamp":"2026-01-01T10:00:00.000Z","cwd":"/w"}'
-    )
-    lines = [header, message("a1", "null", "Hello")]
+    lines = [HEADER, message("a1", "null", "Hello")]
     file.write_text("\n".join(lines) + "\n")
     world.ok("import", str(file))
     assert world.ok("memory", "episodes", "--json").json == []
@@ -88,6 +86,17 @@ def test_question_finds_what_sessions_said_and_says_why(world: World) -> None:
     assert world.ok("memory", "search", "zebra").out.strip() == "Nothing found."
     assert world.ok("memory", "search", "hotel", "--subject", "ana").out.strip() == "Nothing found."
     assert world.run("memory", "search", "?!").code == 2
+
+
+def test_hit_without_any_word_says_that_its_session_is_about_the_question(world: World) -> None:
+    texts = ["The hotel by the river", *(f"other words {number}" for number in range(9))]
+    parents = ["null", *(f'"{number}"' for number in range(9))]
+    lines = [message(str(n), parents[n], text) for n, text in enumerate(texts)]
+    (world.folder / "trip.jsonl").write_text("\n".join((HEADER, *lines)) + "\n")
+    world.ok("import", str(world.folder / "trip.jsonl"))
+    shown = world.ok("memory", "search", "which hotel?", "--limit", "10").out
+    assert "words: hotel" in shown
+    assert "its session is about the question" in shown
 
 
 def test_folder_and_file_of_facts_are_imported(world: World) -> None:

@@ -163,6 +163,8 @@ def _origin(hit: MemoryHit) -> str:
 
 
 def _why(why: Why) -> Iterator[str]:
+    if why == Why():
+        yield "its session is about the question"
     if why.terms:
         yield f"words: {safe(', '.join(why.terms))}"
     if why.neighbours:

@@ -47,10 +47,13 @@ function Recall({ subject, question }) {
 }
 
 function Why({ why }) {
+  const isNamed = why.terms?.length || why.neighbours?.length || why.speaker || why.date || why.time || why.vector != null;
+  if (!isNamed) return html`<span>its session is about the question</span>`;
   return html`${why.terms?.length > 0 && html`<span>words: ${why.terms.map((term) => html`<mark>${safe(term)}</mark> `)}</span>`}
     ${why.neighbours?.length > 0 && html`<span>said around it: ${safe(why.neighbours.join(", "))}</span>`}
     ${why.speaker && html`<span>the named person said it</span>`}
     ${why.date > 0 && html`<span>near the date (${why.date.toFixed(2)})</span>`}
+    ${why.time && html`<span>it names a time</span>`}
     ${why.vector != null && html`<span>meaning ${why.vector.toFixed(2)}</span>`}`;
 }
 
