@@ -11,7 +11,7 @@ from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.output import count_of, out_style, show, show_json, show_lines, width
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
-from perdure.client.flows.standing import waiting_in, workers_of
+from perdure.client.flows.waits import waiting_in, workers_of
 from perdure.client.store import Store
 from perdure.engine.flows.continuation import can_continue
 from perdure.engine.flows.journal import Journal

@@ -18,7 +18,7 @@ from perdure.client.flows.execution import Execution, no_session
 from perdure.client.flows.feeds import RoleFeed
 from perdure.client.flows.locations import shelf_of
 from perdure.client.flows.role_setup import Equipment, agent_for
-from perdure.client.flows.standing import waiting_in, workers_of
+from perdure.client.flows.waits import waiting_in, workers_of
 from perdure.client.inbox.consent import COMMANDS
 from perdure.client.inbox.grants import change_consent
 from perdure.client.inbox.staged_handoff import require_as_staged

@@ -1,4 +1,4 @@
-"""Where a flow stands, for a list of flows: who runs it, and what waits for a person."""
+"""Who runs a flow, and what waits for a person: for a list of flows."""
 
 from __future__ import annotations
 
