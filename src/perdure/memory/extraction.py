@@ -1,7 +1,7 @@
 """Extract facts from an episode: what an extractor is, and the request and answer of a model. Pure.
 
-An answer is outside text: it names messages by the numbers of the request, and whatever does not
-fit is left out.
+A model's answer is not trusted. It refers to messages by the numbers that the request gave them,
+and invalid parts of it are ignored.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class StreamEnd(msgspec.Struct, frozen=True):
 class UsageUpdate(msgspec.Struct, frozen=True):
     """The provider's token count so far; it contains no text, and a later count replaces it.
 
-    It gives the usage of an answer that never ends, too.
+    So the usage of an answer that is cut off is known, too.
     """
 
     usage: Usage

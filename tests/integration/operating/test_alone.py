@@ -37,7 +37,7 @@ def test_work_in_a_folder_goes_on_where_nothing_can_be_locked(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_a_lock_that_cannot_be_had_is_not_left_behind(tmp_path: Path) -> None:
+def test_failed_lock_leaves_no_lock_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No locks"), alone_at(tmp_path / "backup"):
         pass
     assert list(tmp_path.iterdir()) == []

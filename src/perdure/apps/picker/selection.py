@@ -262,7 +262,7 @@ def phrase_score(text: str, phrase: str) -> int | None:
 
 
 def fuzzy_score(text: str, word: str) -> int | None:
-    """Return the score of the letters of `word` in `text`, in order; None without a match.
+    """Return how well `text` contains the letters of `word` in their order; None if it does not.
 
     Uses the best occurrence of the whole word, or else the nearest letters before the end of the
     leftmost match. Linear in the text, without backtracking.

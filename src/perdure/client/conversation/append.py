@@ -199,7 +199,7 @@ class SessionWriter:
             await role_sessions.require_no_role(self.store, clock, state.header, action)
 
     async def prepared(self, items: Sequence[Item], options: AppendOptions) -> PreparedWrite:
-        """Return `items` as a write to the session. Raises: as `append_many`."""
+        """Return the write that appends `items` to the session. Raises: as `append_many`."""
         if not isinstance(items, Sequence) or isinstance(items, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
             kind = type(items).__name__
             raise WrongArgument(f"append_many takes a list of messages, not {kind}")

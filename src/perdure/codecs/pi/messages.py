@@ -1,7 +1,7 @@
 """pi's messages as perdure's: parts, media, usage, stop reasons.
 
-Only the import original keeps provider signatures, details of tool results, and raw pieces of cut
-calls.
+Provider signatures, details of tool results and the raw pieces of truncated calls are not
+converted. The stored original of an import keeps them.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def test_system_folders_with_user_name_are_found() -> None:
     assert homes("~alice/x") == ["alice"]
 
 
-def test_names_are_those_of_people() -> None:
+def test_only_names_of_persons_are_found_in_paths_of_homes() -> None:
     text = (
         "/home/alice/x /Users/Bob C:\\Users\\Carol\\x /home/runner/w /Users/Shared /home/al /root"
     )

@@ -46,7 +46,7 @@ def test_branch_or_join_starts_new_conversation(
     assert [names[id] for id in sorted(names)] == expected
 
 
-def test_graph_has_all_nodes_and_joins_wait_for_all() -> None:
+def test_graph_has_all_nodes_and_each_join_awaits_all_inputs() -> None:
     graph = graph_of(document("in>a", "in>b", "a>c", "b>c", "c>out"))
     assert [node.id for node in graph.nodes] == ["in", "a", "b", "c", "out"]
     assert [node.id for node in graph.nodes if node.awaits_all_inputs] == ["c"]
