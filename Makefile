@@ -38,7 +38,7 @@ OF_PROVIDERS := tests/unit/models/providers tests/unit/client/agents/test_provid
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install programs suites demo test check style types unit conformance test-all soak fix bench bench-growth bench-memory lock clean
+.PHONY: help install programs suites demo test check style types unit conformance test-all soak fix bench bench-growth bench-memory reference lock clean
 
 help:
 	@echo "make demo       run the demonstration"
@@ -52,6 +52,7 @@ help:
 	@echo "make bench      run the benchmarks"
 	@echo "make bench-growth  measure how costs grow with what is stored"
 	@echo "make bench-memory  measure how well questions find the entries that answer them"
+	@echo "make reference  write the reference of the library, with a search, into build/reference"
 	@echo "make lock       resolve requirements/*.txt again"
 	@echo "make clean      remove .venv and every cache"
 
@@ -171,6 +172,10 @@ bench-growth: $(INSTALLED)
 
 bench-memory: $(INSTALLED)
 	$(BIN)/python -m benchmarks.memory $(ARGS)
+
+# Open build/reference/index.html: the pages need neither a server nor the internet.
+reference: $(INSTALLED)
+	$(BIN)/python -m scripts.make_reference build/reference
 
 # Versions stay unless asked for: `make lock ARGS=--upgrade`, or ARGS="--upgrade-package ruff".
 lock: $(INSTALLED)

@@ -71,50 +71,59 @@ class Fallback(msgspec.Struct, frozen=True):
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of an agent besides its tools: plain data, stored in every session it starts.
-
-    `model`, ``provider:name``, is required. `on_interrupt` decides about an answer that was
-    streaming when its process died: ``retry`` it, ``continue`` from the stored part, ``rollback``
-    the turn, or ``ask``. An answer that the provider cuts off ends the turn, or with
-    `restart_on_cut` starts again with the next fallback. `retry` None calls `model` once with
-    fallbacks, three times without. `max_cost_microcents` (see `dollars`; 0: no limit) limits a
-    session's spending on models, `on_exceed` is the reaction to a call that may exceed it.
-    `history` "text_only" omits tool calls of earlier turns from the context. `on_pasted` decides
-    about a message with a credential: ``warn``, ``redact`` it, or ``refuse`` the message.
-    `permissions` limit its built-in tools; a session can only restrict them. `name` and
-    `description` describe it to people and to agents that may invoke it. A session may open
-    `max_agents` sessions of other agents with ``invoke_agent``, nested `max_depth` deep. With
-    `memory` each turn recalls earlier sessions (docs/guides/memory.md). A question not answered
-    within `question_expires_s` ends its turn (None: it waits). A model call fails as unavailable
-    if its provider sends no byte within `first_byte_timeout_s` (None: 60, and 600 with thinking
-    on), or no further one within `stream_idle_timeout_s` (None: `InputLimits.model_silence_s`);
-    then the model is tried again, or the next fallback is called.
-    """
+    """The settings of an agent besides its tools: plain data, stored in every session it starts."""
 
     name: str | None = None
+    """The name that people see."""
     description: str | None = None
+    """What the agent does, for people and for agents that may invoke it."""
     model: str = ""
+    """The model, as ``provider:name``. Required."""
     instructions: str = ""
+    """The system prompt. ``{{ctx.NAME}}`` is replaced from the workspace of the session."""
     thinking_level: ThinkingLevel = "off"
+    """How much the model reasons before it answers."""
     on_interrupt: InterruptPolicy = "retry"
+    """What happens to an answer that was streaming when its process died: ``retry`` the call,
+    ``continue`` from the stored part, ``rollback`` the turn, or ``ask`` a person."""
     limits: Limits = Limits()
+    """The turns of a session, and the rounds of a turn, after which a turn fails."""
     retry: RetryPolicy | None = None
+    """How often `model` is tried. None: three times, or once if there are fallbacks."""
     compaction: CompactionSettings = CompactionSettings()
+    """When older messages are summarized, and how many recent ones stay as they are."""
     memory: MemoryConfig | None = None
+    """What each turn recalls from earlier sessions (docs/guides/memory.md). None: nothing."""
     queue_mode: QueueModes = "one-at-a-time"
+    """Whether the messages that wait for a turn reach it one by one or together."""
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    """The longest answer that the model may write. None: the limit of its provider."""
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    """The sampling temperature, 0 to 2. None: the default of the provider."""
     restart_on_cut: bool = False
+    """Call the next fallback after an answer that the provider cut off. False: it ends the turn."""
     max_cost_microcents: Annotated[int, Meta(ge=0)] = 0
+    """The most that a session may spend on models (see `dollars`). 0: no limit."""
     on_exceed: OnExceed = "pause_for_approval"
+    """What happens to a call that may exceed `max_cost_microcents`."""
     history: History = "full"
+    """``text_only`` omits the tool calls of earlier turns from the context."""
     on_pasted: PastePolicy = "warn"
+    """What happens to a message with a credential: ``warn``, ``redact`` it, or ``refuse`` it."""
     permissions: Permissions = Permissions()
+    """What the built-in tools may do. A session can only restrict it."""
     max_agents: Annotated[int, Meta(ge=0)] = 16
+    """How many sessions of other agents a session may open with ``invoke_agent``."""
     max_depth: Annotated[int, Meta(ge=0)] = 3
+    """How deep these sessions may be nested."""
     question_expires_s: Annotated[float, Meta(gt=0)] | None = None
+    """The seconds after which a question without an answer ends its turn. None: it waits."""
     first_byte_timeout_s: TimeoutS | None = None
+    """The seconds that the provider has for the first byte of an answer. After them the model is
+    tried again, or the next fallback is called. None: 60, and 600 with thinking on."""
     stream_idle_timeout_s: TimeoutS | None = None
+    """The seconds that the provider has for each further byte. None:
+    `InputLimits.model_silence_s`."""
 
     @property
     def budget(self) -> Budget:
@@ -130,12 +139,6 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Agent(AgentSettings, frozen=True):
     """A model with instructions and tools.
 
-    `tools` are functions, `ToolSpec`s, or names of built-in tools. `fallbacks`, names of models or
-    `Fallback`s, are called in order if `model` fails. `mcp_servers`, `McpServer`s or names that the
-    runtime knows, add their tools when a session is started or resumed. `hooks` run in its sessions
-    after those of the store; they are not stored. `output` is the type of its answers, with fields:
-    a dataclass, msgspec.Struct, TypedDict or pydantic model. An answer that does not fit is sent
-    back to the model; `Reply.output` is the value of one that does (docs/guides/turns.md).
     Raises: ConfigError for two tools or two MCP servers of one name, and for an unknown tool;
     WrongArgument for an id that is not kebab-case, for a model that is not ``provider:name``, for
     an output without a schema, and for a value of the wrong type.
@@ -144,11 +147,20 @@ class Agent(AgentSettings, frozen=True):
     __repr__ = short_repr
 
     id: str
+    """The name of the agent in sessions, commands and flows: a-z, 0-9 and single hyphens."""
     tools: Tools = ()
+    """Its tools: functions, `ToolSpec`s, or names of built-in tools."""
     fallbacks: Iterable[str | Fallback] = ()
+    """Models, by name or as `Fallback`, that are called in order if `model` fails."""
     mcp_servers: Iterable[str | McpServer] = ()
+    """`McpServer`s, or names that the runtime knows. Starting or resuming a session adds their
+    tools."""
     hooks: Hooks | None = None
+    """Functions that observe or change its turns, after those of the store. They are not stored."""
     output: Any = None
+    """The type of its answers: a dataclass, msgspec.Struct, TypedDict or pydantic model. The model
+    has to correct an answer that does not fit; `Reply.output` is the value of one that does
+    (docs/guides/turns.md)."""
 
     def __post_init__(self) -> None:
         check_fields(self)
