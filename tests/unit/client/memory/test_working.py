@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -216,6 +217,22 @@ async def test_turn_recalls_by_meaning_and_continues_without_an_embedder_that_is
     assert down.problem == "words:1: OSError('down')"
     assert "Which hotel" not in sent(model.requests[1]).removeprefix(sent(model.requests[0]))
     assert "Which hotel" in model.requests[2].messages[0].text, "its words are found"
+
+
+async def test_turn_on_session_files_recalls_by_words_and_says_that_there_are_no_vectors(
+    tmp_path: Path,
+) -> None:
+    async with perdure.open(f"jsonl:///{tmp_path}") as store:
+        session = await store.create(subject="ana")
+        await session.append(user("Which hotel did we choose?"))
+        model, helper = ScriptedModel(["One."]), agent(embedder=WordEmbedder())
+        async with Runtime(store, agents=[helper], models=model) as runtime:
+            chat = await runtime.start("helper", subject="ana")
+            await chat.send("hotel")
+            turn = await last_turn_of(store.backend, chat.session.id)
+    assert turn is not None
+    assert (turn.problem or "").startswith("a jsonl store has no vectors")
+    assert "Which hotel" in sent(model.requests[0])
 
 
 async def test_texts_get_their_vectors_in_the_background_of_a_runtime() -> None:
