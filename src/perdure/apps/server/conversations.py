@@ -19,12 +19,14 @@ from perdure.apps.server.values import Sent
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.runtime import Runtime
 from perdure.client.session import Session
-from perdure.errors import LeaseHeld, SessionExists, SessionNotFound, TurnOpen
+from perdure.errors import InvalidTransition, LeaseHeld, SessionExists, SessionNotFound, TurnOpen
 from perdure.session.codec import body_of
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
 from perdure.session.kinds import MESSAGE
 from perdure.session.media.inline import InlineMedia
 from perdure.session.messages import InFlightMessage, MediaPart, Message, TextPart
-from perdure.session.notes import Queued
+from perdure.session.notes import Queued, SessionCancelled
 
 _KEPT = 256
 """Chats without a running turn that are kept open."""
@@ -75,7 +77,7 @@ class Conversations:
                 self.agent_for(caller, new.agent),
                 id=id,
                 title=new.title,
-                subject=caller.subject_or(new.subject),
+                subject=caller.subject_of_new(new.subject),
                 metadata=new.metadata,
             )
         except SessionExists:
@@ -109,6 +111,23 @@ class Conversations:
         self._keep(chat)
         return chat
 
+    async def steer(self, session: str, text: str) -> Entry:
+        """Add a message to the turn that runs, here or in another process.
+
+        An interrupted turn goes on. Raises: InvalidTransition when no turn is open.
+        """
+        chat = await self.continue_turn(session)
+        state = await self.runtime.host.store.backend.state(StreamId(session))
+        if not chat.is_running and state.open_turn is None:
+            raise InvalidTransition("idle", "steer")
+        return await chat.steer(text)
+
+    async def cancel(self, session: Session) -> None:
+        """End the open turn without an episode. No effect on a session that was cancelled last."""
+        newest = [each.kind async for each in session.entries(newest_first=True, limit=1)]
+        if self.running(session.id) is not None or newest != [SessionCancelled.kind]:
+            await (await self.chat(session.id)).cancel()
+
     def running(self, session: str) -> Chat | None:
         """Return the chat whose turn runs in this server, None if none does."""
         chat = self._chats.get(session)
@@ -128,7 +147,7 @@ class Conversations:
             agent,
             id=new.session_id,
             title=new.title,
-            subject=caller.subject_or(new.subject),
+            subject=caller.subject_of_new(new.subject),
             metadata=caller.mark,
         )
         self._keep(chat)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
+from litestar.typing import FieldDefinition
 
 from perdure import errors
+from perdure.apps.terminal.advice import with_commands
 from perdure.events.wire import wire
 from perdure.secrets.mask import mask_secrets
 
@@ -59,6 +61,47 @@ _STATUS: Mapping[type[Exception], int] = {
 _STORE_FAILED = "the store cannot do this now; the log of the server has the reason"
 """In place of a text that names files and addresses of the server's machine."""
 
+_REUSE = (
+    "; create it with reuse_erased=True (not possible while it has forks, erased forks included)"
+)
+_NO_TURN = "no turn runs in this session; POST /v1/messages starts one"
+
+ADVICE: Mapping[str, str] = {
+    'Store.recent(scope="all") lists them': "GET /v1/sessions?scope=all lists them",
+    "follow_up is not possible while the turn is idle": _NO_TURN,
+    "steer is not possible while the turn is idle": _NO_TURN,
+    "Session.tree lists them": "GET /v1/sessions/{stream}/tree lists them",
+    "Store.verify lists all faults": "POST /v1/store/verify lists all faults",
+    "see Store.verify": "see POST /v1/store/verify",
+    "Store.questions lists those that do": "GET /v1/inbox lists those that do",
+    "; Store.erasures has the certificate of that": " for good",
+    'forks="keep" leaves them': "?forks=keep leaves them",
+    'forks="erase" erases them too': "?forks=erase erases them too",
+    "this chat was closed; Runtime.resume opens it again": "the session was closed meanwhile; send "
+    "the request again",
+    "Runtime.resume continues it": "POST /v1/sessions/ID/resume continues it",
+    "resume it with Runtime.resume": "continue it with POST /v1/sessions/{stream}/resume",
+    "give it up with Session.abandon_turn": "give it up with POST /v1/sessions/{stream}/abort",
+    "answer it with Store.answer, then await the turn again": "POST /v1/inbox/ID/answer answers it",
+    _REUSE: "",
+    "Memory.facts lists the facts": "GET /v1/memory/facts lists the facts",
+    "Flows.list lists the flows": "GET /v1/flows lists the flows",
+    "Flows.state shows": "GET /v1/flows/{flow} shows",
+    "Flows.open continues it": "POST /v1/flows/{flow}/resume continues it",
+    "Flow.waiting says what it waits for": "GET /v1/flows/{flow} says what it waits for",
+    "Flow.reply replies to it": "POST /v1/flows/{flow}/reply replies to it",
+    "Flow.run continues": "POST /v1/flows/{flow}/resume continues",
+    "Session.fork makes a copy": "POST /v1/sessions/{session}/fork makes a copy",
+    "Flow.stop ends": "POST /v1/flows/{flow}/stop ends",
+    ", Flows.delete deletes the flow": "",
+    "waits for Flow.approve or Flow.decline": "waits to be approved or declined (GET /v1/inbox)",
+    "waits for Flow.configure": "has to be configured: PUT /v1/flows/{flow}/roles/ROLE",
+    "waits for consent: Store.questions": "waits for consent: GET /v1/inbox",
+    "; open it with Flows.open(workspace=DIR), where ": "; open it where ",
+    " with Flows.open(workspace=DIR)": "",
+}
+"""What the library says -> what the API says. Fields are facts of the error."""
+
 _MALFORMED: Mapping[type[Exception], str] = {
     RecursionError: "the body is nested too deeply",
     UnicodeDecodeError: "the body is not UTF-8",
@@ -93,7 +136,7 @@ class Replayed(Exception):
         self.answer = answer
 
 
-def answer_problem(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+def answer_problem(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Return the answer for `error`; an unknown one is logged and its text is not shown."""
     if isinstance(error, Replayed):
         return Response(
@@ -105,8 +148,11 @@ def answer_problem(_: Request[Any, Any, Any], error: Exception) -> Response[byte
     if isinstance(error, HTTPException):
         headers = dict(error.headers or {})
         code = "invalid_request" if error.status_code == HTTPStatus.BAD_REQUEST else "http_error"
-        extra = {"errors": error.extra} if error.extra else {}
-        return problem(error.status_code, code, error.detail, extra, headers)
+        detail, extra = error.detail, {}
+        if isinstance(error.extra, list) and error.extra:
+            mistakes = [_named(each, request) for each in error.extra]
+            detail, extra = "; ".join(map(_told, mistakes)), {"errors": mistakes}
+        return problem(error.status_code, code, detail, extra, headers)
     found = known(error)
     wait_s = found.facts.get("retryAfterS")
     headers = {} if wait_s is None else {"Retry-After": str(wait_s)}
@@ -123,7 +169,8 @@ def known(error: Exception) -> Problem:
         _log.error("%s", error)
         return Problem(_status_of(error), error.code, _STORE_FAILED)
     if isinstance(error, errors.PerdureError):
-        return Problem(_status_of(error), error.code, str(error), **_facts(error))
+        told = with_commands(str(error), error.facts(), ADVICE)
+        return Problem(_status_of(error), error.code, told, **_facts(error))
     if type(error) in _MALFORMED:
         _log.warning("a request could not be read", exc_info=error)
         return Problem(400, "invalid_request", _MALFORMED[type(error)])
@@ -155,6 +202,32 @@ def problem(
         media_type="application/problem+json",
         headers=dict(headers or {}),
     )
+
+
+def _named(mistake: Mapping[str, Any], request: Request[Any, Any, Any]) -> dict[str, Any]:
+    """Return `mistake` with the name of the field that the client sent, and what it may be."""
+    key, source = mistake.get("key", ""), mistake.get("source")
+    if source == "body" and mistake["message"] == "'data'":
+        return {**mistake, "key": "", "message": "the request needs a JSON body"}
+    field = request.route_handler.parsed_fn_signature.parameters.get(key)
+    if field is None or source != "query":
+        return dict(mistake)
+    name = getattr(field.kwarg_definition, "name", None) or key
+    choices = ", ".join(_choices(field))
+    ending = f"; choose one of {choices}" if choices else ""
+    return {**mistake, "key": name, "message": f"{mistake['message']}{ending}"}
+
+
+def _choices(field: FieldDefinition) -> Iterator[str]:
+    """Yield the texts that a field of a `Literal` type accepts."""
+    if isinstance(field.raw, str):
+        yield field.raw
+    for part in field.inner_types:
+        yield from _choices(part)
+
+
+def _told(mistake: Mapping[str, Any]) -> str:
+    return f"{mistake['key']}: {mistake['message']}" if mistake.get("key") else mistake["message"]
 
 
 def _status_of(error: errors.PerdureError) -> int:

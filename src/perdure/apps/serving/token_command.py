@@ -19,6 +19,16 @@ from perdure.apps.terminal.output import local_time, out_style, remark, width
 from perdure.apps.terminal.text import Column, safe, table
 from perdure.client.clock import system_random
 
+_LONGEST_DAYS = 36_500
+
+
+def _only_days(days: float | None) -> float | None:
+    """Raises: UsageMistake for days after which a token would never have been valid."""
+    if days is not None and not 0 < days <= _LONGEST_DAYS:
+        raise UsageMistake(f"--days {days:g}: give more than 0 and at most {_LONGEST_DAYS}")
+    return days
+
+
 token = typer.Typer(
     help="""Create, list and revoke the bearer tokens of the API of a store.
 
@@ -51,7 +61,8 @@ async def create(
         str | None, typer.Option(metavar="ID", callback=only_text, help="Only this agent.")
     ] = None,
     days: Annotated[
-        float | None, typer.Option(min=0, metavar="N", help="It expires after that many days.")
+        float | None,
+        typer.Option(metavar="N", callback=_only_days, help="It expires after that many days."),
     ] = None,
     name: Annotated[
         str, typer.Option(metavar="TEXT", help="What it is for; `perdure token list` shows it.")

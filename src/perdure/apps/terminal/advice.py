@@ -47,13 +47,17 @@ ADVICE: Mapping[str, str] = {
 """What the library says -> what the command line says. Fields are facts of the error."""
 
 
-def with_commands(text: str, facts: Mapping[str, object] | None = None) -> str:
-    """Return `text` of the library with its calls replaced by commands.
+def with_commands(
+    text: str,
+    facts: Mapping[str, object] | None = None,
+    commands: Mapping[str, str] = ADVICE,
+) -> str:
+    """Return `text` of the library with its calls replaced by `commands`.
 
     Advice about a fact that `facts` lacks stays as it is.
     """
     known = {name: str(value) for name, value in (facts or {}).items()}
-    for call, command in ADVICE.items():
+    for call, command in commands.items():
         fields = {name for _, name, _, _ in Formatter().parse(command) if name}
         if call in text and fields <= known.keys():
             text = text.replace(call, command.format_map(known))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from perdure import errors
-from perdure.apps.server.problems import answer_problem
+from perdure.apps.server.problems import ADVICE, answer_problem, known
 from tests.fakes.served import served
 
 
@@ -28,6 +30,39 @@ def test_secret_in_error_is_masked() -> None:
     text = "the key sk-ant-REDACTED-abcdefghijklmnopqrstuvwxyz0123456789 was refused"
     answer = answer_problem(None, errors.ConfigError(text))  # type: ignore[arg-type] # of no request
     assert b"0123456789" not in answer.content
+
+
+async def test_invalid_query_names_the_parameter_and_its_choices(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        got = await server.http.get("/v1/sessions", params={"state": "x", "limit": 0})
+        assert "state: Invalid enum value 'x'; choose one of running, waiting" in got.text
+        assert "limit: Expected `int` >= 1" in got.json()["detail"]
+        assert "format: " in (await server.http.get("/v1/sessions/x/export?format=x")).text
+        empty = await server.http.post("/v1/messages")
+        assert empty.json()["detail"] == "the request needs a JSON body"
+
+
+def test_error_names_the_request_to_send() -> None:
+    for error, advice in (
+        (errors.SessionNotFound("a"), "GET /v1/sessions?scope=all lists them"),
+        (errors.TurnOpen("a", 1), "POST /v1/sessions/a/resume, or give it up with POST"),
+        (errors.QuestionNotFound("a/1"), "GET /v1/inbox lists"),
+        (errors.Erased("a"), "session 'a' was erased for good"),
+        (errors.InvalidTransition("idle", "steer"), "POST /v1/messages starts one"),
+    ):
+        assert advice in known(error).args[0]
+
+
+@pytest.mark.full_only
+def test_each_advice_replaces_a_text_of_the_library() -> None:
+    source = "".join(
+        re.sub(r'"\s*\n\s*f?"', "", file.read_text())
+        for file in (Path(errors.__file__).parents[1]).rglob("*.py")
+        if "apps" not in file.parts
+    )
+    for call in ADVICE:
+        filled_in = call.endswith("while the turn is idle")
+        assert filled_in or call in source, call
 
 
 async def test_invalid_request_names_field(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ CERTIFICATE = Path("chain.pem")
     ("wanted", "address"),
     [
         (Wanted(), "http://127.0.0.1:80"),
-        (Wanted("0.0.0.0", is_proxied=True, names=("a.example",)), "http://a.example:80"),
+        (Wanted("0.0.0.0", is_proxied=True, names=("a.example",)), "https://a.example"),
+        (Wanted(is_proxied=True), "http://127.0.0.1:80"),
     ],
 )
 def test_safe_endpoint_has_an_address(wanted: Wanted, address: str) -> None:

@@ -38,8 +38,15 @@ def test_token_is_for_the_namespace_it_was_made_in(tmp_path: Path) -> None:
 def test_expired_token_is_listed_as_such(tmp_path: Path) -> None:
     world = World(tmp_path)
     assert "No tokens" in world.ok("token", "list").out
-    world.ok("token", "create", "--days", "0")
+    world.ok("token", "create", "--days", "1e-9")
     assert "expired" in world.ok("token", "list").out
+
+
+def test_token_that_would_never_be_valid_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for days in ("0", "-1", "nan", "1e9"):
+        refused = world.run("token", "create", f"--days={days}")
+        assert (refused.code, "more than 0" in refused.err) == (2, True), days
 
 
 def test_publishable_token_comes_with_a_signing_key(tmp_path: Path) -> None:

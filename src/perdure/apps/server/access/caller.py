@@ -184,6 +184,15 @@ class Caller:
         own = self.principal
         return asked if own.subject is None and not own.is_visitor else own.subject
 
+    def subject_of_new(self, asked: str | None) -> str | None:
+        """Return the person of a record that the caller makes for `asked`.
+
+        Raises: Problem 403 if its token is for another person.
+        """
+        if asked is not None and asked != self.subject_or(asked):
+            raise Problem(403, "subject_refused", "your token is for another person")
+        return self.subject_or(asked)
+
     @property
     def mark(self) -> dict[str, object] | None:
         """The metadata of a session that a visitor begins, by which it is found to be its own."""

@@ -8,7 +8,7 @@ from typing import cast
 from litestar.datastructures import Headers, MutableScopeHeaders
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from perdure.apps.server.access.tokens import TokenFile, TokensUnreadable
+from perdure.apps.server.access.tokens import TokenFile, TokensUnavailable
 
 _PREFLIGHT = {
     "access-control-allow-methods": "GET, POST",
@@ -59,7 +59,7 @@ class Origins:
     def _known(self) -> frozenset[str]:
         try:
             return self._tokens.origins(self._now_ms())
-        except TokensUnreadable:  # the request is refused, with a problem
+        except TokensUnavailable:  # the request is refused, with a problem
             return frozenset()
 
     def _headers_for(self, scope: Scope) -> dict[str, str]:

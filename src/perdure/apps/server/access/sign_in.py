@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from perdure.apps.server.access.tokens import (
     Principal,
     TokenFile,
     TokenRecord,
     Tokens,
-    TokensUnreadable,
+    TokensUnavailable,
 )
 from perdure.apps.server.problems import Problem
 
@@ -59,13 +60,15 @@ class SignIn:
     def by_code(self, code: str) -> str:
         """Return the token of a console that was opened with `code`.
 
-        Raises: Problem 401 for a code that is unknown, used or expired.
+        A code is used up only when its token is stored.
+        Raises: Problem 401 for a code that is unknown, used or expired; Problem 503 when the token
+        cannot be stored.
         """
         now = self._now_ms()
         known = next(
             (each for each in self._codes if hmac.compare_digest(each, _digest(code))), None
         )
-        if known is None or self._codes.pop(known) <= now:
+        if known is None or self._codes[known] <= now:
             raise Problem(
                 401,
                 "code_invalid",
@@ -80,7 +83,10 @@ class SignIn:
             namespace=self._namespace,
             expires_at=now + SIGNED_IN_S * 1000,
         )
-        return self.tokens.create(record, self._randomness(32))
+        with _is_available():
+            token = self.tokens.create(record, self._randomness(32))
+        del self._codes[known]
+        return token
 
     def by_token(self, token: str) -> str:
         """Return `token` if it is valid. Raises: Problem 401."""
@@ -89,23 +95,35 @@ class SignIn:
         return token
 
     def out(self, token: str) -> None:
-        """Revoke `token` if a console made it at its sign-in."""
+        """Revoke `token` if a console made it at its sign-in.
+
+        Raises: Problem 503 when that cannot be stored.
+        """
         principal = principal_of(self.tokens, token, self._now_ms())
-        named = {record.id: record for record in self.tokens.records()}
-        if principal is not None and named[principal.token].name == "console":
-            self.tokens.revoke(principal.token, self._now_ms())
+        with _is_available():
+            named = {record.id: record for record in self.tokens.records()}
+            if principal is not None and named[principal.token].name == "console":
+                self.tokens.revoke(principal.token, self._now_ms())
 
 
 def principal_of(tokens: Tokens, token: str, at: int) -> Principal | None:
     """Return the caller that `token` belongs to at `at`, None if it is not valid.
 
-    Raises: Problem 503 when the tokens cannot be read; the reason is logged, since anyone may ask.
+    Raises: Problem 503 when the tokens cannot be read.
     """
-    try:
+    with _is_available():
         return tokens.principal(token, at)
-    except TokensUnreadable as error:
+
+
+@contextmanager
+def _is_available() -> Generator[None]:
+    """Raises: Problem 503 for tokens that are not available; the log has why, as anyone may ask."""
+    try:
+        yield
+    except TokensUnavailable as error:
         _log.error("%s", error)
-        raise Problem(503, "tokens_unavailable", "the server cannot check tokens now") from error
+        detail = "the server cannot use its tokens now; its log has the reason"
+        raise Problem(503, "tokens_unavailable", detail) from error
 
 
 def _digest(code: str) -> bytes:

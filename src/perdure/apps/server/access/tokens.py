@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -87,8 +87,8 @@ class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         return Principal(self.id, self.role, self.namespace, self.agent, self.subject, self.origins)
 
 
-class TokensUnreadable(ConfigError):
-    """The tokens of a server cannot be read. The text names their file: not for callers."""
+class TokensUnavailable(ConfigError):
+    """The file of tokens cannot be read or written. The text names it: not for callers."""
 
 
 class Tokens(Protocol):
@@ -109,7 +109,7 @@ class TokenFile:
     def principal(self, token: str, at: int) -> Principal | None:
         """Return the caller that `token` belongs to at `at`, None if it is not valid.
 
-        Raises: TokensUnreadable.
+        Raises: TokensUnavailable.
         """
         if token.startswith(SIGNED):
             return self._visitor(token, at)
@@ -143,7 +143,7 @@ class TokenFile:
         """Add `record` with the hash of its token, and return the token: it is shown only once.
 
         `secret` is random, at least 32 bytes. Durable: when this returns.
-        Raises: ConfigError when the file cannot be written.
+        Raises: TokensUnavailable.
         """
         assert len(secret) >= _SECRET_BYTES
         token = f"{PREFIX}{record.id}_{secret.hex()}"
@@ -153,7 +153,10 @@ class TokenFile:
         return token
 
     def revoke(self, id: str, at: int) -> TokenRecord:
-        """Revoke the token `id` from now on. Raises: ConfigError for an unknown id."""
+        """Revoke the token `id` from now on.
+
+        Raises: ConfigError for an unknown id; TokensUnavailable.
+        """
         with self._in_turn():
             records = self._records()
             if id not in records:
@@ -167,11 +170,12 @@ class TokenFile:
     @contextmanager
     def _in_turn(self) -> Generator[None]:
         """Let no other process change the file, so that none undoes a revocation."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise ConfigError(f"cannot write {self.path}: {error.strerror}") from error
-        with in_turn(self.path.parent):
+        with ExitStack() as held:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                held.enter_context(in_turn(self.path.parent))
+            except OSError as error:
+                raise _unwritable(self.path, error) from error
             yield
 
     def _records(self) -> dict[str, TokenRecord]:
@@ -180,15 +184,15 @@ class TokenFile:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise TokensUnreadable(f"cannot read {self.path}: {error.strerror}") from error
+            raise TokensUnavailable(f"cannot read {self.path}: {error.strerror}") from error
         mark = (status.st_mtime_ns, status.st_size, status.st_ino)
         if self._read is None or self._read[0] != mark:
             if status.st_size > _FILE_LIMIT:
-                raise TokensUnreadable(f"{self.path} is too large for a file of tokens")
+                raise TokensUnavailable(f"{self.path} is too large for a file of tokens")
             try:
                 found = msgspec.json.decode(self.path.read_bytes(), type=list[TokenRecord])
             except (OSError, msgspec.DecodeError) as error:
-                raise TokensUnreadable(f"{self.path} is no file of tokens: {error}") from error
+                raise TokensUnavailable(f"{self.path} is no file of tokens: {error}") from error
             self._read = mark, {record.id: record for record in found}
         return self._read[1]
 
@@ -202,7 +206,11 @@ class TokenFile:
                 os.fsync(file.fileno())
             draft.replace(self.path)
         except OSError as error:
-            raise ConfigError(f"cannot write {self.path}: {error.strerror}") from error
+            raise _unwritable(self.path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> TokensUnavailable:
+    return TokensUnavailable(f"cannot write {path}: {error.strerror}")
 
 
 def _hash(token: str) -> str:

@@ -9,6 +9,7 @@ from litestar import Response, delete, get, post, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from perdure.apps.server.inputs import BranchTo, Focus, Labelled, NewFork, Uncompacted
+from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConversations
 from perdure.apps.server.routes.sessions import shown
 from perdure.apps.server.tool_states import call_states
@@ -85,7 +86,7 @@ async def fork_session(
         id=data.id,
         title=data.title,
         metadata=data.metadata,
-        subject=caller.subject_or(data.subject),
+        subject=caller.subject_of_new(data.subject),
     )
     return await shown(caller, fork, 201)
 
@@ -120,10 +121,15 @@ async def compact_session(
     session_id: SessionId,
     data: JSONBody[Focus],
 ) -> Response[SessionView]:
-    """Summarise older messages in the context; the log keeps them."""
+    """Summarise older messages in the context; the log keeps them.
+
+    409 with the code `nothing_to_compact` if there are none that a summary could replace.
+    """
     session = await caller.session(session_id, "write")
     chat = await conversations.chat(session_id)
-    await chat.compact(data.focus, expected_head=session.head if caller.is_conditional else None)
+    head = session.head if caller.is_conditional else None
+    if await chat.compact(data.focus, expected_head=head) is None:
+        raise Problem(409, "nothing_to_compact", "no older messages could be summarised now")
     return await shown(caller, await caller.session(session_id))
 
 

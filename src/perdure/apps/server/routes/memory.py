@@ -74,9 +74,11 @@ async def remember(caller: TheCaller, data: JSONBody[NewFact]) -> FactView:
     """Remember a fact."""
     caller.require("write")
     sources = [await (await caller.session(_session_of(id))).entry(id) for id in data.sources]
+    if data.agent is not None:
+        caller.require_agent(data.agent)
     fact = await caller.store.memory.remember(
         data.text,
-        subject=caller.subject_or(data.subject),
+        subject=caller.subject_of_new(data.subject),
         agent=caller.principal.agent or data.agent,
         source=sources or None,
         idempotency_key=caller.key,

@@ -27,9 +27,12 @@ async def steer_turn(
     session_id: SessionId,
     data: JSONBody[Added],
 ) -> EntryView:
-    """Add a message to the running turn; the model gets it with its next call."""
+    """Add a message to the running turn; the model gets it with its next call.
+
+    409 without a running turn: `POST /v1/messages` starts one.
+    """
     await caller.session(session_id, "write")
-    return entry_view(await (await conversations.chat(session_id)).steer(data.text))
+    return entry_view(await conversations.steer(session_id, data.text))
 
 
 @post("/sessions/{session_id:str}/follow-up", status_code=202)
@@ -64,9 +67,11 @@ async def abort_turn(
 async def cancel_turn(
     caller: TheCaller, conversations: TheConversations, session_id: SessionId
 ) -> Response[SessionView]:
-    """End the open turn without an episode; the session can be resumed."""
-    await caller.session(session_id, "write")
-    await (await conversations.chat(session_id)).cancel()
+    """End the open turn without an episode; the session can be resumed.
+
+    Nothing changes in a session that was cancelled last.
+    """
+    await conversations.cancel(await caller.session(session_id, "write"))
     return await shown(caller, await caller.session(session_id))
 
 

@@ -28,6 +28,18 @@ def test_code_signs_in_once(tmp_path: Path) -> None:
             here.by_code(wrong)
 
 
+def test_code_survives_a_token_file_that_cannot_be_written(tmp_path: Path) -> None:
+    here = signing_in(tmp_path / "tokens", [0])
+    (tmp_path / "tokens").write_text("a file where the folder should be")
+    code = here.code()
+    with pytest.raises(Problem, match="cannot use its tokens now") as refused:
+        here.by_code(code)
+    assert (refused.value.status, refused.value.code) == (503, "tokens_unavailable")
+    assert str(tmp_path) not in str(refused.value)
+    (tmp_path / "tokens").unlink()
+    assert here.by_token(here.by_code(code))
+
+
 def test_code_expires(tmp_path: Path) -> None:
     times = [0]
     here = signing_in(tmp_path, times)

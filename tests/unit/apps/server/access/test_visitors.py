@@ -64,7 +64,7 @@ async def watched(client: httpx.AsyncClient, session: str) -> str:
 async def test_visitor_sees_texts_and_nothing_of_tools(tmp_path: Path) -> None:
     async with served(tmp_path, ANSWERS, agents=[DESK, OTHER]) as server:
         client = await visitor(server)
-        sent = await client.post("/v1/messages", json={"text": "Which code?", "subject": "ana"})
+        sent = await client.post("/v1/messages", json={"text": "Which code?"})
         assert sent.status_code == 201
         assert sent.headers["access-control-allow-origin"] == PAGE
         session = sent.json()["sessionId"]

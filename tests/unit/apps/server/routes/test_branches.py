@@ -68,6 +68,8 @@ async def test_compaction_is_made_and_undone(tmp_path: Path) -> None:
         url = f"/v1/sessions/{session}"
         compacted = await server.http.post(f"{url}/compact", json={})
         assert compacted.status_code == 200, compacted.text
+        again = await server.http.post(f"{url}/compact", json={})
+        assert (again.status_code, again.json()["code"]) == (409, "nothing_to_compact")
         context = (await server.http.get(f"{url}/context")).json()
         assert "'m0'" not in str(context["messages"])  # ids may contain m0
         (shown,) = (await server.http.get(f"{url}/messages")).json()["compactions"]

@@ -40,3 +40,26 @@ async def test_source_of_fact_must_be_visible(tmp_path: Path) -> None:
         new = {"text": "Something", "sources": [f"{session}/2"]}
         assert (await bob.post("/v1/memory/facts", json=new)).status_code == 404
         assert (await server.http.post("/v1/memory/facts", json=new)).status_code == 201
+
+
+async def test_records_are_never_made_for_another_person_than_the_token_says(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        ana = await server.client(subject="ana")
+        for path, body in (
+            ("memory/facts", {"text": "Ana likes tea"}),
+            ("sessions", {}),
+            ("messages", {"text": "hi"}),
+        ):
+            refused = await ana.post(f"/v1/{path}", json={**body, "subject": "bob"})
+            assert (refused.status_code, refused.json()["code"]) == (403, "subject_refused")
+            made = await ana.post(f"/v1/{path}", json={**body, "subject": "ana"})
+            assert made.status_code == 201
+        assert (
+            len((await server.http.get("/v1/sessions", params={"scope": "all"})).json()["items"])
+            == 2
+        )
+        other = await server.client(agent="desk")
+        new = {"text": "The desk is open", "agent": "shop"}
+        assert (await other.post("/v1/memory/facts", json=new)).json()["code"] == "agent_refused"

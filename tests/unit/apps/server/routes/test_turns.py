@@ -61,6 +61,20 @@ async def test_session_ends_with_episode_and_is_cancelled_without(tmp_path: Path
             assert len(found.json()["items"]) == episodes
 
 
+async def test_idle_session_is_neither_steered_nor_cancelled_twice(tmp_path: Path) -> None:
+    async with served(tmp_path, ["hello"]) as server:
+        session = await server.said("hi")
+        url = f"/v1/sessions/{session}"
+        head = (await server.http.get(url)).json()["head"]
+        for action in ("steer", "follow-up"):
+            refused = await server.http.post(f"{url}/{action}", json={"text": "more"})
+            assert (refused.status_code, refused.json()["code"]) == (409, "invalid_transition")
+            assert "POST /v1/messages starts one" in refused.text
+        assert (await server.http.get(url)).json()["head"] == head
+        heads = [(await server.http.post(f"{url}/cancel")).json()["head"] for _ in range(3)]
+        assert heads == [head + 1] * 3
+
+
 async def test_interrupted_turn_is_resumed(tmp_path: Path) -> None:
     going = asyncio.Event()
     agent = waiting_agent(going)
