@@ -1,7 +1,7 @@
 // Everything that waits for a person: whole arguments, the change of a file, answers by key.
-import { post } from "./api.js";
+import { get, post } from "./api.js";
 import { Handed } from "./flows/handed.js";
-import { oneLine, pretty, safe, wholeTime } from "./format.js";
+import { oneLine, pretty, safe, seqOf, wholeTime } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
 import { Empty, attempt } from "./parts.js";
 
@@ -32,9 +32,7 @@ export function Question({ asked, hasFocus, isLinked }) {
   async function answer(choice) {
     setSending(true);
     const body = { answer: choice, note: note.trim() || null };
-    const [session, seq] = [asked.session, asked.id.split("/").at(-1)];
-    const done = await attempt(
-      () => post(`inbox/${encodeURIComponent(session)}/${seq}/answer`, body), DONE[choice] ?? `Answered: ${choice}`);
+    const done = await attempt(() => post(`${addressOf(asked)}/answer`, body), DONE[choice] ?? `Answered: ${choice}`);
     if (!done) setSending(false);
   }
   function onKeyDown(event) {
@@ -51,8 +49,7 @@ export function Question({ asked, hasFocus, isLinked }) {
       ${isLinked && html`<a class="small" href=${asked.flow ? `#/flows/${encodeURIComponent(asked.flow)}` : `#/sessions/${encodeURIComponent(asked.session)}`}>open the ${asked.flow ? "flow" : "session"}</a>`}
       <time class="muted small">${wholeTime(asked.at)}</time></div>
     ${question.preview && !question.arguments && html`<p class="mono">${safe(question.preview)}</p>`}
-    ${question.diff ? html`<${Diff} text=${question.diff} />`
-      : question.arguments && html`<pre class="plain" tabindex="0">${pretty(question.arguments)}</pre>`}
+    <${Details} asked=${asked} />
     ${question.topic === "handoff-approval" && asked.flow && html`<${Handed} asked=${asked} />`}
     ${question.grant && html`<p class="small muted">“always” allows: <code>${safe(question.grant)}</code></p>`}
     <div class="row">
@@ -62,6 +59,28 @@ export function Question({ asked, hasFocus, isLinked }) {
       ${question.choices.length === 0 && html`<button class="primary" disabled=${isSending || !note.trim()} onClick=${() => answer(note.trim())}>Send</button>`}
     </div>
   </section>`;
+}
+
+/** The change of a file, and all arguments: what is cut or masked in the inbox is read on request. */
+function Details({ asked }) {
+  const [whole, setWhole] = useState(null);
+  const { diff, arguments: given } = whole ?? asked.question;
+  const load = () => attempt(async () => setWhole((await get(addressOf(asked))).question));
+  if (!diff && !given) return null;
+  const values = given && html`<pre class="plain" tabindex="0" aria-label="Arguments">${pretty(given)}</pre>`;
+  return html`${!whole && isShortened(asked.question) && html`<p class="row small"><span>Not all of it is shown here.</span><button onClick=${load}>Show in full</button></p>`}
+    ${diff && html`<${Diff} text=${diff} />`}
+    ${values && (diff ? html`<details class="tool"><summary><strong>Arguments</strong><span class="args truncate">${oneLine(Object.keys(given).join(", "))}</span></summary>${values}</details>` : values)}`;
+}
+
+const addressOf = (asked) => `inbox/${encodeURIComponent(asked.session)}/${seqOf(asked.id)}`;
+
+/** Whether a value of the call is only its beginning, the diff is cut, or a secret is masked. */
+function isShortened({ diff, arguments: given }) {
+  if (!given) return false;
+  const isCut = (value) => value !== null && typeof value === "object" && "blake2b_256" in value && "head" in value;
+  return Object.values(given).some(isCut) || /\n\[the diff is cut here: \d+ lines in all\]$/.test(diff ?? "")
+    || `${JSON.stringify(given)}${diff ?? ""}`.includes("[redacted]");
 }
 
 export function Diff({ text }) {

@@ -1,7 +1,7 @@
 // All sessions in one list, with filters, and a search over everything that was said.
 import { get, post, watch } from "./api.js";
 import { count, flat, money, oneLine, shortTime, wholeTime } from "./format.js";
-import { html, useCallback, useEffect, useMemo, useRef, useState } from "./html.js";
+import { html, useCallback, useEffect, useMemo, useState } from "./html.js";
 import { Rows } from "./list.js";
 import { Empty, Fault, State, Waiting, attempt, useLoaded, useSettled } from "./parts.js";
 
@@ -63,33 +63,40 @@ function List({ filters }) {
   const [selected, setSelected] = useState(-1);
   const [costs, setCosts] = useState(new Map());
   const isShown = sessions !== null;
-  const next = useRef(null);
-  const isLoading = useRef(false);
+  // What belongs to these filters: an answer to earlier ones is dropped.
+  const listing = useMemo(() => ({ control: new AbortController(), next: null, isLoading: false }), [filters]);
 
   const load = useCallback(async (isMore) => {
-    if (isLoading.current || (isMore && !next.current)) return;
-    isLoading.current = true;
+    if (listing.isLoading || (isMore && !listing.next)) return;
+    const { signal } = listing.control;
+    listing.isLoading = true;
     try {
-      const page = await get("sessions", { ...filters, limit: PAGE, after: isMore ? next.current : "" });
-      next.current = page.next;
+      const page = await get("sessions", { ...filters, limit: PAGE, after: isMore ? listing.next : "" }, signal);
+      if (signal.aborted) return;
+      listing.next = page.next;
       setSessions((old) => (isMore ? merged(old ?? [], page.items) : page.items));
       setError(null);
     } catch (refused) {
-      setError(refused);
+      if (!signal.aborted) setError(refused);
     } finally {
-      isLoading.current = false;
+      listing.isLoading = false;
     }
-  }, [filters]);
+  }, [listing]);
   const refresh = useCallback(async () => {
-    const page = await get("sessions", { ...filters, limit: PAGE });
-    if (filters.state) next.current = page.next; // others have left the state since
+    const { signal } = listing.control;
+    const page = await get("sessions", { ...filters, limit: PAGE }, signal);
+    if (signal.aborted) return;
+    if (filters.state) listing.next = page.next; // others have left the state since
     setSessions((old) => (filters.state ? page.items : merged(page.items, old ?? [])));
-  }, [filters]);
+  }, [listing]);
 
   useEffect(() => {
     setSessions(null);
+    setSelected(-1);
+    setError(null);
     load(false);
-  }, [load]);
+    return () => listing.control.abort();
+  }, [listing]);
   useEffect(() => {
     let timer = null;
     const soon = () => {

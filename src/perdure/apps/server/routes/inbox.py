@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import msgspec
 from litestar import get, post
 from litestar.params import FromPath, JSONBody
 
@@ -11,6 +12,7 @@ from perdure.apps.server.inputs import Answer
 from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConversations, TheRuns
 from perdure.apps.server.values import EntryView, Page, QuestionView, time_of
 from perdure.apps.server.views import entry_view
+from perdure.client.inbox.details import in_full
 from perdure.client.reads import OpenQuestion
 from perdure.errors import QuestionNotFound
 from perdure.events.wire import wire
@@ -19,9 +21,27 @@ from perdure.session.ids import StreamId, entry_place
 
 @get("/inbox")
 async def list_questions(caller: TheCaller) -> Page[QuestionView]:
-    """List the open questions, oldest first."""
+    """List the open questions, oldest first.
+
+    A long argument is an object of its beginning (`head`), its `bytes` and a hash; secrets are
+    masked, and a long diff is cut.
+    """
     found = await caller.store.questions()
     return Page(items=[_view(each) for each in found if await caller.sees(_session_of(each))])
+
+
+@get("/inbox/{session_id:str}/{seq:int}")
+async def show_question(
+    caller: TheCaller, *, session_id: SessionId, seq: FromPath[int]
+) -> QuestionView:
+    """Show an open question in full: all arguments of the call and the whole diff, uncut."""
+    id = f"{session_id}/{seq}"
+    if await caller.sees(StreamId(session_id)):
+        for each in await caller.store.questions():
+            if each.id == id:
+                whole = await in_full(caller.store.backend, each)
+                return _view(msgspec.structs.replace(each, question=whole))
+    raise QuestionNotFound(id)
 
 
 @post("/inbox/{session_id:str}/{seq:int}/answer", status_code=200)
@@ -66,4 +86,4 @@ def _view(question: OpenQuestion) -> QuestionView:
     )
 
 
-ROUTES = (list_questions, answer_question)
+ROUTES = (list_questions, show_question, answer_question)

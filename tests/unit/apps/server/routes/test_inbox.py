@@ -33,6 +33,8 @@ async def test_question_is_answered_and_turn_goes_on(tmp_path: Path) -> None:
         assert (await stranger.get("/v1/inbox")).json()["items"] == []
         url = f"/v1/inbox/{question['id']}/answer"
         assert (await stranger.post(url, json={"answer": "once"})).status_code == 404
+        assert (await stranger.get(f"/v1/inbox/{question['id']}")).status_code == 404
+        assert (await server.http.get(f"/v1/inbox/{session}/99")).status_code == 404
         choice = question["question"]["choices"][0]
         answered = await server.http.post(url, json={"answer": choice})
         assert answered.status_code == 200, answered.text
@@ -41,3 +43,18 @@ async def test_question_is_answered_and_turn_goes_on(tmp_path: Path) -> None:
         other = question["question"]["choices"][-1]
         again = await server.http.post(url, json={"answer": other})
         assert again.status_code == 409
+
+
+async def test_question_is_shown_with_uncut_arguments(tmp_path: Path) -> None:
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[send_mail])
+    to = "ana " * 2_000 + "end"
+    async with served(
+        tmp_path, [assistant(tool_call("c1", "send_mail", {"to": to}))], agents=[agent]
+    ) as server:
+        sent = await server.http.post("/v1/messages", json={"text": "write to ana"})
+        await server.until(sent.json()["sessionId"], "waiting")
+        (listed,) = (await server.http.get("/v1/inbox")).json()["items"]
+        assert set(listed["question"]["arguments"]["to"]) == {"head", "bytes", "blake2b_256"}
+        shown = (await server.http.get(f"/v1/inbox/{listed['id']}")).json()
+        assert shown["question"]["arguments"] == {"to": to}
+        assert shown == {**listed, "question": {**listed["question"], "arguments": {"to": to}}}

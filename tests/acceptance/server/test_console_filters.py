@@ -1,0 +1,43 @@
+"""The filters of the list of sessions in the console."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Route, expect
+
+from tests.fakes.console import browsing
+from tests.fakes.served import served
+
+pytestmark = pytest.mark.full_only
+
+
+async def test_late_answer_to_earlier_filter_is_dropped(tmp_path: Path, chromium: str) -> None:
+    async with served(tmp_path) as server:
+        for name in ("ana", "bob"):
+            await server.store.create(title=f"Session of {name}", subject=name)
+        released = asyncio.Event()
+
+        async def delay(route: Route) -> None:
+            response = await route.fetch()
+            await released.wait()
+            await route.fulfill(response=response)
+
+        async with browsing(chromium, server) as browser:
+            page = browser.page
+            await expect(page.locator(".session-row")).to_have_count(2)
+            await page.route("**/v1/sessions?*subject=ana*", delay)
+            person = page.get_by_label("Person")
+            await person.fill("ana")
+            await person.blur()
+            await person.fill("bob")
+            await person.blur()
+            await expect(page.locator(".session-row")).to_contain_text(["Session of bob"])
+            released.set()
+            await browser.settle()
+            await asyncio.sleep(0.3)
+            await expect(page.locator(".session-row")).to_contain_text(["Session of bob"])
+            await expect(page.locator(".session-row")).to_have_count(1)
+            assert browser.complaints == []
