@@ -25,7 +25,7 @@ from perdure.apps.server.access.tokens import TokenFile
 from perdure.apps.server.conversations import Conversations
 from perdure.apps.server.document import document_of, openapi_config
 from perdure.apps.server.flows.runs import FlowRuns
-from perdure.apps.server.problems import answer_problem
+from perdure.apps.server.problems import MAX_BODY_BYTES, answer_problem
 from perdure.apps.server.readiness import Readiness
 from perdure.apps.server.requests import Requests
 from perdure.apps.server.routes import (
@@ -67,7 +67,6 @@ _API = (
 
 IDLE_CHECK_S = 30.0
 LIMITS = Limits()
-MAX_BODY_BYTES = 10 * 1024 * 1024
 
 AnyScope = MutableMapping[str, Any]
 AnyReceive = Callable[[], Awaitable[AnyScope]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from litestar import Request, Response
@@ -26,7 +26,7 @@ _OF_THE_MACHINE = (
     errors.StoreCorrupt,
 )
 
-_STATUS: Mapping[type[Exception], int] = {
+STATUS: Mapping[type[errors.PerdureError], int] = {
     errors.SessionNotFound: 404,
     errors.EntryNotFound: 404,
     errors.QuestionNotFound: 404,
@@ -102,6 +102,19 @@ ADVICE: Mapping[str, str] = {
 }
 """What the library says -> what the API says. Fields are facts of the error."""
 
+MAX_BODY_BYTES = 10 * 1024 * 1024
+
+UNREADABLE: Mapping[int, tuple[str, str]] = {
+    400: ("invalid_request", "the request is malformed"),
+    404: (
+        "route_not_found",
+        "there is no such address; GET /v1/openapi.json lists those of the API",
+    ),
+    405: ("method_not_allowed", "this address does not accept {method}; it accepts {allow}"),
+    413: ("body_too_large", f"a request body has at most {MAX_BODY_BYTES // 1024**2} MB"),
+}
+"""The code and the text of a request that reaches no route, or that its route cannot read."""
+
 _MALFORMED: Mapping[type[Exception], str] = {
     RecursionError: "the body is nested too deeply",
     UnicodeDecodeError: "the body is not UTF-8",
@@ -146,19 +159,31 @@ def answer_problem(request: Request[Any, Any, Any], error: Exception) -> Respons
             headers={"Idempotency-Replayed": "true"},
         )
     if isinstance(error, HTTPException):
-        headers = dict(error.headers or {})
-        code = "invalid_request" if error.status_code == HTTPStatus.BAD_REQUEST else "http_error"
-        detail, extra = error.detail, {}
-        if isinstance(error.extra, list) and error.extra:
-            mistakes = [_named(each, request) for each in error.extra]
-            detail, extra = "; ".join(map(_told, mistakes)), {"errors": mistakes}
-        return problem(error.status_code, code, detail, extra, headers)
+        return _unreadable(request, error)
     found = known(error)
     wait_s = found.facts.get("retryAfterS")
     headers = {} if wait_s is None else {"Retry-After": str(wait_s)}
     if found.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     return problem(found.status, found.code, str(found), found.facts, headers)
+
+
+def _unreadable(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """Return the answer for a request that reaches no route, or that its route cannot read."""
+    status, headers = error.status_code, dict(error.headers or {})
+    if "allow" in headers:  # its order differs from request to request
+        headers["allow"] = ", ".join(sorted(headers["allow"].split(", ")))
+    phrase = HTTPStatus(status).phrase
+    code, text = UNREADABLE.get(status, (phrase.lower().replace(" ", "_"), phrase))
+    if isinstance(error.extra, list) and error.extra:
+        mistakes = [_named(each, request) for each in error.extra]
+        told = "; ".join(map(_told, mistakes))
+        return problem(status, code, told, {"errors": mistakes}, headers)
+    if error.detail.lower() != phrase.lower():
+        return problem(status, code, error.detail, {}, headers)
+    method = cast("Mapping[str, object]", request.scope)["method"]
+    told = text.format(method=method, allow=headers.get("allow", ""))
+    return problem(status, code, told, {}, headers)
 
 
 def known(error: Exception) -> Problem:
@@ -232,8 +257,8 @@ def _told(mistake: Mapping[str, Any]) -> str:
 
 def _status_of(error: errors.PerdureError) -> int:
     for kind in type(error).__mro__:
-        if kind in _STATUS:
-            return _STATUS[kind]
+        if kind in STATUS:
+            return STATUS[kind]
     return 500
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from perdure import errors
-from perdure.apps.server.problems import ADVICE, answer_problem, known
+from perdure.apps.server import problems
+from perdure.apps.server.problems import ADVICE, STATUS, UNREADABLE, answer_problem, known
 from tests.fakes.served import served
 
 
@@ -72,3 +74,32 @@ async def test_invalid_request_names_field(tmp_path: Path) -> None:
         assert got.headers["content-type"].startswith("application/problem+json")
         assert "unknown" in str(got.json()["errors"])
         assert (await server.http.get("/v1/nothing")).json()["status"] == 404
+
+
+async def test_unreadable_request_has_stable_code(tmp_path: Path) -> None:
+    async def chunks() -> AsyncGenerator[bytes]:
+        for _ in range(11):
+            yield b"x" * 1_000_000
+
+    async with served(tmp_path) as server:
+        missing = await server.http.get("/v1/nothing")
+        assert (missing.status_code, missing.json()["code"]) == (404, "route_not_found")
+        refused = await server.http.delete("/v1/sessions")
+        assert (refused.status_code, refused.json()["code"]) == (405, "method_not_allowed")
+        assert refused.headers["allow"] == "GET, OPTIONS, POST"
+        assert "does not accept DELETE; it accepts GET, OPTIONS, POST" in refused.json()["detail"]
+        for content in (b"x" * 11_000_000, chunks()):
+            large = await server.http.post("/v1/messages", content=content)
+            assert (large.status_code, large.json()["code"]) == (413, "body_too_large")
+            assert "10 MB" in large.json()["detail"]
+
+
+def test_every_code_of_server_is_documented() -> None:
+    root = Path(problems.__file__).parent
+    guide = root.parents[3] / "docs/guides/serving.md"
+    listed = re.findall(r"`(\w+)`", guide.read_text().partition("### Codes of refusals")[2])
+    raised = {error.code for error in STATUS}
+    raised |= {code for code, _ in UNREADABLE.values()}
+    for path in root.rglob("*.py"):
+        raised |= set(re.findall(r'[Pp]roblem\(\s*\d+,\s*"(\w+)"', path.read_text()))
+    assert raised - set(listed) == set()

@@ -14,9 +14,12 @@ from perdure.apps.server.values import EntryView, Page, QuestionView, time_of
 from perdure.apps.server.views import entry_view
 from perdure.client.inbox.details import in_full
 from perdure.client.reads import OpenQuestion
-from perdure.errors import QuestionNotFound
+from perdure.client.store import Store
+from perdure.errors import EntryNotFound, QuestionNotFound, SessionNotFound
 from perdure.events.wire import wire
+from perdure.session.codec import body_of
 from perdure.session.ids import StreamId, entry_place
+from perdure.session.notes import Question
 
 
 @get("/inbox")
@@ -60,6 +63,8 @@ async def answer_question(
     if not await caller.sees(StreamId(session_id)):
         raise QuestionNotFound(id)
     asked = [each for each in await caller.store.questions() if each.id == id]
+    if not asked:
+        await _require_earlier(caller.store, session_id, id)
     answered = await caller.store.answer(id, data.answer, by=caller.name, note=data.note)
     flow = asked[0].flow if asked and asked[0].flow else await runs.flow_of(session_id)
     if flow is None:
@@ -67,6 +72,18 @@ async def answer_question(
     else:
         await runs.go_on(flow)
     return entry_view(answered)
+
+
+async def _require_earlier(store: Store, asking: str, id: str) -> None:
+    """Raises: QuestionNotFound if `asking`, a session, never asked a question `id`; Erased."""
+    try:
+        if (await store.backend.state(StreamId(asking))).header.kind == "flow":
+            return  # its rules find a question that is over
+        if isinstance(body_of(await store.entry(id)), Question):
+            return
+    except (SessionNotFound, EntryNotFound):
+        pass
+    raise QuestionNotFound(id)
 
 
 def _session_of(question: OpenQuestion) -> StreamId:

@@ -7,6 +7,7 @@ from typing import Any
 
 from litestar import Request, asgi
 from litestar.datastructures import State
+from litestar.exceptions import MethodNotAllowedException
 from litestar.handlers import ASGIRouteHandler
 from litestar.types import Receive, Scope, Send
 
@@ -37,7 +38,9 @@ def mcp_route(
         """
         request = Request[Principal, Any, State](scope)
         if request.method != "POST":
-            raise Problem(405, "method_not_allowed", "send JSON-RPC messages with POST")
+            raise MethodNotAllowedException(
+                "send JSON-RPC messages with POST", headers={"allow": "POST"}
+            )
         require_own_origin(request)
         try:
             await asyncio.to_thread(load_library)  # takes seconds, once

@@ -35,6 +35,10 @@ async def test_question_is_answered_and_turn_goes_on(tmp_path: Path) -> None:
         assert (await stranger.post(url, json={"answer": "once"})).status_code == 404
         assert (await stranger.get(f"/v1/inbox/{question['id']}")).status_code == 404
         assert (await server.http.get(f"/v1/inbox/{session}/99")).status_code == 404
+        for unknown in (f"{session}/1", f"{session}/9999", "nobody/1"):
+            for client in (server.http, stranger):
+                got = await client.post(f"/v1/inbox/{unknown}/answer", json={"answer": "once"})
+                assert (got.status_code, got.json()["code"]) == (404, "question_not_found")
         choice = question["question"]["choices"][0]
         answered = await server.http.post(url, json={"answer": choice})
         assert answered.status_code == 200, answered.text
