@@ -21,7 +21,7 @@ LINES = "".join(f"line {n}\n" for n in range(2_000))
 
 async def test_write_with_diff_shows_all_arguments_in_full(tmp_path: Path, chromium: str) -> None:
     (tmp_path / "notes.txt").write_text("first\n")
-    arguments = {"path": "notes.txt", "content": LINES, "append": True}
+    arguments: dict[str, object] = {"path": "notes.txt", "content": LINES, "append": True}
     answers = [assistant(tool_call("c1", "write_file", arguments)), "Written."]
     async with served(tmp_path, answers, agents=[WRITER]) as server:
         chat = await server.runtime.start(WRITER, workspace=Workspace(working_dir=str(tmp_path)))

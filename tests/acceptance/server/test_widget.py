@@ -179,3 +179,58 @@ async def test_chat_works_by_keyboard_and_is_announced(tmp_path: Path, chromium:
         await expect(page.get_by_role("button", name="Open: Chat")).to_be_focused()
         width = await page.evaluate("document.documentElement.scrollWidth")
         assert width == 390
+
+
+@pytest.mark.all_only
+async def test_refused_message_stays_in_the_composer(tmp_path: Path, chromium: str) -> None:
+    async with served(tmp_path, ["It is sent."]) as server, visiting(chromium, server) as visit:
+        refusals = [(408, "body_timeout"), (409, "outcome_unknown"), (409, "lease_held")]
+        keys: list[str | None] = []
+
+        async def refuse(route: Route) -> None:
+            keys.append(await route.request.header_value("idempotency-key"))
+            if len(keys) > len(refusals):
+                await route.continue_()
+                return
+            status, code = refusals[len(keys) - 1]
+            shared = {"Access-Control-Allow-Origin": visit.url}
+            problem = {"code": code, "detail": "another process holds it"}
+            await route.fulfill(status=status, json=problem, headers=shared)
+
+        await visit.page.route("**/v1/messages", refuse)
+        await visit.open(tag(server, visit))
+        await visit.say("Where is my order?")
+        field, status = visit.page.get_by_label("Your message"), visit.page.get_by_role("status")
+        await expect(status).to_contain_text("unknown whether your message arrived")
+        await expect(field).to_have_value("Where is my order?")
+        await visit.page.get_by_role("button", name="Send").click()
+        await expect(status).to_contain_text("was not sent: another process holds it")
+        await visit.page.reload()
+        await expect(field).to_have_value("Where is my order?")
+        await field.press("Enter")
+        await expect(visit.said).to_have_count(2, timeout=20_000)
+        await expect(field).to_have_value("")
+        assert await said(server) == ["Where is my order?", "It is sent."]
+        assert keys[0] == keys[1]
+        assert len(set(keys)) == 3
+
+
+@pytest.mark.all_only
+async def test_revoked_token_ends_the_chat_without_retries(tmp_path: Path, chromium: str) -> None:
+    async with served(tmp_path, ["It is sent."]) as server, visiting(chromium, server) as visit:
+        await visit.open(tag(server, visit))
+        await visit.say("Where is my order?")
+        await expect(visit.said).to_have_count(2, timeout=20_000)
+        asked: list[str] = []
+        visit.page.on("request", lambda request: asked.append(request.method))
+        server.tokens.revoke("pub", 1)
+        status, field = visit.page.get_by_role("status"), visit.page.get_by_label("Your message")
+        await expect(status).to_contain_text("may not use the chat any more", timeout=20_000)
+        await asyncio.sleep(2)
+        assert asked == ["GET"]
+        await visit.say("Hello?")
+        await expect(field).to_have_value("Hello?")
+        await expect(status).to_contain_text("may not use the chat any more")
+        await asyncio.sleep(2)
+        assert [each for each in asked if each != "OPTIONS"] == ["GET", "POST"]
+        assert await visit.texts() == ["Where is my order?", "It is sent."]

@@ -102,7 +102,7 @@ class Server:
         self._readiness = Readiness(runtime.host.store)
         self._routes = _routes(runtime, access, runs, self._readiness, self._running)
         outside = runtime.host.store.outside
-        shared = Origins(self._routes, access.tokens, outside.clock.now_ms)
+        shared = Origins(self._routes, access.tokens)
         self._guarded = Requests(Guard(shared, hosts), outside.random)
 
     async def __call__(self, scope: AnyScope, receive: AnyReceive, send: AnySend) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import cast
 
 from litestar.datastructures import Headers, MutableScopeHeaders
@@ -24,10 +23,9 @@ class Origins:
     No answer allows credentials, so no page of another site uses the cookie of the console.
     """
 
-    def __init__(self, app: ASGIApp, tokens: TokenFile, now_ms: Callable[[], int]) -> None:
+    def __init__(self, app: ASGIApp, tokens: TokenFile) -> None:
         self._app = app
         self._tokens = tokens
-        self._now_ms = now_ms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -58,7 +56,7 @@ class Origins:
 
     def _known(self) -> frozenset[str]:
         try:
-            return self._tokens.origins(self._now_ms())
+            return self._tokens.origins()
         except TokensUnavailable:  # the request is refused, with a problem
             return frozenset()
 

@@ -130,10 +130,12 @@ class TokenFile:
         subject = record.subject or visitor.subject
         return replace(record.principal, subject=subject, visit=visitor.session)
 
-    def origins(self, at: int) -> frozenset[str]:
-        """Return the origins of all publishable tokens that are valid at `at`."""
-        valid = (each for each in self._records().values() if each.is_valid(at))
-        return frozenset(origin for each in valid for origin in each.origins)
+    def origins(self) -> frozenset[str]:
+        """Return the origins of all publishable tokens.
+
+        Those of revoked and expired ones are included: their pages can read why they are refused.
+        """
+        return frozenset(o for each in self._records().values() for o in each.origins)
 
     def records(self) -> list[TokenRecord]:
         """Return all tokens, oldest first, also those that are revoked or expired."""

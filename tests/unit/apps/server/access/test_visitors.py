@@ -133,7 +133,9 @@ async def test_signed_visitor_gets_exactly_its_session(tmp_path: Path) -> None:
         refused = await client.post("/v1/messages", json={"text": "hi", "sessionId": "shop-bo"})
         assert (refused.status_code, refused.json()["code"]) == (403, "session_unsigned")
         server.tokens.revoke("pub", 1)
-        assert (await client.post("/v1/messages", json={"text": "hi"})).status_code == 401
+        closed = await client.post("/v1/messages", json={"text": "hi"})
+        assert closed.status_code == 401
+        assert closed.headers["access-control-allow-origin"] == PAGE
 
 
 async def test_weak_key_of_a_visitor_is_refused(tmp_path: Path) -> None:

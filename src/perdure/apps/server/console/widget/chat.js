@@ -98,12 +98,11 @@ function Message({ item, isPending }) {
 }
 
 function Composer({ talk, field }) {
-  const [text, setText] = useState("");
+  const text = talk.draft;
   const send = (event) => {
     event?.preventDefault();
     if (!text.trim()) return;
     talk.send(text.trim());
-    setText("");
     field.current.focus();
   };
   const onKey = (event) => {
@@ -111,6 +110,6 @@ function Composer({ talk, field }) {
   };
   return html`<form onSubmit=${send}>
     <textarea ref=${field} rows="1" maxlength="8000" aria-label="Your message" placeholder="Write a message" value=${text}
-      onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
+      onInput=${(event) => talk.keep({ draft: event.target.value })} onKeyDown=${onKey}></textarea>
     <button class="send" type="submit" disabled=${!text.trim()}>Send</button></form>`;
 }

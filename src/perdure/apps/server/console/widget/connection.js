@@ -4,6 +4,11 @@
 const PAUSE_MS = 500;
 const MOST_PAUSE_MS = 8_000;
 const SILENCE_MS = 40_000;
+const CLOSED = "This page may not use the chat any more. Reload the page to try again.";
+const UNKNOWN = "It is unknown whether your message arrived. Send it again if no answer comes.";
+const GONE = "This conversation no longer exists. Your message is below: send it to begin another.";
+
+const isClosed = (response) => response.status === 401 || response.status === 403;
 
 export class Conversation {
   /** `changed` is called after each change of `items`, `live`, `isRunning`, `state` or `fault`. */
@@ -38,6 +43,11 @@ export class Conversation {
     return this.kept.waiting;
   }
 
+  /** What is written and not sent; a message that was refused is in it again. */
+  get draft() {
+    return this.kept.draft ?? "";
+  }
+
   set(values) {
     Object.assign(this, values);
     this.changed();
@@ -64,7 +74,7 @@ export class Conversation {
   send(text) {
     const key = crypto.randomUUID?.() ?? random();
     this.fault = "";
-    this.keep({ waiting: [...this.waiting, { key, text, session: null }] });
+    this.keep({ draft: "", waiting: [...this.waiting, { key, text, session: null }] });
     this.flush();
   }
 
@@ -97,15 +107,13 @@ export class Conversation {
       await this.rest();
       return;
     }
-    if (response.status === 429 || response.status >= 500) {
+    if (response.status === 408 || response.status === 429 || response.status >= 500) {
       await this.rest(Number(response.headers.get("retry-after") ?? 0) * 1_000);
       return;
     }
     const found = await response.json().catch(() => ({}));
     if (!response.ok) {
-      this.keep({ waiting: this.waiting.filter((each) => each !== next) });
-      if ((response.status === 410 || response.status === 404) && !this.given) this.forget();
-      this.set({ fault: found.detail ?? "The message was refused." });
+      this.refuse(response, found);
       return;
     }
     next.entry = true;
@@ -113,6 +121,26 @@ export class Conversation {
     this.keep({ session: found.sessionId, waiting: this.waiting.filter((each) => each !== next || !next.isSeen) });
     this.set({ state: "live" });
     if (!this.isWatching) this.watch();
+  }
+
+  /** Puts what waits into the composer again, and says why: nothing that was written is lost. */
+  refuse(response, { code, detail }) {
+    const isGone = (response.status === 410 || response.status === 404) && !this.given;
+    const texts = this.waiting.filter((each) => !each.entry && !each.isSeen).map((each) => each.text);
+    this.keep({
+      draft: [...texts, this.draft].filter(Boolean).join("\n"),
+      waiting: this.waiting.filter((each) => each.entry),
+    });
+    if (isGone) this.forget();
+    if (isClosed(response)) this.close();
+    else if (code === "outcome_unknown") this.set({ fault: texts.length ? UNKNOWN : "" });
+    else this.set({ fault: isGone ? GONE : `Your message was not sent: ${detail ?? "it was refused"}. Send it again, or change it.` });
+  }
+
+  /** The token is refused: only another message, or a reload of the page, tries it again. */
+  close() {
+    this.live = null;
+    this.set({ state: "closed", fault: CLOSED });
   }
 
   /** The session is gone; the next message begins another. */
@@ -126,6 +154,7 @@ export class Conversation {
     const again = async (isFresh) => {
       if (this.tokenUrl && (isFresh || !this.token)) {
         const made = await fetch(this.tokenUrl, { cache: "no-store" });
+        if (isClosed(made)) return made;
         if (!made.ok) throw new Error("the page gives no token");
         this.token = (await made.text()).trim();
       }
@@ -162,6 +191,10 @@ export class Conversation {
       const response = await this.fetch(path, { headers, signal: stopping.signal });
       if (response.status === 404 || response.status === 410) {
         if (!this.given) this.forget();
+        return true;
+      }
+      if (isClosed(response)) {
+        this.close();
         return true;
       }
       if (!response.ok) throw new Error(`status ${response.status}`);
