@@ -82,7 +82,7 @@ PLANTED = {
     "a long module": ({TREE: lines(501)}, TREE, 1, "file-size"),
     "a long script": ({"scripts/long.py": lines(501)}, "scripts/long.py", 1, "file-size"),
     "a long test": ({"tests/test_long.py": lines(701)}, "tests/test_long.py", 1, "file-size"),
-    "a long example": ({"examples/long.py": lines(61)}, "examples/long.py", 1, "file-size"),
+    "a long example": ({"examples/long.py": lines(141)}, "examples/long.py", 1, "file-size"),
     "a long document": ({"CONTRIBUTING.md": lines(81)}, "CONTRIBUTING.md", 1, "file-size"),
     "a long function": ({TREE: "\n" + function(51)}, TREE, 2, "function-size"),
     "a long function with help": ({TREE: function(48, HELP)}, TREE, 1, "function-size"),

@@ -8,6 +8,7 @@ holds the bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal, TypeVar, overload
@@ -293,12 +294,12 @@ def thinking(text: str) -> ThinkingPart:
     return ThinkingPart(_check_value(text, str, "the text of a thought"))
 
 
-def tool_call(call_id: str, name: str, args: dict[str, object] | None = None) -> ToolCallPart:
+def tool_call(call_id: str, name: str, args: Mapping[str, object] | None = None) -> ToolCallPart:
     """Return a request to run a tool, as a part of an assistant message."""
     return ToolCallPart(
         _check_value(call_id, str, "the id of a tool call"),
         _check_value(name, str, "the name of a tool"),
-        {} if args is None else _check_value(args, dict, "the arguments of a tool call"),
+        {} if args is None else dict(_check_value(args, Mapping, "the arguments of a tool call")),
     )
 
 

@@ -130,7 +130,7 @@ NOT_TEXT: Any = 5
         (lambda: tool_result("c1", "x", name=NOT_TEXT), "the name of a tool is a str, not int"),
         (lambda: tool_call(NOT_TEXT, "x"), "the id of a tool call is a str, not int"),
         (lambda: tool_call("c1", NOT_TEXT), "the name of a tool is a str, not int"),
-        (lambda: tool_call("c1", "x", NOT_TEXT), "the arguments of a tool call is a dict, not int"),
+        (lambda: tool_call("c1", "x", NOT_TEXT), "arguments of a tool call is a Mapping, not int"),
         (lambda: thinking(NOT_TEXT), "the text of a thought is a str, not int"),
         (lambda: system(NOT_TEXT), "a message is made of text, not of int"),
     ],

@@ -1,0 +1,81 @@
+"""A batch: classify 100 tickets, ten at a time, each in a session of its own.
+
+The answers are values of a type, checked before they count. A session is named after its ticket, so
+nothing is paid twice: kill the program at any point and run it again, and it reads the answers that
+it has, continues the calls that were cut off, and makes those that are missing.
+
+    python examples/batch.py
+    python examples/batch.py openai:gpt-5-mini
+
+Without a model it runs offline: `batch.yaml` has the answers. A provider needs its extra
+(``pip install 'perdure[openai]'``) and its key ($OPENAI_API_KEY).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+import perdure
+
+OFFLINE = f"scripted:{Path(__file__).with_name('batch.yaml')}"
+TEXTS = (
+    "The invoice has the wrong address.",
+    "It crashes at the start.",
+    "I love the new colours.",
+)
+TICKETS = {f"ticket-{number:03}": TEXTS[number % len(TEXTS)] for number in range(100)}
+
+
+@dataclass
+class Verdict:
+    """What a ticket is about."""
+
+    category: Literal["billing", "bug", "praise"]
+    urgency: Annotated[int, msgspec.Meta(ge=1, le=5)]
+
+
+async def classify(runtime: perdure.Runtime, agent: perdure.Agent, ticket: str) -> Verdict:
+    """Return the verdict on `ticket`, from its session if that has one."""
+    try:
+        chat = await runtime.start(agent, id=ticket, metadata={"batch": "tickets"})
+    except perdure.errors.SessionExists:
+        chat = await runtime.resume(ticket)  # continues a turn that was cut off, as `chat.turn`
+    answered = await chat.session.messages(last=1)
+    if chat.turn is None and answered and answered[0].role == "assistant":
+        return msgspec.json.decode(answered[0].text, type=Verdict)
+    verdict: Verdict = (await (chat.turn or chat.send(TICKETS[ticket]))).output
+    return verdict
+
+
+async def main(model: str = OFFLINE) -> None:
+    """Classify all tickets, and print what they are about and what it cost."""
+    agent = perdure.Agent("clerk", model=model, instructions="Classify.", output=Verdict)
+    places = asyncio.Semaphore(10)
+
+    async def one(ticket: str) -> Verdict | None:
+        async with places:
+            try:
+                return await classify(runtime, agent, ticket)
+            except perdure.errors.TurnFailed as error:  # the others go on
+                print(f"{ticket}: {error}", file=sys.stderr)
+                return None
+
+    async with (
+        perdure.open("sqlite:///batch.db") as store,
+        perdure.Runtime(store, [agent]) as runtime,
+    ):
+        verdicts = await asyncio.gather(*(one(ticket) for ticket in TICKETS))
+        for category, count in Counter(verdict.category for verdict in verdicts if verdict).items():
+            print(f"{count:4} {category}")
+        for used in await store.usage(by="model"):
+            print(f"{used.calls} calls, {used.usage.total_tokens} tokens")
+
+
+asyncio.run(main(*sys.argv[1:2]))

@@ -1,0 +1,55 @@
+"""A chat bot in the terminal that streams its answers and remembers every person.
+
+Each name has a session of its own, whose history survives the program: run it again under the same
+name and the conversation continues, also if the program was killed in the middle of an answer.
+
+    python examples/chat_bot.py ana
+    python examples/chat_bot.py ana openai:gpt-5
+
+Without a model it runs offline and repeats what you write. A provider needs its extra
+(``pip install 'perdure[openai]'``) and its key ($OPENAI_API_KEY).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import perdure
+
+
+async def open_chat(runtime: perdure.Runtime, agent: perdure.Agent, name: str) -> perdure.Chat:
+    """Continue the conversation with `name`, or begin it."""
+    try:
+        return await runtime.resume(f"bot-{name}", agent)
+    except perdure.errors.SessionNotFound:
+        return await runtime.start(agent, id=f"bot-{name}", subject=name, title=f"Bot and {name}")
+
+
+async def show(turn: perdure.Turn) -> None:
+    """Print the answer of a turn word by word."""
+    try:
+        async for event in turn:
+            if isinstance(event, perdure.LiveEvent) and event.type == "agent:token":
+                print(event.text, end="", flush=True)
+        print()
+    except perdure.errors.TurnFailed as error:  # for example the provider is down
+        print(f"sorry: {error}")
+
+
+async def main(name: str = "you", model: str = "scripted:echo") -> None:
+    """Answer line by line until an empty line or the end of the input."""
+    agent = perdure.Agent("bot", model=model, instructions="Be friendly and brief.")
+    async with (
+        perdure.open("sqlite:///bot.db") as store,
+        perdure.Runtime(store, [agent]) as runtime,
+    ):
+        chat = await open_chat(runtime, agent, name)
+        print(f"({len(await chat.session.messages())} messages so far)")
+        if chat.turn is not None:  # the last process was killed while it answered
+            await show(chat.turn)
+        while line := (await asyncio.to_thread(sys.stdin.readline)).strip():
+            await show(chat.send(line))
+
+
+asyncio.run(main(*sys.argv[1:3]))

@@ -1,0 +1,136 @@
+"""A web service: messages and approvals over HTTP, events to the browser as they happen.
+
+Each chat is a session with a durable id. A message starts a turn in the background; the browser
+follows it with server-sent events. The agent may not refund an order alone: its question waits in
+the store until somebody answers it over HTTP. If the service is killed at any point, its next start
+continues every open turn, and a browser that connects again misses no event.
+
+    pip install 'fastapi>=0.135' uvicorn
+    uvicorn --app-dir examples fastapi_service:app --timeout-graceful-shutdown 5
+
+Open http://127.0.0.1:8000. The answers are a script, so it runs offline. For a real model delete
+``models=SCRIPT`` and set $OPENAI_API_KEY. It has no sign-in: add yours before others can reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import Body, Depends, FastAPI, Header, Request
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+import perdure
+from perdure.testing import ScriptedModel
+
+
+@perdure.tool(effect="external", needs_approval=True)
+async def refund(order: int) -> str:
+    """Give the money for an order back."""
+    return f"order {order} is refunded"
+
+
+AGENT = perdure.Agent("desk", model="openai:gpt-5", instructions="Help customers.", tools=[refund])
+CALL = perdure.tool_call("c1", "refund", {"order": 7})
+SCRIPT = ScriptedModel([perdure.assistant(CALL), "Your money is on its way.", "You are welcome."])
+
+
+@dataclass
+class Service:
+    """What the requests share, for as long as the service runs."""
+
+    store: perdure.Store
+    runtime: perdure.Runtime
+    chats: dict[str, perdure.Chat]
+
+    async def chat(self, session: str) -> perdure.Chat:
+        """Return the chat of `session`, resumed or new."""
+        if session not in self.chats:
+            try:
+                chat = await self.runtime.resume(session)
+            except perdure.errors.SessionNotFound:
+                chat = await self.runtime.start(AGENT, id=session)
+            self.chats.setdefault(session, chat)
+        return self.chats[session]
+
+
+@asynccontextmanager
+async def lifespan(_: FastAPI) -> AsyncGenerator[dict[str, Service]]:
+    """Open the store, and continue the turns that the last process left open."""
+    async with (
+        perdure.open("sqlite:///service.db") as store,
+        perdure.Runtime(store, [AGENT], models=SCRIPT) as runtime,
+    ):
+        chats = {str(chat.id): chat for chat in await runtime.resume_all()}
+        yield {"service": Service(store, runtime, chats)}
+
+
+def service_of(request: Request) -> Service:
+    """Return the service of a request."""
+    service: Service = request.state.service
+    return service
+
+
+Shared = Annotated[Service, Depends(service_of)]
+
+
+async def session_of(session: str, service: Shared) -> perdure.Session:
+    """Return the session that a request names."""
+    return await service.store.open(session)
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.get("/")
+async def page() -> FileResponse:
+    """Show a page that chats."""
+    return FileResponse(Path(__file__).with_name("page.html"))
+
+
+@app.post("/chats/{session}/messages", status_code=202)
+async def say(session: str, text: Annotated[str, Body(embed=True)], service: Shared) -> None:
+    """Store a message, and start its turn; a turn that runs already takes the message up."""
+    chat = await service.chat(session)
+    if chat.is_running:
+        await chat.steer(text)
+    else:
+        await chat.send(text).started()
+
+
+@app.get("/chats/{session}/events", response_class=EventSourceResponse)
+async def events(
+    session: Annotated[perdure.Session, Depends(session_of)],
+    last_event_id: Annotated[int, Header()] = -1,
+) -> AsyncIterable[ServerSentEvent]:
+    """Stream the events after the last one that the browser has, then those to come."""
+    async for event in session.watch(after=last_event_id):
+        number = None
+        if isinstance(event, perdure.Event) and not event.has_more:
+            number = str(event.seq)
+        yield ServerSentEvent(data=perdure.wire(event), id=number)
+
+
+@app.get("/questions")
+async def questions(service: Shared) -> list[object]:
+    """List what waits for a person, with all arguments."""
+    return [perdure.wire(question) for question in await service.store.questions()]
+
+
+@app.post("/questions/{question:path}/answer", status_code=204)
+async def answer(
+    question: str, answer: Annotated[str, Body()], by: Annotated[str, Body()], service: Shared
+) -> None:
+    """Answer a question; its turn goes on."""
+    await service.store.answer(question, answer, by=by)
+
+
+@app.exception_handler(perdure.errors.PerdureError)
+async def refuse(_: Request, error: perdure.errors.PerdureError) -> JSONResponse:
+    """Say what is wrong with a request."""
+    status = 404 if error.code.endswith("_not_found") else 409
+    return JSONResponse({"code": error.code, "detail": str(error)}, status)

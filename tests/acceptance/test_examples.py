@@ -1,0 +1,208 @@
+"""The programs of `examples` as their reader runs them: offline, each a process of its own."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.async_api import async_playwright, expect
+
+import perdure
+from tests.conftest import REPOSITORY
+
+EXAMPLES = REPOSITORY / "examples"
+PATIENCE_S = 60
+SERVES = re.compile(r"Uvicorn running on (http://127\.0\.0\.1:\d+)")
+
+
+def start(folder: Path, *command: str | Path) -> subprocess.Popen[str]:
+    """A program that runs in `folder`; nothing that it logs fills a pipe."""
+    with (folder / "log.txt").open("w", encoding="utf-8") as log:
+        return subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+
+
+def run(folder: Path, example: str, *arguments: str, said: str = "") -> str:
+    """What an example prints that gets `said` as its input."""
+    with start(folder, EXAMPLES / example, *arguments) as process:
+        out, _ = process.communicate(said, timeout=PATIENCE_S)
+    assert process.returncode == 0, (folder / "log.txt").read_text("utf-8")
+    return out
+
+
+@contextmanager
+def serving(folder: Path, application: str) -> Generator[httpx.Client]:
+    """A client of an example that uvicorn serves, which is killed at the end."""
+    program = ("-m", "uvicorn", "--app-dir", EXAMPLES, application, "--port", "0")
+    with start(folder, *program) as process:
+        try:
+            found = None
+            while found is None:
+                time.sleep(0.02)
+                assert process.poll() is None
+                found = SERVES.search((folder / "log.txt").read_text("utf-8"))
+            with httpx.Client(base_url=found[1], timeout=PATIENCE_S) as client:
+                yield client
+        finally:
+            process.kill()
+
+
+def events(client: httpx.Client, path: str, last: str, *, after: int = -1) -> list[dict[str, Any]]:
+    """The events of a stream up to one of the type `last`, each with its ``id`` in the stream."""
+    found: list[dict[str, Any]] = []
+    headers = {} if after < 0 else {"Last-Event-ID": str(after)}
+    with client.stream("GET", path, headers=headers) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        fields: dict[str, str] = {}
+        for line in response.iter_lines():
+            name, _, value = line.partition(": ")
+            fields[name] = value
+            if line == "" and "data" in fields:
+                found.append(json.loads(fields["data"]) | {"id": fields.get("id")})
+                fields = {}
+                if found[-1]["type"] == last:
+                    return found
+    raise AssertionError(f"the stream ended before {last}")
+
+
+@pytest.mark.full_only
+def test_fastapi_example_killed_while_it_asks_continues_after_the_answer(tmp_path: Path) -> None:
+    with serving(tmp_path, "fastapi_service:app") as client:
+        assert client.get("/chats/ana/events").status_code == 404
+        sent = client.post("/chats/ana/messages", json={"text": "Refund order 7"})
+        assert sent.status_code == 202
+        before = events(client, "/chats/ana/events", "inbox:question")
+    with serving(tmp_path, "fastapi_service:app") as client:
+        (asked,) = client.get("/questions").json()
+        assert asked["id"] == before[-1]["entryId"]
+        assert asked["question"]["arguments"] == {"order": 7}
+        address = f"/questions/{asked['id']}/answer"
+        assert client.post(address, json={"answer": "perhaps", "by": "ben"}).status_code == 409
+        assert client.post(address, json={"answer": "allow", "by": "ben"}).status_code == 204
+        assert client.post(address, json={"answer": "deny", "by": "eve"}).status_code == 409
+        seen = max(int(event["id"]) for event in before if event["id"])
+        after = events(client, "/chats/ana/events", "session:turn_completed", after=seen)
+        assert client.get("/questions").json() == []
+        client.post("/chats/ana/messages", json={"text": "Thanks"}).raise_for_status()
+        seen = int(after[-1]["id"])
+        later = events(client, "/chats/ana/events", "session:turn_completed", after=seen)
+    entries = [event["sequenceNumber"] for event in (*before, *after) if "sequenceNumber" in event]
+    assert sorted(set(entries)) == list(range(entries[-1] + 1))
+    texts = [part["text"] for event in after for part in event.get("parts", ()) if "text" in part]
+    assert texts[-1] == "Your money is on its way."
+    assert later[-1]["type"] == "session:turn_completed"
+
+
+@pytest.mark.all_only
+async def test_page_of_the_fastapi_example_shows_words_and_answers_a_question(
+    tmp_path: Path, chromium: str
+) -> None:
+    with serving(tmp_path, "fastapi_service:app") as client:
+        async with async_playwright() as playwright:
+            browser = await playwright.chromium.launch(
+                executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            )
+            try:
+                page = await browser.new_page()
+                await page.goto(str(client.base_url))
+                await page.get_by_label("Message").fill("Refund <b>order</b> 7")
+                await page.get_by_role("button", name="Send").click()
+                await page.get_by_role("button", name="allow").click()
+                log = page.get_by_role("log").locator("p")
+                await expect(log.last).to_have_text("Your money is on its way.")
+                await expect(page.get_by_role("button", name="allow")).to_have_count(0)
+                await page.reload()
+                await expect(log.last).to_have_text("Your money is on its way.")
+                assert await log.first.text_content() == "Refund <b>order</b> 7"
+            finally:
+                await browser.close()
+
+
+@pytest.mark.full_only
+def test_litestar_example_returns_question_then_typed_answer(tmp_path: Path) -> None:
+    with serving(tmp_path, "litestar_service:app") as client:
+        asked = client.post("/trips/1", json={"text": "Two nights"})
+        assert asked.status_code == 202
+        assert asked.json()["question"]["arguments"] == {"hotel": "Aurora", "nights": 2}
+        decision = {"question": asked.json()["id"], "answer": "allow", "by": "ana"}
+        assert client.post("/trips/2/answer", json=decision).status_code == 404
+        planned = client.post("/trips/1/answer", json=decision)
+        assert planned.json() == {"hotel": "Aurora", "nights": 2}
+        assert client.post("/trips/1", json={"text": "Again"}).status_code == 409
+        seen = events(client, "/trips/1/events", "session:turn_completed")
+        assert "agent:tool_result" in [event["type"] for event in seen]
+        client.post("/trips/3", json={"text": "Two nights"}).raise_for_status()
+    with serving(tmp_path, "litestar_service:app") as client:
+        decision["question"] = events(client, "/trips/3/events", "inbox:question")[-1]["entryId"]
+        assert client.post("/trips/3/answer", json=decision).json()["hotel"] == "Aurora"
+
+
+@pytest.mark.full_only
+def test_tool_agent_example_killed_while_it_asks_asks_again(tmp_path: Path) -> None:
+    with start(tmp_path, EXAMPLES / "tool_agent.py") as process:
+        assert process.stdout is not None
+        assert "Oslo Borealis" in process.stdout.readline()
+        process.kill()
+    out = run(tmp_path, "tool_agent.py", said="perhaps\nallow\n")
+    assert "please type allow or deny" in out
+    assert out.count("booked under the key") == 1
+    assert out.endswith("Take the train at 07:12. You sleep at the Borealis.\n")
+    with perdure.blocking.open(f"sqlite:///{tmp_path / 'travel.db'}") as store:
+        (session,) = store.recent()
+        names = [call.name for call in store.tool_calls(session=session.id)]
+    assert names == ["find_hotels", "find_trains", "book"]
+
+
+@pytest.mark.full_only
+def test_batch_example_killed_in_the_middle_calls_each_ticket_once(tmp_path: Path) -> None:
+    with start(tmp_path, EXAMPLES / "batch.py") as process:
+        with perdure.blocking.open(f"sqlite:///{tmp_path / 'batch.db'}") as store:
+            while process.poll() is None and not store.recent(limit=20)[10:]:
+                time.sleep(0.02)
+        process.kill()
+    lines = run(tmp_path, "batch.py").splitlines()
+    assert lines[:3] == ["  34 billing", "  33 bug", "  33 praise"]
+    with perdure.blocking.open(f"sqlite:///{tmp_path / 'batch.db'}") as store:
+        sessions = [store.open(info.id) for info in store.recent(limit=None)]
+        assert len(sessions) == 100
+        assert {len(session.messages()) for session in sessions} == {2}
+
+
+@pytest.mark.full_only
+def test_chat_bot_example_remembers_each_person(tmp_path: Path) -> None:
+    assert "you wrote “two”" in run(tmp_path, "chat_bot.py", "ana", said="one\ntwo\n")
+    assert run(tmp_path, "chat_bot.py", "ana").startswith("(4 messages so far)")
+    assert run(tmp_path, "chat_bot.py", "ben").startswith("(0 messages so far)")
+
+
+async def test_notebook_prints_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((EXAMPLES / "notebook.ipynb").read_text("utf-8"))["cells"]
+    names: dict[str, object] = {"__name__": "__main__"}
+    for cell in (cell for cell in cells if cell["cell_type"] == "code"):
+        source = "".join(cell["source"])
+        code = compile(source, "notebook.ipynb", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        result = eval(code, names)
+        if inspect.iscoroutine(result):
+            await result
+        shown = "".join(text for output in cell["outputs"] for text in output["text"])
+        assert capsys.readouterr().out == shown, source
