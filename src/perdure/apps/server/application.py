@@ -17,6 +17,7 @@ from litestar.types import Receive, Scope, Send
 
 from perdure.apps.server.access.caller import CONDITIONAL, READING, Caller, authentication
 from perdure.apps.server.access.guard import Guard
+from perdure.apps.server.access.heads import heads_in
 from perdure.apps.server.access.idempotency import Idempotency, keyed_of
 from perdure.apps.server.access.origins import Origins
 from perdure.apps.server.access.rates import Limits, Rates
@@ -210,12 +211,12 @@ def _dependencies(
 
     async def caller_of(request: Request[Any, Any, Any]) -> Caller:
         keyed = await keyed_of(request)
-        if_match = request.headers.get("if-match")
+        heads = heads_in("If-Match", request.headers.getall("if-match", []))
 
         def is_valid() -> bool:
             return not readiness.is_stopping and request.auth()
 
-        caller = Caller(request.user, store, if_match, keyed, is_valid)
+        caller = Caller(request.user, store, heads, keyed, is_valid)
         if request.method not in READING and not request.route_handler.opt.get(CONDITIONAL):
             caller.require_unconditional()
         return caller

@@ -32,7 +32,6 @@ CONDITIONAL = "is_conditional"
 """The option of a route whose commit checks the head that ``If-Match`` names."""
 
 READING = ("GET", "HEAD")
-_DIGITS = 19
 _NO_HEAD = 2**62
 """Above every head."""
 
@@ -129,14 +128,15 @@ def _require_own_page(connection: AnyConnection) -> None:
 class Caller:
     """What one caller may do in a store. A session it may not see does not exist for it.
 
-    `is_valid` says if its token is still valid, for answers that last long.
+    A change needs one of the `heads`, or any head if there are none to need. `is_valid` says if its
+    token is still valid, for answers that last long.
     """
 
     def __init__(
         self,
         principal: Principal,
         store: Store,
-        if_match: str | None = None,
+        heads: frozenset[int] | None = None,
         keyed: KeyedRequest | None = None,
         is_valid: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -144,7 +144,7 @@ class Caller:
         self.store = store
         self.keyed = keyed
         self.is_valid = is_valid
-        self._if_match = if_match
+        self._heads = heads
 
     @property
     def name(self) -> str:
@@ -166,7 +166,7 @@ class Caller:
     @property
     def is_conditional(self) -> bool:
         """Whether a change needs the head that the request names."""
-        return self._if_match not in (None, "*")
+        return self._heads is not None
 
     def require_unconditional(self) -> None:
         """Raises: Problem 400 for an ``If-Match`` that the change could not check in its commit."""
@@ -237,12 +237,14 @@ class Caller:
             raise SessionNotFound(StreamId(id))
         if role == "read":
             return session
-        expected = head_of(self._if_match) if self.is_conditional else None
-        if expected is None:
+        if self._heads is None:
             await self.claim(session, is_repeatable=is_repeatable)
             return session
-        if self.keyed is None and expected != session.head:
-            raise HeadChanged(session.head)
+        expected = session.head
+        if expected not in self._heads:
+            if self.keyed is None:
+                raise HeadChanged(expected)
+            expected = max(self._heads, default=_NO_HEAD)  # the claim may be there already
         guarded = await at_head(self.store, session, expected)
         if self.keyed is None:
             return guarded
@@ -276,14 +278,3 @@ class Caller:
         if self.principal.visit is not None:
             return session.id == self.principal.visit
         return session.metadata.get(MADE_BY) == self.principal.token
-
-
-def etag_of(head: int) -> str:
-    """Return the ``ETag`` of a session whose newest entry is `head`."""
-    return f'"{head}"'
-
-
-def head_of(etag: str | None) -> int:
-    """Return the head that `etag` names; one that no session has if it is of another form."""
-    digits = (etag or "").strip('"')
-    return int(digits) if digits.isdecimal() and len(digits) < _DIGITS else _NO_HEAD

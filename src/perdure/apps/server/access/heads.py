@@ -1,10 +1,13 @@
-"""A session whose next commit needs the head that the ``If-Match`` of a request names."""
+"""A session whose next commit needs a head that the ``If-Match`` of a request names."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 import msgspec
 
-from perdure.apps.server.problems import HeadChanged
+from perdure.apps.server.problems import HeadChanged, Problem
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import HeadConflict
@@ -12,6 +15,32 @@ from perdure.session.ids import StreamId
 from perdure.stores.lazy_session import StoredSession
 from perdure.stores.protocol import Commit, CommitResult, Write
 from perdure.stores.session_store import SessionStore
+
+_TAG = re.compile(r'(W/)?"([^"]*)"')
+_DIGITS = 19
+
+
+def etag_of(head: int) -> str:
+    """Return the ``ETag`` of a session whose newest entry is `head`."""
+    return f'"{head}"'
+
+
+def heads_in(name: str, lines: Iterable[str], *, is_weak: bool = False) -> frozenset[int] | None:
+    """Return the heads that the header `name` lists in its `lines`; None for ``*`` and no lines.
+
+    With `is_weak` weak tags count too. A tag that is none of ours names no head.
+    Raises: Problem 400 if it is no list of entity tags (RFC 9110, 8.8.3).
+    """
+    given = list(lines)
+    text = ",".join(given).strip()
+    if not given or text == "*":
+        return None
+    tags = _TAG.findall(text)
+    if not tags or _TAG.sub("", text).strip(", \t"):
+        detail = f'{name} is a list of entity tags in quotes, such as "7", "8", or *'
+        raise Problem(400, "invalid_request", detail)
+    digits = [tag for weak, tag in tags if is_weak or not weak]
+    return frozenset(int(each) for each in digits if each.isdecimal() and len(each) < _DIGITS)
 
 
 async def at_head(store: Store, session: Session, head: int) -> Session:

@@ -11,7 +11,8 @@ import msgspec
 from litestar import Response, delete, get, patch, post
 from litestar.params import FromQuery, JSONBody, QueryParameter
 
-from perdure.apps.server.access.caller import Caller, etag_of
+from perdure.apps.server.access.caller import Caller
+from perdure.apps.server.access.heads import etag_of
 from perdure.apps.server.contexts import context_of_call, next_context
 from perdure.apps.server.inputs import NewSession, Renamed
 from perdure.apps.server.problems import Problem

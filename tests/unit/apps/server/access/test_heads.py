@@ -163,3 +163,29 @@ async def test_abort_without_running_turn_needs_head(tmp_path: Path) -> None:
         for sent, status in (('"0"', 412), (etag, 200)):
             answer = await server.http.post(f"{url}/abort", headers={"If-Match": sent})
             assert answer.status_code == status, answer.text
+
+
+async def test_if_match_accepts_lists_and_refuses_other_forms(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        url = f"/v1/sessions/{await server.said('hi')}"
+
+        async def renamed(if_match: str, **more: str) -> httpx.Response:
+            headers = {"If-Match": if_match, **more}
+            return await server.http.patch(url, json={"title": if_match}, headers=headers)
+
+        head = (await server.http.get(url)).json()["head"]
+        for listed in (f'"0", "{head}"', f'"{head + 1}","0"', f', "x,y" ,"{head + 2}",', "*"):
+            assert (await renamed(listed)).status_code == 200, listed
+        for listed in ('"0", "1"', f'W/"{head + 4}"', f'"{head + 4}x"', f'"{"9" * 40}"'):
+            answer = await renamed(listed)
+            assert (answer.status_code, answer.json()["actual"]) == (412, head + 4), listed
+        for malformed in (str(head + 4), f'"{head + 4}', f'*, "{head + 4}"', '"0" "1"x', ",", ""):
+            answer = await renamed(malformed)
+            assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+            assert "in quotes" in answer.json()["detail"]
+        listed = f'"0", "{head + 4}", "{head + 999}"'
+        keyed = [await renamed(listed, **{"Idempotency-Key": "k1"}) for _ in range(2)]
+        assert [each.status_code for each in keyed] == [200, 200], keyed[1].text
+        assert keyed[0].json() == keyed[1].json()
+        late = await renamed(listed, **{"Idempotency-Key": "k2"})
+        assert late.status_code == 412
