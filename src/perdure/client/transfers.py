@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 import msgspec
 
 from perdure.client.clock import Outside, absolute
-from perdure.client.lookup.store_files import is_part_of, own_folders
+from perdure.client.lookup.store_files import database_file, is_part_of, own_folders
 from perdure.errors import FormatError, PathExists, PerdureError, WrongArgument
 from perdure.interop.exports import ExportSelection, export_session, note_export
 from perdure.interop.reports import (
@@ -65,16 +65,19 @@ def files_at(
 ) -> Iterator[Path]:
     """Return the files to import: those at `paths`, and possible sessions below folders.
 
-    Skips folders in which the store at `address` keeps its sessions.
+    Skips the file, and the folders, in which the store at `address` keeps its sessions.
     """
     own = [folder.resolve() for folder in own_folders(address)]
+    database = database_file(address)
+    own_file = None if database is None else database.resolve()
     for path in paths:
         if not path.is_dir():
             yield path
             continue
         for file in live_import.histories_in(path, on_closed):
             whole = file.resolve()
-            if whole.is_file() and not any(map(whole.is_relative_to, own)):
+            is_own = any(map(whole.is_relative_to, own)) or whole == own_file
+            if whole.is_file() and not is_own:
                 yield file
 
 

@@ -21,8 +21,8 @@ from perdure.session.entries import Entry, Lane
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
-from perdure.session.messages import MESSAGE, Message
-from perdure.session.notes import LeafMoved
+from perdure.session.messages import MESSAGE
+from perdure.session.notes import ImportSource, LeafMoved, SessionInfoChanged
 from perdure.stores.protocol import EMPTY
 from perdure.stores.session_store import SessionStore
 
@@ -30,6 +30,8 @@ PAGE = 32
 """Number of entries read at a time."""
 
 _USAGE = b'"usage":'
+_TITLE = SessionInfoChanged.kind
+_SIGNED = (MESSAGE, _TITLE)
 
 
 class _UsageOnly(msgspec.Struct):
@@ -66,6 +68,8 @@ class Traces:
         self._remaining: dict[EntryId, None] = {}
         self._said: dict[EntryId, Signature] = {}
         self._own_messages: list[EntryId] = []
+        self._titles: set[EntryId] = set()
+        self._has_original = False
         self._imported: dict[EntryId, bytes] = {}
 
     def take(self, entry: Entry) -> None:
@@ -73,10 +77,9 @@ class Traces:
         self.streams[entry.stream] = None
         if self._has_written_ids:
             self.written_ids.update(written_ids((entry,)))
+        self._has_original = self._has_original or entry.kind == ImportSource.kind
         source = source_of(entry.body) if entry.kind != OPAQUE else None
-        if entry.lane == "tree" or entry.kind == LeafMoved.kind:
-            self.mover, self.is_mover_in_tree = entry.id, entry.lane == "tree"
-            self.is_mover_imported = entry.kind == OPAQUE or source is not None
+        self._take_mover(entry, is_imported=entry.kind == OPAQUE or source is not None)
         if entry.kind == MESSAGE and _has_usage(entry.body):
             self.with_usage.add(entry.id)
         if source is not None and source.part in self._parts:
@@ -94,8 +97,15 @@ class Traces:
         if source is not None:
             body = without_source(entry.body)
             self._said[entry.id] = (entry.kind, entry.at, _signed_text(entry.kind, body))
-            if source.length:
+            if entry.kind == _TITLE:
+                self._titles.add(entry.id)
+            elif source.length:
                 self._imported[entry.id] = hashlib.sha256(body).digest()
+
+    def _take_mover(self, entry: Entry, *, is_imported: bool) -> None:
+        if entry.lane == "tree" or entry.kind == LeafMoved.kind:
+            self.mover, self.is_mover_in_tree = entry.id, entry.lane == "tree"
+            self.is_mover_imported = is_imported
 
     def find_known(self, items: Sequence[Item], ids: Mapping[str, EntryId]) -> dict[int, EntryId]:
         """Return item -> its entry in the session, except matches that need its body.
@@ -130,7 +140,7 @@ class Traces:
         for position, item in items:
             if position in known:
                 continue
-            said = body_without_source(item, ()) if isinstance(item.body, Message) else b""
+            said = body_without_source(item, ()) if item.kind in _SIGNED else b""
             candidates = waiting.get((item.kind, item.at or 0, _signed_text(item.kind, said)))
             if candidates:
                 yield position, candidates.pop()
@@ -142,26 +152,32 @@ class Traces:
 
         Shape: the `known` items come first, in the order of their entries, each says what its entry
         says, and all that was imported before is among them. Of the messages that were added here
-        the last may be missing.
+        the last may be missing. Titles do not count: a session may be renamed.
         """
-        count = len(known)
-        if not count or any(position >= count for position in known):
-            return False
+        known = {place: entry for place, entry in known.items() if entry not in self._titles}
+        if not known:
+            return self._has_original and self.mover is None
         order = {entry: number for number, entry in enumerate(self._remaining)}
-        numbers = [order[known[position]] for position in range(count) if known[position] in order]
+        numbers = [order[known[place]] for place in sorted(known) if known[place] in order]
         if numbers != sorted(numbers):
             return False
         found = set(known.values())
         own = [entry for entry in self._own_messages if entry in found]
         if not self._imported.keys() <= found or own != self._own_messages[: len(own)]:
             return False
+        left = len(known)
         for position, item in items:
-            if position >= count:
+            if not left:
                 break
+            if item.kind == _TITLE:
+                continue
+            if position not in known:
+                return False
+            left -= 1
             digest = self._imported.get(known[position])
             if digest is not None and digest != _digest(item, known):
                 return False
-        return True
+        return not left
 
     @property
     def has_said(self) -> bool:
@@ -193,8 +209,8 @@ def _digest(item: Item, known: Mapping[int, EntryId]) -> bytes | None:
 
 
 def _signed_text(kind: str, body: bytes) -> bytes:
-    """Return the part of a body that is hashed: only messages, whose bodies name no entries."""
-    return hashlib.sha256(body).digest() if kind == MESSAGE else b""
+    """Return the part of a body that is hashed: of messages and titles, which name no entries."""
+    return hashlib.sha256(body).digest() if kind in _SIGNED else b""
 
 
 def known_items(

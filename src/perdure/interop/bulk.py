@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TypeVar, Unpack
 
 from perdure.errors import PerdureError
+from perdure.interop.containers import sessions_in
+from perdure.interop.formats.sources.content import Content, FileContent
 from perdure.interop.formats.sources.parse_state import Progress
 from perdure.interop.formats.sources.reader import BOUNDS
 from perdure.interop.imports import ImportOptions, import_source
-from perdure.interop.reports import FileOutcome
+from perdure.interop.reports import FileOutcome, ImportReport
 from perdure.stores.session_store import SessionStore
 
 FILES_AT_ONCE = 8
@@ -36,21 +38,66 @@ async def import_files(
 ) -> AsyncIterator[FileOutcome]:
     """Import the files at `paths`, as `import_source` does.
 
-    Shape: one outcome a file, in the order of `paths`. A caller that stops early cancels what is
-    under way; what was yielded is in the store.
+    Shape: one outcome a file, in the order of `paths`; of a file with several sessions, one for
+    each. A caller that stops early cancels what is under way; what was yielded is in the store.
     """
 
-    async def outcome_of(path: Path) -> FileOutcome:
+    async def outcomes_of(path: Path) -> list[FileOutcome]:
         progress = None if told is None else _progress_of(path, told)
         try:
-            report = await import_source(store, path, progress=progress, **options)
+            with await asyncio.to_thread(FileContent, path) as content:
+                imported = import_content(store, content, progress=progress, **options)
+                return [_outcome(path, each) async for each in imported]
         except PerdureError as error:
-            return FileOutcome(path, error=error)
-        return FileOutcome(path, report)
+            return [FileOutcome(path, error=error)]
 
-    jobs = ((held_bytes(size_of(path)), partial(outcome_of, path)) for path in paths)
-    async for outcome in in_order(jobs):
-        yield outcome
+    jobs = ((held_bytes(size_of(path)), partial(outcomes_of, path)) for path in paths)
+    async for outcomes in in_order(jobs):
+        for outcome in outcomes:
+            yield outcome
+
+
+async def import_content(
+    store: SessionStore,
+    content: FileContent,
+    *,
+    progress: Progress | None = None,
+    **options: Unpack[ImportOptions],
+) -> AsyncIterator[ImportReport | PerdureError]:
+    """Import the session in `content`, or each of the sessions that it has.
+
+    Shape: the report of each session, or its error.
+    Raises: what `import_source` raises, if `content` is one session or cannot be read at all.
+    """
+    format = options.get("format", "auto")
+    sessions = await asyncio.to_thread(sessions_in, content, format)
+    if sessions is None:
+        yield await import_source(store, content, progress=progress, **options)
+        return
+    try:
+        while (found := await asyncio.to_thread(next, sessions, None)) is not None:
+            yield await _import_each(store, found, options)
+    finally:
+        await asyncio.to_thread(sessions.close)
+    if progress is not None:
+        progress(content.length, content.length)
+
+
+async def _import_each(
+    store: SessionStore, found: Content | PerdureError, options: ImportOptions
+) -> ImportReport | PerdureError:
+    if isinstance(found, PerdureError):
+        return found
+    try:
+        return await import_source(store, found, **options)
+    except PerdureError as error:
+        return error
+
+
+def _outcome(path: Path, imported: ImportReport | PerdureError) -> FileOutcome:
+    if isinstance(imported, PerdureError):
+        return FileOutcome(path, error=imported)
+    return FileOutcome(path, imported)
 
 
 def _progress_of(path: Path, told: Told) -> Progress:

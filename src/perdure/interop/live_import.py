@@ -27,14 +27,16 @@ from typing import Literal, Unpack
 import msgspec
 
 from perdure.errors import FormatError, PerdureError
-from perdure.interop.bulk import Job, held_bytes, in_order
+from perdure.interop.bulk import Job, held_bytes, import_content, in_order
+from perdure.interop.containers import FILE_NAMES
 from perdure.interop.formats.sources.content import FileContent, end_of_lines
-from perdure.interop.imports import ImportOptions, import_source
+from perdure.interop.formats.sources.database import MAGIC
+from perdure.interop.imports import ImportOptions
 from perdure.interop.reports import ImportReport
 from perdure.stores.session_store import SessionStore
 
 SUFFIX = ".jsonl"
-"""Suffix of files that may be sessions; their format is detected from the content."""
+"""Suffix of most files that may be sessions; their format is detected from the content."""
 
 SOONEST_S = 0.25
 LATEST_S = 4.0
@@ -116,8 +118,8 @@ class FolderFollower:
         found = await asyncio.to_thread(self._find_files)
         for gone in self._gone_files(found):
             yield gone
-        async for change in in_order(self._jobs(found)):
-            if change is not None:
+        async for changes in in_order(self._jobs(found)):
+            for change in changes:
                 yield change
 
     def _gone_files(self, found: Mapping[Path, State]) -> Iterator[Change]:
@@ -133,7 +135,7 @@ class FolderFollower:
             if seen.is_recognised:
                 yield Change(path, "gone")
 
-    def _jobs(self, found: Mapping[Path, State]) -> Iterator[Job[Change | None]]:
+    def _jobs(self, found: Mapping[Path, State]) -> Iterator[Job[list[Change]]]:
         """Yield the files to read."""
         for path, state in found.items():
             seen = self._seen.setdefault(path, _Seen(state[0]))
@@ -152,7 +154,7 @@ class FolderFollower:
             file = (status.st_dev, status.st_ino)
             if file not in known:
                 known.add(file)
-                states[path] = (file, status.st_size, status.st_mtime_ns)
+                states[path] = _with_log(path, (file, status.st_size, status.st_mtime_ns))
         return states
 
     def _paths(self) -> Iterator[Path]:
@@ -162,57 +164,78 @@ class FolderFollower:
                 if not any(whole.is_relative_to(other) for other in self._excluded):
                     yield path
 
-    async def _read(self, path: Path, state: State, seen: _Seen) -> Change | None:
+    async def _read(self, path: Path, state: State, seen: _Seen) -> list[Change]:
         """Import what is new in a file that changed."""
         began_s = self._clock.steady_s()
         try:
             content = await asyncio.to_thread(FileContent, path)
         except FormatError:
             seen.due_s = began_s + RETRY_S  # removed or locked: the next scan shows
-            return None
+            return []
         with content:
-            change = await self._look_into(path, state, seen, content)
+            changes = await self._look_into(path, state, seen, content)
         took_s = self._clock.steady_s() - began_s
         seen.due_s = max(seen.due_s, began_s + took_s / SHARE)
-        return change
+        return changes
 
     async def _look_into(
         self, path: Path, state: State, seen: _Seen, content: FileContent
-    ) -> Change | None:
+    ) -> list[Change]:
+        if content.read(0, len(MAGIC)) == MAGIC:  # what SQLite returns of it is complete
+            seen.file, seen.state = state[0], state
+            return await self._import_file(path, content, seen)
         age_ms = self._clock.now_ms() - state[2] // 1_000_000
         is_fresh = 0 <= age_ms < QUIET_MS
         whole = content.length
         length = await asyncio.to_thread(end_of_lines, content) if is_fresh else whole
         # A last line without LF is checked again, changed or not.
         seen.file, seen.state = state[0], state if length == whole == state[1] else None
-        change = None
+        changes: list[Change] = []
         if length != seen.length or not is_fresh or not seen.is_recognised:
             content.cut(length)
-            change = await self._import_file(path, content, seen)
+            changes = await self._import_file(path, content, seen)
         seen.length = length
-        return change
+        return changes
 
-    async def _import_file(self, path: Path, content: FileContent, seen: _Seen) -> Change | None:
+    async def _import_file(self, path: Path, content: FileContent, seen: _Seen) -> list[Change]:
         if not content.length:
-            return None
+            return []
+        changes: list[Change] = []
+        errors: list[PerdureError] = []
         try:
-            report = await import_source(self._store, content, **self._options)
+            async for each in import_content(self._store, content, **self._options):
+                if isinstance(each, PerdureError):
+                    errors.append(each)
+                    continue
+                seen.is_recognised = True
+                if each.is_new or each.entries or each.malformed:
+                    changes.append(Change(path, "imported", each))
         except PerdureError as error:
-            return self._report_failure(path, error, seen)
-        seen.has_failed = False
-        seen.is_recognised = True
-        has_new = report.is_new or report.entries or report.malformed
-        return Change(path, "imported", report) if has_new else None
+            errors.append(error)
+        failed = self._failures(path, errors, seen)
+        seen.has_failed = bool(errors)
+        return changes + failed
 
-    def _report_failure(self, path: Path, error: PerdureError, seen: _Seen) -> Change | None:
-        """Report the failure once; a temporary one is retried."""
-        if isinstance(error, FormatError) and seen.state is None:
-            return None  # it is being written: its next line may identify it
-        if not isinstance(error, FormatError):
+    def _failures(self, path: Path, errors: list[PerdureError], seen: _Seen) -> list[Change]:
+        """Return failures that were not reported yet; a temporary one is retried."""
+        if seen.state is None:  # it is being written: its next line may identify it
+            errors[:] = [error for error in errors if not isinstance(error, FormatError)]
+        if any(not isinstance(error, FormatError) for error in errors):
             seen.state = None
             seen.due_s = self._clock.steady_s() + RETRY_S
-        was_told, seen.has_failed = seen.has_failed, True
-        return None if was_told else Change(path, "failed", error=error)
+        return [] if seen.has_failed else [Change(path, "failed", error=each) for each in errors]
+
+
+def _with_log(path: Path, state: State) -> State:
+    """Return `state` with the log of a database, in which the newest commits are."""
+    if path.name.endswith(SUFFIX):
+        return state
+    try:
+        status = path.with_name(f"{path.name}-wal").stat()
+    except OSError:
+        return state
+    file, size, changed = state
+    return file, size + status.st_size, max(changed, status.st_mtime_ns)
 
 
 def histories_in(
@@ -227,4 +250,9 @@ def histories_in(
         return
     for parent, folders, names in os.walk(folder, onerror=on_closed):
         folders.sort()
-        yield from (Path(parent, name) for name in sorted(names) if name.endswith(SUFFIX))
+        yield from (Path(parent, name) for name in sorted(names) if is_history(name))
+
+
+def is_history(name: str) -> bool:
+    """Return whether a file called `name` may hold sessions."""
+    return name.endswith(SUFFIX) or name in FILE_NAMES

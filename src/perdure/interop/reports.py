@@ -23,6 +23,7 @@ Format = Literal[
     "gemini-cli",
     "qwen-code",
     "copilot-cli",
+    "goose",
 ]
 """The formats of session files that can be imported."""
 
@@ -71,7 +72,7 @@ class ImportReport(msgspec.Struct, frozen=True):
 
 
 class FileOutcome(msgspec.Struct, frozen=True):
-    """The result for one file: a report, or the error."""
+    """The result for one file, or one session of a file with several: a report, or the error."""
 
     __repr__ = short_repr
 
@@ -81,7 +82,10 @@ class FileOutcome(msgspec.Struct, frozen=True):
 
 
 class ImportedFiles(msgspec.Struct, frozen=True):
-    """The result of an import of several files. Shape: one outcome per file, in reading order."""
+    """The result of an import of several files.
+
+    Shape: one outcome per file, in reading order; of a file with several sessions, one for each.
+    """
 
     __repr__ = short_repr
 

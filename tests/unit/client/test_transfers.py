@@ -21,6 +21,14 @@ def test_files_of_the_store_itself_are_not_imported(tmp_path: Path) -> None:
     assert found == [tmp_path / "other" / "b.jsonl", tmp_path / "named"]
 
 
+def test_database_of_the_store_itself_is_not_imported(tmp_path: Path) -> None:
+    for name in ("own/sessions.db", "other/sessions.db"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"")
+    found = list(files_at([tmp_path], f"sqlite:///{tmp_path}/own/sessions.db", print))
+    assert found == [tmp_path / "other" / "sessions.db"]
+
+
 def test_file_is_replaced_only_when_asked(tmp_path: Path) -> None:
     file = tmp_path / "out"
     write_file(file, b"1", is_replacing=False)

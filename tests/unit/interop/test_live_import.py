@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from perdure.errors import FormatError, TurnOpen
 from perdure.interop.exports import export_session
+from perdure.interop.formats.sources.database import MAGIC
 from perdure.interop.live_import import (
     LATEST_S,
     QUIET_MS,
@@ -24,8 +27,17 @@ from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
-from tests.fakes.sources import claude_file, codex_file, every_file, operator_file, pi_file
+from tests.fakes.databases import GOOSE, make_database, rows_in
+from tests.fakes.sources import (
+    FIXTURES,
+    claude_file,
+    codex_file,
+    every_file,
+    operator_file,
+    pi_file,
+)
 
+GOOSE_ROWS = rows_in((FIXTURES / "goose" / "session.jsonl").read_bytes())
 V3 = StreamId("0f6f3f0e-7d55-4c83-9d0a-6f3ad2b7b003")
 
 
@@ -331,6 +343,29 @@ async def test_scans_slow_down_without_changes_and_recover(
     with pytest.raises(asyncio.CancelledError):
         await following
     assert await desk.texts(V3)
+
+
+async def test_sessions_of_a_database_follow_its_log(desk: Desk) -> None:
+    path = desk.folder / "sessions.db"
+    first, *_ = messages = [row for row in GOOSE_ROWS if row[0] == "messages"]
+    make_database(path, GOOSE, [*GOOSE_ROWS[-1:], first])
+    assert told(await desk.look()) == [("sessions.db", "imported", 2)]
+    assert await desk.look() == []
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("UPDATE sessions SET name = 'Pears'")
+        writer.commit()
+        assert told(await desk.look()) == [("sessions.db", "imported", 1)]
+        make_database(path, GOOSE, messages[1:])
+        assert told(await desk.look()) == [("sessions.db", "imported", len(messages) - 1)]
+        assert await desk.look() == []
+
+
+async def test_damaged_session_of_a_database_is_reported_once(desk: Desk) -> None:
+    path = desk.write("sessions.db", MAGIC + b"\0" * 5_000)
+    assert told(await desk.look()) == [("sessions.db", "failed", 0)]
+    path.write_bytes(MAGIC + b"\1" * 6_000)
+    assert told(await desk.look()) == []
 
 
 def test_files_below_a_folder_come_in_order(tmp_path: Path) -> None:

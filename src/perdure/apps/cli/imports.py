@@ -31,7 +31,7 @@ from perdure.apps.store_access import store_address
 from perdure.apps.terminal.line_input import interrupts
 from perdure.apps.terminal.output import count_of, out_style, remark, show, show_error, show_json
 from perdure.apps.terminal.text import safe
-from perdure.client.lookup.store_files import own_folders
+from perdure.client.lookup.store_files import database_file, own_folders
 from perdure.client.store import Store
 from perdure.client.transfers import files_at
 from perdure.errors import FormatError, PerdureError, UnknownFormat
@@ -85,7 +85,7 @@ PathsArgument = Annotated[
     typer.Argument(
         metavar="PATH",
         parser=named_path,
-        help="Files, or folders of .jsonl files; default: the histories of known programs.",
+        help="Files, or folders of them; default: the histories of known programs.",
     ),
 ]
 FormatOption = Annotated[
@@ -165,7 +165,7 @@ async def import_sessions(
             clock=outside.clock, random=outside.random, format=format, subject=subject, again=again
         )
         if is_watching:
-            own, open = own_folders(address), _written_by_us()
+            own, open = own_folders(address), _written_by_us(address)
             follower = FolderFollower(opened.backend, paths, excluded=own, open=open, **how)
             return await _follow(follower, as_json=common.as_json)
         return await _import_once(opened, paths, how, address, as_json=common.as_json)
@@ -305,9 +305,13 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None
 # -- continuously
 
 
-def _written_by_us() -> frozenset[FileId]:
-    """Return the files that this command's own output goes to."""
+def _written_by_us(address: str) -> frozenset[FileId]:
+    """Return the file of the store, and those that this command's own output goes to."""
     found: set[FileId] = set()
+    file = database_file(address)
+    if file is not None:
+        status = file.stat()
+        found.add((status.st_dev, status.st_ino))
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             status = os.fstat(stream.fileno())

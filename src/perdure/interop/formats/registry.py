@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from perdure.codecs.fields import Fields
 from perdure.codecs.operator import words as operator_words
 from perdure.codecs.pi import words as pi_words
-from perdure.interop.formats import copilot_cli, gemini_cli, qwen_code
 from perdure.interop.formats.claude_code import reader as claude_code
 from perdure.interop.formats.codex import reader as codex
+from perdure.interop.formats.databases import goose
+from perdure.interop.formats.databases.row_lines import DatabaseFormat
 from perdure.interop.formats.items import ParsedSource
+from perdure.interop.formats.json_lines import copilot_cli, gemini_cli, qwen_code
 from perdure.interop.formats.opencode import reader as opencode
 from perdure.interop.formats.operator import reader as operator
 from perdure.interop.formats.pi import reader as pi
+from perdure.interop.formats.sources.content import Content
 from perdure.interop.formats.sources.parse_state import Progress
 from perdure.interop.formats.sources.reader import Make
 from perdure.interop.reports import Format
@@ -28,6 +31,9 @@ class SourceFormat(msgspec.Struct, frozen=True):
 
     `parse` reads a whole file, `reader` a file of lines, one line at a time. A file is of the
     format when `is_beginning` accepts its first bytes or `is_record` one of its lines.
+
+    A program may store several sessions in a file: `database` says how in a database, and `cut`
+    returns the sessions of another file. `file_names` are names that do not end with ``.jsonl``.
     """
 
     title: str
@@ -35,6 +41,9 @@ class SourceFormat(msgspec.Struct, frozen=True):
     reader: Make | None = None
     is_record: Callable[[Fields], bool] | None = None
     is_beginning: Callable[[bytes], bool] | None = None
+    database: DatabaseFormat | None = None
+    cut: Callable[[Content], Iterator[Content]] | None = None
+    file_names: Sequence[str] = ()
 
 
 FORMATS: Mapping[Format, SourceFormat] = {
@@ -54,6 +63,9 @@ FORMATS: Mapping[Format, SourceFormat] = {
     ),
     operator_words.FORMAT: SourceFormat(
         "Operator", operator.parse, operator.Reader, operator.is_record
+    ),
+    goose.FORMAT: SourceFormat(
+        "Goose", goose.parse, goose.Reader, goose.is_record, database=goose.DATABASE
     ),
     opencode.FORMAT: SourceFormat("opencode", opencode.parse, is_beginning=opencode.is_beginning),
 }

@@ -67,7 +67,7 @@ class FileContent:
 
     def __init__(self, path: Path, name: str | None = None) -> None:
         self.name = name or path.name
-        self._path = path
+        self.path = path
         try:
             self._file: BinaryIO = open_named(path)
             self._length = self._file.seek(0, 2)
@@ -95,9 +95,9 @@ class FileContent:
             while len(found) < wanted and (more := self._file.read(wanted - len(found))):
                 found += more
         except OSError as error:
-            raise FormatError(str(self._path), f"it cannot be read ({error.strerror})") from error
+            raise FormatError(str(self.path), f"it cannot be read ({error.strerror})") from error
         if len(found) < wanted:
-            raise FormatError(str(self._path), "it became shorter while it was read")
+            raise FormatError(str(self.path), "it became shorter while it was read")
         return found
 
     def close(self) -> None:
@@ -109,6 +109,25 @@ class FileContent:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Section(msgspec.Struct, frozen=True):
+    """The bytes of `content` from `begin` to `end`, as a source of its own."""
+
+    content: Content
+    begin: int
+    end: int
+    name: str
+
+    @property
+    def length(self) -> int:
+        """The number of bytes."""
+        return self.end - self.begin
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the `length` bytes from `offset` on; fewer only at the end."""
+        wanted = max(0, min(length, self.length - offset))
+        return self.content.read(self.begin + offset, wanted)
 
 
 def pieces_of(content: Content, begin: int, end: int) -> Iterator[bytes]:

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from perdure.interop.formats.gemini_cli import parse
 from perdure.interop.formats.items import ParsedSource
+from perdure.interop.formats.json_lines.gemini_cli import parse
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import MediaPart, Message, ThinkingPart, ToolResultPart, Usage
 from perdure.session.notes import ImportedRecord, LeafMoved, SessionInfoChanged

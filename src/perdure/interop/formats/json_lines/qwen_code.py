@@ -22,8 +22,8 @@ from perdure.codecs.fields import (
 )
 from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.media import Media
-from perdure.interop.formats.gemini_cli import part_of
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.json_lines.gemini_cli import part_of
 from perdure.interop.formats.sources.parent_links import Leaf, Linker
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.reader import parsed_whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.interop.formats.copilot_cli import parse
+from perdure.interop.formats.json_lines.copilot_cli import parse
 from perdure.session.messages import Message, ThinkingPart, ToolResultPart, Usage
 from perdure.session.notes import ImportedRecord
 from tests.fakes.sources import FIXTURES, check_items, empty_store, imported, path_of, texts_on

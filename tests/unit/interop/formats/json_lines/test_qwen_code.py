@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from perdure.interop.formats.items import ParsedSource
-from perdure.interop.formats.qwen_code import parse
+from perdure.interop.formats.json_lines.qwen_code import parse
 from perdure.session.messages import MediaPart, Message, ThinkingPart, ToolResultPart, Usage
 from perdure.session.notes import ImportedRecord
 from tests.fakes.sources import FIXTURES, check_items, empty_store, imported, path_of, texts_on

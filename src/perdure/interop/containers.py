@@ -1,0 +1,71 @@
+"""Files that hold several sessions: each session in them is a source of its own.
+
+A database is read in one transaction, and each of its sessions becomes lines of JSON; a text with
+several sessions is cut. A session that cannot be read does not stop the others. Imports of one
+session know nothing of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import closing
+
+from perdure.errors import FormatError, PerdureError, UnknownFormat
+from perdure.interop.formats.databases.row_lines import DatabaseFormat, session_content
+from perdure.interop.formats.registry import FORMATS
+from perdure.interop.formats.sources.content import Content, FileContent
+from perdure.interop.formats.sources.database import MAGIC, Database
+from perdure.interop.reports import FormatName
+
+FILE_NAMES = frozenset(
+    name
+    for format in FORMATS.values()
+    for name in (*format.file_names, *(format.database.file_names if format.database else ()))
+)
+"""Names of files, without ``.jsonl``, that known programs store sessions in."""
+
+_BEGINNING_BYTES = 4_096
+
+
+def sessions_in(
+    content: FileContent, format: FormatName = "auto"
+) -> Generator[Content | PerdureError] | None:
+    """Return the sessions in `content`, or the error of each that cannot be read; blocks.
+
+    Shape: None if `content` is a source itself.
+    Raises: FormatError, on the first session too, if none of it can be read.
+    """
+    start = content.read(0, _BEGINNING_BYTES)
+    if start.startswith(MAGIC):
+        return _in_database(content, format)
+    for name, known in FORMATS.items():
+        if known.cut is not None and known.is_beginning is not None and known.is_beginning(start):
+            return _in_text(known.cut(content)) if format in ("auto", name) else None
+    return None
+
+
+def _in_text(sections: Iterable[Content]) -> Generator[Content | PerdureError]:
+    yield from sections
+
+
+def _in_database(content: FileContent, format: FormatName) -> Generator[Content | PerdureError]:
+    with closing(Database(content.path)) as database:
+        known = _format_of(database, content.name, format)
+        for id in known.ids(database):
+            try:
+                yield session_content(database, known, id)
+            except PerdureError as error:
+                yield error
+
+
+def _format_of(database: Database, name: str, format: FormatName) -> DatabaseFormat:
+    titles: list[str] = []
+    for each, known in FORMATS.items():
+        if known.database is None:
+            continue
+        titles.append(known.title)
+        if database.has(known.database.tables):
+            if format not in ("auto", each):
+                raise FormatError(name, f"it is the database of {known.title}, not of {format}")
+            return known.database
+    raise UnknownFormat(name, f"not a recognized database (supported: {', '.join(titles)})")

@@ -1,0 +1,1 @@
+"""SQLite files of programs that store all their sessions in one database."""

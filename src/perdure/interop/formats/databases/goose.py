@@ -1,0 +1,276 @@
+"""Read the sessions of Goose: rows of ``sessions.db``, and the ``.jsonl`` files used before it.
+
+A session is one chain of messages. After a compaction, Goose hides the older messages from the
+model and adds the summary as a message that only the model sees: here, a compaction. Notifications
+and requests to confirm a call are kept outside the conversation. The row of the session comes
+last: it changes with every message, and an import compares the rows before it.
+Source: ``session_manager.rs``, ``legacy.rs`` and ``message.rs`` of block/goose, as of 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from perdure.codecs.content import result_of
+from perdure.codecs.fields import (
+    Fields,
+    fields_of,
+    flag_in,
+    list_in,
+    name_in,
+    number_in,
+    object_in,
+    text_in,
+    time_in,
+)
+from perdure.codecs.lines import Line, ReadLine
+from perdure.codecs.media import Media, unknown_part
+from perdure.interop.formats.databases.row_lines import (
+    DatabaseFormat,
+    json_in,
+    row_line,
+    table_of,
+)
+from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.sources.database import Database
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
+from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.session.kinds import Compaction, CustomMessage
+from perdure.session.messages import (
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from perdure.session.notes import ImportedRecord, SessionInfoChanged
+
+FORMAT: Final = "goose"
+
+_FOREIGN = "it is not a record of a session of Goose"
+_METADATA = ("session_type", "provider_name", "schedule_id", "parent_session_id", "project_id")
+_OUTSIDE = frozenset(
+    {"toolConfirmationRequest", "actionRequired", "systemNotification", "conversationCompacted"}
+)
+"""Types of content that no model gets."""
+_LATEST_SECONDS = 10**11
+"""A larger number is a time in milliseconds."""
+
+
+# -- the database
+
+
+def _ids(database: Database) -> Iterator[str]:
+    for row in database.rows("sessions", order="created_at, rowid"):
+        if isinstance(id := row["id"], str):
+            yield id
+
+
+def _lines(database: Database, id: str) -> Iterator[bytes]:
+    for row in database.rows("messages", "session_id = ?", (id,), "created_timestamp, id"):
+        yield row_line(FORMAT, "messages", row)
+    for row in database.rows("sessions", "id = ?", (id,)):
+        yield row_line(FORMAT, "sessions", row)
+
+
+DATABASE: Final = DatabaseFormat(
+    tables={
+        "sessions": ("id", "working_dir", "created_at"),
+        "messages": ("id", "session_id", "role", "content_json", "created_timestamp"),
+    },
+    file_names=("sessions.db",),
+    ids=_ids,
+    lines=_lines,
+)
+
+
+# -- the lines of one session
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """Parse the session in `content`, even if it is damaged."""
+    return parsed_whole(content, FORMAT, Reader, progress)
+
+
+def is_record(fields: Fields) -> bool:
+    """Return whether `fields` is a row of Goose's database, or the header of one of its files."""
+    return table_of(fields, FORMAT) is not None or _is_file_header(fields)
+
+
+def _is_file_header(fields: Fields) -> bool:
+    return name_in(fields, "working_dir") is not None and (
+        "message_count" in fields and "description" in fields
+    )
+
+
+class Reader:
+    """Reads a session into `draft`."""
+
+    def __init__(self, draft: SourceDraft) -> None:
+        self.draft = draft
+        self.linker = self.instead = None  # everything is one chain
+        self._leaf: int | None = None
+        self._header: Fields | None = None
+        self._has_hidden = False  # the model no longer gets the messages before
+
+    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
+        """No line is read faster than the others."""
+        return False
+
+    def take(self, line: Line, reading: ReadLine) -> None:
+        """Read one line."""
+        fields = fields_of(reading.value) if reading.is_json else None
+        if fields is None:
+            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+            return
+        record = Record(line, fields)
+        row = object_in(fields, "row") or {}
+        match table_of(fields, FORMAT):
+            case "sessions":
+                self._take_header(record, row)
+            case "messages":
+                self._take_row(record, row)
+            case None if _is_file_header(fields):
+                self._take_header(record, fields)
+            case None if name_in(fields, "role") is not None:
+                record.id, record.at = name_in(fields, "id"), _time(fields, "created")
+                visible = object_in(fields, "metadata") or {}
+                self._take_message(record, fields, list_in(fields, "content"), visible)
+            case None:
+                self.draft.report_malformed(line, _FOREIGN)
+            case table:
+                self.draft.add(record, ImportedRecord(FORMAT, table), self._leaf)
+
+    def finish(self) -> ParsedSource:
+        """Return the parsed source."""
+        header = self._header
+        if header is None:
+            return self.draft.headless(self._leaf)
+        kind = name_in(header, "session_type")
+        described = SourceHeader(
+            session=name_in(header, "id"),
+            created_at=time_in(header, "created_at"),
+            cwd=name_in(header, "working_dir"),
+            metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
+            is_subagent=kind == "sub_agent",
+            is_saved_whole=True,  # the row of the session changes with every message
+        )
+        return self.draft.finish(described, self._leaf)
+
+    def _take_header(self, record: Record, fields: Fields) -> None:
+        self.draft.header_lines.append(record.line.number)
+        self._header = self._header or fields
+        title = (name_in(fields, "name") or name_in(fields, "description") or "").strip()
+        if title:
+            record.at = time_in(fields, "created_at")
+            self.draft.add(record, SessionInfoChanged(title=title), None)
+
+    def _take_row(self, record: Record, row: Fields) -> None:
+        number = row.get("id")
+        record.id = name_in(row, "message_id") or (
+            f"{name_in(row, 'session_id')}:{number}" if isinstance(number, int) else None
+        )
+        record.at = _time(row, "created_timestamp")
+        content = list_in({"content": json_in(row, "content_json")}, "content")
+        self._take_message(record, row, content, fields_of(json_in(row, "metadata_json")) or {})
+
+    def _take_message(
+        self, record: Record, fields: Fields, content: list[object] | None, visible: Fields
+    ) -> None:
+        role = name_in(fields, "role")
+        if content is None or role not in ("user", "assistant"):
+            self.draft.report_malformed(record.line, "it has no role or no readable content")
+            self.draft.add(record, ImportedRecord(FORMAT, "message"), self._leaf)
+            return
+        is_for_people = flag_in(visible, "userVisible", default=True)
+        is_for_model = flag_in(visible, "agentVisible", default=True)
+        bodies = self._bodies(role, content, is_only_for_model=is_for_model and not is_for_people)
+        self._has_hidden = self._has_hidden or (bool(bodies) and not is_for_model)
+        if not bodies:
+            self.draft.add(record, ImportedRecord(FORMAT, "message"), self._leaf)
+        for ordinal, body in enumerate(bodies):
+            self._leaf = self.draft.add(record, body, self._leaf, ordinal=ordinal)
+
+    def _bodies(
+        self, role: str, content: list[object], *, is_only_for_model: bool
+    ) -> list[ItemBody]:
+        media = self.draft.media
+        pieces = [fields_of(each) or {} for each in content]
+        results = [part for each in pieces if (part := _result(each, media)) is not None]
+        said = [
+            _part(fields, item, media)
+            for fields, item in zip(pieces, content, strict=True)
+            if text_in(fields, "type") not in _OUTSIDE and not _is_result(fields)
+        ]
+        bodies: list[ItemBody] = [Message("tool", tuple(results))] if results else []
+        if said and is_only_for_model:
+            bodies.append(self._summary(said))
+        elif said and role == "user":
+            bodies.append(Message("user", tuple(said)))
+        elif said:
+            is_calling = any(isinstance(part, ToolCallPart) for part in said)
+            reason = "tool_calls" if is_calling else "stop"
+            bodies.append(Message("assistant", tuple(said), stop_reason=reason))
+        return bodies
+
+    def _summary(self, said: list[Part]) -> ItemBody:
+        """Return the compaction, or a message from Goose itself to the model."""
+        text = "\n\n".join(part.text for part in said if isinstance(part, TextPart))
+        if self._has_hidden and text:
+            self._has_hidden = False
+            return Compaction(text, reason="import")
+        return CustomMessage("goose:agent-only", tuple(said), is_displayed=False)
+
+
+def _is_result(fields: Fields) -> bool:
+    return text_in(fields, "type") == "toolResponse" and name_in(fields, "id") is not None
+
+
+def _result(fields: Fields, media: Media) -> ToolResultPart | None:
+    call_id = name_in(fields, "id")
+    if not _is_result(fields) or call_id is None:
+        return None
+    outcome = object_in(fields, "toolResult") or {}
+    error = text_in(outcome, "error")
+    if error is not None:
+        return ToolResultPart(call_id, error, is_error=True)
+    answered = object_in(outcome, "value") or {}
+    listed = list_in(outcome, "value") or list_in(answered, "content") or ()
+    parts = [_part(fields_of(each) or {}, each, media) for each in listed]
+    return result_of(call_id, parts, is_error=flag_in(answered, "isError"), unreadable="")
+
+
+def _part(fields: Fields, item: object, media: Media) -> Part:
+    text = text_in(fields, "text")
+    match text_in(fields, "type"):
+        case "text" if text is not None:
+            return TextPart(text)
+        case "thinking" | "reasoning":
+            return ThinkingPart(text_in(fields, "thinking") or text or "")
+        case "redactedThinking":
+            return ThinkingPart("", is_redacted=True)
+        case "image":
+            picture = media.part(text_in(fields, "data"), name_in(fields, "mimeType"))
+            return picture or unknown_part(item)
+        case "toolRequest" | "frontendToolRequest":
+            return _call(fields) or unknown_part(item)
+        case _:
+            return unknown_part(item)
+
+
+def _call(fields: Fields) -> ToolCallPart | None:
+    """Return the call; one that Goose could not read has no name and stays as it is."""
+    value = object_in(object_in(fields, "toolCall") or {}, "value") or {}
+    call_id, name = name_in(fields, "id"), name_in(value, "name")
+    if call_id is None or name is None:
+        return None
+    return ToolCallPart(call_id, name, object_in(value, "arguments") or {})
+
+
+def _time(fields: Fields, key: str) -> int | None:
+    number = number_in(fields, key)
+    if number is None:
+        return time_in(fields, key)
+    return time_in({key: number if number > _LATEST_SECONDS else number * 1000}, key)

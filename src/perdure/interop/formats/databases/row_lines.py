@@ -1,0 +1,69 @@
+"""The lines that stand for the rows of a database: one JSON object for each row.
+
+A session in a database is read as a file of such lines; these lines are its import original. So
+nothing of a row is lost, and the readers of formats are the same for files and databases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from perdure.bounds.limits import require_within
+from perdure.codecs.fields import Fields, name_in, object_in, text_in
+from perdure.codecs.lines import read_line
+from perdure.interop.formats.sources.content import Held
+from perdure.interop.formats.sources.database import Database, Row
+
+_encode = msgspec.json.Encoder().encode
+
+Lines = Iterator[bytes]
+"""The lines of one session, without LF."""
+
+
+class DatabaseFormat(msgspec.Struct, frozen=True):
+    """How a program stores its sessions in a database.
+
+    `tables` are the tables and columns by which it is recognized. `file_names` are the names of its
+    file. `ids` yields the ids of the sessions, `lines` the rows of one session as lines.
+    """
+
+    tables: Mapping[str, Sequence[str]]
+    file_names: Sequence[str]
+    ids: Callable[[Database], Iterator[str]]
+    lines: Callable[[Database, str], Lines]
+
+
+def row_line(format: str, table: str, row: Row) -> bytes:
+    """Return the line of a row."""
+    return _encode({"program": format, "table": table, "row": row})
+
+
+def table_of(fields: Fields, format: str) -> str | None:
+    """Return the table of a row of `format`; None for other lines."""
+    if fields.get("program") != format or object_in(fields, "row") is None:
+        return None
+    return name_in(fields, "table")
+
+
+def json_in(row: Fields, column: str) -> object:
+    """Return the JSON value that `column` has as text; None if it has none."""
+    text = text_in(row, column)
+    reading = None if text is None else read_line(text.encode())
+    return reading.value if reading is not None and reading.is_json else None
+
+
+def session_content(database: Database, format: DatabaseFormat, id: str) -> Held:
+    """Return the rows of the session `id` as a source.
+
+    Raises: FormatError if they cannot be read; LimitExceeded if they are too many.
+    """
+    name = f"{database.name} {id}"
+    lines: list[bytes] = []
+    size = 0
+    for line in format.lines(database, id):
+        size += len(line) + 1
+        require_within("import_file_bytes", size, name)
+        lines += (line, b"\n")
+    return Held(b"".join(lines), name)

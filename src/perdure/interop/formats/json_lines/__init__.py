@@ -1,0 +1,1 @@
+"""Session files with one record per line, in formats that need one module each."""
