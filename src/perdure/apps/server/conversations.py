@@ -19,10 +19,16 @@ from perdure.apps.server.values import Sent
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.runtime import Runtime
 from perdure.client.session import Session
-from perdure.errors import InvalidTransition, LeaseHeld, SessionExists, SessionNotFound, TurnOpen
+from perdure.errors import (
+    HeadConflict,
+    InvalidTransition,
+    LeaseHeld,
+    SessionExists,
+    SessionNotFound,
+    TurnOpen,
+)
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
-from perdure.session.ids import StreamId
 from perdure.session.kinds import MESSAGE
 from perdure.session.media.inline import InlineMedia
 from perdure.session.messages import InFlightMessage, MediaPart, Message, TextPart
@@ -30,6 +36,10 @@ from perdure.session.notes import Queued, SessionCancelled
 
 _KEPT = 256
 """Chats without a running turn that are kept open."""
+
+_TRY_AGAIN_S = 0.02
+_TRIES = 1_500
+"""Of a message, while its session neither has an open turn nor lets one begin: for 30 seconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -116,11 +126,11 @@ class Conversations:
 
         An interrupted turn goes on. Raises: InvalidTransition when no turn is open.
         """
-        chat = await self.continue_turn(session)
-        state = await self.runtime.host.store.backend.state(StreamId(session))
-        if not chat.is_running and state.open_turn is None:
+        async with self._in_turn(session):
+            entry = await self._steer(await self.continue_turn(session), text)
+        if entry is None:
             raise InvalidTransition("idle", "steer")
-        return await chat.steer(text)
+        return entry
 
     async def cancel(self, session: Session) -> None:
         """End the open turn without an episode. No effect on a session that was cancelled last."""
@@ -156,20 +166,36 @@ class Conversations:
         return Sent(session_id=chat.id, status="started", is_new=True)
 
     async def _go_on(self, session: str, new: NewMessage) -> Sent:
-        said, chat = new.said(), await self.chat(session)
-        if not chat.is_running:
-            try:
-                await chat.send(said).started()
-            except LeaseHeld:
-                _log.debug("a turn of %s runs in another process", session)
-            except TurnOpen:
-                chat = await self.continue_turn(session)
-            else:
-                return Sent(session_id=session, status="started", is_new=False)
-        if new.if_running == "reject":
-            raise Problem(409, "turn_running", "a turn of this session runs")
-        entry = await chat.steer(said)
-        return Sent(session_id=session, status="queued", is_new=False, entry_id=entry.id)
+        said = new.said()
+        for _ in range(_TRIES):
+            chat = await self.chat(session)
+            if not chat.is_running:
+                try:
+                    await chat.send(said).started()
+                except LeaseHeld:
+                    _log.debug("another process works in %s", session)
+                except TurnOpen:
+                    chat = await self.continue_turn(session)
+                else:
+                    return Sent(session_id=session, status="started", is_new=False)
+            if new.if_running == "reject":
+                break
+            entry = await self._steer(chat, said)
+            if entry is not None:
+                return Sent(session_id=session, status="queued", is_new=False, entry_id=entry.id)
+            await asyncio.sleep(_TRY_AGAIN_S)
+        raise Problem(409, "turn_running", "a turn or a compaction of this session runs")
+
+    async def _steer(self, chat: Chat, said: str | Message | InFlightMessage) -> Entry | None:
+        """Add a message to the open turn, which answers it; None when no turn is open (any more).
+
+        A turn can have ended, or another process compact, while its chat still works.
+        """
+        store = self.runtime.host.store.backend
+        while (state := await store.state(chat.session.id)).open_turn is not None:
+            with contextlib.suppress(HeadConflict):
+                return await chat.steer(said, expected_head=state.head)
+        return None
 
     def agent_for(self, caller: Caller, named: str | None) -> str:
         """Return the agent for a new session.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import Literal
 
 import msgspec
@@ -27,13 +28,14 @@ from perdure.engine.turns.state import TurnState
 from perdure.errors import InvalidTransition, LeafConflict, LeaseHeld, SecretPasted
 from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ThinkingLevel
+from perdure.secrets.pasted_keys import PastePolicy
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import encode
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE, ModelChange, ThinkingChange
 from perdure.session.ledger import Spending
-from perdure.session.messages import InFlightMessage
+from perdure.session.messages import InFlightMessage, Message
 from perdure.session.notes import Queued, SessionCancelled
 from perdure.tools.builtin.delegation import INVOKE_AGENT
 from perdure.tools.output import output_of
@@ -150,27 +152,27 @@ class Chat:
         self.turn = self._turn(work)
         return self.turn
 
-    async def steer(self, said: Said | InFlightMessage) -> Entry:
+    async def steer(
+        self, said: Said | InFlightMessage, *, expected_head: int | None = None
+    ) -> Entry:
         """Add a message to the running turn; the model gets it with its next call.
 
-        If the turn has just ended, it becomes an ordinary message. Messages are stored in the
-        order of the calls, also while `send` has not stored its own yet.
+        If the turn has just ended, it becomes an ordinary message, unless `expected_head` says
+        otherwise. Messages are stored in the order of the calls, also while `send` has not stored
+        its own yet. Raises: HeadConflict.
         """
-        durable, contents = prepare_input(said)
-        message = message_of(durable, self.agent.on_pasted)
-        async with self._order.place():
-            message = await screen_message(message, self.agent.on_pasted)
-            return (await self.session.append_many([message], contents=contents))[0]
+        async with _screened(self._order, said, self.agent.on_pasted) as (message, contents):
+            appended = await self.session.append_many(
+                [message], contents=contents, expected_head=expected_head
+            )
+            return appended[0]
 
     async def follow_up(self, said: Said | InFlightMessage) -> Entry:
         """Queue a message that the running turn answers before it ends.
 
         Durable: when this returns. Raises: InvalidTransition when no turn is open.
         """
-        durable, contents = prepare_input(said)
-        message = message_of(durable, self.agent.on_pasted)
-        async with self._order.place():
-            message = await screen_message(message, self.agent.on_pasted)
+        async with _screened(self._order, said, self.agent.on_pasted) as (message, contents):
             body = Queued(MESSAGE, msgspec.Raw(encode(message)), mode="follow_up")
             queued = await note_when(self._running.environment, body, contents, is_open=True)
         if queued is None:
@@ -329,3 +331,17 @@ async def branch_summarised(
 
 async def _id_of(session: Session, entry: EntryRef | None) -> EntryId | None:
     return None if entry is None else (await session.path(entry))[-1].id
+
+
+@asynccontextmanager
+async def _screened(
+    order: CallOrder, said: Said | InFlightMessage, policy: PastePolicy
+) -> AsyncGenerator[tuple[Message, tuple[bytes, ...]]]:
+    """Yield the message and its contents when the calls before it are stored.
+
+    Raises: SecretPasted where `policy` refuses credentials.
+    """
+    durable, contents = prepare_input(said)
+    message = message_of(durable, policy)
+    async with order.place():
+        yield await screen_message(message, policy), contents

@@ -1048,11 +1048,12 @@ class Chat(Handle[AsyncChat]):
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
 
-    def steer(self, said: Said | InFlightMessage) -> Entry:
+    def steer(self, said: Said | InFlightMessage, *, expected_head: int | None = None) -> Entry:
         """Add a message to the running turn; the model gets it with its next call.
 
-        If the turn has just ended, it becomes an ordinary message. Messages are stored in the
-        order of the calls, also while `send` has not stored its own yet.
+        If the turn has just ended, it becomes an ordinary message, unless `expected_head` says
+        otherwise. Messages are stored in the order of the calls, also while `send` has not stored
+        its own yet. Raises: HeadConflict.
         """
 
     def follow_up(self, said: Said | InFlightMessage) -> Entry:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 import perdure
 from perdure import assistant, tool_call
+from perdure.errors import HeadConflict
 from tests.fakes.served import served
 
 
@@ -90,3 +93,43 @@ async def test_agent_is_asked_for_where_there_are_several(tmp_path: Path) -> Non
         assert "a, b" in unnamed.json()["detail"]
         named = await server.http.post("/v1/messages", json={"text": "hello", "agent": "b"})
         assert named.status_code == 201
+
+
+async def test_message_during_a_compaction_is_answered_after_it(tmp_path: Path) -> None:
+    begun, going = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: object) -> None:
+        begun.set()
+        await going.wait()
+
+    answers = [f"answer {n} " + "word " * 9_000 for n in range(4)]
+    async with served(tmp_path, [*answers, "A summary", "x", "y"]) as server:
+        session = await server.said("m0")
+        for n in (1, 2, 3):
+            await server.said(f"m{n}", session)
+        server.store.hooks.on("session_before_compact", wait)
+        async with asyncio.TaskGroup() as requests:
+            url = f"/v1/sessions/{session}/compact"
+            compacted = requests.create_task(server.http.post(url, json={}))
+            await begun.wait()
+            new = {"text": "meanwhile", "sessionId": session}
+            rejected = await server.http.post("/v1/messages", json={**new, "ifRunning": "reject"})
+            sent = requests.create_task(server.http.post("/v1/messages", json=new))
+            await asyncio.sleep(0.1)
+            going.set()
+        assert rejected.status_code == 409
+        assert compacted.result().status_code == 200
+        assert (sent.result().status_code, sent.result().json()["status"]) == (200, "started")
+        await server.until(session, "idle")
+        said = await (await server.store.open(session)).messages()
+        assert (said[-2].text, said[-1].role) == ("meanwhile", "assistant")
+
+
+async def test_steering_at_an_outdated_head_stores_nothing(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        chat = await server.runtime.start("desk")
+        await chat.send("hi")
+        head = (await server.store.open(chat.id)).head
+        with pytest.raises(HeadConflict):
+            await chat.steer("late", expected_head=head - 1)
+        assert (await server.store.open(chat.id)).head == head
