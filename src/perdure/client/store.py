@@ -474,6 +474,7 @@ class Store:
         self,
         by: UsageGroup = "model",
         *,
+        daily: bool = False,
         since: datetime | None = None,
         until: datetime | None = None,
         zone: tzinfo = UTC,
@@ -483,14 +484,17 @@ class Store:
 
         A project is a session's folder, a source the program that it came from, a subject the
         person whom it concerns. Days are in `zone` and sorted by time; other groups are
-        sorted by tokens, most first. Calls before `since`, and at or after `until`, are excluded
+        sorted by tokens, most first. With `daily` each group has one total a day, oldest day
+        first. Calls before `since`, and at or after `until`, are excluded
         (resolution: 15 minutes). The first call reads the sessions active since `since`; later
         calls of this handle with the same `prices` read only new entries.
         With `prices`, by model (``provider:name``, ``provider:*``), calls whose log has no cost
         are priced: by `prices`, else by the public list of the extra ``models``.
         Raises: WrongArgument for prices of an invalid model name.
         """
-        return await self._tally(prices).usage(by, _ms_or_none(since), _ms_or_none(until), zone)
+        return await self._tally(prices).usage(
+            by, _ms_or_none(since), _ms_or_none(until), zone, daily=daily
+        )
 
     async def activity(
         self,

@@ -46,7 +46,8 @@ class UsageTotal(msgspec.Struct, frozen=True):
 
     `key` is the model, agent, folder, day (``2026-11-22``) or session; "" if the log names none.
     `usage` sums the calls that reported usage, `calls` counts them and `sessions` their sessions.
-    The cost in `usage` excludes `unpriced_calls`, whose price is unknown.
+    The cost in `usage` excludes `unpriced_calls`, whose price is unknown. `day` is the day of a
+    total that was summed by day too.
     """
 
     __repr__ = short_repr
@@ -56,6 +57,7 @@ class UsageTotal(msgspec.Struct, frozen=True):
     usage: Usage
     unpriced_calls: int
     sessions: int
+    day: str | None = None
 
 
 class ActivityTotal(msgspec.Struct, frozen=True):

@@ -308,9 +308,13 @@ class ToolCallView(Value, frozen=True, kw_only=True):
 
 
 class UsageView(Value, frozen=True, kw_only=True):
-    """Usage of one group. `unpriced_calls` are not in its cost."""
+    """Usage of one group, on one `day` if it was asked for by day.
+
+    `unpriced_calls` are not in its cost.
+    """
 
     key: str
+    day: str | None
     calls: int
     sessions: int
     tokens: Tokens

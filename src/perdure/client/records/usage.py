@@ -138,25 +138,32 @@ class Tallies:
         self._kept: dict[tuple[StreamId, int], SessionTally] = {}
 
     async def usage(
-        self, by: UsageGroup, since: int | None, until: int | None, zone: tzinfo
+        self,
+        by: UsageGroup,
+        since: int | None,
+        until: int | None,
+        zone: tzinfo,
+        *,
+        daily: bool = False,
     ) -> list[UsageTotal]:
         """Sum what model calls used; days in order, other groups most tokens first."""
-        groups: dict[str, tuple[_Used, set[StreamId]]] = {}
+        groups: dict[tuple[str, str | None], tuple[_Used, set[StreamId]]] = {}
         async for info in newest_sessions(self._store, since):
             tally = await self._tally(info)
             for cell, used in tally.used.items():
                 if not _is_within(cell.quarter, since, until):
                     continue
-                key = _group(by, cell, info, zone)
+                day = _time_key("day", cell.quarter, zone) if daily else None
+                key = (_group(by, cell, info, zone), day)
                 sums, sessions = groups.get(key, (_Used(), set[StreamId]()))
                 groups[key] = sums.plus(used), sessions | {info.id}
         totals = [
-            UsageTotal(key, used.calls, used.usage, used.unpriced, len(sessions))
-            for key, (used, sessions) in groups.items()
+            UsageTotal(key, used.calls, used.usage, used.unpriced, len(sessions), day)
+            for (key, day), (used, sessions) in groups.items()
         ]
         if by == "day":
             return sorted(totals, key=lambda each: each.key)
-        return sorted(totals, key=lambda each: (-each.usage.total_tokens, each.key))
+        return sorted(totals, key=lambda each: (each.day or "", -each.usage.total_tokens, each.key))
 
     async def activity(
         self, by: ActivityGroup, since: int | None, until: int | None, zone: tzinfo

@@ -687,6 +687,7 @@ class Store(Handle[AsyncStore]):
         self,
         by: UsageGroup = "model",
         *,
+        daily: bool = False,
         since: datetime | None = None,
         until: datetime | None = None,
         zone: tzinfo = UTC,
@@ -696,7 +697,8 @@ class Store(Handle[AsyncStore]):
 
         A project is a session's folder, a source the program that it came from, a subject the
         person whom it concerns. Days are in `zone` and sorted by time; other groups are
-        sorted by tokens, most first. Calls before `since`, and at or after `until`, are excluded
+        sorted by tokens, most first. With `daily` each group has one total a day, oldest day
+        first. Calls before `since`, and at or after `until`, are excluded
         (resolution: 15 minutes). The first call reads the sessions active since `since`; later
         calls of this handle with the same `prices` read only new entries.
         With `prices`, by model (``provider:name``, ``provider:*``), calls whose log has no cost

@@ -58,6 +58,9 @@ async def test_usage_has_days_of_a_zone_projects_and_limits_of_time(tmp_path: Pa
         assert [each.key for each in await store.usage("project")] == [str(tmp_path)]
         assert [each.key for each in await store.usage("subject")] == ["ana"]
         assert [each.key for each in await store.usage("source")] == [""]
+        daily = await store.usage("subject", daily=True)
+        days = [f"{START + timedelta(days=n):%Y-%m-%d}" for n in range(3)]
+        assert [(each.day, each.key, each.calls) for each in daily] == [(d, "ana", 1) for d in days]
         days = [f"{START + timedelta(days=n):%Y-%m-%d}" for n in range(3)]
         assert [each.key for each in await store.usage("day")] == days
         east = timezone(timedelta(hours=23, minutes=45))

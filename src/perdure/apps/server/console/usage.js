@@ -12,7 +12,7 @@ export function Usage() {
   const [days, setDays] = useState("30");
   const since = days ? new Date(Date.now() - Number(days) * 86_400_000).toISOString() : "";
   const usage = useLoaded((signal) => get("usage", { by, since }, signal), [by, days]);
-  const daily = useLoaded((signal) => get("usage", { by: "day", since }, signal), [days]);
+  const daily = useLoaded((signal) => get("usage", { by, daily: true, since }, signal), [by, days]);
   const activity = useLoaded((signal) => get("activity", { by: "day", since: new Date(Date.now() - DAYS * 86_400_000).toISOString() }, signal), []);
   const edits = useLoaded((signal) => get("edits", { last: 30 }, signal), []);
   return html`<header class="bar"><h1>Usage</h1>
@@ -21,7 +21,7 @@ export function Usage() {
     <div class="scroll pad stack">
       ${[usage, daily, activity, edits].map(({ error, reload }) => error && html`<${Fault} error=${error} retry=${reload} />`)}
       <section class="card stack"><h2>Tokens and cost</h2>${usage.data ? html`<${Totals} rows=${usage.data.items} />` : html`<${Waiting} />`}</section>
-      <section class="card stack"><h2>Over time</h2>${daily.data ? html`<${Chart} rows=${daily.data.items} />` : html`<${Waiting} />`}</section>
+      <section class="card stack"><h2>Over time</h2>${daily.data ? html`<${Chart} rows=${daily.data.items} by=${by} />` : html`<${Waiting} />`}</section>
       <section class="card stack"><h2>Activity</h2>${activity.data ? html`<${Heat} days=${activity.data.items} />` : html`<${Waiting} />`}</section>
       <section class="card stack"><h2>Edited files</h2>${edits.data ? html`<${Edits} files=${edits.data.items} />` : html`<${Waiting} />`}</section>
     </div>`;
@@ -39,22 +39,73 @@ function Totals({ rows }) {
       <td class="number" title=${row.unpricedCalls ? `${row.unpricedCalls} calls without a price` : ""}>${money(row.costMicrocents)}${row.unpricedCalls && row.costMicrocents !== null ? " +" : ""}</td></tr>`)}</tbody></table></div>`;
 }
 
-/** A bar for each day: its cost, or its tokens if no call has a price. */
-function Chart({ rows }) {
-  const dated = rows.filter((row) => row.key);
+const MEASURES = { cost: money, tokens: (number) => `${count(number)} tokens` };
+const MOST_SERIES = 5;
+const OTHERS = Symbol("others");
+
+/** The dated rows as series: the largest groups, and one of all others. */
+function seriesOf(rows, value) {
+  const sums = new Map();
+  for (const row of rows) sums.set(row.key, (sums.get(row.key) ?? 0) + value(row));
+  const priced = new Set(rows.filter((row) => row.costMicrocents !== null).map((row) => row.key));
+  const largest = [...sums].sort(([, a], [, b]) => b - a);
+  const found = largest.slice(0, MOST_SERIES)
+    .map(([key, sum]) => ({ key, sum, name: oneLine(key) || "not named", isUnpriced: !priced.has(key) }));
+  const rest = largest.slice(MOST_SERIES);
+  if (rest.length) found.push({ key: OTHERS, sum: rest.reduce((so, [, sum]) => so + sum, 0), name: `${count(rest.length)} others` });
+  return found;
+}
+
+/** For each day one bar of the cost or the tokens of each group. Calls without a price are marked. */
+function Chart({ rows, by }) {
+  const dated = rows.filter((row) => row.day);
+  const [wanted, setMeasure] = useState("");
   if (!dated.length) return html`<${Empty}>No model was called in this time.<//>`;
-  const isPriced = dated.some((row) => row.costMicrocents);
-  const value = (row) => (isPriced ? row.costMicrocents ?? 0 : total(row));
-  const words = (number) => (isPriced ? money(number) : `${count(number)} tokens`);
-  const day = (key) => Date.parse(key) / 86_400_000;
-  const [first, last] = [day(dated[0].key), day(dated.at(-1).key)];
-  const most = Math.max(...dated.map(value), 1);
-  const width = 600 / Math.max(last - first + 1, 14);
-  const sum = dated.reduce((so, row) => so + value(row), 0);
-  return html`<svg class="chart" viewBox="0 0 600 100" preserveAspectRatio="none" role="img" aria-label=${`${words(sum)} from ${dated[0].key} to ${dated.at(-1).key}`}>
-      <line class="axis" x1="0" x2="600" y1="99.5" y2="99.5" />
-      ${dated.map((row) => html`<rect class="fill" x=${(day(row.key) - first) * width} width=${width * 0.85} y=${99 - (96 * value(row)) / most} height=${(96 * value(row)) / most}><title>${row.key}: ${words(value(row))}</title></rect>`)}</svg>
-    <p class="small muted">${words(sum)} in all, ${words(most)} on the busiest day; ${dated[0].key} to ${dated.at(-1).key}</p>`;
+  const measure = wanted || (dated.some((row) => row.costMicrocents) ? "cost" : "tokens");
+  const value = (row) => (measure === "cost" ? row.costMicrocents ?? 0 : total(row));
+  const words = MEASURES[measure];
+  const series = by === "day" ? [{ key: OTHERS, name: "" }] : seriesOf(dated, value);
+  const days = new Map();
+  for (const row of dated) {
+    const day = days.get(row.day) ?? { sum: 0, unpriced: 0, parts: series.map(() => 0) };
+    const own = series.findIndex((each) => each.key === row.key);
+    day.parts[own < 0 ? series.length - 1 : own] += value(row);
+    day.sum += value(row);
+    day.unpriced += measure === "cost" ? row.unpricedCalls : 0;
+    days.set(row.day, day);
+  }
+  const shown = [...days.values()];
+  const names = [...days.keys()].sort();
+  const [first, last] = [names[0], names.at(-1)];
+  const sum = shown.reduce((so, day) => so + day.sum, 0);
+  const unpriced = shown.filter((day) => day.unpriced);
+  const calls = unpriced.reduce((so, day) => so + day.unpriced, 0);
+  return html`<div class="row"><select aria-label="Measure" value=${measure} onChange=${(e) => setMeasure(e.target.value)}>
+      ${Object.keys(MEASURES).map((each) => html`<option value=${each}>${each}</option>`)}</select></div>
+    <${Bars} days=${days} series=${series} words=${words} label=${`${words(sum)} from ${first} to ${last}`} first=${first} last=${last} />
+    ${by !== "day" && html`<ul class="legend">${series.map((each, n) => html`<li><i class=${`series-${n + 1}`}></i><span class="mono">${each.name}</span> <span class="muted">${measure === "cost" && each.isUnpriced ? money(null) : words(each.sum)}</span></li>`)}</ul>`}
+    <p class="small muted">${words(sum)} in all, ${words(Math.max(...shown.map((day) => day.sum)))} on the busiest day; ${first} to ${last}</p>
+    ${calls > 0 && html`<p class="small"><i class="unpriced"></i> ${count(calls)} ${calls === 1 ? "call has" : "calls have"} no price, on ${count(unpriced.length)} ${unpriced.length === 1 ? "day" : "days"}: the tokens include them.</p>`}`;
+}
+
+function Bars({ days, series, words, label, first, last }) {
+  const number = (day) => Date.parse(day) / 86_400_000;
+  const most = Math.max(...[...days.values()].map((day) => day.sum), 1);
+  const width = 600 / Math.max(number(last) - number(first) + 1, 14);
+  const bars = [];
+  for (const [name, day] of days) {
+    const x = (number(name) - number(first)) * width;
+    let top = 99;
+    day.parts.forEach((part, n) => {
+      if (!part) return;
+      const height = (91 * part) / most;
+      top -= height;
+      bars.push(html`<rect class=${`series-${n + 1}`} x=${x} width=${width * 0.85} y=${top} height=${height}><title>${name}${series[n].name && `, ${series[n].name}`}: ${words(part)}</title></rect>`);
+    });
+    if (day.unpriced) bars.push(html`<rect class="unpriced" x=${x} width=${width * 0.85} y=${Math.max(top - 5, 1)} height="4"><title>${name}: ${count(day.unpriced)} without a price</title></rect>`);
+  }
+  return html`<svg class="chart" viewBox="0 0 600 100" preserveAspectRatio="none" role="img" aria-label=${label}>
+    <line class="axis" x1="0" x2="600" y1="99.5" y2="99.5" />${bars}</svg>`;
 }
 
 /** Shows the newest days first where not all fit. */

@@ -111,22 +111,28 @@ async def list_tool_calls(
 async def show_usage(
     caller: TheCaller,
     by: FromQuery[UsageGroup] = "model",
+    *,
+    daily: FromQuery[bool] = False,
     since: FromQuery[datetime | None] = None,
     until: FromQuery[datetime | None] = None,
 ) -> Page[UsageView]:
-    """Show tokens and cost by model, agent, source, project, subject, day or session."""
+    """Show tokens and cost by model, agent, source, project, subject, day or session.
+
+    With `daily` each group has one item a day, oldest day first.
+    """
     caller.require_all()
     return Page(
         items=[
             UsageView(
                 key=total.key,
+                day=total.day,
                 calls=total.calls,
                 sessions=total.sessions,
                 tokens=tokens_of(total.usage),
                 cost_microcents=total.usage.cost_microcents,
                 unpriced_calls=total.unpriced_calls,
             )
-            for total in await caller.store.usage(by, since=since, until=until)
+            for total in await caller.store.usage(by, daily=daily, since=since, until=until)
         ]
     )
 

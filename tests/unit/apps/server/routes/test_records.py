@@ -41,7 +41,10 @@ async def test_tool_calls_and_usage_are_listed(tmp_path: Path) -> None:
         failed = await server.http.get(url, params={"failed": True})
         assert failed.json()["items"] == []
         (usage,) = (await server.http.get("/v1/usage")).json()["items"]
-        assert (usage["calls"], usage["sessions"]) == (2, 1)
+        assert (usage["calls"], usage["sessions"], usage["day"]) == (2, 1, None)
+        by_day = {"by": "agent", "daily": True}
+        (daily,) = (await server.http.get("/v1/usage", params=by_day)).json()["items"]
+        assert (daily["key"], daily["calls"], len(daily["day"])) == ("desk", 2, 10)
         (day,) = (await server.http.get("/v1/activity")).json()["items"]
         assert (day["turns"], day["toolCalls"]) == (1, 1)
         assert (await server.http.get("/v1/edits")).json()["items"] == []
