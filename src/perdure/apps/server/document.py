@@ -1,23 +1,31 @@
-"""What the OpenAPI document says besides the routes: how callers sign in, and what refusals are."""
+"""What the OpenAPI document says besides the routes: how callers sign in, headers and refusals."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
 from litestar import Litestar
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import (
     Components,
+    OpenAPIHeader,
     OpenAPIMediaType,
     OpenAPIResponse,
     OpenAPIType,
     Operation,
-    PathItem,
+    Parameter,
+    Reference,
     Schema,
     SecurityScheme,
 )
+from litestar.routes import HTTPRoute
+
+from perdure.apps.server.access.caller import CONDITIONAL, READING
+from perdure.apps.server.access.idempotency import LONGEST, keeps_keys
 
 _PROBLEM = "application/problem+json"
 
@@ -33,6 +41,22 @@ _PROBLEM_SCHEMA = Schema(
         "detail": Schema(type=OpenAPIType.STRING),
     },
 )
+
+_REFUSED = OpenAPIResponse(
+    description="Refused; the problem says why.",
+    headers={
+        "Retry-After": OpenAPIHeader(
+            schema=Schema(type=OpenAPIType.INTEGER), description="Seconds; with 429 only."
+        )
+    },
+    content={_PROBLEM: OpenAPIMediaType(schema=_PROBLEM_SCHEMA)},
+)
+
+_EVENTS = "text/event-stream"
+_TEXT = Schema(type=OpenAPIType.STRING)
+_NUMBER = Schema(type=OpenAPIType.INTEGER)
+_KEY = Schema(type=OpenAPIType.STRING, min_length=1, max_length=LONGEST, pattern="^[ -~]+$")
+_ETAG = OpenAPIHeader(schema=_TEXT, description="The head of the session, for `If-Match`.")
 
 
 def openapi_config() -> OpenAPIConfig:
@@ -51,24 +75,60 @@ def openapi_config() -> OpenAPIConfig:
 
 
 def document_of(app: Litestar) -> dict[str, Any]:
-    """Return the OpenAPI document of `app`, made at the first call, with what it refuses."""
-    _describe_problems(app)
+    """Return the OpenAPI document of `app`, made at the first call, with headers and refusals."""
+    for operation, route, handler in _operations(app):
+        if "default" not in (operation.responses or {}):
+            _describe(operation, route, handler)
     return app.openapi_schema.to_schema()
 
 
-def _describe_problems(app: Litestar) -> None:
-    """Say of every operation of `app` that it may answer with a problem document."""
-    refused = OpenAPIResponse(
-        description="Refused; the problem says why.",
-        content={_PROBLEM: OpenAPIMediaType(schema=_PROBLEM_SCHEMA)},
-    )
-    for item in (app.openapi_schema.paths or {}).values():
-        for operation in _operations(item):
-            responses = operation.responses or {}
-            responses.pop("400", None)
-            responses["default"] = refused
+def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler) -> None:
+    """Complete `operation` with its headers, and the problem document that it may answer with."""
+    responses = operation.responses = dict(operation.responses or {})
+    responses.pop("400", None)
+    sent: list[Parameter | Reference] = []
+    answered: dict[str, OpenAPIHeader | Reference] = {}
+    is_write = handler.http_methods.isdisjoint(READING)
+    if is_write and keeps_keys(handler.opt, route.path_parameters):
+        sent.append(_header("Idempotency-Key", _KEY, "Repeats of the request are done once."))
+        answered["Idempotency-Replayed"] = OpenAPIHeader(
+            schema=Schema(type=OpenAPIType.STRING, enum=["true"]),
+            description="The request was done before; this is its answer.",
+        )
+    if is_write and handler.opt.get(CONDITIONAL):
+        sent.append(_header("If-Match", _TEXT, "Entity tags of which the session must have one."))
+    for response in responses.values():
+        assert isinstance(response, OpenAPIResponse)
+        if _EVENTS in (response.content or {}):
+            sent.append(_header("Last-Event-ID", _NUMBER, "Replaces `after`."))
+        tagged = {"ETag": _ETAG} if _shows_session(response) else {}
+        response.headers = {**(response.headers or {}), **answered, **tagged}
+    operation.parameters = [*(operation.parameters or ()), *sent] or None
+    responses["default"] = _REFUSED
 
 
-def _operations(item: PathItem) -> list[Operation]:
-    found = (item.get, item.post, item.put, item.patch, item.delete)
-    return [operation for operation in found if operation is not None]
+def _header(name: str, schema: Schema, description: str) -> Parameter:
+    return Parameter(name=name, param_in="header", schema=schema, description=description)
+
+
+def _shows_session(response: OpenAPIResponse) -> bool:
+    """Whether the answer is a session, which every route sends with its ``ETag``."""
+    shown = (response.content or {}).get("application/json")
+    schema = None if shown is None else shown.schema
+    return isinstance(schema, Reference) and schema.ref.endswith("/SessionView")
+
+
+def _operations(app: Litestar) -> Iterator[tuple[Operation, HTTPRoute, HTTPRouteHandler]]:
+    """Yield each operation of the document with its route and its handler."""
+    routes = {route.path_format: route for route in app.routes if isinstance(route, HTTPRoute)}
+    for path, item in (app.openapi_schema.paths or {}).items():
+        found: Mapping[Any, Operation | None] = {
+            "GET": item.get,
+            "POST": item.post,
+            "PUT": item.put,
+            "PATCH": item.patch,
+            "DELETE": item.delete,
+        }
+        for method, operation in found.items():
+            if operation is not None:
+                yield operation, routes[path], routes[path].route_handler_map[method][0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from http import HTTPStatus
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -39,7 +39,9 @@ KEYED = "is_keyed"
 _STATE = "perdure_keyed"
 _WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 _REPEATABLE = _WRITES - {"POST"}
-_MOST = 200
+LONGEST = 200
+"""Characters of a key."""
+
 _LEAST_OF_VISITOR = 16
 """The id of a session that a visitor begins is made of its key and a public token."""
 
@@ -179,15 +181,20 @@ async def keyed_of(request: Request[Any, Any, Any]) -> KeyedRequest | None:
     return keyed
 
 
+def keeps_keys(options: Mapping[str, Any], path_parameters: Container[str]) -> bool:
+    """Whether writes of a route with these `options` may have a key."""
+    return options.get(KEYED, "session_id" in path_parameters)
+
+
 def _check(request: Request[Any, Any, Any], key: str) -> None:
     """Raises: Problem 400 for a key that cannot be used, or on a route that keeps none."""
-    if not (0 < len(key) <= _MOST and key.isascii() and key.isprintable()):
-        detail = f"an Idempotency-Key has 1 to {_MOST} printable ASCII characters"
+    if not (0 < len(key) <= LONGEST and key.isascii() and key.isprintable()):
+        detail = f"an Idempotency-Key has 1 to {LONGEST} printable ASCII characters"
         raise Problem(400, "idempotency_key_invalid", detail)
     if request.user.is_visitor and len(key) < _LEAST_OF_VISITOR:
         detail = f"a page sends random keys of at least {_LEAST_OF_VISITOR} characters"
         raise Problem(400, "idempotency_key_invalid", detail)
-    if not request.route_handler.opt.get(KEYED, "session_id" in request.path_params):
+    if not keeps_keys(request.route_handler.opt, request.path_params):
         detail = "this request keeps no Idempotency-Key; send it without"
         raise Problem(400, "idempotency_unsupported", detail)
 
