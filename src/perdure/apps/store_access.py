@@ -1,6 +1,7 @@
 """Find and open the store of a command, and create it if requested.
 
-Reading creates no store: a missing store is an empty one in memory.
+Reading creates no store. Commands that read require one (`cli/store_options.py`); for `init` and
+completion, a missing store is an empty one in memory.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from msgspec import Meta
 
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.keys import configured_key, keyring_keys
+from perdure.client.lookup.store_files import intended_address
 from perdure.client.store import Store
 from perdure.client.trust import TrustFolder
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, PerdureError, StoreTooOld, Unsupported
@@ -192,6 +193,10 @@ def check_address(address: str) -> str:
     """
     scheme, colon, _ = address.partition(":")
     if not colon or scheme not in _BACKENDS:
+        intended = intended_address(address)
+        if intended is not None:
+            told = f"{address!r} is no address of a store: write {intended}"
+            raise ConfigError(told)
         raise ConfigError(
             f"there is no store {address!r}: use sqlite:///FILE, jsonl:///FOLDER, "
             "postgresql://USER@HOST/DATABASE or memory: (nothing else is available in this version)"
@@ -199,7 +204,8 @@ def check_address(address: str) -> str:
     if scheme == "sqlite":
         name = address.removeprefix(_SQLITE)
         if name == address or not Path(name).name:
-            raise ConfigError(f"{address} names no file: use sqlite:///relative.db")
+            intended = intended_address(address) or "sqlite:///relative.db"
+            raise ConfigError(f"{address} names no file: use {intended}")
         if _OPTIONS.search(name):
             raise ConfigError(f"{address} is not understood: an SQLite address has no options")
     return address

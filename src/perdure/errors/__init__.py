@@ -22,7 +22,7 @@
     │                Waiting · HookBlocked · FlowRefusal
     ├ FormatError    InvalidWorkflow · UnknownFormat · a file that cannot be read or written
     ├ ConfigError    SecretMissing · SecretPasted · InvalidAgentFile · InvalidSettings
-    │                LimitExceeded
+    │                LimitExceeded · AgentNotFound
     ├ PathExists
     ├ NotAsyncio  no event loop of asyncio runs; a RuntimeError, too
     └ WrongArgument  is a TypeError and a ValueError, too
@@ -34,6 +34,7 @@ on ``code`` and fields and never on text. An argument that a function does not a
 
 from __future__ import annotations
 
+from perdure.errors.engine import AgentNotFound as AgentNotFound
 from perdure.errors.engine import ConfigError as ConfigError
 from perdure.errors.engine import EngineError as EngineError
 from perdure.errors.engine import FormatError as FormatError

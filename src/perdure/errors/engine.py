@@ -146,6 +146,18 @@ class ConfigError(PerdureError):
             self.argument = argument
 
 
+class AgentNotFound(ConfigError):
+    """No agent has that id. `known` are the ids that could be named."""
+
+    code = "agent_not_found"
+
+    def __init__(self, agent: str, known: tuple[str, ...], where: str = "") -> None:
+        names = ", ".join(known) or "none"
+        super().__init__(f"there is no agent {agent!r}{where}; there are: {names}")
+        self.agent = agent
+        self.known = known
+
+
 class PathExists(PerdureError):
     """A file of that name exists and was not replaced."""
 

@@ -29,6 +29,7 @@ def test_imported_file_names_its_session(imported: World) -> None:
 def test_file_that_was_not_imported_gets_the_import_command(world: World) -> None:
     file = world.folder / "a session.jsonl"
     file.write_bytes(SAMPLE.read_bytes())
+    world.ok("chat", "-p", "hello")
     ended = world.run("sessions", "tree", str(file), "--json")
     assert (ended.code, ended.error["code"]) == (3, "not_imported")
     assert f"perdure import '{file}'" in ended.error["message"]

@@ -46,13 +46,13 @@ def test_every_code_in_the_table_is_that_of_an_error() -> None:
         ("sessions", "erase", "0196", "--subject", "ann", "--yes"),
     ],
 )
-def test_wrong_words_are_answered_with_what_is_possible(world: World, words: tuple[str]) -> None:
-    ended = world.run(*words)
+def test_wrong_words_are_answered_with_what_is_possible(sample: World, words: tuple[str]) -> None:
+    ended = sample.run(*words)
     assert ended.code == 2
     assert ended.out == ""
     assert ended.err.startswith("perdure: ")
     assert len(ended.err.splitlines()) == 1
-    as_json = world.run(*words, "--json")
+    as_json = sample.run(*words, "--json")
     assert as_json.code == 2
     assert set(as_json.error) >= {"code", "message"}
 

@@ -43,7 +43,7 @@ MISTAKES = (
         2,
         "--session, --continue and --pick exclude each other; keep one",
     ),
-    ("chat --agent nope -p hi", 2, "there is no agent 'nope'; there are: none"),
+    ("chat --agent nope -p hi", 3, "there is no agent 'nope'; there are: none"),
     (
         "chat --agent nope.agent.yaml -p hi",
         2,
@@ -115,7 +115,16 @@ MISTAKES = (
         2,
         "--store is empty: write an address, such as sqlite:///agents.db",
     ),
-    ("sessions list --store file.txt", 2, "there is no store 'file.txt': use sqlite:///FILE,"),
+    (
+        "sessions list --store file.txt",
+        2,
+        "'file.txt' is no address of a store: write sqlite:///file.txt",
+    ),
+    (
+        "chat --store /nope/x.db -p hi",
+        2,
+        "'/nope/x.db' is no address of a store: write sqlite:////nope/x.db",
+    ),
     (
         "sessions list --store mysql://x/y",
         2,
@@ -220,7 +229,7 @@ MISTAKES = (
     ("memory forget nope", 3, "no fact 'nope' here; `perdure memory facts --all` lists the"),
     ("memory import /nope", 3, "no such file or folder: /nope"),
     ("agents validate nope.yaml", 3, "no such file or folder: nope.yaml"),
-    ("agents show nope", 2, "there is no agent 'nope'; there are: none"),
+    ("agents show nope", 3, "there is no agent 'nope'; there are: none"),
     ("config set chat.modle x", 2, "there is no command 'set' of `perdure config`: use `perdure"),
     ("config get nope", 2, "unknown command 'get'; see --help"),
     ("config explain nope", 2, "unknown setting 'nope'; there are: chat.model, chat.agent,"),

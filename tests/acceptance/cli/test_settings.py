@@ -99,7 +99,7 @@ def test_one_talks_with_an_agent_by_id_or_file(project: World) -> None:
     project.ok("chat", "--session", session["id"], "-p", "again")
     project.ok("chat", "--agent", ".perdure/agents/helper.agent.yaml", "-p", "hello")
     ended = project.run("chat", "--agent", "nobody", "-p", "x")
-    assert ended.code == 2
+    assert ended.code == 3
     assert "there is no agent 'nobody'; there are: helper" in ended.err
     ended = project.run("chat", "--session", session["id"], "--agent", "helper", "-p", "x")
     assert ended.code == 2

@@ -53,11 +53,13 @@ class StoreNotFound(PerdureError):
 
     code: ClassVar[str] = "store_not_found"
 
-    def __init__(self, store: str) -> None:
-        super().__init__(
-            f"there is no store {store} yet; `perdure import` or `perdure chat` makes it"
-        )
+    def __init__(self, store: str, near: str | None = None) -> None:
+        advice = " yet; `perdure import` or `perdure chat` makes it"
+        if near is not None:
+            advice = f"; did you mean {near}?"
+        super().__init__(f"there is no store {store}{advice}")
         self.store = store
+        self.near = near
 
 
 class ImportNeeded(NotImported):
@@ -159,6 +161,7 @@ EXITS: dict[str, int] = {
     "no_terminal": USAGE,
     "nothing_to_pick": NOT_FOUND,
     "nothing_to_import": NOT_FOUND,
+    "agent_not_found": NOT_FOUND,
     "path_not_found": NOT_FOUND,
     "not_imported": NOT_FOUND,
     "store_not_found": NOT_FOUND,

@@ -26,6 +26,7 @@ from perdure.apps.store_access import (
 from perdure.apps.terminal.output import remark, show_result
 from perdure.apps.terminal.text import safe
 from perdure.client.lookup.session_files import find_file
+from perdure.client.lookup.store_files import near_address
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import NotImported, SessionNotFound
@@ -49,13 +50,11 @@ class CommonOptions(msgspec.Struct, frozen=True):
         return writable_store(self.store, self.namespace)
 
     def existing_store(self) -> AbstractAsyncContextManager[Store]:
-        """Open the store; without --store, a missing one is empty.
+        """Open the store, which must exist.
 
         Raises: StoreNotFound; UsageMistake for an empty address; the errors of `perdure.open`.
         """
-        if self.store is not None:
-            existing_address(self.store)
-        return existing_store(self.store, self.namespace)
+        return existing_store(existing_address(self.store), self.namespace)
 
     def show(self, data: object, lines: str | Iterable[str]) -> None:
         """Write a result: `data` as JSON, or `lines`. Raises: OutputClosed."""
@@ -71,7 +70,7 @@ def existing_address(store: str | None) -> str:
         raise UsageMistake("--store is empty: write an address, such as sqlite:///agents.db")
     address = store_address(store)
     if is_missing(address):
-        raise StoreNotFound(address)
+        raise StoreNotFound(address, near_address(address))
     return address
 
 

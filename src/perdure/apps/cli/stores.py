@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED
-from perdure.apps.cli.store_options import CommonOptions, existing_address
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.cli.surface.groups import Group
 from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.advice import with_commands
@@ -60,7 +60,6 @@ async def info(*, common: CommonOptions) -> None:
     Exit codes:
         3  the store does not exist
     """
-    existing_address(common.store)
     async with common.existing_store() as opened:
         facts = await opened.info()
     common.show(msgspec.structs.asdict(facts), _info_lines(facts))
@@ -125,7 +124,6 @@ async def verify(*, common: CommonOptions) -> int:
         1  errors were found
         3  the store does not exist
     """
-    existing_address(common.store)
     found = await _verify(common)
     common.show(verification_data(found), _verification_lines(found))
     return DONE if found.is_ok else FAILED
@@ -152,7 +150,6 @@ async def reindex(*, common: CommonOptions) -> None:
     Examples:
         perdure store reindex
     """
-    existing_address(common.store)
     async with common.existing_store() as opened:
         count = await opened.reindex(progress_bar("index"))
     common.show({"texts": count}, f"{count_of(count, 'text')} can be found.")

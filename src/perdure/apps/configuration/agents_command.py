@@ -75,7 +75,8 @@ def show_agent(agent: AgentArgument, *, as_json: JsonOption = False) -> int:
         perdure agents show ./helper.agent.yaml --json
 
     Exit codes:
-        2  no agent or several agents have that id, or its file has errors
+        2  several agents have that id, or its file has errors
+        3  no agent has that id
     """
     found = _find_agent(agent)
     if as_json:

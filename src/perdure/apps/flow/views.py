@@ -12,7 +12,7 @@ import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, PathNotFound, UsageMistake
 from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, named_path
-from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.cli.store_options import CommonOptions, existing_address
 from perdure.apps.flow.documents.start import output_data, output_lines
 from perdure.apps.flow.files import faults_of, graph_in
 from perdure.apps.flow.options import FlowArgument, ProjectOption, WatchOption, flows_of
@@ -212,7 +212,8 @@ async def graph(
         of_file = graph_in(Path(flow), workspace)
         show_lines(render(of_file, format, out_style(), width()))
         return
-    async with existing_store(store, namespace) as opened, flows_of(opened) as flows:
+    address = existing_address(store)
+    async with existing_store(address, namespace) as opened, flows_of(opened) as flows:
         state = await flows.state(await opened.find(flow, only="flow"))
     show_lines(render(state.graph, format, out_style(), width(), state))
 

@@ -44,7 +44,7 @@ from perdure.engine.turns.environment import (
 )
 from perdure.engine.turns.lease import Claim
 from perdure.engine.turns.session_turns import SessionTurns
-from perdure.errors import ConfigError
+from perdure.errors import AgentNotFound, ConfigError
 from perdure.models.prices import CostCalculator, Price
 from perdure.models.protocol import ModelClient
 from perdure.models.router import ModelRouter
@@ -116,13 +116,12 @@ class Host:
     def agent(self, agent: Agent | str) -> Agent:
         """Return `agent`, or the agent with that id.
 
-        Raises: ConfigError, which lists the known ones.
+        Raises: AgentNotFound, which lists the known ones.
         """
         if isinstance(agent, Agent):
             return agent
         if agent not in self.agents:
-            known = ", ".join(sorted(self.agents)) or "none"
-            raise ConfigError(f"there is no agent {agent!r} in this runtime; it has: {known}")
+            raise AgentNotFound(agent, tuple(sorted(self.agents)), " in this runtime")
         return self.agents[agent]
 
     def claim(self, stream: StreamId) -> Claim:

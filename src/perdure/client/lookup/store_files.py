@@ -26,6 +26,38 @@ def own_folders(address: str) -> tuple[Path, ...]:
     return (Path(name).absolute(),) if name else ()
 
 
+def intended_address(typed: str) -> str | None:
+    """Return the address that `typed` probably means: a path, ``sqlite:x.db``, ``file:///x.db``.
+
+    None if it looks like neither a path nor the address of a file.
+    """
+    scheme, colon, name = typed.partition(":")
+    if not colon:
+        name = typed
+    elif scheme not in ("sqlite", "file"):
+        return None
+    elif name.startswith("//"):
+        name = name[2:]  # file:///x.db is /x.db; sqlite://x.db is x.db
+    if not name.strip("/"):
+        return None
+    path = Path(name).expanduser()
+    return f"{FOLDER_ADDRESS if path.is_dir() else FILE_ADDRESS}{path}"
+
+
+def near_address(address: str) -> str | None:
+    """Return the address of an existing file that the missing store `address` probably means.
+
+    ``sqlite:///tmp/x.db`` is relative, ``sqlite:////tmp/x.db`` absolute. None without such a file.
+    """
+    file = database_file(address)
+    if file is None or file.is_absolute():
+        return None
+    for path in (Path("/") / file, file.expanduser()):
+        if path != file and path.is_file():
+            return f"{FILE_ADDRESS}{path}"
+    return None
+
+
 def is_part_of(place: Path, address: str) -> bool:
     """Whether the file `place` is the store at `address`, or one of its files."""
     file, place = database_file(address), place.absolute().resolve()

@@ -37,6 +37,7 @@ def test_token_is_for_the_namespace_it_was_made_in(tmp_path: Path) -> None:
 
 def test_expired_token_is_listed_as_such(tmp_path: Path) -> None:
     world = World(tmp_path)
+    world.ok("chat", "-p", "hello")
     assert "No tokens" in world.ok("token", "list").out
     world.ok("token", "create", "--days", "1e-9")
     assert "expired" in world.ok("token", "list").out

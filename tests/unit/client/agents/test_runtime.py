@@ -14,7 +14,7 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.conversation.workspace import Selection, Workspace
 from perdure.engine.turns.config import Limits
-from perdure.errors import ConfigError, LeaseHeld, SessionExists, SessionNotFound
+from perdure.errors import AgentNotFound, ConfigError, LeaseHeld, SessionExists, SessionNotFound
 from perdure.models.protocol import ModelClient
 from perdure.models.router import ModelRouter
 from perdure.models.scenario import Hang
@@ -79,7 +79,7 @@ async def test_agents_are_named_by_id_and_known_ids_are_listed() -> None:
     stage = Stage(says("hi"))
     runtime = stage.runtime(Agent("a", model=MODEL), Agent("b", model=MODEL))
     assert (await runtime.start("b")).agent.id == "b"
-    with pytest.raises(ConfigError, match="it has: a, b"):
+    with pytest.raises(AgentNotFound, match="there are: a, b"):
         await runtime.start("c")
     with pytest.raises(ConfigError, match="two agents"):
         stage.runtime(Agent("a", model="scripted:echo"), Agent("a", model="scripted:echo"))

@@ -10,7 +10,7 @@ from perdure.client.agents.turn_config import InFlow
 from perdure.client.conversation.workspace import Workspace
 from perdure.engine.turns.config import Runs
 from perdure.engine.turns.session_turns import Signals
-from perdure.errors import ConfigError
+from perdure.errors import AgentNotFound
 from perdure.session.ids import StreamId
 from perdure.session.messages import ToolCallPart, user
 from perdure.tools.approval import Bound
@@ -21,7 +21,7 @@ def test_agent_is_found_by_id_and_unknown_id_lists_known_ones() -> None:
     owner = Agent("owner", model="scripted:echo")
     host = Host(Stage().store, [owner])
     assert host.agent("owner") is owner
-    with pytest.raises(ConfigError, match="it has: owner"):
+    with pytest.raises(AgentNotFound, match="there are: owner"):
         host.agent("developer")
 
 

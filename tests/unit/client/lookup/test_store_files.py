@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.lookup.store_files import database_file, is_part_of, own_folders
+from perdure.client.lookup.store_files import (
+    database_file,
+    intended_address,
+    is_part_of,
+    near_address,
+    own_folders,
+)
 
 
 def test_database_file_is_read_from_the_address(tmp_path: Path) -> None:
@@ -32,3 +38,29 @@ def test_session_file_is_part_of_its_folder_and_others_are_not(tmp_path: Path) -
     assert is_part_of(tmp_path / ".perdure" / "any", address)
     assert not is_part_of(tmp_path / "out.html", address)
     assert not is_part_of(tmp_path.parent / "new.jsonl", address)
+
+
+def test_mistyped_address_gets_the_intended_one(tmp_path: Path) -> None:
+    for typed, intended in (
+        ("/data/x.db", "sqlite:////data/x.db"),
+        ("x.db", "sqlite:///x.db"),
+        ("sqlite:x.db", "sqlite:///x.db"),
+        ("sqlite://x.db", "sqlite:///x.db"),
+        ("sqlite:/data/x.db", "sqlite:////data/x.db"),
+        ("file:///data/x.db", "sqlite:////data/x.db"),
+        (str(tmp_path), f"jsonl:///{tmp_path}"),
+        ("mysql://host/x", None),
+        ("sqlite:///", None),
+        ("", None),
+    ):
+        assert intended_address(typed) == intended, typed
+
+
+def test_missing_relative_file_gets_the_absolute_one_that_exists(tmp_path: Path) -> None:
+    file = tmp_path / "x.db"
+    address = f"sqlite://{file}"  # three slashes: relative to the working folder
+    assert near_address(address) is None
+    file.touch()
+    assert near_address(address) == f"sqlite:///{file}"
+    assert near_address(f"sqlite:///{file}") is None
+    assert near_address("memory:") is None

@@ -102,7 +102,7 @@ async def list_sessions(
         perdure sessions list --json --limit 0    # all of them, for a program
 
     Exit codes:
-        3  the store of --store, the session after --after, or the folder of --cwd does not exist
+        3  the store, the session after --after, or the folder of --cwd does not exist
     """
     wanted = filters.rows
     async with common.existing_store() as opened:

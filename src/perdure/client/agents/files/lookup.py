@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.files.reader import SUFFIX, agent_in
-from perdure.errors import ConfigError
+from perdure.errors import AgentNotFound, ConfigError
 from perdure.session.argument_checks import takes_declared
 
 AgentPlace = Literal["project", "user"]
@@ -49,13 +49,12 @@ def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[FoundAgentFile, ..
 def agent_named(id: str, found: Sequence[FoundAgentFile]) -> FoundAgentFile:
     """Return the file of `found` whose agent has the id `id`.
 
-    Raises: ConfigError for an unknown id, or one that two files have (a project's agent does not
+    Raises: AgentNotFound; ConfigError for an id that two files have (a project's agent does not
     replace the user's); the error of the file.
     """
     claimed = [filed for filed in found if filed.id == id]
     if not claimed:
-        known = ", ".join(sorted({filed.id for filed in found})) or "none"
-        raise ConfigError(f"there is no agent {id!r}; there are: {known}")
+        raise AgentNotFound(id, tuple(sorted({filed.id for filed in found})))
     if len(claimed) > 1:
         files = ", ".join(str(filed.file) for filed in claimed)
         raise ConfigError(

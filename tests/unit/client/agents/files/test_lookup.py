@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from perdure.client.agents.files.lookup import agent_named, agents_found, load_agents
-from perdure.errors import ConfigError, InvalidAgentFile
+from perdure.errors import AgentNotFound, ConfigError, InvalidAgentFile
 
 
 def written(folder: Path, name: str, id: str | None = None) -> Path:
@@ -27,7 +27,7 @@ def test_unknown_id_lists_those_there_are(tmp_path: Path) -> None:
     written(tmp_path / "p", "b")
     written(tmp_path / "p", "a")
     found = agents_found({"project": tmp_path / "p"})
-    with pytest.raises(ConfigError, match=r"there is no agent 'c'; there are: a, b"):
+    with pytest.raises(AgentNotFound, match=r"there is no agent 'c'; there are: a, b"):
         agent_named("c", found)
 
 
