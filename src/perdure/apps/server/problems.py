@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, cast
@@ -193,6 +194,10 @@ def known(error: Exception) -> Problem:
     if isinstance(error, _OF_THE_MACHINE):
         _log.error("%s", error)
         return Problem(_status_of(error), error.code, _STORE_FAILED)
+    if isinstance(error, errors.IdempotencyMismatch):
+        key = re.sub("^api:[^:]*:", "", error.key)  # as the client sent it
+        detail = f"the Idempotency-Key {key!r} was used for another request; send a new key"
+        return Problem(_status_of(error), error.code, detail, key=key)
     if isinstance(error, errors.PerdureError):
         told = with_commands(str(error), error.facts(), ADVICE)
         return Problem(_status_of(error), error.code, told, **_facts(error))

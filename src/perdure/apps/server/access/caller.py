@@ -149,7 +149,7 @@ class Caller:
     @property
     def name(self) -> str:
         """How the log names the caller."""
-        return self.principal.subject or f"token:{self.principal.token}"
+        return self.principal.subject or f"token {self.principal.token}"
 
     def require_new(self, named: str | None) -> None:
         """Raises: Problem 403 if the caller may not create a session under the id `named`."""

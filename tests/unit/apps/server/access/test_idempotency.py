@@ -42,6 +42,8 @@ async def test_key_with_another_body_is_refused(tmp_path: Path) -> None:
         first = await server.http.post("/v1/messages", json={"text": "hi"}, headers=KEY)
         other = await server.http.post("/v1/messages", json={"text": "ho"}, headers=KEY)
         assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
+        assert KEY["Idempotency-Key"] in other.json()["detail"]
+        assert "api:" not in other.text
         assert (await said_in(server, first.json()["sessionId"]))[0] == "hi"
 
 

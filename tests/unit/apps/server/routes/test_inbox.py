@@ -40,13 +40,15 @@ async def test_question_is_answered_and_turn_goes_on(tmp_path: Path) -> None:
                 got = await client.post(f"/v1/inbox/{unknown}/answer", json={"answer": "once"})
                 assert (got.status_code, got.json()["code"]) == (404, "question_not_found")
         choice = question["question"]["choices"][0]
-        answered = await server.http.post(url, json={"answer": choice})
+        desk = await server.client(id="3f9a12cd")
+        answered = await desk.post(url, json={"answer": choice})
         assert answered.status_code == 200, answered.text
         await server.until(session, "idle")
         assert SENT == ["ana"]
         other = question["question"]["choices"][-1]
         again = await server.http.post(url, json={"answer": other})
         assert again.status_code == 409
+        assert again.json()["detail"].endswith(f"answered {choice!r} by token 3f9a12cd before")
 
 
 async def test_question_is_shown_with_uncut_arguments(tmp_path: Path) -> None:
