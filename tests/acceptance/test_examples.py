@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import json
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,23 @@ import perdure
 from tests.conftest import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
+GUIDE = REPOSITORY / "docs" / "guides" / "web-services.md"
+BLOCK = re.compile(r"^<!-- (\S+) -->\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PATIENCE_S = 60
+IMPORTED: dict[str, Any] = {
+    "Any": Any,
+    "AsyncIterator": AsyncIterator,
+    "asyncio": asyncio,
+    "httpx": httpx,
+    "json": json,
+    "perdure": perdure,
+}
+"""What the guide leaves out of its code."""
 SERVES = re.compile(r"Uvicorn running on (http://127\.0\.0\.1:\d+)")
+
+
+class StopFollowing(Exception):
+    """Ends the endless loop of the guide."""
 
 
 def start(folder: Path, *command: str | Path) -> subprocess.Popen[str]:
@@ -103,11 +119,47 @@ def test_fastapi_example_killed_while_it_asks_continues_after_the_answer(tmp_pat
         client.post("/chats/ana/messages", json={"text": "Thanks"}).raise_for_status()
         seen = int(after[-1]["id"])
         later = events(client, "/chats/ana/events", "session:turn_completed", after=seen)
+        client.post("/chats/ana/messages", json={"text": "One more thing"}).raise_for_status()
+        followed = asyncio.run(followed_until_failure(f"{client.base_url}/chats/ana/events"))
     entries = [event["sequenceNumber"] for event in (*before, *after) if "sequenceNumber" in event]
     assert sorted(set(entries)) == list(range(entries[-1] + 1))
     texts = [part["text"] for event in after for part in event.get("parts", ()) if "text" in part]
     assert texts[-1] == "Your money is on its way."
     assert later[-1]["type"] == "session:turn_completed"
+    durable = [each["sequenceNumber"] for each in followed if "sequenceNumber" in each]
+    assert sorted(set(durable)) == list(range(durable[-1] + 1))
+    assert "no further answer" in followed[-1]["error"]["message"]
+
+
+async def followed_until_failure(url: str) -> list[dict[str, Any]]:
+    """What the follower of the guide shows of a stream, up to a turn that failed."""
+    (program,) = (
+        code for name, code in BLOCK.findall(GUIDE.read_text("utf-8")) if name == "follower"
+    )
+    found: list[dict[str, Any]] = []
+
+    def show(event: dict[str, Any]) -> None:
+        found.append(event)
+        if event["type"] == "session:turn_completed" and "error" in event:
+            raise StopFollowing
+
+    names = {"url": url, "stored_seq": -1, "show": show} | IMPORTED
+    with pytest.raises(StopFollowing):
+        await eval(compile(program, "guide", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+    return found
+
+
+def test_code_of_the_web_guide_is_that_of_the_examples() -> None:
+    blocks = BLOCK.findall(GUIDE.read_text("utf-8"))
+    for name, block in blocks:
+        if name != "follower":
+            assert stripped(block) in stripped((REPOSITORY / name).read_text("utf-8")), block
+    assert len(blocks) >= 9
+
+
+def stripped(text: str) -> str:
+    """The lines of `text` without their indentation."""
+    return "\n".join(line.strip() for line in text.strip().splitlines())
 
 
 @pytest.mark.all_only
