@@ -54,8 +54,9 @@ def opencode_file(name: str) -> bytes:
 
 
 def growing_files() -> list[bytes]:
-    """The fixtures of those programs that add to their files."""
+    """The fixtures of those programs that add whole records to their files."""
     documents = {opencode_file(name) for name in OPENCODE}
+    documents.update(map(FILES["aider"][1], FILES["aider"][0]))
     return [
         content
         for content in every_file()
@@ -65,7 +66,7 @@ def growing_files() -> list[bytes]:
 
 def _files_of(name: Format) -> tuple[tuple[str, ...], Callable[[str], bytes]]:
     folder = FIXTURES / name.replace("-", "_")
-    names = sorted(path.name for path in folder.glob("*.json*"))
+    names = sorted(path.name for path in folder.glob("*.*"))
     return tuple(names), lambda file: (folder / file).read_bytes()
 
 

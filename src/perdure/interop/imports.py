@@ -39,7 +39,13 @@ from perdure.interop.formats import detection, native
 from perdure.interop.formats.items import IMPORT, Item, ParsedSource
 from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.registry import FORMATS
-from perdure.interop.formats.sources.content import Content, FileContent, Held, first_line
+from perdure.interop.formats.sources.content import (
+    Content,
+    FileContent,
+    Held,
+    first_line,
+    path_of,
+)
 from perdure.interop.formats.sources.parse_state import Progress
 from perdure.interop.formats.sources.reader import BOUNDS, Bounds, Source, read_source
 from perdure.interop.matching import session_ids
@@ -156,12 +162,20 @@ def source_of_format(
     Raises: FormatError if reading it takes too much; LimitExceeded.
     """
     try:
-        source = FORMATS[format]
-        if source.reader is not None:
-            return read_source(content, format, source.reader, progress, bounds)
-        require_within("import_file_bytes", content.length, content.name)
-        whole = Held(content.read(0, content.length), content.name)
-        return Source(whole, source.parse(whole.content, progress))
+        known = FORMATS[format]
+        if known.reader is not None:
+            source = read_source(content, format, known.reader, progress, bounds)
+        else:
+            require_within("import_file_bytes", content.length, content.name)
+            whole = Held(content.read(0, content.length), content.name)
+            source = Source(whole, known.parse(whole.content, progress))
+        path = path_of(content)
+        if known.at_path is None or path is None:
+            return source
+        header = known.at_path(source.parsed.header, path)
+        return msgspec.structs.replace(
+            source, parsed=msgspec.structs.replace(source.parsed, header=header)
+        )
     except (RecursionError, MemoryError) as error:
         reason = f"reading it takes too much ({type(error).__name__})"
         raise FormatError(content.name, reason) from error

@@ -24,6 +24,7 @@ Format = Literal[
     "qwen-code",
     "copilot-cli",
     "goose",
+    "aider",
 ]
 """The formats of session files that can be imported."""
 

@@ -20,19 +20,36 @@ _PLACES: Mapping[str, tuple[str | None, str, str]] = {
 """Program -> the variable that names its folder, the folder in the home folder, the part in it."""
 
 
+_AIDER = ".aider.chat.history.md"
+"""The history of Aider, in the folder that it ran in or the one of the repository."""
+
+
 class History(msgspec.Struct, frozen=True):
-    """The folder of the sessions of `program`."""
+    """The folder, or the file, of the sessions of `program`."""
 
     program: str
     folder: Path
 
 
-def known_histories(home: Path, environment: Mapping[str, str]) -> Iterator[History]:
-    """Yield the histories of known programs that exist."""
+def known_histories(
+    home: Path, environment: Mapping[str, str], folder: Path | None = None
+) -> Iterator[History]:
+    """Yield the histories of known programs that exist; Aider's is in `folder` or above it."""
     for program in _PLACES:
-        folder = folder_of(program, home, environment)
-        if folder.is_dir():
-            yield History(program, folder)
+        place = folder_of(program, home, environment)
+        if place.is_dir():
+            yield History(program, place)
+    named = environment.get("AIDER_CHAT_HISTORY_FILE")
+    files = [Path(named)] if named else _files_above(folder)
+    yield from (History("Aider", file) for file in files if file.is_file())
+
+
+def _files_above(folder: Path | None) -> Iterator[Path]:
+    """Yield where Aider's history may be: up to the folder of the repository."""
+    for each in () if folder is None else (folder, *folder.parents):
+        yield each / _AIDER
+        if (each / ".git").exists():
+            return
 
 
 def folder_of(program: str, home: Path, environment: Mapping[str, str]) -> Path:
@@ -44,4 +61,4 @@ def folder_of(program: str, home: Path, environment: Mapping[str, str]) -> Path:
 
 def places() -> str:
     """Return where the histories are looked for, for people."""
-    return ", ".join(f"~/{usual}/{part}" for _, usual, part in _PLACES.values())
+    return ", ".join([*(f"~/{usual}/{part}" for _, usual, part in _PLACES.values()), _AIDER])

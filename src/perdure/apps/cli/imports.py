@@ -129,9 +129,9 @@ async def import_sessions(
 ) -> int:
     """Import recorded sessions.
 
-    --format lists the supported programs. Without PATH, imports the histories of Claude Code,
-    Codex, pi and Operator that are on this machine. Importing a file again adds only what is new.
-    Erased sessions are not imported again.
+    --format lists the supported programs. Without PATH, imports the histories of those programs
+    that are on this machine, and Aider's in this folder. Importing a file again adds only what is
+    new. Erased sessions are not imported again.
 
     Every line is stored. Files of a folder that are no sessions are skipped and counted. If a
     session cannot be imported, the others still are, and the exit code is 1. For a single file it
@@ -190,7 +190,7 @@ async def _import_once(
 
 def _histories(*, as_json: bool) -> list[Path]:
     """Return the histories on this machine, and print them. Raises: NothingToImport."""
-    found = list(known_histories(Path.home(), os.environ))
+    found = list(known_histories(Path.home(), os.environ, Path.cwd()))
     if not found:
         raise NothingToImport((places(),), "history", "name a file or a folder")
     for each in () if as_json else found:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from perdure.codecs.fields import Fields
 from perdure.codecs.operator import words as operator_words
 from perdure.codecs.pi import words as pi_words
+from perdure.interop.formats import aider
 from perdure.interop.formats.claude_code import reader as claude_code
 from perdure.interop.formats.codex import reader as codex
 from perdure.interop.formats.databases import goose
 from perdure.interop.formats.databases.row_lines import DatabaseFormat
-from perdure.interop.formats.items import ParsedSource
+from perdure.interop.formats.items import ParsedSource, SourceHeader
 from perdure.interop.formats.json_lines import copilot_cli, gemini_cli, qwen_code
 from perdure.interop.formats.opencode import reader as opencode
 from perdure.interop.formats.operator import reader as operator
@@ -34,6 +36,7 @@ class SourceFormat(msgspec.Struct, frozen=True):
 
     A program may store several sessions in a file: `database` says how in a database, and `cut`
     returns the sessions of another file. `file_names` are names that do not end with ``.jsonl``.
+    `at_path` adds to the header what only the path of the file says.
     """
 
     title: str
@@ -44,6 +47,7 @@ class SourceFormat(msgspec.Struct, frozen=True):
     database: DatabaseFormat | None = None
     cut: Callable[[Content], Iterator[Content]] | None = None
     file_names: Sequence[str] = ()
+    at_path: Callable[[SourceHeader, Path], SourceHeader] | None = None
 
 
 FORMATS: Mapping[Format, SourceFormat] = {
@@ -66,6 +70,14 @@ FORMATS: Mapping[Format, SourceFormat] = {
     ),
     goose.FORMAT: SourceFormat(
         "Goose", goose.parse, goose.Reader, goose.is_record, database=goose.DATABASE
+    ),
+    aider.FORMAT: SourceFormat(
+        "Aider",
+        aider.parse,
+        is_beginning=aider.is_beginning,
+        cut=aider.sessions_in,
+        file_names=(aider.FILE_NAME,),
+        at_path=aider.at_path,
     ),
     opencode.FORMAT: SourceFormat("opencode", opencode.parse, is_beginning=opencode.is_beginning),
 }

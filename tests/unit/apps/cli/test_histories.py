@@ -9,7 +9,7 @@ from perdure.apps.cli.histories import known_histories, places
 
 def test_histories_are_found_where_the_programs_keep_them(tmp_path: Path) -> None:
     assert not list(known_histories(tmp_path, {}))
-    for place in places().split(", "):
+    for place in places().split(", ")[:-1]:
         (tmp_path / place.removeprefix("~/")).mkdir(parents=True)
     found = list(known_histories(tmp_path, {}))
     assert [each.program for each in found] == [
@@ -23,3 +23,17 @@ def test_variable_of_the_program_names_its_folder(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "sessions").mkdir(parents=True)
     (found,) = known_histories(tmp_path, {"CODEX_HOME": str(tmp_path / "elsewhere")})
     assert (found.program, found.folder) == ("Codex", tmp_path / "elsewhere" / "sessions")
+
+
+def test_history_of_aider_is_found_up_to_the_repository(tmp_path: Path) -> None:
+    repository = tmp_path / "outer" / "repository"
+    deep = repository / "a" / "b"
+    deep.mkdir(parents=True)
+    for folder in (tmp_path, repository, deep):
+        (folder / ".aider.chat.history.md").write_text("", encoding="utf-8")
+    (repository / ".git").mkdir()
+    found = [each.folder.parent for each in known_histories(tmp_path, {}, deep)]
+    assert found == [deep, repository]
+    named = {"AIDER_CHAT_HISTORY_FILE": str(tmp_path / ".aider.chat.history.md")}
+    (only,) = known_histories(tmp_path, named, deep)
+    assert (only.program, only.folder.parent) == ("Aider", tmp_path)

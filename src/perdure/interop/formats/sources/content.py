@@ -130,6 +130,13 @@ class Section(msgspec.Struct, frozen=True):
         return self.content.read(self.begin + offset, wanted)
 
 
+def path_of(content: Content) -> Path | None:
+    """Return the file that `content` is in; None if it is in no file."""
+    if isinstance(content, Section):
+        return path_of(content.content)
+    return content.path if isinstance(content, FileContent) else None
+
+
 def pieces_of(content: Content, begin: int, end: int) -> Iterator[bytes]:
     """Yield the bytes from `begin` to `end`, a chunk at a time."""
     for offset in range(begin, end, CHUNK_BYTES):
