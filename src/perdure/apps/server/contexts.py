@@ -10,7 +10,13 @@ import msgspec
 
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.timeline import tokens_of
-from perdure.apps.server.values import ContextPart, ContextView, RecalledPart, TrimmedView
+from perdure.apps.server.values import (
+    ContextPart,
+    ContextView,
+    OverflowView,
+    RecalledPart,
+    TrimmedView,
+)
 from perdure.apps.session_rows import states_of
 from perdure.client.conversation.agent_binding import (
     BINDING_KINDS,
@@ -25,6 +31,7 @@ from perdure.context.build import Context, build_context
 from perdure.context.emission import ContextMessage
 from perdure.context.pins import pins_of, with_pins
 from perdure.context.prompts import CALL_INTERRUPTED
+from perdure.errors import ContextOverflow
 from perdure.events.wire import wire
 from perdure.session.codec import body_of, readable
 from perdure.session.entries import Entry
@@ -61,7 +68,20 @@ async def next_context(
     context, info = await session.context(budget), await session.info()
     if (await states_of(store, [info]))[info.id] in ("running", "waiting"):
         context = msgspec.structs.replace(context, messages=_awaiting(context.messages))
-    return await asyncio.to_thread(_view, context, last)
+    view = await asyncio.to_thread(_view, context, last)
+    return msgspec.structs.replace(view, budget=budget, overflow=_overflow(context, budget))
+
+
+def _overflow(context: Context, budget: int | None) -> OverflowView | None:
+    if budget is None or context.tokens <= budget:
+        return None
+    detail = (
+        f"the newest exchange, pinned messages and the summary are always sent: they need about "
+        f"{context.tokens} tokens, and the budget is {budget}"
+    )
+    return OverflowView(
+        code=ContextOverflow.code, detail=detail, tokens=context.tokens, budget=budget
+    )
 
 
 def _awaiting(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:

@@ -242,6 +242,18 @@ class TrimmedView(Value, frozen=True, kw_only=True):
     recalled: int
 
 
+class OverflowView(Value, frozen=True, kw_only=True):
+    """A context that has more `tokens` than the `budget`: what always stays does not fit.
+
+    `code` is the stable code of the refusal of such a request.
+    """
+
+    code: str
+    detail: str
+    tokens: int
+    budget: int
+
+
 class RecalledPart(Value, frozen=True, kw_only=True):
     """A text that was recalled for a request, and why; null if it was erased since."""
 
@@ -256,9 +268,10 @@ class RecalledPart(Value, frozen=True, kw_only=True):
 class ContextView(Value, frozen=True, kw_only=True):
     """What a model would be sent now, or was sent by the call `call`.
 
-    `dropped` counts the entries left out to fit, `earlier` the messages before those shown. Only a
-    call has `reported` tokens, the `system` text, `tools`, what was `trimmed`, and the texts
-    `recalled` before the history.
+    `dropped` counts the entries left out to fit, `earlier` the messages before those shown.
+    `overflow` is set if the rest still exceeds the `budget` that was asked for. Only a call has
+    `reported` tokens, the `system` text, `tools`, what was `trimmed`, and the texts `recalled`
+    before the history.
     """
 
     model: str | None
@@ -274,6 +287,8 @@ class ContextView(Value, frozen=True, kw_only=True):
     tools: list[str] = []
     trimmed: TrimmedView | None = None
     recalled: list[RecalledPart] = []
+    budget: int | None = None
+    overflow: OverflowView | None = None
 
 
 class HitView(Value, frozen=True, kw_only=True):

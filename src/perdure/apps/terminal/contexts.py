@@ -114,6 +114,11 @@ def _reasons(context: Context, report: Report, budget_tokens: int | None) -> Ite
         dropped = count_of(context.dropped, "entry was", "entries were")
         room = "what the agent is sent" if budget_tokens is None else f"{budget_tokens:,} tokens"
         yield f"{dropped} left out, oldest first, to fit {room}."
+    if budget_tokens is not None and context.tokens > budget_tokens:
+        yield (
+            "Over budget: the newest exchange, pinned messages and the summary are always sent; "
+            f"they need about {context.tokens:,} tokens."
+        )
     if context.skipped:
         yield f"{count_of(context.skipped, 'part')} cannot be read by this perdure and is not sent."
 

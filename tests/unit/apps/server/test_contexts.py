@@ -85,6 +85,28 @@ async def test_context_of_trimmed_call_has_its_messages_only(tmp_path: Path) -> 
         assert (shown["trimmed"]["limit"], shown["dropped"] > 0) == ("max_messages", True)
 
 
+async def test_context_over_budget_tells_overflow_and_what_is_left_out(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one", "two"]) as server:
+        session = await server.said("first " * 50)
+        url = f"/v1/sessions/{session}/context"
+        await server.said("second " * 50, session)
+        whole = (await server.http.get(url, params={"budget": 100_000})).json()
+        assert (whole["budget"], whole["overflow"], whole["dropped"]) == (100_000, None, 0)
+        over = (await server.http.get(url, params={"budget": 10})).json()
+        assert over["dropped"] == 2
+        assert [text_of(each) for each in over["messages"]][1:] == [["two"]]
+        assert over["tokens"] > 10
+        assert over["overflow"] == {
+            "code": "context_overflow",
+            "detail": over["overflow"]["detail"],
+            "tokens": over["tokens"],
+            "budget": 10,
+        }
+        assert f"about {over['tokens']} tokens, and the budget is 10" in over["overflow"]["detail"]
+        call = await context(server, session, (await calls_of(server, session))[0])
+        assert (call["budget"], call["overflow"]) == (None, None)
+
+
 async def test_entry_without_call_has_no_context(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hello")

@@ -71,7 +71,13 @@ async def test_omitted_entries_are_counted() -> None:
             await session.append(user(f"question {number} " * 20), assistant("answer"))
         context = await session.context(200)
         report = await report_of(session, store.backend)
-    (heading, reason, *_) = context_lines(context, report, 200, Style())
+        over = await session.context(10)
+    (heading, reason, after, *_) = context_lines(context, report, 200, Style())
+    assert after == ""
+    assert (
+        f"they need about {over.tokens} tokens."
+        in list(context_lines(over, report, 10, Style()))[2]
+    )
     assert context.dropped > 0
     assert "messages" in heading
     assert reason == f"{context.dropped} entries were left out, oldest first, to fit 200 tokens."
