@@ -1,20 +1,23 @@
-"""`perdure.testing`: a model with scripted answers, for unit tests of programs.
+"""`perdure.testing`: models with scripted and recorded answers, for tests of programs.
 
     model = perdure.testing.ScriptedModel(["Hello!", assistant(tool_call("c1", "add", {"a": 1}))])
     async with perdure.Runtime(store, agents=[agent], models=model) as runtime: ...
 
-It needs no network, no key and no configuration. ``docs/guides/testing.md`` shows a whole test.
+They need no network, no key and no configuration. ``docs/guides/testing.md`` shows whole tests.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterable
 
 import msgspec
 
 from perdure.client.clock import SystemClock
+from perdure.client.open import open as open_store
 from perdure.errors import (
     ContextOverflow,
+    FormatError,
     MalformedResponse,
     ModelError,
     ModelRefused,
@@ -38,7 +41,7 @@ from perdure.models.scenario import (
 from perdure.models.scripted import ScriptedModel as ScenarioModel
 from perdure.session.messages import Message, TextPart, ThinkingPart, ToolCallPart
 
-__all__ = ["Answer", "ModelRequest", "ScriptedModel"]
+__all__ = ["Answer", "ModelRequest", "ScriptedModel", "recorded_answers"]
 
 Answer = str | Message | ModelError
 """One answer of a scripted model: its text, a message of the assistant, or an error to raise."""
@@ -104,6 +107,26 @@ class ScriptedModel:
 
     def __repr__(self) -> str:
         return f"<ScriptedModel answers={self._answers} requests={len(self.requests)}>"
+
+
+async def recorded_answers(file: str | os.PathLike[str]) -> list[Message]:
+    """Return the answers of the model in a session file, in order, for `ScriptedModel`.
+
+    The file has one session, of `Session.export` or of any other program whose sessions perdure
+    imports. The answers are those of its current branch.
+    Raises: FormatError for an unreadable file, and for one without a session or with several.
+    """
+    async with open_store("memory:") as store:
+        imported = await store.import_files([file])
+        if imported.errors:
+            raise imported.errors[0]
+        if len(imported.sessions) != 1:
+            raise FormatError(
+                os.fspath(file), f"one session is needed, not {len(imported.sessions)}"
+            )
+        session = await store.open(imported.sessions[0])
+        said = await session.messages()
+    return [message for message in said if message.role == "assistant" and message.parts]
 
 
 def _replies(answers: Iterable[Answer]) -> list[Reply]:

@@ -9,9 +9,7 @@ import pytest
 
 import perdure
 from perdure import assistant, thinking, tool_call, user
-from perdure.testing import ScriptedModel
-
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "testing.md"
+from perdure.testing import ScriptedModel, recorded_answers
 
 
 @perdure.tool(effect="read")
@@ -106,8 +104,32 @@ def test_scripted_model_works_without_async() -> None:
         assert runtime.start("a").send("Hello").result().text == "Hi."
 
 
-async def test_example_of_the_guide_passes() -> None:
-    code = GUIDE.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
-    names: dict[str, Any] = {}
-    exec(compile(code, "testing.md", "exec", dont_inherit=True), names)
-    await names["test_agent_answers_with_the_weather"]()
+async def test_recorded_answers_of_a_session_file_answer_again(tmp_path: Path) -> None:
+    asks = assistant(thinking("easy"), tool_call("c1", "add", {"a": 2, "b": 3}))
+    agent = perdure.Agent("helper", model="test:any", tools=[add])
+    file = tmp_path / "sum.jsonl"
+    answers: list[perdure.Message] = [asks, assistant("It is 5.")]
+    for _ in range(2):
+        async with (
+            perdure.open("memory:") as store,
+            perdure.Runtime(store, agents=[agent], models=ScriptedModel(answers)) as runtime,
+        ):
+            chat = await runtime.start("helper")
+            assert (await chat.send("What is 2 + 3?")).text == "It is 5."
+            await chat.session.export("perdure", file, replace=True)
+        answers = await recorded_answers(file)
+    assert answers[0].parts == asks.parts
+
+
+async def test_recorded_answers_of_no_session_or_several_say_so(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no session")
+    with pytest.raises(perdure.errors.FormatError, match=r"notes\.txt"):
+        await recorded_answers(tmp_path / "notes.txt")
+    async with perdure.open("memory:") as store:
+        for _ in range(2):
+            await (await store.create()).append(user("Hello"))
+        await store.export("perdure", tmp_path / "both")
+    with pytest.raises(perdure.errors.FormatError, match="one session is needed, not 2"):
+        await recorded_answers(tmp_path / "both")
+    with pytest.raises(perdure.errors.FormatError, match="cannot be read"):
+        await recorded_answers(tmp_path / "missing.jsonl")
