@@ -23,6 +23,7 @@ Format = Literal[
     "gemini-cli",
     "qwen-code",
     "copilot-cli",
+    "kimi-cli",
     "goose",
     "aider",
 ]

@@ -13,6 +13,7 @@ _PLACES: Mapping[str, tuple[str | None, str, str]] = {
     "Gemini CLI": (None, ".gemini", "tmp"),
     "Qwen Code": (None, ".qwen", "projects"),
     "Copilot CLI": ("COPILOT_HOME", ".copilot", "session-state"),
+    "Kimi CLI": ("KIMI_SHARE_DIR", ".kimi", "sessions"),
     "Goose": ("XDG_DATA_HOME", ".local/share", "goose/sessions"),
     "pi": ("PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
     "Operator": (None, ".operator", "sessions"),

@@ -16,7 +16,7 @@ from perdure.interop.formats.codex import reader as codex
 from perdure.interop.formats.databases import goose
 from perdure.interop.formats.databases.row_lines import DatabaseFormat
 from perdure.interop.formats.items import ParsedSource, SourceHeader
-from perdure.interop.formats.json_lines import copilot_cli, gemini_cli, qwen_code
+from perdure.interop.formats.json_lines import copilot_cli, gemini_cli, kimi_cli, qwen_code
 from perdure.interop.formats.opencode import reader as opencode
 from perdure.interop.formats.operator import reader as operator
 from perdure.interop.formats.pi import reader as pi
@@ -64,6 +64,13 @@ FORMATS: Mapping[Format, SourceFormat] = {
     ),
     copilot_cli.FORMAT: SourceFormat(
         "Copilot CLI", copilot_cli.parse, copilot_cli.Reader, copilot_cli.is_record
+    ),
+    kimi_cli.FORMAT: SourceFormat(
+        "Kimi CLI",
+        kimi_cli.parse,
+        kimi_cli.Reader,
+        kimi_cli.is_record,
+        at_path=kimi_cli.at_path,
     ),
     operator_words.FORMAT: SourceFormat(
         "Operator", operator.parse, operator.Reader, operator.is_record

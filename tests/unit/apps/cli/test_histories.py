@@ -13,7 +13,8 @@ def test_histories_are_found_where_the_programs_keep_them(tmp_path: Path) -> Non
         (tmp_path / place.removeprefix("~/")).mkdir(parents=True)
     found = list(known_histories(tmp_path, {}))
     assert [each.program for each in found] == [
-        *("Claude Code", "Codex", "Gemini CLI", "Qwen Code", "Copilot CLI", "Goose"),
+        *("Claude Code", "Codex", "Gemini CLI", "Qwen Code", "Copilot CLI"),
+        *("Kimi CLI", "Goose"),
         *("pi", "Operator"),
     ]
     assert all(each.folder.is_dir() for each in found)

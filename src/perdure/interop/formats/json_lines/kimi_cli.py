@@ -1,0 +1,139 @@
+"""Read the sessions of Kimi CLI: ``context.jsonl``, one message per line.
+
+Everything is one chain, without ids and times; the folder of the file names the session. When Kimi
+CLI reverts or compacts, it renames the file and writes another: each becomes a session.
+Source: ``soul/context.py`` and ``kosong/message.py`` of MoonshotAI/kimi-cli, as of 2026.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from perdure.codecs.content import parts_of, result_of
+from perdure.codecs.fields import Fields, fields_of, list_in, name_in, object_in, text_in
+from perdure.codecs.lines import Line, ReadLine, read_line
+from perdure.codecs.media import Media
+from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
+from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.session.kinds import CustomMessage
+from perdure.session.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
+from perdure.session.notes import ImportedRecord
+
+FORMAT: Final = "kimi-cli"
+
+_FOREIGN = "it is not a record of a session of Kimi CLI"
+_RECORDS = ("_system_prompt", "_checkpoint", "_usage")
+_FROM_KIMI = re.compile(r"<system>.*</system>\s*", re.DOTALL)
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_FAILED = "<system>ERROR"
+_MEDIA = ("image_url", "audio_url", "video_url")
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """Parse the session in `content`, even if it is damaged."""
+    return parsed_whole(content, FORMAT, Reader, progress)
+
+
+def is_record(fields: Fields) -> bool:
+    """Return whether `fields` is a record of Kimi CLI itself; its messages are like many others."""
+    return text_in(fields, "role") in _RECORDS and "type" not in fields
+
+
+def at_path(header: SourceHeader, path: Path) -> SourceHeader:
+    """Return `header` with the session that the path names."""
+    path = path.absolute()
+    if path.stem == "context":
+        return msgspec.structs.replace(header, session=path.parent.name)
+    if not path.stem.startswith("context_"):
+        session = path.stem if _UUID.fullmatch(path.stem) else None
+        return msgspec.structs.replace(header, session=session)
+    is_subagent = path.stem.startswith("context_sub")
+    return msgspec.structs.replace(
+        header,
+        session=f"{path.parent.name}.{path.stem}",
+        parent=path.parent.name if is_subagent else None,
+        is_subagent=is_subagent,
+    )
+
+
+class Reader:
+    """Reads a session into `draft`."""
+
+    def __init__(self, draft: SourceDraft) -> None:
+        self.draft = draft
+        self.linker = self.instead = None  # everything is one chain
+        self._leaf: int | None = None
+
+    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
+        """No line is read faster than the others."""
+        return False
+
+    def take(self, line: Line, reading: ReadLine) -> None:
+        """Read one line."""
+        fields = fields_of(reading.value) if reading.is_json else None
+        role = None if fields is None else name_in(fields, "role")
+        if fields is None or role is None:
+            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+            return
+        record = Record(line, fields)
+        body = _body_of(role, fields, self.draft.media)
+        if body is None:
+            self.draft.add(record, ImportedRecord(FORMAT, role), self._leaf)
+        else:
+            self._leaf = self.draft.add(record, body, self._leaf)
+
+    def finish(self) -> ParsedSource:
+        """Return the parsed source; only the path of the file names the session."""
+        return self.draft.finish(SourceHeader(), self._leaf)
+
+
+def _body_of(role: str, fields: Fields, media: Media) -> ItemBody | None:
+    content = fields.get("content")
+    parts = parts_of([] if content is None else content, media, _part)
+    if parts is None:
+        return None
+    if role == "user" and parts:
+        text = "".join(part.text for part in parts if isinstance(part, TextPart))
+        if _FROM_KIMI.fullmatch(text):
+            return CustomMessage("kimi-cli:system", parts, is_displayed=False)
+        return Message("user", parts)
+    if role == "tool":
+        call_id = name_in(fields, "tool_call_id")
+        texts = [part.text for part in parts if isinstance(part, TextPart)]
+        is_error = bool(texts) and texts[0].startswith(_FAILED)
+        result = None if call_id is None else result_of(call_id, parts, is_error=is_error)
+        return None if result is None else Message("tool", (result,))
+    return _answer(parts, fields) if role == "assistant" else None
+
+
+def _answer(parts: tuple[Part, ...], fields: Fields) -> Message | None:
+    requests = (fields_of(each) or {} for each in list_in(fields, "tool_calls") or ())
+    calls = tuple(call for each in requests if (call := _call(each)) is not None)
+    if not parts and not calls:
+        return None
+    return Message("assistant", parts + calls, stop_reason="tool_calls" if calls else "stop")
+
+
+def _call(fields: Fields) -> ToolCallPart | None:
+    function = object_in(fields, "function") or {}
+    call_id, name = name_in(fields, "id"), name_in(function, "name")
+    if call_id is None or name is None:
+        return None
+    written = text_in(function, "arguments") or ""
+    arguments = fields_of(read_line(written.encode(errors="replace")).value) if written else {}
+    return ToolCallPart(call_id, name, {"input": written} if arguments is None else arguments)
+
+
+def _part(fields: Fields, media: Media) -> Part | None:
+    kind = text_in(fields, "type")
+    if kind == "think":
+        return ThinkingPart(text_in(fields, "think") or "")
+    if kind in _MEDIA:
+        address = text_in(object_in(fields, kind) or {}, "url") or ""
+        return media.from_address(address) if address.startswith("data:") else None
+    return None
