@@ -20,6 +20,7 @@ from perdure.errors import EntryNotFound
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Sibling
 from perdure.session.ids import EntryId, StreamId, blob_hash
+from perdure.session.info import ForkPoint
 from perdure.session.kinds import Compaction
 from perdure.session.notes import Answer, Question
 from perdure.stores.postgres.store import PostgresStore
@@ -321,6 +322,32 @@ async def test_newest_of_tree_takes_one_statement_at_any_depth(
     whole = await filling.tree(forks[-1])
     assert [entry.stream for entry in whole] == [S, S, *forks[1:]]
     assert await filling.tree(forks[-1], 1_000) == whole
+
+
+@pytest.mark.parametrize("scope", ["tree", "path"])
+async def test_commit_of_nested_forks_costs_the_same_for_each_at_any_depth(
+    open_store: Open, plans: Plans, scope: Literal["tree", "path"]
+) -> None:
+    filling = await open_store()
+    await create(filling, S, *(said(f"word {number}") for number in range(10)))
+    leaf = EntryId("s/9")
+    read: dict[tuple[bool, int], float] = {}
+    for texts, count in ((texts, count) for texts in ((), ("new",)) for count in (10, 40)):
+        origin, point, head = S, leaf, 9
+        writes: list[Write] = []
+        for number in range(count):
+            stream = StreamId(f"f{len(read)}n{number}")
+            made = header(stream, fork=ForkPoint(origin, point, head, scope))
+            writes.append(Write(stream=stream, create=made, entries=tuple(map(said, texts))))
+            origin, head = stream, len(texts) - 1
+            point = EntryId(f"{stream}/0") if texts else leaf
+        plans.is_on = True
+        await filling.commit(Commit(writes=tuple(writes), at=START_MS))
+        plans.is_on = False
+        read[bool(texts), count] = await plans.total() / count
+        assert (await filling.state(origin)).leaf == point
+    for is_said in (False, True):
+        assert read[is_said, 40] <= 1.1 * read[is_said, 10]
 
 
 @pytest.mark.all_only

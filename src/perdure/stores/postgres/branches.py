@@ -36,13 +36,20 @@ _FLOW_KINDS = frozenset({"flow_started", "flow_imported", "flow_completed"})
 HEAD: LiteralString = "SELECT head FROM perdure.stream WHERE namespace = %s AND id = %s"
 
 # The nodes at the given places that the stream sees. It sees all of its own, since none is beyond
-# its head.
+# its head, and its leaf. OFFSET 0: otherwise the planner may ask for each entry whether it is seen.
 _NODES_SEEN: LiteralString = f"""
 SELECT {NODE_COLUMNS}
 FROM unnest(%s::text[], %s::bigint[]) AS p (stream, seq)
-JOIN perdure.entry AS e
-    ON e.namespace = %s AND e.stream = p.stream AND e.seq = p.seq AND e.run IS NOT NULL
-WHERE e.stream = %s OR perdure.sees(%s, %s, %s, e.stream, e.seq)
+CROSS JOIN LATERAL (
+    SELECT * FROM perdure.entry AS e
+    WHERE e.namespace = %s AND e.stream = p.stream AND e.seq = p.seq AND e.run IS NOT NULL
+    OFFSET 0
+) AS e
+WHERE e.stream = %s
+    OR e.stream || '/' || e.seq = (
+        SELECT s.leaf FROM perdure.stream AS s WHERE s.namespace = %s AND s.id = %s
+    )
+    OR perdure.sees(%s, %s, %s, e.stream, e.seq)
 """  # noqa: S608 - put together from constants
 
 _ENTRY_SEEN: LiteralString = f"""
@@ -224,7 +231,8 @@ def ask_nodes(namespace: str, stream: StreamId, references: Iterable[EntryId]) -
     """Query the branch places of those tree entries of `references` that `stream` sees."""
     places = [place for reference in references if (place := place_of(reference)) is not None]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
-    values = (streams, seqs, namespace, stream, namespace, stream, MAX_SEQ)
+    own = (namespace, stream)
+    values = (streams, seqs, namespace, stream, *own, *own, MAX_SEQ)
     return Statement(_NODES_SEEN, values)
 
 

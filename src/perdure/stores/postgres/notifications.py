@@ -48,10 +48,12 @@ _SETTLE: LiteralString = "SELECT perdure.settle(0), current_setting('perdure.hor
 
 _WRITTEN: LiteralString = """
 SELECT DISTINCT e.stream FROM perdure.entry AS e
-WHERE e.namespace = %s AND e.n > %s AND e.n <= current_setting('perdure.horizon')::bigint
+WHERE e.namespace = %s AND e.n > 0 AND e.n > %s
+    AND e.n <= current_setting('perdure.horizon')::bigint
 UNION
 SELECT b.stream FROM perdure.birth AS b
-WHERE b.namespace = %s AND b.n > %s AND b.n <= current_setting('perdure.horizon')::bigint
+WHERE b.namespace = %s AND b.n > 0 AND b.n > %s
+    AND b.n <= current_setting('perdure.horizon')::bigint
 """
 
 

@@ -57,8 +57,8 @@ SETTLE_MS = 50
 """How long a reader of the feed waits for pending commits."""
 
 # Row-level security keeps a function like `split_part` from being a condition of an index, so its
-# result is computed as a column first. The entry is the first from its seq on, in order: while the
-# table is small, an equality is planned with any index of entries, and that plan is cached.
+# result is computed as a column first. While a table is small, an equality is planned with any
+# index, and that plan is cached: so the entry is the first from its seq on, in order.
 STREAM: LiteralString = f"""
 WITH s AS MATERIALIZED (
     SELECT *, split_part(leaf, '/', 1) AS leaf_of, split_part(leaf, '/', 2)::bigint AS leaf_seq
@@ -67,7 +67,8 @@ WITH s AS MATERIALIZED (
 SELECT s.id, s.head, s.leaf, s.tip, s.hash, s.epoch, s.owner, s.until, s.open_turn, s.info,
     b.header, {NODE_COLUMNS}
 FROM s
-JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
+CROSS JOIN LATERAL (
+    SELECT header FROM perdure.birth WHERE namespace = s.namespace AND stream = s.id OFFSET 0) AS b
 LEFT JOIN LATERAL (
     SELECT * FROM perdure.entry AS l
     WHERE l.namespace = s.namespace AND l.stream = s.leaf_of AND l.seq >= s.leaf_seq ORDER BY l.seq
@@ -158,15 +159,14 @@ _SETTLE: LiteralString = "SELECT perdure.settle(%s::int)"
 
 _FEED: LiteralString = f"""
 SELECT {ENTRY_COLUMNS}, e.n FROM perdure.entry AS e
-WHERE e.namespace = %s AND e.n > %s AND e.n <= current_setting('perdure.horizon')::bigint
-    AND e.salt IS NOT NULL
+WHERE e.namespace = %s AND e.n > 0 AND e.n > %s AND e.salt IS NOT NULL
+    AND e.n <= current_setting('perdure.horizon')::bigint
 ORDER BY e.n LIMIT %s
 """  # noqa: S608 - put together from constants
 
 _POSITION: LiteralString = """
-SELECT e.n FROM perdure.entry AS e
-WHERE e.namespace = %s AND e.n <= current_setting('perdure.horizon')::bigint
-ORDER BY e.n DESC LIMIT 1
+SELECT e.n FROM perdure.entry AS e WHERE e.namespace = %s AND e.n > 0
+    AND e.n <= current_setting('perdure.horizon')::bigint ORDER BY e.n DESC LIMIT 1
 """
 
 _BLOB: LiteralString = "SELECT content FROM perdure.blob WHERE namespace = %s AND digest = %s"

@@ -40,12 +40,12 @@ s AS (
         count(*) FILTER (WHERE s.kind = 'flow' AND NOT s.is_erased) AS flows
     FROM perdure.birth AS b
     JOIN perdure.stream AS s ON s.namespace = b.namespace AND s.id = b.stream
-    WHERE b.namespace = %s AND b.n > (SELECT position FROM u) AND b.n <= %s
+    WHERE b.namespace = %s AND b.n > 0 AND b.n > (SELECT position FROM u) AND b.n <= %s
 ), e AS (
     SELECT count(*) AS entries, count(e.salt) AS kept,
         coalesce(sum(octet_length(e.body)), 0) AS body_bytes
     FROM perdure.entry AS e
-    WHERE e.namespace = %s AND e.n > (SELECT position FROM u) AND e.n <= %s
+    WHERE e.namespace = %s AND e.n > 0 AND e.n > (SELECT position FROM u) AND e.n <= %s
 ), c AS (
     SELECT count(*) AS contents, coalesce(sum(c.size), 0) AS content_bytes
     FROM perdure.blob AS c

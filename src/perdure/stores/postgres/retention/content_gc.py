@@ -24,8 +24,10 @@ _SETTLE: LiteralString = "SELECT perdure.settle(0)"
 
 _NAMED: LiteralString = """
 SELECT DISTINCT m[1] AS digest FROM (
-    SELECT body AS text FROM perdure.entry WHERE namespace = %s AND n > %s AND n <= %s
-    UNION ALL SELECT header FROM perdure.birth WHERE namespace = %s AND n > %s AND n <= %s
+    SELECT body AS text FROM perdure.entry
+    WHERE namespace = %s AND n > 0 AND n > %s AND n <= %s
+    UNION ALL SELECT header FROM perdure.birth
+    WHERE namespace = %s AND n > 0 AND n > %s AND n <= %s
     UNION ALL SELECT content FROM perdure.partial WHERE namespace = %s
 ) AS texts, regexp_matches(encode(text, 'escape'), '(sha256-[0-9a-f]{64})', 'g') AS m
 WHERE position('sha256-'::bytea IN text) > 0

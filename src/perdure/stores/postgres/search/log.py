@@ -28,7 +28,7 @@ AT_ONCE = MOST_RANKED
 
 _FROM: LiteralString = """
 FROM perdure.entry AS e
-WHERE e.namespace = %s AND e.n > %s AND e.n <= %s AND e.kind = ANY(%s)
+WHERE e.namespace = %s AND e.n > 0 AND e.n > %s AND e.n <= %s AND e.kind = ANY(%s)
 """
 
 _SUBJECT: LiteralString = """
@@ -56,16 +56,17 @@ SELECT {_COLUMNS}, e.of, e.n FROM (
 
 _TITLES: LiteralString = """
 SELECT b.header, b.n FROM perdure.birth AS b
-WHERE b.namespace = %s AND b.n > %s AND b.n <= %s ORDER BY b.n LIMIT %s
+WHERE b.namespace = %s AND b.n > 0 AND b.n > %s AND b.n <= %s ORDER BY b.n LIMIT %s
 """
 
 _ENTRIES_AT: LiteralString = f"""
 SELECT {_COLUMNS}, e.n FROM perdure.entry AS e
-WHERE e.namespace = %s AND e.n = ANY(%s) AND e.kind = ANY(%s)
+WHERE e.namespace = %s AND e.n > 0 AND e.n = ANY(%s) AND e.kind = ANY(%s)
 """  # noqa: S608 - put together from constants
 
 _TITLES_AT: LiteralString = """
-SELECT b.header, b.n FROM perdure.birth AS b WHERE b.namespace = %s AND b.n = ANY(%s)
+SELECT b.header, b.n FROM perdure.birth AS b
+WHERE b.namespace = %s AND b.n > 0 AND b.n = ANY(%s)
 """
 
 _MISSING: LiteralString = f"""
@@ -76,7 +77,7 @@ SELECT {_COLUMNS}, e.n {_FROM} AND NOT EXISTS (
 
 _MISSING_TITLES: LiteralString = """
 SELECT b.header, b.n FROM perdure.birth AS b
-WHERE b.namespace = %s AND b.n > %s AND b.n <= %s AND NOT EXISTS (
+WHERE b.namespace = %s AND b.n > 0 AND b.n > %s AND b.n <= %s AND NOT EXISTS (
     SELECT FROM perdure.search AS i WHERE i.namespace = %s AND i.n = -b.n
 ) ORDER BY b.n LIMIT %s
 """

@@ -32,11 +32,11 @@ from perdure.stores.verification import Steps
 # may leak, and row-level security allows none of those in an index condition.
 BEHIND: LiteralString = """
 SELECT (SELECT count(*) FROM (
-    SELECT FROM perdure.entry AS e WHERE e.namespace = %s AND e.n > m.upto AND e.kind = ANY(%s)
-        AND e.n <= current_setting('perdure.horizon')::bigint
+    SELECT FROM perdure.entry AS e WHERE e.namespace = %s AND e.n > 0 AND e.n > m.upto
+        AND e.kind = ANY(%s) AND e.n <= current_setting('perdure.horizon')::bigint
     LIMIT %s
 ) AS entries) + (SELECT count(*) FROM (
-    SELECT FROM perdure.birth AS b WHERE b.namespace = %s AND b.n > m.upto
+    SELECT FROM perdure.birth AS b WHERE b.namespace = %s AND b.n > 0 AND b.n > m.upto
         AND b.n <= current_setting('perdure.horizon')::bigint
     LIMIT %s
 ) AS births), current_setting('perdure.horizon')::bigint, (
@@ -53,7 +53,7 @@ SELECT coalesce(sum(size), 0) FROM perdure.search_part WHERE namespace = %s
 """Number of texts in the parts of the index: each is a step of `index_problems`."""
 
 _COUNT: LiteralString = """
-SELECT count(*) FROM perdure.entry WHERE namespace = %s AND n > %s AND n <= %s
+SELECT count(*) FROM perdure.entry WHERE namespace = %s AND n > 0 AND n > %s AND n <= %s
 """
 
 _TEXTS: LiteralString = "SELECT count(*) FROM perdure.search WHERE namespace = %s"
