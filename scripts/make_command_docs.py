@@ -1,4 +1,4 @@
-"""Write docs/commands.md and docs/commands.html from the commands themselves.
+"""Write the documents and the table of all commands from the commands themselves.
 
 Run `python scripts/make_command_docs.py` after a change to a command, its options or its help; with
 `--check` it only says whether it has to be run (`make check` does). The HTML page is one file that
@@ -17,8 +17,10 @@ import typer
 
 from perdure.apps.cli.program import shape_of, whole_program
 from perdure.apps.cli.surface.shape import EXIT_CODES, Command, Parameter, facts, spelt, synopsis
+from perdure.apps.cli.surface.table import FILE, encode_table
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 STYLE = Path(__file__).with_name("command_docs.css")
 SCRIPT = Path(__file__).with_name("command_docs.js")
 OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*|-[a-zA-Z])(?![\w-])")
@@ -28,15 +30,19 @@ BY = "scripts/make_command_docs.py"
 def main(arguments: Sequence[str]) -> int:
     """Write the documents, or with --check compare them; the exit code."""
     program = shape_of(typer.main.get_command(whole_program()))
-    texts = {"commands.md": markdown(program), "commands.html": page(program)}
+    texts = {
+        DOCS / "commands.md": markdown(program),
+        DOCS / "commands.html": page(program),
+        FILE: encode_table(program),
+    }
     is_check = "--check" in arguments
-    stale = [name for name, text in texts.items() if text_in(DOCS / name) != text]
-    for name in stale:
+    stale = [file for file, text in texts.items() if text_in(file) != text]
+    for file in stale:
         if is_check:
-            print(f"docs/{name} is not what {BY} writes: run it")
+            print(f"{file.relative_to(ROOT)} is not what {BY} writes: run it")
         else:
-            (DOCS / name).write_text(texts[name], encoding="utf-8")
-            print(f"wrote docs/{name}")
+            file.write_text(texts[file], encoding="utf-8")
+            print(f"wrote {file.relative_to(ROOT)}")
     return 1 if is_check and stale else 0
 
 

@@ -61,10 +61,16 @@ def test_import_alone_loads_no_part_of_perdure() -> None:
     assert done.stdout.split() == []
 
 
-def test_help_of_all_commands_loads_none_of_them() -> None:
-    report = "from perdure.apps.cli.main import main; main(['--help']); import sys\n"
-    report += "print('LOADED', *(m for m in sys.modules if m.startswith('perdure.')))"
-    done = subprocess.run([sys.executable, "-c", report], capture_output=True, check=True)
-    loaded = done.stdout.decode().partition("LOADED")[2].split()
-    assert "perdure.apps.cli.program" in loaded
-    assert not [name for name in loaded if name.startswith(("perdure.client", "perdure.stores.sq"))]
+def test_help_and_completion_load_no_command_and_no_parser() -> None:
+    for words, unneeded in (
+        (["--help"], ("typer", "asyncio", "perdure.apps.cli.program", "perdure.client")),
+        (["flow", "run", "-h"], ("typer", "asyncio", "perdure.apps.flow", "perdure.client")),
+        (["__complete", "fish", "sess"], ("typer", "asyncio", "perdure.apps.cli.program")),
+        (["__complete", "fish", "sessions", "show", "0"], ("typer", "perdure.apps.cli.program")),
+    ):
+        report = f"from perdure.apps.cli.main import main; main({words}); import sys\n"
+        report += "print('LOADED', *sys.modules)"
+        done = subprocess.run([sys.executable, "-c", report], capture_output=True, check=True)
+        loaded = done.stdout.decode().partition("LOADED")[2].split()
+        assert "perdure.apps.cli.main" in loaded
+        assert not [name for name in loaded if name.startswith(unneeded)], words

@@ -6,6 +6,7 @@ completion, a missing store is an empty one in memory.
 
 from __future__ import annotations
 
+import importlib
 import os
 import secrets
 import signal
@@ -13,8 +14,6 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-
-import typer
 
 from perdure.apps.settings.lookup import setting
 from perdure.apps.terminal.output import remark
@@ -117,7 +116,9 @@ def ask_consent() -> bool:
 
     Raises: typer.Abort without an answer.
     """
-    return typer.confirm(QUESTION, default=True, err=True)
+    # Imported lazily: completion opens stores, and has no time to load typer.
+    confirm: Callable[..., bool] = importlib.import_module("typer").confirm
+    return confirm(QUESTION, default=True, err=True)
 
 
 def offered_key(address: str, ask: Callable[[], bool] = ask_consent) -> StoreKey | None:

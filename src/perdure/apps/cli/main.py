@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from perdure.apps.cli.exits import DONE, FAILED, INTERRUPTED, exit_code_of
+from perdure.apps.cli.surface.table import answer_from_table
 from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.output import (
     OutputClosed,
@@ -90,9 +91,12 @@ def _is_nowhere() -> bool:
 
 def _run(words: list[str]) -> int:
     set_up_logs(os.environ, sys.stderr)
-    # Imported lazily: loading the parser takes longer than running this module.
     with collector_paused():
         importlib.import_module("perdure.apps.settings.lookup").apply_limits()
+        answered = answer_from_table(words)
+        if answered is not None:
+            return answered
+        # Imported lazily: loading the parser takes longer than running this module.
         program = importlib.import_module("perdure.apps.cli.program")
     code: int = program.run(words)
     return code

@@ -18,44 +18,13 @@ from perdure.apps.cli.exits import DONE, USAGE, UsageMistake
 from perdure.apps.cli.surface import tasks
 from perdure.apps.cli.surface.groups import commands_of
 from perdure.apps.cli.surface.shape import Command, describe_program, page_lines
-from perdure.apps.terminal.output import out_style, remark, show, show_lines, width
+from perdure.apps.cli.surface.table import command_table
+from perdure.apps.terminal.output import remark, show, width
 from perdure.apps.terminal.style import Style
 from perdure.stores.access.collector import collector_paused
 
-_COMPLETION = "perdure.apps.cli.surface.completion"
 _COMMON = "CommonOptions"
-_ASKED_TO_COMPLETE = "__complete"
 _VERSION = ("--version", "-V")
-_HELP = frozenset({"--help", "-h"})
-
-SUMMARIES: Mapping[str, str] = {
-    "demo": "Demonstrate perdure with a recorded session.",
-    "init": "Turn a folder into a project whose sessions have their own namespace.",
-    "chat": "Chat with a model.",
-    "agents": "List, show and validate agents: files .perdure/agents/*.agent.yaml, and your own.",
-    "sessions": "List, show, search and change sessions.",
-    "import": "Import recorded sessions.",
-    "export": "Export a session for perdure, pi or Operator, or as Markdown, HTML or a workflow.",
-    "continue-in": "Write a session where another program resumes it; print the command for it.",
-    "flow": "Run workflows in which roles hand work to each other, with people in the loop.",
-    "inbox": "List open questions, and answer them.",
-    "grants": "List and revoke the grants of a session.",
-    "store": "Verify, back up, repair, copy and measure a store.",
-    "usage": "Add up the tokens and costs of model calls, also of imported sessions.",
-    "activity": "Count messages, turns, tool calls and tokens by day, oldest first.",
-    "edits": "List the files that agents changed, newest change first.",
-    "memory": "Search earlier sessions; list, remember, correct and forget facts; list episodes.",
-    "models": "List the model providers, and what each needs to work.",
-    "mcp": "List and test MCP servers of your settings and of agent files; be one.",
-    "serve": "Serve the API and the console over a store.",
-    "worker": "Run queued turns of a store on PostgreSQL, beside other workers.",
-    "cluster": "Show the workers of a store on PostgreSQL and their queues.",
-    "token": "Create, list and revoke the bearer tokens of the API of a store.",
-    "config": "Show the settings in force, and where they come from.",
-    "doctor": "Check the set-up and the store.",
-    "completion": "Print a script for shell completion of commands, options, sessions and entries.",
-}
-"""Command -> summary, as its docstring has it: the help of all commands loads none of them."""
 
 COMMANDS: Mapping[str, str] = {
     "demo": "perdure.apps.demo.command",
@@ -82,7 +51,7 @@ COMMANDS: Mapping[str, str] = {
     "token": "perdure.apps.serving.token_command",
     "config": "perdure.apps.configuration.settings_command",
     "doctor": "perdure.apps.cli.doctor",
-    "completion": _COMPLETION,
+    "completion": "perdure.apps.cli.surface.completion_command",
 }
 """Command -> module that adds it, in the order of the help."""
 
@@ -100,31 +69,16 @@ def run(words: Sequence[str]) -> int:
 
     Raises: UsageMistake when they name none; the errors of the command.
     """
-    if words and words[0] == _ASKED_TO_COMPLETE:
-        return _complete(words[1:])
     command = command_line(words)
-    if not _HELP.isdisjoint(words[: words.index("--") if "--" in words else None]):
-        show_lines(page_lines(shape_of(command).at(words), width(), out_style()))
-        return DONE
     try:
         result: object = command.main(list(words), prog_name="perdure", standalone_mode=False)
         if inspect.iscoroutine(result):
             result = asyncio.run(result)
     except typer.TyperException as error:
-        return _report_misuse(error.format_message(), shape_of(command).at(words))
+        return _report_misuse(error.format_message(), command_table().at(words))
     except typer.Abort:  # typer's word for a stdin that ended
         raise KeyboardInterrupt from None
     return result if isinstance(result, int) else DONE
-
-
-def _complete(words: Sequence[str]) -> int:
-    """Answer a completion request of a shell script."""
-    completion: Any = importlib.import_module(_COMPLETION)
-    shell, rest = (words[0], words[1:]) if words else ("", ())
-    before: list[str] = completion.split_typed(shell, rest)[0]
-    shape = shape_of(command_line(before))
-    code: int = completion.complete(shell, rest, shape)
-    return code
 
 
 def command_line(words: Sequence[str]) -> Any:
@@ -136,7 +90,7 @@ def command_line(words: Sequence[str]) -> Any:
     named, *after = words[place:] or [""]
     if named not in COMMANDS:
         return _built(())
-    if (named,) in _programs or not after or not _HELP.isdisjoint(after):  # help names them all
+    if (named,) in _programs or not after:
         return _built((named,))
     return _built((named, after[0]))
 
@@ -235,7 +189,7 @@ def _program(loaded: Collection[str]) -> typer.Typer:
     for module in dict.fromkeys(COMMANDS[name] for name in loaded):
         cast("CommandModule", importlib.import_module(module)).add_to(program)
     for name in () if loaded else COMMANDS:
-        program.command(name, help=SUMMARIES[name])(_not_loaded)
+        program.command(name)(_not_loaded)
     return program
 
 

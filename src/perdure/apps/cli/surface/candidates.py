@@ -1,27 +1,28 @@
 """Completion candidates from a store and this machine.
 
-Runs at each key press: it only reads, creates no store and asks no question.
+Runs at each key press: it only reads, creates no store and asks no question. It loads what a word
+needs: a list of sessions needs no typer and no model client.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from perdure.apps.cli.store_options import opened_session
 from perdure.apps.cli.surface.completion import Candidate, Completion
 from perdure.apps.settings.lookup import setting
 from perdure.apps.store_access import NAMESPACE, existing_store
 from perdure.apps.terminal.output import local_day
-from perdure.apps.terminal.previews import preview_of
-from perdure.client.agents.providers import provider_states
 from perdure.client.store import Store
-from perdure.models.catalogue import ECHO
 from perdure.session.info import SessionInfo
 
-OFFLINE = ECHO.partition(":")[0]
+if TYPE_CHECKING:
+    from perdure.client.agents.providers import ProviderState
+    from perdure.client.session import Session
+
 MOST_SESSIONS = 100
 MOST_ENTRIES = 500
 _PREVIEW_CELLS = 60
@@ -58,9 +59,11 @@ class StoreLookup:
 
     def entries(self, session: str) -> list[Candidate]:
         """Return the entries of `session`, newest first."""
+        options: Any = importlib.import_module("perdure.apps.cli.store_options")
+        preview_of: Any = importlib.import_module("perdure.apps.terminal.previews").preview_of
 
         async def look(store: Store) -> list[Candidate]:
-            handle = await opened_session(store, session)
+            handle: Session = await options.opened_session(store, session)
             tree = await store.backend.tree(handle.id)
             previews = [(each, preview_of(each, _PREVIEW_CELLS)) for each in tree[-MOST_ENTRIES:]]
             return [
@@ -93,11 +96,14 @@ class StoreLookup:
 
     def models(self) -> list[Candidate]:
         """Return the offline model, and the providers that are set up."""
-        states = provider_states(os.environ)
+        echo: str = importlib.import_module("perdure.models.catalogue").ECHO
+        providers: Any = importlib.import_module("perdure.client.agents.providers")
+        states: Sequence[ProviderState] = providers.provider_states(os.environ)
+        offline = echo.partition(":")[0]
         ready = [state for state in states if state.status in ("configured", "default address")]
         return [
-            Candidate(ECHO, "offline"),
-            *(Candidate(f"{each.name}:", each.status) for each in ready if each.name != OFFLINE),
+            Candidate(echo, "offline"),
+            *(Candidate(f"{each.name}:", each.status) for each in ready if each.name != offline),
         ]
 
     def _ask(self, look: Callable[[Store], Awaitable[Result]]) -> Result:

@@ -23,14 +23,14 @@ _EXAMPLES = "Examples:"
 _EXITS = "Exit codes:"
 
 
-class Example(msgspec.Struct, frozen=True):
+class Example(msgspec.Struct, frozen=True, omit_defaults=True):
     """An example command line with its purpose."""
 
     line: str
     note: str = ""
 
 
-class Parameter(msgspec.Struct, frozen=True):
+class Parameter(msgspec.Struct, frozen=True, omit_defaults=True):
     """An argument or option. `name` is its name in the function.
 
     Shape: `spellings` are ``-o`` and ``--output``, or the placeholder of an argument; `opposites`
@@ -51,7 +51,7 @@ class Parameter(msgspec.Struct, frozen=True):
     variable: str | None = None
 
 
-class Command(msgspec.Struct, frozen=True):
+class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     """A command, or a group of commands. `words` is its name without ``perdure``."""
 
     words: tuple[str, ...]

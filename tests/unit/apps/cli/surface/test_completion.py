@@ -35,7 +35,7 @@ class Shelf:
 
 def values(line: str) -> list[str]:
     words, typed = split(line)
-    return [each.value for each in complete_words(PROGRAM, words, typed, Shelf()).candidates]
+    return [each.value for each in complete_words(PROGRAM, words, typed, Shelf).candidates]
 
 
 def test_completion_offers_matching_candidates() -> None:
@@ -87,11 +87,11 @@ def test_completion_offers_matching_candidates() -> None:
 )
 def test_files_and_folders_are_left_to_the_shell(line: str, mode: str) -> None:
     words, typed = split(line)
-    assert complete_words(PROGRAM, words, typed, Shelf()).mode == mode
+    assert complete_words(PROGRAM, words, typed, Shelf).mode == mode
 
 
 def test_every_command_is_offered_with_what_it_is() -> None:
-    found = complete_words(PROGRAM, [], "", Shelf()).candidates
+    found = complete_words(PROGRAM, [], "", Shelf).candidates
     assert [each.value for each in found] == list(COMMANDS)
     assert all(each.help for each in found)
 

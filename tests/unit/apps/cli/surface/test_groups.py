@@ -46,10 +46,6 @@ def test_named_command_of_a_group_is_the_only_one_built() -> None:
     alone = shape_of(command).at(["flow"])
     assert [each.words for each in alone.commands] in ([("flow", "validate")], whole_flow())
     assert shape_of(command).at(words).arguments
-    assert [
-        each.words
-        for each in shape_of(command_line(["flow", "list", "--help"])).at(["flow"]).commands
-    ] == whole_flow()
 
 
 def test_word_that_is_no_command_builds_the_program_once() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 
-from perdure.apps.cli.program import command_line, shape_of, whole_program
+from perdure.apps.cli.program import shape_of, whole_program
 from perdure.apps.cli.surface.shape import (
     EXIT_CODES,
     Command,
@@ -21,6 +21,7 @@ from perdure.apps.cli.surface.shape import (
     facts,
     page_lines,
 )
+from perdure.apps.cli.surface.table import FILE, command_table, encode_table
 from perdure.apps.terminal.style import Style
 from tests.fakes.samples import case
 
@@ -32,11 +33,9 @@ SUMMARY_CELLS = 95
 _VALUE = re.compile(r"[A-Z][A-Z_]*([=:][A-Z]+)?|[a-z0-9-]+(\|[a-z0-9-]+)+")
 
 
-def test_help_of_all_commands_has_the_summary_of_each() -> None:
-    named = shape_of(command_line([])).commands
-    assert [(each.line, each.summary) for each in named] == [
-        (each.line, each.summary) for each in PROGRAM.commands
-    ]
+def test_table_of_commands_is_what_the_commands_say() -> None:
+    assert command_table() == PROGRAM, "run scripts/make_command_docs.py"
+    assert encode_table(PROGRAM) == FILE.read_text(encoding="utf-8")
 
 
 def test_command_begins_with_one_line_that_says_what_it_does() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.apps.cli.surface.completion import SCRIPTS, Candidate, Completion, answer, split_typed
+from perdure.apps.cli.surface.completion import Candidate, Completion
+from perdure.apps.cli.surface.shells import SCRIPTS, answer, split_typed
 
 BREAKS = " \t\n\"'@><=;|&(:"
 ONE = Completion((Candidate("scripted:echo", "offline"),))
