@@ -184,5 +184,5 @@ lock: $(INSTALLED)
 		--constraint requirements/run.txt -o requirements/dev.txt $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
 	find src tests scripts benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

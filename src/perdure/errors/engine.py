@@ -59,7 +59,7 @@ class TurnSuspended(EngineError):
 
 
 class QuestionText(Protocol):
-    """The text of a question, as needed by `Waiting`."""
+    """A question as `Waiting` shows it; the object is a `perdure.types.Question`."""
 
     @property
     def text(self) -> str:
@@ -69,6 +69,21 @@ class QuestionText(Protocol):
     @property
     def choices(self) -> tuple[str, ...]:
         """The possible answers; empty for free text."""
+        ...
+
+    @property
+    def tool(self) -> str | None:
+        """The name of the tool that asks, if one does."""
+        ...
+
+    @property
+    def arguments(self) -> dict[str, object] | None:
+        """The arguments of the call to approve, secrets masked."""
+        ...
+
+    @property
+    def diff(self) -> str | None:
+        """The change to approve, if it is one of a file."""
         ...
 
 

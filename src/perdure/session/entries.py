@@ -70,6 +70,12 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         except (ValueError, RecursionError) as error:
             raise CorruptLog(self.stream, self.seq, "its message body is not valid") from error
 
+    @property
+    def text(self) -> str:
+        """Return the text of the message, "" without one. Raises: as `message`."""
+        message = self.message
+        return "" if message is None else message.text
+
 
 class Positioned(msgspec.Struct, frozen=True):
     """An entry with its position in the order of all entries of the namespace."""

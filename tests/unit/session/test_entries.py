@@ -22,6 +22,11 @@ def test_message_entry_has_its_message_and_others_have_none() -> None:
     assert entry_with(b"not JSON", kind="opaque").message is None
 
 
+def test_text_of_message_entry_is_its_text_and_of_others_empty() -> None:
+    assert entry_with(b'{"role":"user","parts":[{"type":"text","text":"a"}]}').text == "a"
+    assert entry_with(b'{"model":"x:y"}', kind="model_change").text == ""
+
+
 def test_unreadable_message_error_names_entry() -> None:
     for body in (b"not JSON", b"{}", b"[" * 100_000, b'"\xff"'):
         with pytest.raises(CorruptLog) as caught:
