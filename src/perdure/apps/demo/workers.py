@@ -212,7 +212,7 @@ async def _take_over(shift: Shift, turns: Mapping[str, tuple[Chat, Turn]]) -> No
     first_s = min(asked_s.values(), default=PATIENCE_S)
     continued = count_of(len(asked_s), "turn")
     shift.stage.claim(
-        f"others continued {continued} of its, the first {first_s:.1f} s after the kill",
+        f"others continued its {continued}, the first {first_s:.1f} s after the kill",
         holds=bool(asked_s),
     )
 
