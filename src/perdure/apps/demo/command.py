@@ -68,21 +68,29 @@ async def demo(
         if path is not None or is_served:
             raise UsageMistake("--cluster takes neither PATH nor --serve")
         return await _play_cluster(common)
-    if is_served:
-        require_server()
-    file = path or SAMPLE
+    return await _play_recorded(_recorded(path or SAMPLE), common, is_served=is_served)
+
+
+def _recorded(file: Path) -> Path:
+    """Return the whole path of `file`. Raises: PathNotFound; UsageMistake if it is no file."""
     if file.exists() and not file.is_file():
         kind = "a folder" if file.is_dir() else "not a file"
         raise UsageMistake(f"{file} is {kind}; name the file of a recorded session")
     if not file.exists():
         raise PathNotFound(str(file))
+    return file.absolute()
+
+
+async def _play_recorded(file: Path, common: CommonOptions, *, is_served: bool) -> int:
+    if is_served:
+        require_server()
     folder = Path(tempfile.mkdtemp(prefix="perdure-demo-"))
     address = common.store or file_address(folder / "demo.db")
 
     clock = SystemClock()
     begun = clock.steady_s()
     stage = Stage(is_shown=not common.as_json)
-    report, shown = await _play(stage, file.absolute(), folder, address, common.namespace)
+    report, shown = await _play(stage, file, folder, address, common.namespace)
     seconds = clock.steady_s() - begun
     if common.as_json:
         show_json(_summary(stage, report, shown, seconds))
