@@ -63,3 +63,22 @@ def test_approval_is_answered_with_its_number_only(world: World) -> None:
     assert len(world.ok("inbox", "list", "--json").json) == 1
     world.ok("inbox", "answer", f"{session[:8]}/{number}", "deny")
     assert world.ok("inbox", "list", "--json").json == []
+
+
+def test_chat_answers_the_questions_of_other_sessions(world: World) -> None:
+    long = "\n".join(f"line {number}" for number in range(30))
+    world.run("chat", "-p", f"/tool write_file {json.dumps({'path': 'a.txt', 'content': long})}")
+    (asked,) = world.ok("inbox", "list", "--json").json
+    id, session = asked["id"], asked["session"]
+    out = world.ok("chat", stdin=f"/inbox\n/inbox {session[:8]} allow\n/inbox {id} maybe\n").out
+    for told in (f"/inbox {id} allow|", "line 3", "say which question you answer, with its number"):
+        assert told in out
+    assert "line 29" not in out
+    assert len(world.ok("inbox", "list", "--json").json) == 1
+    out = world.ok("chat", stdin=f"/inbox {id}\n/inbox {id} deny not on a Friday\n/inbox\n").out
+    for told in ("line 29", f"answered 'deny': `/resume {session}` continues", "nothing waits for"):
+        assert told in out
+    assert "was answered 'deny' by" in world.ok("chat", stdin=f"/inbox {id} allow\n").out
+    world.ok("chat", stdin=f"/resume {session}\n")
+    assert "not on a Friday" in world.ok("sessions", "read", session).out
+    assert not (world.folder / "a.txt").exists()

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Protocol, get_args
 
 from perdure.apps.chat.attachments import Attached
+from perdure.apps.chat.inbox import use_inbox
 from perdure.apps.chat.session import AnswerOptions, Resumed
 from perdure.apps.cli.options import ROOT
-from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.output import count_of, size
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.agents.chat import Chat
@@ -35,6 +35,8 @@ HELP = """/tree                  the tree of this session
 /context               the size of the next request
 /cost                  tokens and cost of this session
 /inbox                 the open questions of all sessions
+/inbox ID              one of them in full
+/inbox ID ANSWER       answer it; after a choice, the rest is a note
 /memory QUESTION       find what earlier sessions say
 /agent                 the agent of this session, and its tools
 /export FILE           write this session to FILE.html, FILE.md or FILE.jsonl
@@ -182,15 +184,8 @@ class SlashCommands:
         await self._place.go_on(await answering.go_on(session))
         self._place.remark(f"going on in {session}")
 
-    async def _inbox(self, _: str) -> None:
-        asked = await self._place.answering.store.questions()
-        for each in asked:
-            self._place.remark(f"{each.id}  {one_line(each.question.text, _CELLS)}")
-            for line in approval_lines(each.question):
-                self._place.remark(line)
-            self._place.remark(f"  perdure inbox answer {each.id} ...")
-        if not asked:
-            self._place.remark("nothing waits for you")
+    async def _inbox(self, words: str) -> None:
+        await use_inbox(self._place.answering.store, words, self._place.remark)
 
     async def _memory(self, question: str) -> None:
         if not self._is_given(question, "/memory QUESTION"):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 else:
     details = Later("perdure.client.inbox.details")
 
+_CHAT = "`perdure chat --session {}` continues the turn."
+
 inbox = typer.Typer(invoke_without_command=True)
 
 
@@ -163,16 +165,16 @@ async def answer(
         4  conflict: already answered, expired, or its turn ended
     """
     async with common.existing_store() as opened:
-        id = await _resolve_question(opened, question)
+        id = await resolve_question(opened, question)
         entry = await opened.answer(id, choice, by=by or getpass.getuser(), note=note)
-        resume = await _resuming(opened, entry.stream)
+        resume = await continuation(opened, entry.stream, _CHAT)
     common.show(
         {"session": entry.stream, "question": id, "choice": choice},
         f"Answered {one_line(choice, 60)!r}. {resume}",
     )
 
 
-async def _resolve_question(store: Store, typed: str) -> str:
+async def resolve_question(store: Store, typed: str) -> str:
     """Resolve `typed` to the id of an open question.
 
     An approval needs the number of its question, because the session may have asked another one
@@ -204,8 +206,11 @@ def _stream(asked: OpenQuestion) -> StreamId:
     return asked.flow or entry_place(asked.id)[0]
 
 
-async def _resuming(store: Store, stream: StreamId) -> str:
-    """Return the command that continues the session or flow of an answered question."""
+async def continuation(store: Store, stream: StreamId, of_session: str) -> str:
+    """Return how the session or flow of an answered question continues.
+
+    `of_session` is the sentence for a session, with ``{}`` for its id.
+    """
     header = (await store.backend.state(stream)).header
     while header.origin == "subagent" and header.parent is not None:
         # The session that invoked this agent waits for it and continues it.
@@ -214,7 +219,7 @@ async def _resuming(store: Store, stream: StreamId) -> str:
     flow = stream if header.kind == "flow" else header.parent if header.origin == "role" else None
     if flow is not None:
         return f"If no process runs the flow, `perdure flow resume {flow}` continues it."
-    return f"`perdure chat --session {stream}` continues the turn."
+    return of_session.format(stream)
 
 
 def _data(waiting: WaitingQuestions) -> dict[str, object]:
