@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from textual.widgets import Static
+
 from perdure import assistant, user
 from perdure.apps.tui.lines_screen import LinesScreen
 from perdure.apps.tui.session_screen import SessionScreen
@@ -53,6 +55,29 @@ async def test_navigator_moves_folds_searches_and_labels(store: Store, tmp_path:
         assert list((await session.labels()).values()) == ["by rail"]
         await seen.press("escape")
         await seen.until(lambda: not isinstance(seen.program.screen, TreeScreen))
+
+
+async def test_navigator_shows_the_number_of_a_match_and_the_keys(
+    store: Store, tmp_path: Path
+) -> None:
+    session = await trip(store, tmp_path)
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        screen = await opened_tree(seen)
+
+        def title() -> str:
+            return str(screen.query_one("#tree-title", Static).content)
+
+        await seen.press("n")
+        await seen.shows("nothing was searched yet; / searches")
+        await seen.press("slash", *"Answer", "enter")
+        await seen.until(lambda: title() == "“Answer”: match 1 of 6; n next, N previous")
+        await seen.press("n", "n", "N")
+        await seen.until(lambda: "match 2 of 6" in title())
+        assert screen.lines.entry is not None
+        assert screen.lines.entry.seq == 3
+        await seen.press("slash", *"nowhere", "enter")
+        await seen.shows("nothing found")
+        assert title() == f"11 entries of {session.id}"
 
 
 async def test_navigator_branches_and_edits_an_earlier_message(

@@ -100,10 +100,13 @@ class TreeLines(OptionList):
         """Remember the entries that have `text`."""
         self._found = matches(self.state, text)
 
-    def go_to_match(self, step: int) -> bool:
-        """Select the next match, or with a negative `step` the previous one; False without any."""
+    def go_to_match(self, step: int) -> tuple[int, int] | None:
+        """Select the next match, or with a negative `step` the previous one.
+
+        Returns the number of the match from 1 on, and the count of all; None without any.
+        """
         if not self._found:
-            return False
+            return None
         order = [row.entry.id for row in self.state.rows]
         at, wanted = self._selected(), set(self._found)
         start = order.index(at) if at is not None and at in order else 0
@@ -113,4 +116,4 @@ class TreeLines(OptionList):
         target = next(entry for entry in ahead if entry in wanted)
         self._redraw(with_visible(self.state, target))
         self.select(target)
-        return True
+        return self._found.index(target) + 1, len(self._found)

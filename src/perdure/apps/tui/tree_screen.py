@@ -14,6 +14,7 @@ from perdure.apps.cli.sessions.diff import difference, difference_lines
 from perdure.apps.terminal.outline import Fold
 from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.style import Style
+from perdure.apps.terminal.text import one_line
 from perdure.apps.tui.lines_screen import LinesScreen
 from perdure.apps.tui.text import painted, plain
 from perdure.apps.tui.tree_lines import TreeLines
@@ -27,6 +28,7 @@ FIRST_READ = 400
 
 _PREVIEW_CELLS = 1_000
 _LEAST_CELLS = 40
+_SOUGHT_CELLS = 30
 
 _ASKED: Mapping[str, str] = {
     "label": "label of the entry; empty removes it",
@@ -63,6 +65,7 @@ class TreeScreen(ModalScreen[str | None]):
         self._limit = FIRST_READ
         self._compared: EntryId | None = None
         self._asks = ""
+        self._sought = ""
 
     def compose(self) -> ComposeResult:
         """Lay out the tree, the selected entry, and the keys."""
@@ -84,8 +87,16 @@ class TreeScreen(ModalScreen[str | None]):
         before, read = self.lines.state, tree_state(roots, self._session.leaf)
         state = TreeState(read.rows, read.shown | before.shown, before.closed)
         self.lines.draw_state(state, self.size.width)
-        more = "; + reads earlier ones" if len(state.rows) >= self._limit else ""
-        title = f"{len(state.rows)} entries of {self._session.id}{more}"
+        self._show_title()
+
+    def _show_title(self, match: tuple[int, int] | None = None) -> None:
+        """Show what is read, or the place of `match` among the matches and the keys for others."""
+        read = len(self.lines.state.rows)
+        more = "; + reads earlier ones" if read >= self._limit else ""
+        title = f"{read} entries of {self._session.id}{more}"
+        if match is not None:
+            sought = one_line(self._sought, _SOUGHT_CELLS)
+            title = f"“{sought}”: match {match[0]} of {match[1]}; n next, N previous"
         self.query_one("#tree-title", Static).update(plain(title))
 
     def on_resize(self) -> None:
@@ -187,10 +198,14 @@ class TreeScreen(ModalScreen[str | None]):
             await self._obey(f"/label {entry.id} {value}".rstrip())
             await self._read()
         elif what == "search" and value:
+            self._sought = value
             self.lines.seek(value)
             self.action_next(1)
 
     def action_next(self, step: int) -> None:
         """Go to the next or the previous match of the search."""
-        if not self.lines.go_to_match(step):
-            self.notify("nothing found", markup=False)
+        match = self.lines.go_to_match(step)
+        if match is None:
+            told = "nothing found" if self._sought else "nothing was searched yet; / searches"
+            self.notify(told, markup=False)
+        self._show_title(match)
