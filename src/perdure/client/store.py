@@ -74,7 +74,14 @@ from perdure.session.records import (
 from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.lazy_session import LazySession, SessionStorage, StoredSession
-from perdure.stores.protocol import Capabilities, Commit, StoreInfo, Verification, Write
+from perdure.stores.protocol import (
+    FLOW_KINDS,
+    Capabilities,
+    Commit,
+    StoreInfo,
+    Verification,
+    Write,
+)
 from perdure.stores.retention.erase import Certificate, ForkPolicy
 from perdure.stores.session_store import SessionStore
 
@@ -423,7 +430,7 @@ class Store:
         unclosed = await self.backend.open_of_all(Question.kind)
         now = self.outside.clock.now_ms()
         asked = await authority.questions_in_force(self.backend, unclosed, now)
-        flows = await self.backend.notes_of_all(identifiers.FLOW_KINDS)
+        flows = await self.backend.notes_of_all(FLOW_KINDS)
         if not flows:
             return asked
         of_flows = await inbox_of_flows.questions(self.backend, self.outside.clock, flows)

@@ -30,6 +30,9 @@ from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ListText, OpenTurn, SessionInfo, SessionScope, Sought, StreamHeader
 
+FLOW_KINDS = ("flow_started", "flow_imported", "flow_completed")
+"""Kinds by which the flows of a namespace are found, and those that ask nothing any more."""
+
 EMPTY = -1
 """Head of a stream without entries."""
 
@@ -418,6 +421,7 @@ class NamespaceReader(Protocol):
         """Return the side entries of `kinds` in the own logs of all streams, in order per stream.
 
         Uses one read; the cost depends on the result, plus one index lookup per stream.
+        `FLOW_KINDS` need not be looked for in other streams than flows.
         """
         ...
 

@@ -14,6 +14,7 @@ from perdure.client import retention
 from perdure.client.store import Store
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Sibling
+from perdure.session.flows.kinds import FlowCompleted, FlowStarted
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
@@ -21,6 +22,7 @@ from perdure.session.notes import Answer, Question
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.policy import Retention
 from tests.fakes.clock import START_MS
+from tests.fakes.flow_log import graph
 from tests.fakes.planted import plant
 from tests.fakes.raw_database import raw_database
 from tests.integration.sqlite.conftest import Opener
@@ -172,7 +174,7 @@ async def test_reads_take_as_many_steps_at_any_number_of_sessions(
 
 
 async def _fill(store: Store, size: int) -> None:
-    """`size` sessions in folders, each with a message, a question and its answer."""
+    """`size` sessions in folders, each with a message, a question and its answer; and a flow."""
     writes = tuple(
         Write(
             stream=StreamId(f"s{number}"),
@@ -181,6 +183,10 @@ async def _fill(store: Store, size: int) -> None:
         )
         for number in range(size)
     )
+    started = FlowStarted("project", "/w", "/w/record", graph("a>b"), ("a",))
+    flow = StreamHeader(StreamId("flow"), START_MS, kind="flow")
+    over = (new_side(started), new_side(FlowCompleted()))
+    writes += (Write(stream=flow.id, create=flow, entries=over),)
     at = store.outside.clock.now_ms()
     await store.backend.commit(Commit(writes=writes, at=at))
 

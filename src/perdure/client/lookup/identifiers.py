@@ -13,12 +13,9 @@ from perdure.errors import (
     SessionNotFound,
 )
 from perdure.session.entries import Entry
-from perdure.session.flows.kinds import FlowCompleted, FlowImported, FlowStarted
+from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.stores.session_store import SessionStore
-
-FLOW_KINDS = (FlowStarted.kind, FlowImported.kind, FlowCompleted.kind)
-"""Kinds by which the flows of a namespace are found, and those that ask nothing any more."""
 
 
 async def find_stream(store: SessionStore, prefix: str) -> StreamId:

@@ -26,12 +26,10 @@ from perdure.stores.postgres.rows import (
     node_of,
     place_of,
 )
+from perdure.stores.protocol import FLOW_KINDS
 
 _FREQUENT = frozenset({"model_called", "model_finished", "tool_started", "tool_finished"})
 """Kinds that the index entry_note omits."""
-
-_FLOW_KINDS = frozenset({"flow_started", "flow_imported", "flow_completed"})
-"""Kinds that the index entry_flow contains."""
 
 HEAD: LiteralString = "SELECT head FROM perdure.stream WHERE namespace = %s AND id = %s"
 
@@ -249,7 +247,7 @@ def _ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Statem
 
 def ask_notes_of_all(namespace: str, kinds: Sequence[str]) -> Statement:
     """Query the side entries of `kinds` in the own logs of all sessions."""
-    if _FLOW_KINDS.issuperset(kinds):
+    if set(kinds).issubset(FLOW_KINDS):
         return Statement(_NOTES_OF_FLOWS, (list(kinds), namespace))
     sql = _FREQUENT_NOTES_OF_ALL if _FREQUENT.intersection(kinds) else _NOTES_OF_ALL
     return Statement(sql, (list(kinds), namespace))

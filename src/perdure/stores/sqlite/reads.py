@@ -20,7 +20,7 @@ from perdure.session.memory.open_entries import CLOSING
 from perdure.session.notes import Question
 from perdure.stores.append_rules import with_lease
 from perdure.stores.key import StoreKey
-from perdure.stores.protocol import EMPTY, StoreInfo, StreamState
+from perdure.stores.protocol import EMPTY, FLOW_KINDS, StoreInfo, StreamState
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.log.spans import AFTER, END
 from perdure.stores.sqlite.log.usage import namespace_totals
@@ -62,6 +62,8 @@ FROM stream AS s CROSS JOIN entry AS e ON e.stream = s.no
 WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
     AND e.kind = ? AND e.run IS NULL AND e.salt IS NOT NULL
 """
+
+_NOTES_OF_FLOWS = f"{_NOTES_OF_ALL} AND s.kind = 'flow'"
 
 _POSITION = f"""
 SELECT e.n FROM span AS a
@@ -380,12 +382,11 @@ def _open_entries(tables: Tables, rows: Iterable[Row]) -> list[Entry]:
 def notes_of_all(tables: Tables, namespace: str, kinds: Sequence[str]) -> list[Entry]:
     """Return the side entries of `kinds` in the own logs of all streams."""
     numbers = [number for kind in dict.fromkeys(kinds) if (number := tables.kind_number(kind))]
+    sql = _NOTES_OF_FLOWS if set(kinds).issubset(FLOW_KINDS) else _NOTES_OF_ALL
     found = [
         tables.entry(tables.stream_id(row[7]), _entry_part(row))
         for number in numbers
-        for row in list(
-            tables.rows(branches.with_note_index(_NOTES_OF_ALL, number), namespace, number)
-        )
+        for row in list(tables.rows(branches.with_note_index(sql, number), namespace, number))
     ]
     return sorted(found, key=lambda entry: (entry.stream, entry.seq))
 

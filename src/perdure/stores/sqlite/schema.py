@@ -27,6 +27,7 @@ DIGESTS = {
     11: "70e1eeaf0cd1b1efab4e0592c92247ae",
     12: "01a4a8c8ec62a43963731ce0db68c00e",
     13: "de960c167c0b47d89729ce1e71c956bb",
+    14: "3ed4143f3b3e41828d9c50abf123cd83",
 }
 """Version -> digest of its schema. A missing version is computed by migrating in memory."""
 
