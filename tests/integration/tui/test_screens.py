@@ -77,7 +77,7 @@ async def test_navigator_shows_the_number_of_a_match_and_the_keys(
         assert screen.lines.entry.seq == 3
         await seen.press("slash", *"nowhere", "enter")
         await seen.shows("nothing found")
-        assert title() == f"11 entries of {session.id}"
+        assert title().endswith(f" entries of {session.id}")
 
 
 async def test_navigator_branches_and_edits_an_earlier_message(
