@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 
-from perdure.apps.server.problems import Problem
-from perdure.apps.server.timeline import tokens_of
-from perdure.apps.server.values import (
+from perdure.apps.server.context_values import (
     ContextPart,
     ContextView,
     OverflowView,
     RecalledPart,
+    SentOptions,
+    SentTool,
     TrimmedView,
 )
+from perdure.apps.server.problems import Problem
+from perdure.apps.server.timeline import tokens_of
 from perdure.apps.session_rows import states_of
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.delegation.invocation import with_agent_list
+from perdure.client.agents.runtime_services import Host
 from perdure.client.conversation.agent_binding import (
     BINDING_KINDS,
-    binding_in,
+    Binding,
     context_settings_in,
-    tool_names,
+    tool_hashes,
 )
+from perdure.client.conversation.workspace import kept_workspace
 from perdure.client.memory.last_turn import LastTurn, memory_of_turn
 from perdure.client.session import Session
 from perdure.client.store import Store
@@ -31,7 +38,7 @@ from perdure.context.build import Context, build_context
 from perdure.context.emission import ContextMessage
 from perdure.context.pins import pins_of, with_pins
 from perdure.context.prompts import CALL_INTERRUPTED
-from perdure.errors import ContextOverflow
+from perdure.errors import ConfigError, ContextOverflow
 from perdure.events.wire import wire
 from perdure.session.codec import body_of, readable
 from perdure.session.entries import Entry
@@ -39,9 +46,19 @@ from perdure.session.fold import ContextWindow, undone_of, window_of
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.ledger import History, ModelCalled, ModelFinished, Trimmed, TurnStarted
 from perdure.session.messages import ToolResultPart
-from perdure.session.notes import CompactionUndone, LeafMoved, Pin
+from perdure.session.notes import (
+    AgentBound,
+    CompactionUndone,
+    LeafMoved,
+    Pin,
+    SessionStarted,
+    WorkspaceChanged,
+    in_workspace,
+)
 from perdure.stores.access.collector import collector_paused
 from perdure.stores.session_store import SessionStore
+from perdure.tools.output import Output
+from perdure.tools.registry import ToolRegistry
 
 _PAGE = 256
 _STILL_TO_COME = "(The call runs or waits for an answer. Its result is still to come.)"
@@ -101,20 +118,23 @@ def _awaited(each: ContextMessage) -> ContextMessage:
     return msgspec.structs.replace(each, message=msgspec.structs.replace(each.message, parts=parts))
 
 
-async def context_of_call(
-    store: SessionStore, session: Session, seq: int, last: int | None
-) -> ContextView:
+async def context_of_call(host: Host, session: Session, seq: int, last: int | None) -> ContextView:
     """Return what the model was sent by the call at `seq`, from the log as it was then.
 
+    The log has the names and the hashes of the tools: their schemas are those of the tools in
+    `host` with the same hash.
     Raises: Problem 404 if no model call is there; 409 for one that only summarised.
     """
+    store = host.store.backend
     call = await _call_at(store, session.id, seq)
     notes = await _notes_before(store, session.id, seq)
     path = await store.branch(session.id, call.leaf)
     window = with_pins(window_of(path, undone_of(notes)), path, pins_of(notes))
     settings = context_settings_in(notes)
     view = await asyncio.to_thread(_view_of_call, call, window, settings.history, last)
-    bound = binding_in(notes)
+    bound, place = _binding_before(notes)
+    snapshot = {} if bound is None or bound.agent is None else bound.agent
+    options = _options(snapshot)
     usage = None if call.finished is None else call.finished.usage
     return msgspec.structs.replace(
         view,
@@ -122,11 +142,65 @@ async def context_of_call(
         tokens=call.body.tokens_estimated or view.tokens,
         thinking_level=view.thinking_level or _level(settings.thinking_level),
         reported=None if usage is None else tokens_of(usage),
-        system=None if bound is None else bound.system_prompt,
-        tools=[] if bound is None or bound.agent is None else list(tool_names(bound.agent)),
+        system=_system(bound, options),
+        tools=_tools(snapshot, place, host.agents),
+        options=options,
         trimmed=_trimmed(call.trimmed),
         recalled=_recalled(await memory_of_turn(store, call.turn)),
     )
+
+
+def _binding_before(notes: Sequence[Entry]) -> tuple[Binding | None, Mapping[str, object]]:
+    """Return the newest binding in `notes` and its workspace."""
+    bound: Binding | None = None
+    for note in notes:
+        body = body_of(note)
+        if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
+            bound = body
+        elif isinstance(body, WorkspaceChanged) and bound is not None:
+            bound = in_workspace(bound, body)
+    return bound, {} if bound is None else bound.workspace or {}
+
+
+def _options(snapshot: Mapping[str, object]) -> SentOptions:
+    """Return the options in the `snapshot` of an agent, which may be received."""
+    named = {"temperature": "temperature", "max_output_tokens": "maxOutputTokens"}
+    found = {new: snapshot[name] for name, new in named.items() if name in snapshot}
+    try:
+        return msgspec.convert({**found, "outputSchema": snapshot.get("output")}, SentOptions)
+    except msgspec.ValidationError:
+        return SentOptions()
+
+
+def _system(bound: Binding | None, options: SentOptions) -> str | None:
+    prompt = None if bound is None else bound.system_prompt
+    if options.output_schema is None:
+        return prompt
+    asked = Output(None, options.output_schema).instruction
+    return "\n\n".join(filter(None, (prompt, asked)))
+
+
+def _tools(
+    snapshot: Mapping[str, object], workspace: Mapping[str, object], agents: Mapping[str, Agent]
+) -> list[SentTool]:
+    """Return the tools in `snapshot`, with the schemas of those that `agents` still have."""
+    agent, here = agents.get(str(snapshot.get("id"))), ToolRegistry(())
+    if agent is not None:
+        with contextlib.suppress(ConfigError):  # its descriptions use a name that is missing here
+            here = with_agent_list(agent.tools_in(kept_workspace(workspace)), agents)
+    hashes = {name: here.schema_hash(name) for name in here.names}
+    declared = {each.name: each for each in here.declarations()}
+    return [
+        SentTool(
+            name=name,
+            is_loaded=True,
+            description=declared[name].description,
+            parameters=dict(declared[name].parameters),
+        )
+        if hash is not None and hashes.get(name) == hash
+        else SentTool(name=name, is_loaded=False)
+        for name, hash in tool_hashes(snapshot).items()
+    ]
 
 
 def _view_of_call(
@@ -186,7 +260,7 @@ async def _turn_before(store: SessionStore, stream: StreamId, seq: int) -> Seque
 
 async def _notes_before(store: SessionStore, stream: StreamId, seq: int) -> list[Entry]:
     """Return the notes that shape a context, those of the session only before `seq`."""
-    kinds = (*BINDING_KINDS, Pin.kind, CompactionUndone.kind)
+    kinds = (*BINDING_KINDS, WorkspaceChanged.kind, Pin.kind, CompactionUndone.kind)
     notes = await store.notes(stream, kinds)
     return [note for note in notes if note.stream != stream or note.seq < seq]
 

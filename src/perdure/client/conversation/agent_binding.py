@@ -112,7 +112,17 @@ def context_settings_in(notes: Sequence[Entry]) -> ContextSettings:
 
 def tool_names(snapshot: Mapping[str, object]) -> tuple[str, ...]:
     """Return the names of the tools of the agent in `snapshot`, which may be received."""
+    return tuple(tool_hashes(snapshot))
+
+
+def tool_hashes(snapshot: Mapping[str, object]) -> dict[str, str | None]:
+    """Return the hash of the schema of each tool of the agent in `snapshot`, by its name."""
     tools = snapshot.get("tools")
     listed = cast("list[object]", tools) if isinstance(tools, list) else []
-    named = [cast("dict[str, object]", tool) for tool in listed if isinstance(tool, dict)]
-    return tuple(name for tool in named if isinstance(name := tool.get("name"), str))
+    described = [cast("dict[str, object]", tool) for tool in listed if isinstance(tool, dict)]
+    found: dict[str, str | None] = {}
+    for tool in described:
+        name, schema_hash = tool.get("name"), tool.get("schema_hash")
+        if isinstance(name, str):
+            found[name] = schema_hash if isinstance(schema_hash, str) else None
+    return found

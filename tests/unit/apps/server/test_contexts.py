@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import perdure
@@ -50,7 +51,14 @@ async def test_last_messages_are_those_at_the_end_of_the_request(tmp_path: Path)
 
 
 async def test_context_of_each_call_is_its_request(tmp_path: Path) -> None:
-    agent = perdure.Agent("desk", model="scripted:desk", instructions="Add up.", tools=[add])
+    agent = perdure.Agent(
+        "desk",
+        model="scripted:desk",
+        instructions="Add up.",
+        tools=[add],
+        temperature=0.5,
+        max_output_tokens=500,
+    )
     model = ScriptedModel(ANSWERS)
     async with served(tmp_path, agents=[agent], models=model) as server:
         session = await server.said("1 and 2?")
@@ -67,8 +75,82 @@ async def test_context_of_each_call_is_its_request(tmp_path: Path) -> None:
             wanted = [(each.role, text_of(wire(each))) for each in request.messages]
             assert [(each["role"], text_of(each)) for each in shown["messages"]] == wanted
             assert shown["system"] == request.system == "Add up."
-            assert shown["tools"] == ["add"]
+            (declared,) = request.tools
+            assert shown["tools"] == [
+                {"isLoaded": True}
+                | {name: getattr(declared, name) for name in ("name", "description", "parameters")}
+            ]
+            assert shown["options"] == {
+                "temperature": request.temperature,
+                "maxOutputTokens": request.max_output_tokens,
+                "outputSchema": None,
+            }
             assert shown["reported"]["output"] > 0
+
+
+class Sum(msgspec.Struct):
+    """What an agent answers."""
+
+    total: int
+    why: str = ""
+
+
+async def test_context_of_call_has_what_its_workspace_and_output_made_of_it(
+    tmp_path: Path,
+) -> None:
+    @perdure.tool(effect="read")
+    def look(place: str) -> str:
+        """Look in {{ctx.working_dir}}."""
+        return place
+
+    agent = perdure.Agent(
+        "desk",
+        model="scripted:desk",
+        instructions="Work in {{ctx.working_dir}}.",
+        tools=[look, "invoke_agent"],
+        output=Sum,
+    )
+    model = ScriptedModel(['{"total": 1}', '{"total": 2}'])
+    async with served(tmp_path, agents=[agent], models=model) as server:
+        one, two = tmp_path / "one", tmp_path / "two"
+        for folder in (one, two):
+            folder.mkdir()
+        chat = await server.runtime.start("desk", workspace=perdure.Workspace(str(one)))
+        await chat.send("first")
+        chat = await server.runtime.resume(chat.id, workspace=perdure.Workspace(str(two)))
+        await chat.send("second")
+        shown: dict[str, Any] = {}
+        for seq, request in zip(await calls_of(server, chat.id), model.requests, strict=True):
+            shown = await context(server, chat.id, seq)
+            assert shown["system"] == request.system
+            assert shown["options"]["outputSchema"] == request.output_schema
+            assert [each["description"] for each in shown["tools"]] == [
+                each.description for each in request.tools
+            ]
+            assert [each["parameters"] for each in shown["tools"]] == [
+                each.parameters for each in request.tools
+            ]
+        assert str(two) in shown["tools"][0]["description"]
+
+
+async def test_tool_that_has_changed_since_is_named_without_schema(tmp_path: Path) -> None:
+    @perdure.tool(name="add", effect="read")
+    def add_texts(a: str) -> str:
+        """Add texts."""
+        return a
+
+    address = f"sqlite:///{tmp_path / 'a.db'}"
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[add])
+    async with served(tmp_path, ["one"], agents=[agent], address=address) as server:
+        session = await server.said("hi")
+    changed = perdure.Agent("desk", model="scripted:desk", tools=[add_texts])
+    other = perdure.Agent("other", model="scripted:desk", tools=[add])
+    for today in (changed, other):
+        async with served(tmp_path, agents=[today], address=address) as server:
+            shown = await context(server, session, (await calls_of(server, session))[0])
+            assert shown["tools"] == [
+                {"name": "add", "isLoaded": False, "description": None, "parameters": None}
+            ]
 
 
 async def test_context_of_trimmed_call_has_its_messages_only(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ function Request({ path, data, more }) {
     <p class="muted small">${count(whole)} ${whole === 1 ? "message" : "messages"}${data.dropped ? `; ${count(data.dropped)} older ${data.dropped === 1 ? "entry is" : "entries are"} left out` : data.overflow ? "; nothing else can be left out" : "; nothing is left out"}${data.skipped ? `; ${count(data.skipped)} cannot be read` : ""}${trimmed?.limit ? `, because of ${LIMITS[trimmed.limit] ?? trimmed.limit}${trimmed.tokens ? ` (${count(trimmed.tokens)} tokens)` : ""}` : ""}${trimmed?.recalled ? `; ${count(trimmed.recalled)} recalled texts did not fit` : ""}.</p>
     ${data.overflow && html`<p class="fault" role="status">Over budget: ${data.overflow.detail}.</p>`}
     ${data.system && html`<${Sent} role="system" text=${data.system} />`}
-    ${data.tools.length > 0 && html`<p class="small"><span class="muted">Tools:</span> <span class="mono">${oneLine(data.tools.join(", "))}</span></p>`}
+    ${data.tools.length > 0 && html`<${Sent} role="tools" line=${data.tools.map((each) => each.name).join(", ")} text=${data.tools.map(declared).join("\n\n")} />`}
+    ${data.options && html`<${Sent} role="options" line=${optionsOf(data.options).join(", ") || "the defaults of the provider"} text=${pretty(data.options)} />`}
     ${data.recalled.map((each) => html`<details class="tool"><summary><strong>recalled</strong><span class="args truncate">${each.text === null ? "erased since" : oneLine(each.text)}</span></summary>
       <p class="small muted"><a href=${`#/sessions/${encodeURIComponent(sessionOf(each.entryId))}/${seqOf(each.entryId)}`}>source</a> · ${each.kind}${each.words.length ? `; words: ${safe(each.words.join(", "))}` : ""}${each.why.length ? `; ${safe(each.why.join(", "))}` : ""}${each.score === null ? "" : `; score ${each.score.toFixed(2)}`}</p>
       <pre class="plain" tabindex="0">${safe(each.text)}</pre></details>`)}
@@ -50,5 +51,15 @@ function Request({ path, data, more }) {
 
 const Sent = ({ role, text, line, href, entry }) => html`<details class="tool"><summary><strong>${role}</strong><span class="args truncate">${oneLine(line ?? text.slice(0, 300))}</span></summary>
   ${href && html`<p class="small"><a href=${href}>entry ${entry}</a></p>`}<pre class="plain" tabindex="0">${safe(text)}</pre></details>`;
+
+const declared = ({ name, isLoaded, description, parameters }) => isLoaded
+  ? `${name}: ${description}\n${pretty(parameters)}`
+  : `${name}: its schema is not known here. No MCP server or program that is loaded now has this tool as it was then.`;
+
+const optionsOf = ({ temperature, maxOutputTokens, outputSchema }) => [
+  temperature !== null && `temperature ${temperature}`,
+  maxOutputTokens !== null && `at most ${count(maxOutputTokens)} output tokens`,
+  outputSchema !== null && "a schema of the answer",
+].filter(Boolean);
 
 const textOf = (message) => message.parts.map((part) => part.text ?? part.name ?? part.type).join(" ").slice(0, 300);

@@ -13,6 +13,7 @@ from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.access.heads import etag_of
+from perdure.apps.server.context_values import ContextView
 from perdure.apps.server.contexts import context_of_call, next_context
 from perdure.apps.server.inputs import NewSession, Renamed
 from perdure.apps.server.problems import Problem
@@ -20,7 +21,6 @@ from perdure.apps.server.routes.parameters import Limit, SessionId, TheCaller, T
 from perdure.apps.server.tool_states import call_states
 from perdure.apps.server.trees import compactions_after, tree_since
 from perdure.apps.server.values import (
-    ContextView,
     EntryView,
     ErasedView,
     Messages,
@@ -185,7 +185,9 @@ def _siblings(tree: Iterable[Entry]) -> dict[str | None, list[str]]:
 @get("/sessions/{session_id:str}/context")
 async def show_context(
     caller: TheCaller,
+    conversations: TheConversations,
     session_id: SessionId,
+    *,
     budget: Annotated[int | None, QueryParameter(ge=1)] = None,
     call: Annotated[int | None, QueryParameter(ge=0, le=_LARGEST)] = None,
     last: Annotated[int | None, QueryParameter(ge=1)] = None,
@@ -197,7 +199,7 @@ async def show_context(
     """
     session = await caller.session(session_id)
     if call is not None:
-        view = await context_of_call(caller.store.backend, session, call, last)
+        view = await context_of_call(conversations.runtime.host, session, call, last)
         return view if caller.sees_all else msgspec.structs.replace(view, recalled=[])
     return await next_context(caller.store, session, budget, last)
 

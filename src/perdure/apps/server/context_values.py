@@ -1,0 +1,101 @@
+"""What the API answers about a context: what a model is sent, and what did not fit."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.apps.server.values import Tokens, Value
+
+
+class ContextPart(Value, frozen=True, kw_only=True):
+    """A message of a model request, and the entry it comes from."""
+
+    role: str
+    parts: list[Any]
+    entry_id: str | None
+
+
+class SentTool(Value, frozen=True, kw_only=True):
+    """A tool that a request declared.
+
+    Without `is_loaded` the server has no tool of this name with the schema that the session
+    recorded: an MCP server is not connected, or the program has changed since.
+    """
+
+    name: str
+    is_loaded: bool
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class SentOptions(Value, frozen=True, kw_only=True):
+    """The options of a request besides its model; null: the default of the provider."""
+
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    output_schema: dict[str, Any] | None = None
+
+
+class OverflowView(Value, frozen=True, kw_only=True):
+    """A context that has more `tokens` than the `budget`: what always stays does not fit.
+
+    `code` is the stable code of the refusal of such a request.
+    """
+
+    code: str
+    detail: str
+    tokens: int
+    budget: int
+
+
+class TrimmedView(Value, frozen=True, kw_only=True):
+    """What did not fit into a request. `limit` says which limit, `tokens` how many it leaves.
+
+    `recalled` counts the recalled texts that were left out.
+    """
+
+    dropped: int
+    kept: int
+    limit: str | None
+    tokens: int | None
+    recalled: int
+
+
+class RecalledPart(Value, frozen=True, kw_only=True):
+    """A text that was recalled for a request, and why; null if it was erased since."""
+
+    kind: Literal["fact", "said", "knowledge"]
+    entry_id: str
+    text: str | None
+    words: list[str]
+    why: list[str]
+    score: float | None
+
+
+class ContextView(Value, frozen=True, kw_only=True):
+    """What a model would be sent now, or was sent by the call `call`.
+
+    `dropped` counts the entries left out to fit, `earlier` the messages before those shown.
+    `overflow` is set if the rest still exceeds the `budget` that was asked for. Only a call has
+    `reported` tokens, the `system` text, `tools`, `options`, what was `trimmed`, and the texts
+    `recalled` before the history.
+    """
+
+    model: str | None
+    thinking_level: str | None
+    tokens: int
+    messages: list[ContextPart]
+    dropped: int
+    skipped: int
+    earlier: int = 0
+    call: int | None = None
+    reported: Tokens | None = None
+    system: str | None = None
+    tools: list[SentTool] = msgspec.field(default_factory=list[SentTool])
+    options: SentOptions | None = None
+    trimmed: TrimmedView | None = None
+    recalled: list[RecalledPart] = msgspec.field(default_factory=list[RecalledPart])
+    budget: int | None = None
+    overflow: OverflowView | None = None

@@ -1,0 +1,41 @@
+"""The context view of the console: exactly what the model was sent, and what did not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import perdure
+from tests.fakes.console import browsing
+from tests.fakes.served import served
+
+pytestmark = pytest.mark.full_only
+
+
+@perdure.tool(effect="read")
+def look_up(order: int) -> str:
+    """Look an order up."""
+    return f"order {order}"
+
+
+async def test_call_shows_tools_and_options_that_were_sent(tmp_path: Path, chromium: str) -> None:
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[look_up], temperature=0.25)
+    async with (
+        served(tmp_path, ["one"], agents=[agent]) as server,
+        browsing(chromium, server) as browser,
+    ):
+        session = await server.said("hello " * 50)
+        await browser.open(f"sessions/{session}")
+        page = browser.page
+        await page.get_by_role("button", name="Context", exact=True).click()
+        await page.get_by_role("spinbutton").fill("10")
+        await page.keyboard.press("Tab")
+        await browser.see("and the budget is 10")
+        await browser.see("nothing else can be left out")
+        await page.get_by_role("combobox").select_option(index=1)
+        await page.locator("summary", has_text="tools").click()
+        await browser.see("look_up: Look an order up.")
+        await browser.see('"order"')
+        await browser.see("temperature 0.25")
+        assert browser.complaints == []
