@@ -22,7 +22,7 @@ from perdure import assistant, user
 from perdure.apps.mcp_server.history import History
 from perdure.apps.mcp_server.history import Scope as McpScope
 from perdure.client.clock import Outside
-from perdure.client.memory import handle
+from perdure.client.memory import ranking
 from perdure.client.store import Store
 from perdure.memory import arrays
 from perdure.memory.scope import MemoryFilter
@@ -85,11 +85,17 @@ async def leaks_in(stores: Sequence[Store], scopes: Sequence[Place]) -> list[str
             "facts": (await memory.facts(subject=subject, include_past=True), own),
             "episodes": (await memory.episodes(subject=subject), {place._replace(agent=None).word}),
         }
+        of_session = place._replace(agent=None).word
+        hits = await memory.recall("word", subject=subject, kinds=["fact"], limit=50)
+        calls["recalled facts"] = (hits, own)
+        hits = await memory.recall("word", subject=subject, kinds=["episode"], limit=50)
+        calls["recalled episodes"] = (hits, {of_session})
         if agent is not None:
             calls["agent"] = (await memory.facts(subject=subject, agent=agent), {place.word})
+            hits = await memory.recall("word", subject=subject, agent=agent, kinds=["fact"])
+            calls["recalled agent"] = (hits, {place.word})
         for name, (found, expected) in calls.items():
-            text = msgspec.json.encode(found).decode()
-            words = {part.split("-end")[0] + "-end" for part in text.split('"') if "word-" in part}
+            words = set(WORD.findall(msgspec.json.encode(found).decode()))
             if words != expected:
                 wrong.append(f"{name} of {place}: {words ^ expected}")
     return wrong
@@ -115,7 +121,12 @@ async def test_check_finds_a_planted_leak(monkeypatch: pytest.MonkeyPatch) -> No
     await fill(stores, scopes)
     assert await leaks_in(stores, scopes) == []
     monkeypatch.setattr(MemoryFilter, "covers", covers_all)
-    assert any(leak.startswith("agent") for leak in await leaks_in(stores, scopes))
+    leaks = {leak.partition(" of ")[0] for leak in await leaks_in(stores, scopes)}
+    assert leaks >= {"agent", "recalled agent"}
+    monkeypatch.undo()
+    monkeypatch.setattr(arrays, "allowed_sessions", allow_all)
+    leaks = {leak.partition(" of ")[0] for leak in await leaks_in(stores, scopes)}
+    assert leaks == {"recalled episodes"}
 
 
 @pytest.mark.all_only
@@ -138,9 +149,11 @@ async def test_erased_scopes_are_found_by_no_call_and_no_byte_search(tmp_path: P
         for place in gone:
             assert await store.memory.facts(subject=place.person, include_past=True) == []
             assert await store.memory.episodes(subject=place.person) == []
+            assert await store.memory.recall(place.word, subject=place.person) == []
         everything = [
             *await store.memory.facts(scope="namespace"),
             *await store.memory.episodes(scope="namespace", limit=None),
+            *await store.memory.recall("word", scope="namespace", limit=1_000),
         ]
         text = msgspec.json.encode(everything).decode()
         assert not [place for place in gone if place.word in text]
@@ -260,7 +273,7 @@ async def test_check_of_recall_finds_planted_leaks(monkeypatch: pytest.MonkeyPat
         leaks = await recall_leaks_in(stores, scopes, scopes)
         assert {leak.partition(" of ")[0] for leak in leaks} >= {"subject", "mcp recall", "agent"}
     with monkeypatch.context() as patched:
-        patched.setattr(handle, "_sessions_of", every_session)
+        patched.setattr(ranking, "_sessions_of", every_session)
         leaks = await recall_leaks_in(stores, scopes, scopes)
         assert {leak.partition(" of ")[0] for leak in leaks} == {"agent", "agents"}
 

@@ -17,8 +17,10 @@ from perdure.memory.ranking import (
     NEAREST,
     OWN,
     SESSION,
+    Having,
     Saturation,
     Scope,
+    Size,
     Weights,
     idf,
 )
@@ -50,18 +52,19 @@ class ArraySums:
         self._allowed = np.frombuffer(allowed_sessions(corpus, scope), dtype=np.bool_)
         self._owner = _view(corpus.sessions)
         sizes, lengths = _view(corpus.session_sizes), _view(corpus.session_lengths)
-        self._sessions = int(self._allowed.sum())
-        self._texts = int(sizes[self._allowed].sum())
-        words = int(lengths[self._allowed].sum())
-        spans = float(_view(corpus.session_spans, np.float64)[self._allowed].sum())
+        self.size = Size(
+            int(sizes[self._allowed].sum()),
+            int(self._allowed.sum()),
+            int(lengths[self._allowed].sum()),
+            float(_view(corpus.session_spans, np.float64)[self._allowed].sum()),
+        )
         self._spans = _view(corpus.spans, np.float64)
-        self._mean = spans / max(self._texts, 1) or 1.0
-        self._session_lengths = lengths / (words / max(self._sessions, 1) or 1.0)
+        self._session_lengths = lengths / self.size.mean_session
         self._context = np.zeros(len(self._owner))
         self._own = np.zeros(len(self._owner))
         self._of_session = np.zeros(len(lengths))
 
-    def add(self, counts: Counts, named: Mapping[int, float]) -> None:
+    def add(self, counts: Counts, named: Mapping[int, float]) -> Having:
         texts, frequencies = _view(counts.texts), _view(counts.frequencies)
         owner = self._owner[texts]
         is_in = self._allowed[owner]
@@ -72,16 +75,21 @@ class ArraySums:
             is_in &= frequencies > 0
         if not is_in.all():
             texts, frequencies, owner = texts[is_in], frequencies[is_in], owner[is_in]
-        rarity = idf(self._texts, len(texts))
+        rarity = idf(self.size.texts, len(texts))
         self._own[texts] += rarity * _saturated(OWN, frequencies, 1.0)
         smooth = self._smoothed(texts, frequencies)
         where = np.flatnonzero(smooth != 0)  # of booleans it is ten times as fast
-        lengths = self._spans[where] / self._mean
+        lengths = self._spans[where] / self.size.mean_span
         self._context[where] += rarity * _saturated(CONTEXT, smooth[where], lengths)
         totals = np.bincount(owner, frequencies, len(self._of_session))
         where = np.flatnonzero(totals != 0)
         saturated = _saturated(SESSION, totals[where], self._session_lengths[where])
-        self._of_session[where] += idf(self._sessions, len(where)) * saturated
+        self._of_session[where] += idf(self.size.sessions, len(where)) * saturated
+        return Having(len(texts), len(where))
+
+    def allows(self, session: str) -> bool:
+        number = self._corpus.session(session)
+        return number >= 0 and bool(self._allowed[number])
 
     def best(self, spoken: Sequence[Sequence[int]], limit: int) -> list[Ranked]:
         said = np.zeros(len(self._owner), dtype=np.bool_)

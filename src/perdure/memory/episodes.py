@@ -22,6 +22,7 @@ from perdure.session.messages import MESSAGE, Message, ToolCallPart, decode_mess
 from perdure.session.notes import AgentBound, SessionStarted
 
 _HAS_CALL = b'"tool_call"'
+_SUMMARY = b'"summary"'
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,20 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     summary: str | None = None
     extraction: Literal["due", "done", "failed"] | None = None
     extraction_problem: str | None = None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """The summary of an episode, as the entry `entry` of its session says it.
+
+    Shape: `episode` is the id of the episode. Units: Unix milliseconds.
+    """
+
+    entry: EntryId
+    episode: EntryId
+    session: StreamId
+    agent: str | None
+    text: str
+    at: int
 
 
 class EpisodeFold:
@@ -167,6 +182,28 @@ def episodes_in(notes: Iterable[Entry], infos: Mapping[StreamId, SessionInfo]) -
             state = "due" if outcome is None else "done" if problem is None else "failed"
             episode = replace(episode, extraction=state, extraction_problem=problem)
         yield episode
+
+
+def summaries_in(notes: Iterable[Entry]) -> Iterator[Summary]:
+    """Return the summaries of the episodes that `notes` record."""
+    for note in notes:
+        if _SUMMARY in note.body and (found := summary_of(note)) is not None:
+            yield found
+
+
+def summary_of(note: Entry) -> Summary | None:
+    """Return the summary of the episode that `note` records; None if it has none."""
+    body = None if _seq_of(note) is None else readable(note)
+    if not isinstance(body, EpisodeRecorded) or note.about is None or not body.summary:
+        return None
+    return Summary(
+        entry=note.id,
+        episode=note.about,
+        session=note.stream,
+        agent=body.agent,
+        text=body.summary,
+        at=body.ended_at,
+    )
 
 
 def _episode_of(entry: Entry, info: SessionInfo) -> Episode | None:

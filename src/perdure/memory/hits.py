@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 import msgspec
 
 from perdure.bounds.short_repr import short_repr
+from perdure.memory.episodes import Summary
 from perdure.memory.knowledge import Source, source_of
 from perdure.memory.passages import PASSAGE_WORDS, Passage, passage_of
 from perdure.memory.question import Question
 from perdure.memory.ranking import STANDARD
-from perdure.session.ids import EntryId, StreamId
+from perdure.memory.statements import RankedStatement
+from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.memory.facts import Fact
 from perdure.session.search.values import SearchRole
 from perdure.session.search.words import terms
+from perdure.stores.search.corpus import WordClass
 from perdure.stores.search.recall_plan import Recalled
 
 
@@ -38,20 +42,29 @@ class Why(msgspec.Struct, frozen=True, omit_defaults=True):
     vector: float | None = None
 
 
+RecallKind = Literal["text", "episode", "fact"]
+"""What is recalled: texts (of messages, and passages of knowledge), episodes, facts."""
+
+RECALL_KINDS: tuple[RecallKind, ...] = ("text", "episode", "fact")
+
+
 class MemoryHit(msgspec.Struct, frozen=True):
-    """A recalled text.
+    """A recalled text, the summary of an episode, or a fact.
 
     `text` is the whole text of the entry, or of a long one the passage that fits best, which begins
-    at the character `start`. `source` is the file of a passage of a knowledge folder.
-    Units: `at` is Unix milliseconds: when it was said, else when it was stored. Shape: a higher
-    `score` is better; scores are comparable within one recall only.
+    at the character `start`. `source` is the file of a passage of a knowledge folder. `sources` are
+    the entries that a fact comes from; of an episode its id, which is its last entry.
+    `entry_id` is the id of a fact, and `session_id` then the log of the facts of its subject.
+    Units: `at` is Unix milliseconds: when it was said, else when it was stored; of a fact, from
+    when it is true. Shape: a higher `score` is better; scores are comparable within one recall
+    only.
     """
 
     __repr__ = short_repr
 
     session_id: StreamId
     entry_id: EntryId
-    role: SearchRole
+    role: SearchRole | Literal["fact"]
     text: str
     score: float
     at: int
@@ -60,10 +73,15 @@ class MemoryHit(msgspec.Struct, frozen=True):
     is_passage: bool = False
     start: int = 0
     source: Source | None = None
+    sources: tuple[EntryId, ...] = ()
 
     @property
-    def kind(self) -> Literal["said", "knowledge"]:
-        """Whether it was said in a session, or is a passage of a knowledge folder."""
+    def kind(self) -> Literal["said", "knowledge", "episode", "fact"]:
+        """What it is: said in a session, a passage of a knowledge folder, an episode or a fact."""
+        if self.role == "fact":
+            return "fact"
+        if self.role == "summary":
+            return "episode"
         return "said" if self.source is None else "knowledge"
 
 
@@ -72,13 +90,7 @@ def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
     found, ranked = recalled
     entry = found.entry
     assert entry is not None, "titles are not recalled"
-    said = terms(found.what.text)
-    spoken = frozenset(said)
-    own = [word for word in question.words if any(map(word.contains, spoken))]
-    passage = Passage(0, found.what.text)
-    if len(said) > PASSAGE_WORDS:
-        weights = {term: float(any(word.contains(term) for word in own)) for term in spoken}
-        passage = passage_of(found.what.text, weights.__getitem__)
+    own, passage = _read(question, found.what.text)
     return MemoryHit(
         session_id=found.stream,
         entry_id=entry.id,
@@ -86,22 +98,64 @@ def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
         text=passage.text,
         score=round(ranked.score, 6),
         at=found.at,
-        why=Why(
-            terms=tuple(word.asked for word in own),
-            neighbours=tuple(
-                word.asked
-                for word in question.words
-                if word.key in ranked.nearby and word not in own
-            ),
-            speaker="speaker" in ranked.reasons,
-            date=round(ranked.reasons.get("date", 0.0) / STANDARD.date, 3),
-            time="time" in ranked.reasons,
-            vector=_similarity(ranked.reasons),
-        ),
+        why=_why(question, own, ranked.reasons, ranked.nearby),
         author=found.what.author,
         is_passage=passage.text != found.what.text,
         start=passage.start,
         source=source_of(entry),
+    )
+
+
+def statement_hit(question: Question, of: Fact | Summary, ranked: RankedStatement) -> MemoryHit:
+    """Return a fact or a summary that was recalled for `question` as a hit."""
+    own, passage = _read(question, of.text)
+    is_fact = isinstance(of, Fact)
+    entry_id = of.id if is_fact else of.entry
+    return MemoryHit(
+        session_id=entry_place(entry_id)[0],
+        entry_id=entry_id,
+        role="fact" if is_fact else "summary",
+        text=passage.text,
+        score=round(ranked.score, 6),
+        at=said_at(of),
+        why=_why(question, own, ranked.reasons),
+        is_passage=passage.text != of.text,
+        start=passage.start,
+        sources=of.sources if is_fact else (of.episode,),
+    )
+
+
+def said_at(of: Fact | Summary) -> int:
+    """Return from when a fact is true, or when an episode ended. Units: Unix milliseconds."""
+    return of.valid_from if isinstance(of, Fact) and of.valid_from is not None else of.at
+
+
+def _read(question: Question, text: str) -> tuple[list[WordClass], Passage]:
+    """Return the words of the question in `text`, and its passage that fits best."""
+    said = terms(text)
+    spoken = frozenset(said)
+    own = [word for word in question.words if any(map(word.contains, spoken))]
+    if len(said) <= PASSAGE_WORDS:
+        return own, Passage(0, text)
+    weights = {term: float(any(word.contains(term) for word in own)) for term in spoken}
+    return own, passage_of(text, weights.__getitem__)
+
+
+def _why(
+    question: Question,
+    own: Collection[WordClass],
+    reasons: Mapping[str, float],
+    nearby: Collection[str] = (),
+) -> Why:
+    return Why(
+        terms=tuple(word.asked for word in own),
+        neighbours=tuple(
+            word.asked for word in question.words if word.key in nearby and word not in own
+        ),
+        speaker="speaker" in reasons,
+        date=round(reasons.get("date", 0.0) / STANDARD.date, 3),
+        time="time" in reasons,
+        vector=_similarity(reasons),
     )
 
 

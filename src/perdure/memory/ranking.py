@@ -84,11 +84,52 @@ CONTEXT, OWN, SESSION = (
 )
 
 
+class Having(NamedTuple):
+    """How many texts and sessions in scope have a word."""
+
+    texts: int = 0
+    sessions: int = 0
+
+
+class Size(NamedTuple):
+    """The texts in scope: their number, that of their sessions, their words and their spans."""
+
+    texts: int = 0
+    sessions: int = 0
+    words: float = 0.0
+    spans: float = 0.0
+
+    @property
+    def mean_span(self) -> float:
+        """The mean length of a text with its neighbours; 1.0 without texts."""
+        return self.spans / max(self.texts, 1) or 1.0
+
+    @property
+    def mean_session(self) -> float:
+        """The mean length of a session; 1.0 without sessions."""
+        return self.words / max(self.sessions, 1) or 1.0
+
+    def with_statements(self, number: int, words: int) -> Size:
+        """Return the size with `number` statements, each a session by itself."""
+        return Size(
+            self.texts + number, self.sessions + number, self.words + words, self.spans + words
+        )
+
+
 class Sums(Protocol):
     """The scores of all texts of a corpus that a scope allows."""
 
-    def add(self, counts: Counts, named: Mapping[int, float]) -> None:
+    @property
+    def size(self) -> Size:
+        """The size of what the scope allows."""
+        ...
+
+    def add(self, counts: Counts, named: Mapping[int, float]) -> Having:
         """Add a class of words, in each of the sessions `named` so many times less."""
+        ...
+
+    def allows(self, session: str) -> bool:
+        """Return whether the scope allows a session, by its key. False if it has no text."""
         ...
 
     def best(self, spoken: Sequence[Sequence[int]], limit: int) -> list[Ranked]:
@@ -98,17 +139,36 @@ class Sums(Protocol):
 
 SumsOf = Callable[[Corpus, Question, Scope, Weights], Sums]
 
+Beside = Callable[[Size, Sequence[Having], Callable[[str], bool]], None]
+"""Is told the size of the scope, how often its words occur there, and which sessions it allows."""
+
+
+def _nothing(_size: Size, _having: Sequence[Having], _allows: Callable[[str], bool]) -> None:
+    return
+
 
 def ranking(
-    question: Question, scope: Scope, limit: int, sums: SumsOf, weights: Weights = STANDARD
+    question: Question,
+    scope: Scope,
+    limit: int,
+    sums: SumsOf,
+    weights: Weights = STANDARD,
+    *,
+    beside: Beside = _nothing,
 ) -> Callable[[Corpus, Sequence[Counts]], list[Ranked]]:
-    """Return the ranking for `question`: the best `limit` texts that `scope` allows."""
+    """Return the ranking for `question`: the best `limit` texts that `scope` allows.
+
+    `beside` ranks what is not in the corpus (``statements``).
+    """
 
     def rank(corpus: Corpus, counts: Sequence[Counts]) -> list[Ranked]:
         spoken, named = _speakers(corpus, question, weights.names)
         scores = sums(corpus, question, scope, weights)
-        for word, counted in zip(question.words, counts, strict=True):
+        having = [
             scores.add(counted, named.get(word.key, {}))
+            for word, counted in zip(question.words, counts, strict=True)
+        ]
+        beside(scores.size, having, scores.allows)
         return _with_nearby(corpus, question, counts, scores.best(spoken, limit))
 
     return rank
@@ -132,6 +192,11 @@ def _with_nearby(
 def idf(size: int, having: int) -> float:
     """Return the weight of a word that `having` of `size` texts contain."""
     return log(1 + (size - having + 0.5) / (having + 0.5))
+
+
+def saturated(form: Saturation, count: float, length: float) -> float:
+    """Return how much `count` occurrences in a text of a relative `length` count."""
+    return form.factor * count / (count + form.k * (1 - form.b + form.b * length))
 
 
 def _speakers(

@@ -6,6 +6,8 @@ their words. Vectors stay signed bytes in memory; a block of them at a time beco
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +58,20 @@ def similarity(corpus: Corpus, meaning: Meaning) -> Similarity | None:
             window[_view(column)] += np.float32(weight) * own
     lengths = np.frombuffer(vectors.windows, np.float32)
     return Similarity(np.divide(window[:-1], lengths, out=window[:-1], where=lengths > 0), own)
+
+
+def cosines(meaning: Meaning, vectors: Sequence[array[float] | None]) -> list[float | None]:
+    """Return the cosine between a question and each vector; None where there is none to compare."""
+    asked = np.array(meaning.vector, np.float32)
+    found: list[float | None] = []
+    for vector in vectors:
+        if vector is None or len(vector) != len(asked):
+            found.append(None)
+            continue
+        other = np.frombuffer(vector, np.float32)
+        length = float(np.linalg.norm(asked)) * float(np.linalg.norm(other))
+        found.append(float(asked @ other) / length if length > 0 else None)
+    return found
 
 
 def _measure(corpus: Corpus, vectors: Vectors) -> None:

@@ -12,10 +12,12 @@ from perdure.memory.ranking import (
     NEAREST,
     OWN,
     SESSION,
-    Saturation,
+    Having,
     Scope,
+    Size,
     Weights,
     idf,
+    saturated,
 )
 from perdure.session.search.cues import Cue
 from perdure.stores.search.corpus import AFTER, BEFORE, Corpus, Counts
@@ -32,37 +34,43 @@ class PlainSums:
         self._question = question
         self._weights = weights
         self._allowed = allowed_sessions(corpus, scope)
-        self._sessions = sum(self._allowed)
-        self._texts = int(self._total(corpus.session_sizes))
-        words = self._total(corpus.session_lengths)
-        self._mean = self._total(corpus.session_spans) / max(self._texts, 1) or 1.0
-        self._session_mean = words / max(self._sessions, 1) or 1.0
+        self.size = Size(
+            int(self._total(corpus.session_sizes)),
+            sum(self._allowed),
+            self._total(corpus.session_lengths),
+            self._total(corpus.session_spans),
+        )
         self._context: dict[int, float] = {}
         self._own: dict[int, float] = {}
         self._of_session: dict[int, float] = {}
         self._hours: dict[int, float] = {}
 
-    def add(self, counts: Counts, named: Mapping[int, float]) -> None:
-        corpus, allowed = self._corpus, self._allowed
+    def add(self, counts: Counts, named: Mapping[int, float]) -> Having:
+        corpus, allowed, size = self._corpus, self._allowed, self.size
         found = {
             text: frequency * weight
             for text, frequency in zip(*counts, strict=True)
             if allowed[session := corpus.sessions[text]] and (weight := named.get(session, 1.0))
         }
-        rarity = idf(self._texts, len(found))
+        rarity = idf(size.texts, len(found))
         totals = dict[int, float]()
         for text, frequency in found.items():
-            _add(self._own, text, rarity * _saturated(OWN, frequency, 1.0))
+            _add(self._own, text, rarity * saturated(OWN, frequency, 1.0))
             session = corpus.sessions[text]
             totals[session] = totals.get(session, 0.0) + frequency
         smooth = self._smoothed(found) if self._weights.neighbours else found
         for text, count in smooth.items():
-            length = corpus.spans[text] / self._mean
-            _add(self._context, text, rarity * _saturated(CONTEXT, count, length))
-        rarity = idf(self._sessions, len(totals))
+            length = corpus.spans[text] / size.mean_span
+            _add(self._context, text, rarity * saturated(CONTEXT, count, length))
+        rarity = idf(size.sessions, len(totals))
         for session, total in totals.items():
-            length = corpus.session_lengths[session] / self._session_mean
-            _add(self._of_session, session, rarity * _saturated(SESSION, total, length))
+            length = corpus.session_lengths[session] / size.mean_session
+            _add(self._of_session, session, rarity * saturated(SESSION, total, length))
+        return Having(len(found), len(totals))
+
+    def allows(self, session: str) -> bool:
+        number = self._corpus.session(session)
+        return number >= 0 and bool(self._allowed[number])
 
     def best(self, spoken: Sequence[Sequence[int]], limit: int) -> list[Ranked]:
         said = {text for texts in spoken for text in texts}
@@ -144,10 +152,6 @@ def allowed_sessions(corpus: Corpus, scope: Scope) -> bytearray:
         if number >= 0:
             allowed[number] = 0
     return allowed
-
-
-def _saturated(form: Saturation, count: float, length: float) -> float:
-    return form.factor * count / (count + form.k * (1 - form.b + form.b * length))
 
 
 def _add(sums: dict[int, float], key: int, value: float) -> None:

@@ -89,7 +89,11 @@ class StoredMemory:
         scope = await self._scope(session)
         try:
             hits = await self._store.memory.recall(
-                query, subject=self._subject, sessions=list(scope.until), limit=FOUND * _MORE
+                query,
+                subject=self._subject,
+                sessions=list(scope.until),
+                limit=FOUND * _MORE,
+                kinds=("text",),
             )
         except WrongArgument as error:
             if error.argument == "question":  # without a word to look for

@@ -144,6 +144,7 @@ class PerdureStore(BaseStore):
                 scope="namespace",
                 sessions=sessions,
                 limit=(op.offset + op.limit) * _MORE + _SOME,
+                kinds=("text",),
             )
         except WrongArgument as error:
             if error.argument == "question":  # without a word to look for

@@ -192,7 +192,8 @@ class SlashCommands:
             return
         found = await self._place.answering.store.memory.recall(question, limit=_FOUND)
         for hit in found:
-            self._place.remark(f"{hit.entry_id}  {one_line(hit.text, _CELLS)}")
+            kind = f"{hit.kind}: " if hit.kind in ("fact", "episode") else ""
+            self._place.remark(f"{hit.entry_id}  {kind}{one_line(hit.text, _CELLS)}")
         if not found:
             self._place.remark("nothing found")
 

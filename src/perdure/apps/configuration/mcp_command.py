@@ -40,7 +40,6 @@ from perdure.client.agents.files.lookup import FoundAgentFile
 from perdure.client.agents.files.reader import agent_in
 from perdure.client.memory import embedding
 from perdure.errors import InvalidSettings
-from perdure.models.embedders.protocol import EmbedderName, check_embedder
 from perdure.secrets.vault import Vault
 from perdure.tools.mcp.connection import Connection
 from perdure.tools.mcp.server_tools import Offer, offer_tools
@@ -153,7 +152,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
         tls_key,
         is_proxied=behind_proxy,
     )
-    await _require_embedder(embedder)
+    await embedding.require_embedder(embedder)
     if not http:
         if wanted != Wanted(port=mcp_http.PORT) or host is not None or port is not None:
             raise UsageMistake("an address belongs to --http")
@@ -169,13 +168,6 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     wanted.check()
     async with common.writable_store() as store:
         await mcp_http.serve_http(store, wanted, is_writable=allow_write, embedder=embedder)
-
-
-async def _require_embedder(name: EmbedderName | None) -> None:
-    """Read the embedder, so that one that is not set up is an error before a client is served."""
-    if name is not None:
-        check_embedder(name)
-        await embedding.resolved(name)
 
 
 def _scope(subject: str | None, *, is_all: bool, is_writable: bool) -> Scope:

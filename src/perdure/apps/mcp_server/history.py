@@ -13,6 +13,7 @@ from perdure.client.memory.recall import recall_anyway
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import AmbiguousId, EntryNotFound, Erased, FactNotFound, SessionNotFound
+from perdure.memory.episodes import summary_of
 from perdure.memory.hits import MemoryHit
 from perdure.memory.scope import ScopeName
 from perdure.models.embedders.protocol import Embedder, EmbedderName
@@ -84,10 +85,11 @@ class History:
         self._memory = store.memory.with_embedder(embedder)
 
     async def recall(self, question: str, limit: int = 8) -> str:
-        """Find what earlier sessions say about a question, in the words a person would use.
+        """Find what is remembered about a question, in the words a person would use.
 
-        Finds messages that are about the question, also if they share few words with it. Each
-        result names its session and entry; read_session and read_entry give more of them.
+        Finds messages that are about the question, also if they share few words with it, summaries
+        of sessions, and facts. Each result names its session and entry, or its fact; read_session
+        and read_entry give more of them.
         """
         scope, wanted = self._scope, _within(limit, MOST_HITS)
         hits, problem = await recall_anyway(
@@ -99,8 +101,10 @@ class History:
             scope=scope.name,
         )
         if scope.agent is not None:  # a session may have changed its agent
-            hits = [hit for hit in hits if await self._is_shown(StreamId(hit.session_id))]
-        found = [_recalled(hit, _text_of(await self._store.entry(hit.entry_id))) for hit in hits]
+            hits = [
+                hit for hit in hits if hit.kind == "fact" or await self._is_shown(hit.session_id)
+            ]
+        found = [_recalled(hit, await self._whole(hit)) for hit in hits]
         found = found or ["Nothing in earlier sessions is about that."]
         return _answer([*_words_only(problem), *found], "")
 
@@ -191,6 +195,12 @@ class History:
             ]
         return shown[:limit]
 
+    async def _whole(self, hit: MemoryHit) -> str:
+        """Return the text that a hit has a passage of."""
+        if hit.kind == "fact":
+            return (await self._store.memory.fact(hit.entry_id)).text
+        return _text_of(await self._store.entry(hit.entry_id))
+
     async def _shown_hits(self, query: str, wanted: int) -> list[Hit]:
         """Return the best hits in scope; more are read while others fill the list."""
         limit = wanted
@@ -270,8 +280,10 @@ class Notebook:
 
 def _recalled(hit: MemoryHit, whole: str) -> str:
     """Return `hit` in the text `whole` of its entry: a passage may begin or end within a secret."""
-    who = hit.author or hit.role
-    head = f"{minute(hit.at)}  session {hit.session_id}  entry {hit.entry_id}  {who}"
+    head = f"{minute(hit.at)}  session {hit.session_id}  entry {hit.entry_id}  "
+    head += hit.author or hit.role
+    if hit.kind == "fact":
+        head = f"{minute(hit.at)}  fact {hit.entry_id}"
     text = mask_part(whole, hit.start, hit.start + len(hit.text))
     text = text if len(text) <= _SNIPPET else text[:_SNIPPET] + " […]"
     return f"{head}\n{_indented(text)}"
@@ -306,7 +318,8 @@ def _message(entry: Entry) -> str | None:
 
 
 def _text_of(entry: Entry) -> str:
-    found = searchable_of(entry)
+    """Return the text of an entry, or the summary of the episode that it records."""
+    found = searchable_of(entry) or summary_of(entry)
     return "" if found is None else found.text
 
 

@@ -101,10 +101,11 @@ async def search(
     embedder: EmbedderOption = None,
     common: CommonOptions,
 ) -> None:
-    """Find what earlier sessions say about a question, the best hits first.
+    """Find what is remembered about a question, the best hits first.
 
-    Also finds texts that do not contain its words: those next to texts that do, and those of the
-    time or the person that it names. `perdure sessions search` finds exact words.
+    Finds what was said in earlier sessions, summaries of them, and facts. Also finds texts that do
+    not contain its words: those next to texts that do, and those of the time or the person that it
+    names. `perdure sessions search` finds exact words.
 
     Examples:
         perdure memory search 'When did we choose the hotel?'
@@ -144,6 +145,7 @@ def _hit_data(hit: MemoryHit) -> dict[str, object]:
         "why": msgspec.to_builtins(hit.why),
         "kind": hit.kind,
         "source": msgspec.to_builtins(hit.source),
+        "sources": list(hit.sources),
     }
 
 
@@ -157,6 +159,8 @@ def _hit_lines(hits: Sequence[MemoryHit], width: int, style: Style) -> Iterator[
 
 
 def _origin(hit: MemoryHit) -> str:
+    if hit.kind == "fact":
+        return ", ".join(["fact", *map(safe, hit.sources)])
     if hit.source is None:
         return safe(hit.author or hit.role)
     return safe(", ".join(filter(None, (hit.source.path, hit.source.heading))))

@@ -37,7 +37,6 @@ from perdure.apps.server.routes import (
     flows,
     inbox,
     mcp,
-    memory,
     messages,
     records,
     sessions,
@@ -45,9 +44,12 @@ from perdure.apps.server.routes import (
     store,
     turns,
 )
+from perdure.apps.server.routes import memory as memory_routes
 from perdure.client.agents.runtime import Runtime
+from perdure.client.memory.handle import Memory
 from perdure.client.store import Store
 from perdure.errors import PerdureError
+from perdure.models.embedders.protocol import Embedder, EmbedderName
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ _API = (
     *branches.ROUTES,
     *turns.ROUTES,
     *records.ROUTES,
-    *memory.ROUTES,
+    *memory_routes.ROUTES,
     *store.ROUTES,
     *sign_in.ROUTES,
 )
@@ -96,12 +98,15 @@ class Server:
         access: Access,
         hosts: Sequence[str],
         runs: FlowRuns,
+        memory: Memory,
     ) -> None:
         self._runtime = runtime
         self._background: asyncio.Task[None] | None = None
         self._runs = runs
         self._readiness = Readiness(runtime.host.store)
-        self._routes = _routes(runtime, access, runs, self._readiness, self._running)
+        self._routes = _routes(
+            runtime, access, runs, memory, self._readiness, lifespan=self._running
+        )
         outside = runtime.host.store.outside
         shared = Origins(self._routes, access.tokens)
         self._guarded = Requests(Guard(shared, hosts), outside.random)
@@ -148,6 +153,7 @@ def app(
     signing_in: SignIn | None = None,
     projects: Sequence[Path] = (),
     limits: Limits = LIMITS,
+    embedder: Embedder | EmbedderName | None = None,
 ) -> Server:
     """Return the server of `runtime` as an ASGI application, to run or to mount.
 
@@ -155,14 +161,23 @@ def app(
     request. `hosts` are the names under which it is reached, besides those of loopback.
     `signing_in` accepts the one-time codes of the console; without it people sign in with a token.
     `projects` are the folders in which flows can be started, also below them: by default none.
-    `limits` are those of each caller.
+    `limits` are those of each caller. `embedder` compares the meaning of questions in recalls and
+    at ``/mcp``; by default the first that an agent of the runtime has (`MemoryConfig`).
     While it runs it continues interrupted turns, and ends idle sessions and expired questions. The
     caller of this function closes the runtime and its store, after the application has ended.
     """
     outside = runtime.host.store.outside
     codes = signing_in or sign_in_of(runtime.host.store, tokens)
     access = Access(tokens, codes, Rates(limits, outside.clock.steady_s))
-    return Server(runtime, access, hosts, FlowRuns(runtime, projects))
+    memory = runtime.host.store.memory.with_embedder(embedder or _embedder_of(runtime))
+    return Server(runtime, access, hosts, FlowRuns(runtime, projects), memory)
+
+
+def _embedder_of(runtime: Runtime) -> Embedder | EmbedderName | None:
+    """Return the embedder of the first agent that has one."""
+    memories = (agent.memory for agent in runtime.host.agents.values())
+    found = (each.embedder for each in memories if each is not None)
+    return next((each for each in found if each not in (None, "program")), None)
 
 
 def sign_in_of(store: Store, tokens: TokenFile) -> SignIn:
@@ -175,7 +190,9 @@ def _routes(
     runtime: Runtime,
     access: Access,
     runs: FlowRuns,
+    memory: Memory,
     readiness: Readiness,
+    *,
     lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
 ) -> Litestar:
     served = runtime.host.store
@@ -184,10 +201,10 @@ def _routes(
             Router(
                 "/v1",
                 route_handlers=[*_API, openapi],
-                dependencies=_dependencies(runtime, access, runs, readiness),
+                dependencies=_dependencies(runtime, access, runs, memory, readiness),
             ),
             *console.ROUTES,
-            mcp.mcp_route(served),
+            mcp.mcp_route(served, embedder=memory.embedder),
             healthz,
             readyz,
         ],
@@ -205,7 +222,7 @@ def _routes(
 
 
 def _dependencies(
-    runtime: Runtime, access: Access, runs: FlowRuns, readiness: Readiness
+    runtime: Runtime, access: Access, runs: FlowRuns, memory: Memory, readiness: Readiness
 ) -> dict[str, Provide]:
     conversations, store = Conversations(runtime), runtime.host.store
 
@@ -223,6 +240,7 @@ def _dependencies(
 
     return {
         "caller": Provide(caller_of),
+        "memory": Provide(lambda: memory, sync_to_thread=False),
         "runs": Provide(lambda: runs, sync_to_thread=False),
         "rates": Provide(lambda: access.rates, sync_to_thread=False),
         "conversations": Provide(lambda: conversations, sync_to_thread=False),

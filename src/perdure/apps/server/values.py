@@ -325,8 +325,9 @@ class EpisodeView(Value, frozen=True, kw_only=True):
 
 
 class RecalledView(Value, frozen=True, kw_only=True):
-    """A recalled text, and why."""
+    """A recalled text, why, and the `sources` of a fact, or the last entry of an episode."""
 
+    kind: str
     session: str
     entry_id: str
     role: str
@@ -335,6 +336,14 @@ class RecalledView(Value, frozen=True, kw_only=True):
     at: str
     author: str | None
     why: dict[str, Any]
+    sources: list[str]
+
+
+class Recollection(Value, frozen=True, kw_only=True):
+    """What was recalled. `problem` says why an embedder did not compare meanings, else null."""
+
+    items: list[RecalledView]
+    problem: str | None
 
 
 class StoreView(Value, frozen=True, kw_only=True):

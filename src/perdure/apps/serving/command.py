@@ -13,6 +13,7 @@ import typer
 
 from perdure.apps.chat.command import cast_for
 from perdure.apps.chat.permissions import permissions_of
+from perdure.apps.cli.options import EmbedderOption
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.serving.endpoint import (
     CertificateOption,
@@ -30,7 +31,9 @@ from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import remark, show
 from perdure.apps.wiring import models
 from perdure.client.agents.runtime import Runtime
+from perdure.client.memory import embedding
 from perdure.client.store import Store
+from perdure.models.embedders.protocol import EmbedderName
 
 PORT = 8321
 IDLE_S = 30 * 60
@@ -72,6 +75,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
         float, typer.Option(min=0.1, help="End a session without a message for that long.")
     ] = IDLE_S / 60,
     drain_seconds: DrainOption = 0.0,
+    embedder: EmbedderOption = None,
     common: CommonOptions,
 ) -> None:
     """Serve the API and the console over a store.
@@ -79,7 +83,8 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     Prints an address that signs you in once; other callers need a token (`perdure token create`).
     Without MODULE:FACTORY it serves the agents of your settings and agent files. It listens on this
     machine only, unless --tls-certificate or --behind-proxy is given. Ctrl-C and SIGTERM suspend
-    running turns; the next start continues them.
+    running turns; the next start continues them. Recalls in the console, the API and at /mcp use
+    --embedder, or else the embedder of an agent.
 
     Examples:
         perdure serve
@@ -100,9 +105,10 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     )
     wanted.check()
     require_server()
+    await embedding.require_embedder(embedder)
     folders = tuple(projects or (Path.cwd(),))
     async with common.writable_store() as store:
-        await serve_store(store, wanted, factory, idle_minutes * 60, folders)
+        await serve_store(store, wanted, factory, idle_minutes * 60, folders, embedder=embedder)
 
 
 def require_server() -> None:
@@ -117,6 +123,8 @@ async def serve_store(
     factory: str = "",
     idle_s: float = IDLE_S,
     projects: tuple[Path, ...] = (),
+    *,
+    embedder: EmbedderName | None = None,
 ) -> None:
     """Serve `store` until SIGINT or SIGTERM; flows can be started in the folders `projects`.
 
@@ -130,7 +138,12 @@ async def serve_store(
         tokens = await tokens_of(store)
         codes = application.sign_in_of(store, tokens)
         served = application.app(
-            runtime, tokens=tokens, hosts=wanted.hosts, signing_in=codes, projects=projects
+            runtime,
+            tokens=tokens,
+            hosts=wanted.hosts,
+            signing_in=codes,
+            projects=projects,
+            embedder=embedder,
         )
         show(f"{wanted.address(listening.getsockname()[1])}/#code={codes.code()}")
         remark("open this address within 15 minutes; it signs you in once. Stop with Ctrl-C.")

@@ -7,27 +7,45 @@ the background (``backlog``) or by `Memory.embed`. Until then they are recalled 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib.util
 import os
+from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.errors import ConfigError, StoreFull, StoreReadOnly, WrongArgument
 from perdure.memory.question import Meaning
 from perdure.models.embedders import catalogue
 from perdure.models.embedders.answers import vectors_of
 from perdure.models.embedders.protocol import LOCAL, Embedder, EmbedderName, check_embedder
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.scan import Found
 from perdure.stores.search.vectors import VectorModel, stored
 from perdure.stores.session_store import SessionStore
+
+if TYPE_CHECKING:
+    from perdure.memory import similarity as similarities
+else:
+    similarities = Later("perdure.memory.similarity")
 
 QUESTION_TIMEOUT_S = 10.0
 TEXTS_TIMEOUT_S = 120.0
 
 AT_ONCE = 32
 """Texts that an embedder gets at once, and that a recall gives vectors to."""
+
+STATEMENTS = 128
+"""Facts and summaries that get a vector in one recall."""
+
+MOST_KNOWN = 8_192
+"""Facts and summaries with a vector in this process."""
+
+_vectors: dict[bytes, array[float]] = {}
+"""The vectors of facts and summaries, by a digest of the model and the text."""
 
 _FAR = 2_048
 """Entries without a text that gets a vector, after which the mark is moved all the same."""
@@ -44,6 +62,16 @@ async def resolved(embedder: Embedder | EmbedderName) -> Embedder:
         return await asyncio.to_thread(_named, embedder)
     check_embedder(embedder)
     return embedder
+
+
+async def require_embedder(name: EmbedderName | None) -> None:
+    """Read the embedder, so that one that is not set up is an error before a client is served.
+
+    Raises: ConfigError; WrongArgument for what is none.
+    """
+    if name is not None:
+        check_embedder(name)
+        await resolved(name)
 
 
 def _named(name: EmbedderName) -> Embedder:
@@ -83,11 +111,20 @@ async def embed_all(
     return count
 
 
+def _name(model: VectorModel, text: str) -> bytes:
+    named = f"{model.dimension} {len(model.name)} {model.name} {text}"
+    return hashlib.blake2b(named.encode(errors="surrogatepass"), digest_size=16).digest()
+
+
 class MeasuredEmbedder:
-    """An embedder that knows how many numbers its vectors have, 0 before the first."""
+    """An embedder that knows how many numbers its vectors have, 0 before the first.
+
+    It keeps the vector of the question of one turn, which is asked for twice.
+    """
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
+        self._last: tuple[Sequence[str], Sequence[Sequence[float]]] | None = None
         self.dimension = 0
 
     @property
@@ -95,8 +132,12 @@ class MeasuredEmbedder:
         return self._embedder.model
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        if self._last is not None and self._last[0] == texts:
+            return self._last[1]
         found = await self._embedder.embed(texts)
         self.dimension = len(found[0]) if len(found) else 0
+        if len(texts) == 1:
+            self._last = texts, found
         return found
 
 
@@ -121,6 +162,26 @@ class TextVectors:
         with suppress(StoreReadOnly, StoreFull):
             await self.follow(meaning.model, AT_ONCE)
         return meaning
+
+    async def nearness(self, meaning: Meaning, texts: Sequence[str]) -> list[float | None]:
+        """Return the cosine between a question and each of `texts`, which are not in the index.
+
+        Their vectors stay in this process. A call asks for `STATEMENTS` new ones at most, the last
+        of `texts` first; the others have None. Raises: EmbedderUnavailable.
+        """
+        names = [_name(meaning.model, text) for text in texts]
+        text_of = dict(zip(names, texts, strict=True))
+        asked = [each for each in text_of.items() if each[0] not in _vectors][-STATEMENTS:]
+        for start in range(0, len(asked), AT_ONCE):
+            batch = asked[start : start + AT_ONCE]
+            said = [text for _, text in batch]
+            made = await vectors_of(self._embedder, said, TEXTS_TIMEOUT_S)
+            for (name, _), vector in zip(batch, made, strict=True):
+                _vectors[name] = array("f", vector)
+        known = [_vectors.get(name) for name in names]
+        while len(_vectors) > MOST_KNOWN:
+            del _vectors[next(iter(_vectors))]
+        return similarities.cosines(meaning, known)
 
     async def follow(self, model: VectorModel, most: int | None = None) -> int:
         """Give the next texts without a vector theirs, at most about `most`; return how many.

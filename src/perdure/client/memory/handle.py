@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +12,7 @@ from perdure.client.amounts import amount
 from perdure.client.clock import Outside
 from perdure.client.session_fields import require_subject
 from perdure.errors import WrongArgument
-from perdure.memory.episodes import Episode, agent_in, episodes_in
+from perdure.memory.episodes import Episode, episodes_in
 from perdure.memory.extraction import Extractor
 from perdure.memory.knowledge import agent_subject
 from perdure.memory.reports import ImportedFacts, ImportedFolder
@@ -26,30 +24,25 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.memory.facts import Fact
 from perdure.session.memory.kinds import EpisodeRecorded, FactsCaptured, FactsDue, SaidBy
-from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.search.index_keys import session_key, subject_key
-from perdure.stores.search.recall_plan import Asked
 from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
     from perdure.client.memory import capture as capturing
-    from perdure.client.memory import embedding, fact_lines, fact_writes, knowledge
+    from perdure.client.memory import embedding, fact_lines, fact_writes, knowledge, statements
+    from perdure.client.memory import ranking as rankings
     from perdure.engine import episodes as noted
-    from perdure.memory import hits, sums
-    from perdure.memory import question as questions
-    from perdure.memory import ranking as rankings
+    from perdure.memory import hits
 else:
     hits = Later("perdure.memory.hits")
-    questions = Later("perdure.memory.question")
-    rankings = Later("perdure.memory.ranking")
-    sums = Later("perdure.memory.sums")
     noted = Later("perdure.engine.episodes")
     capturing = Later("perdure.client.memory.capture")
     embedding = Later("perdure.client.memory.embedding")
     fact_lines = Later("perdure.client.memory.fact_lines")
     fact_writes = Later("perdure.client.memory.fact_writes")
     knowledge = Later("perdure.client.memory.knowledge")
+    rankings = Later("perdure.client.memory.ranking")
+    statements = Later("perdure.client.memory.statements")
 
 Source = Entry | str
 """An entry that a fact comes from, or its id."""
@@ -78,9 +71,9 @@ class Memory:
     ) -> None:
         self.backend = backend
         self.outside = outside
-        self._embedder = embedder
+        self.embedder = embedder
 
-    async def recall(
+    async def recall(  # noqa: PLR0913 - each is an option of its own
         self,
         question: str,
         *,
@@ -91,31 +84,29 @@ class Memory:
         sessions: Sequence[str] | None = None,
         without: Sequence[str] = (),
         knowledge_of: str | None = None,
+        kinds: Sequence[hits.RecallKind] = ("text", "episode", "fact"),
     ) -> list[hits.MemoryHit]:
-        """Return what earlier sessions say about `question`, best first; docs/guides/memory.md.
+        """Return what is remembered about `question`, best first; docs/guides/memory.md.
 
-        Finds messages of users, assistants and tools on every branch; a text counts with its
-        neighbours in the session, and with an embedder (`with_embedder`) by its meaning, too. With
-        `sessions` only those are searched, never those `without`. With `agent` only sessions of
-        that agent are searched, with the scope "agent" those of every subject. `scope` "namespace"
-        searches the sessions of all subjects. `knowledge_of` adds the knowledge folders of an
-        agent; `agent` does so, too. With numpy (extra ``memory``) a recall in a large store is
-        several times faster; the hits are the same.
+        Finds messages of users, assistants and tools on every branch, summaries of episodes, and
+        facts that are true now; `kinds` selects among them. A text counts with its neighbours in
+        the session, and with an embedder (`with_embedder`) by its meaning, too. With `sessions`
+        only those are searched, and facts that come from them, never those `without`. With `agent`
+        only sessions and facts of that agent are searched, with the scope "agent" those of every
+        subject. `scope` "namespace" searches all subjects. `knowledge_of` adds the knowledge
+        folders of an agent, and leaves out facts of other agents; `agent` does so, too. With numpy
+        (extra ``memory``) a recall in a large store is several times faster; the hits are the same.
         Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError for an embedder
         that is not set up; WrongArgument for an empty question, for a subject with a wider scope,
         and for the scope "agent" without an agent; ValueError when `limit` is negative.
         """
         amount("limit", limit)
         within = _scope(subject, agent, scope)
-        asked = _asked(question, self.outside.clock.now_ms())
-        allowed = await _allowed(self.backend, within, sessions, without, knowledge_of)
-        if self._embedder is not None:
-            vectors = await embedding.vectors_in(self.backend, self._embedder)
-            asked = asked._replace(meaning=await vectors.meaning_after_new_texts(question))
-        rank = rankings.ranking(asked, allowed, limit, _sums())
-        model = None if asked.meaning is None else asked.meaning.model
-        found = await self.backend.search.recall(Asked(asked.words, rank, model))
-        return [hits.hit_of(asked, each) for each in found]
+        wanted = statements.Wanted(kinds, within, sessions, without, knowledge_of)
+        now = self.outside.clock.now_ms()
+        return await rankings.recall_in(
+            self.backend, self.embedder, question, wanted, limit, now=now
+        )
 
     def with_embedder(self, embedder: Embedder | EmbedderName | None) -> Memory:
         """Return this memory with an embedder: its recalls also find other words for the same.
@@ -135,7 +126,7 @@ class Memory:
         Durable: each batch. Raises: EmbedderUnavailable; ConfigError; WrongArgument without an
         embedder; Unsupported in a store of session files; StoreReadOnly; StoreFull.
         """
-        return await embedding.embed_all(self.backend, self._embedder, is_only=is_only)
+        return await embedding.embed_all(self.backend, self.embedder, is_only=is_only)
 
     def __repr__(self) -> str:
         return f"<Memory of namespace {self.backend.namespace!r}>"
@@ -314,15 +305,6 @@ class Memory:
         return found[:limit]
 
 
-def _asked(text: str, now: int) -> questions.Question:
-    asked = questions.question_of(text, now)
-    if not asked.names:
-        raise WrongArgument(
-            f"the question holds no word to look for: {text!r:.60}", argument="question"
-        )
-    return asked
-
-
 def _new_fact(
     text: str,
     source: Source | Sequence[Source] | None,
@@ -353,49 +335,6 @@ async def _recorded(
     infos = {each.stream: (await store.state(each.stream)).info for each in entries}
     found = episodes_in(entries, infos)
     return [each for each in found if within.agent in (None, each.agent)]
-
-
-async def _sessions_of(store: SessionStore, agent: str) -> frozenset[str]:
-    """Return the sessions whose newest agent is `agent`, and its knowledge."""
-    notes = await store.notes_of_all((SessionStarted.kind, AgentBound.kind))
-    by_session: dict[str, list[Entry]] = {}
-    for note in notes:
-        by_session.setdefault(note.stream, []).append(note)
-    own = frozenset(name for name, found in by_session.items() if agent_in(found) == agent)
-    return own | await knowledge.files_of(store, agent_subject(agent))
-
-
-async def _allowed(
-    store: SessionStore,
-    within: MemoryFilter,
-    sessions: Sequence[str] | None,
-    without: Sequence[str],
-    knowledge_of: str | None,
-) -> rankings.Scope:
-    """Return the sessions that may be recalled."""
-    only = None if sessions is None else frozenset(sessions)
-    subjects: tuple[str | None, ...] = (within.subject,)
-    if within.agent is not None:
-        own = await _sessions_of(store, within.agent)
-        only = own if only is None else only & own
-    if (learned := knowledge_of or within.agent) is not None:
-        subjects += (agent_subject(learned),)
-    return rankings.Scope(
-        subjects=tuple(map(subject_key, subjects)) if within.name == "subject" else None,
-        only=None if only is None else tuple(map(session_key, only)),
-        but=tuple(map(session_key, without)),
-    )
-
-
-@cache
-def _sums() -> rankings.SumsOf:
-    """Return the sums with numpy if it is installed."""
-    try:
-        return importlib.import_module("perdure.memory.arrays").ArraySums
-    except ModuleNotFoundError as error:
-        if error.name != "numpy":
-            raise
-        return sums.PlainSums
 
 
 def _scope(subject: str | None, agent: str | None, scope: ScopeName) -> MemoryFilter:

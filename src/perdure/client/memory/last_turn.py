@@ -11,6 +11,7 @@ import msgspec
 from perdure.bounds.short_repr import short_repr
 from perdure.client.memory.fact_writes import find_fact
 from perdure.errors import PerdureError
+from perdure.memory.episodes import summary_of
 from perdure.memory.knowledge import Source, source_of
 from perdure.memory.question import question_of
 from perdure.session.codec import readable, role_of
@@ -35,7 +36,7 @@ class RecalledPiece(msgspec.Struct, frozen=True, kw_only=True):
 
     __repr__ = short_repr
 
-    kind: Literal["fact", "said", "knowledge"]
+    kind: Literal["fact", "said", "knowledge", "episode"]
     id: EntryId
     text: str | None
     words: tuple[str, ...] = ()
@@ -122,14 +123,15 @@ async def _fact_piece(store: SessionStore, fact: EntryId, asked: _Asked) -> Reca
 
 
 async def _said_piece(store: SessionStore, said: RecalledText, asked: _Asked) -> RecalledPiece:
-    text, source = None, None
+    text, source, summary = None, None, None
     with suppress(PerdureError):  # erased since
         entry = await store.entry(said.session, said.entry)
-        found = searchable_of(entry)
+        summary, source = summary_of(entry), source_of(entry)
+        found = summary or searchable_of(entry)
         text = None if found is None else found.text[said.start : said.end]
-        source = source_of(entry)
+    kind = "said" if source is None else "knowledge"
     return RecalledPiece(
-        kind="said" if source is None else "knowledge",
+        kind=kind if summary is None else "episode",
         id=said.entry,
         text=text,
         words=() if text is None else asked.words_in(text),

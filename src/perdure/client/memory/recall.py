@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from perdure.client.memory.handle import Memory
 from perdure.errors import ConfigError, EmbedderUnavailable, Unsupported
-from perdure.memory.hits import MemoryHit
+from perdure.memory.hits import RECALL_KINDS, MemoryHit, RecallKind
 from perdure.memory.scope import ScopeName
 
 
@@ -18,7 +18,7 @@ class RecalledHits(NamedTuple):
     problem: str | None
 
 
-async def recall_anyway(
+async def recall_anyway(  # noqa: PLR0913 - as Memory.recall
     memory: Memory,
     question: str,
     *,
@@ -28,6 +28,7 @@ async def recall_anyway(
     scope: ScopeName = "subject",
     without: Collection[str] = (),
     knowledge_of: str | None = None,
+    kinds: Sequence[RecallKind] = RECALL_KINDS,
 ) -> RecalledHits:
     """Recall by words alone if the embedder is down, not set up, or the store has no vectors.
 
@@ -43,6 +44,7 @@ async def recall_anyway(
             scope=scope,
             without=list(without),
             knowledge_of=knowledge_of,
+            kinds=kinds,
         )
 
     try:

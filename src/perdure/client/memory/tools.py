@@ -45,6 +45,9 @@ _LOOKED_AT = 4
 _MOST_CHARACTERS = 1_200
 """Of one message in an answer."""
 
+_KINDS = {"said": "", "knowledge": "", "episode": "Summary: ", "fact": "Fact: "}
+"""What stands before the text of a hit of each kind."""
+
 Text = Annotated[str, Meta(min_length=1, max_length=1_000)]
 FactId = Annotated[str, Meta(min_length=1, max_length=200)]
 Id = Annotated[str, Meta(max_length=200)]
@@ -99,12 +102,20 @@ class _Calls:
     async def recall(
         self, question: Annotated[Text, "A whole question."], *, call: ToolCall
     ) -> str:
-        """Find what was said in earlier sessions about a question, best first."""
-        subject = await self._subject(call)
+        """Find what is remembered about a question, best first.
+
+        Finds what was said in earlier sessions, summaries of them, and facts.
+        """
         hits, problem = await recall_anyway(
-            self._memory, question, limit=RECALLED, subject=subject, without=[call.session_id]
+            self._memory,
+            question,
+            limit=RECALLED,
+            subject=await self._subject(call),
+            without=[call.session_id],
+            knowledge_of=await self._agent(call),
         )
-        found = [f"[{hit.entry_id}] {one_item(hit.text)}" for hit in hits] or ["Nothing was found."]
+        found = [f"[{hit.entry_id}] {_KINDS[hit.kind]}{one_item(hit.text)}" for hit in hits]
+        found = found or ["Nothing was found."]
         if problem is not None:
             found.append(f"Only words were compared: {problem}")
         return "\n\n".join(found)

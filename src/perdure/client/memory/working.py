@@ -22,9 +22,9 @@ from perdure.errors import (
     Unsupported,
     WrongArgument,
 )
+from perdure.memory.episodes import summary_of
 from perdure.memory.hits import MemoryHit, Why
 from perdure.memory.knowledge import agent_subject, source_of
-from perdure.memory.question import question_of
 from perdure.memory.ranking import MEANT
 from perdure.models.embedders.protocol import Embedder
 from perdure.session.clock import minute
@@ -33,7 +33,6 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.memory.facts import Fact
 from perdure.session.memory.kinds import ContextRecalled, RecalledText, RecallReason
 from perdure.session.search.searchable import searchable_of
-from perdure.session.search.words import terms
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.session_store import SessionStore
 
@@ -80,12 +79,13 @@ class SessionMemory:
         A turn does not fail with its memory: an error is in the result.
         """
         question, problems = message[:_QUESTION], list[str]()
-        facts = await self._tried(self._facts, question, problems)
         if self._config.knowledge:
             problems += await self._tried(self._follow, question, problems)
         found = await self._tried(self._embedder, question, problems)
         embedder = found[0] if found else None
         texts = await self._tried(partial(self._texts, embedder, problems), question, problems)
+        near = None if problems else embedder
+        facts = await self._tried(partial(self._facts, near, problems), question, problems)
         if embedder is not None and embedder.dimension:
             self._on_embedder(embedder, embedder.dimension)
         problem = "; ".join(problems) or None
@@ -126,7 +126,9 @@ class SessionMemory:
     async def _embedder(self, _question: str) -> list[embedding.MeasuredEmbedder]:
         """Return the embedder of the agent, if it has one."""
         chosen = self._config.embedder
-        if chosen is None or chosen == "program" or not self._config.episodic_top_k:
+        if chosen is None or chosen == "program":
+            return []
+        if not (self._config.episodic_top_k or self._config.semantic_top_k):
             return []
         found = await embedding.resolved(chosen)
         return [embedding.MeasuredEmbedder(found)]
@@ -143,26 +145,36 @@ class SessionMemory:
             subject=await self._subject(),
             without=[self._session],
             knowledge_of=self._agent,
+            kinds=("text", "episode"),
         )
         if problem is not None:
             _problem(problem, problems)
         return [_reference(hit) for hit in hits if _is_about(hit)]
 
-    async def _facts(self, question: str) -> list[EntryId]:
-        """Return the facts with the most words of the question, the newest of equals first."""
-        if not self._config.semantic_top_k:
+    async def _facts(
+        self, embedder: Embedder | None, problems: list[str], question: str
+    ) -> list[EntryId]:
+        """Return the facts that are about the question, best first, then the newest others."""
+        limit, subject = self._config.semantic_top_k, await self._subject()
+        if not limit:
             return []
-        now = self._outside.clock.now_ms()
-        asked = question_of(question, now).words
-        of_subject = await self._memory.facts(subject=await self._subject())
-        facts = [fact for fact in of_subject if fact.agent in (None, self._agent)]
-
-        def rank(fact: Fact) -> tuple[int, int]:
-            said = frozenset(terms(fact.text))
-            return sum(any(map(word.has, said)) for word in asked), fact.at
-
-        best = sorted(facts, key=rank, reverse=True)[: self._config.semantic_top_k]
-        return [fact.id for fact in best]
+        best: list[EntryId] = []
+        with suppress(WrongArgument):  # the message holds no word
+            hits, problem = await recall_anyway(
+                self._memory.with_embedder(embedder),
+                question,
+                limit=limit,
+                subject=subject,
+                knowledge_of=self._agent,
+                kinds=("fact",),
+            )
+            best = [hit.entry_id for hit in hits]
+            if problem is not None:
+                _problem(problem, problems)
+        if len(best) < limit:
+            newest = await self._memory.facts(subject=subject)
+            best += [fact.id for fact in newest if fact.agent in (None, self._agent)]
+        return list(dict.fromkeys(best))[:limit]
 
 
 def _problem(problem: str, problems: list[str]) -> None:
@@ -198,6 +210,9 @@ def _fact_text(fact: Fact) -> str:
 
 
 def _said_texts(entry: Entry, recalled: RecalledText) -> list[str]:
+    if (summary := summary_of(entry)) is not None:
+        text = summary.text[recalled.start : recalled.end]
+        return [f"{minute(summary.at)}, summary of a session: {text}"]
     found = searchable_of(entry)
     if found is None:
         return []

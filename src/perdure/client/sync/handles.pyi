@@ -790,6 +790,8 @@ class Store(Handle[AsyncStore]):
 class Memory(Handle[AsyncMemory]):
     """`perdure.client.memory.handle.Memory` without async."""
 
+    @property
+    def embedder(self) -> Embedder | EmbedderName | None: ...
     def recall(
         self,
         question: str,
@@ -801,16 +803,18 @@ class Memory(Handle[AsyncMemory]):
         sessions: Sequence[str] | None = None,
         without: Sequence[str] = (),
         knowledge_of: str | None = None,
+        kinds: Sequence[hits.RecallKind] = ("text", "episode", "fact"),
     ) -> list[hits.MemoryHit]:
-        """Return what earlier sessions say about `question`, best first; docs/guides/memory.md.
+        """Return what is remembered about `question`, best first; docs/guides/memory.md.
 
-        Finds messages of users, assistants and tools on every branch; a text counts with its
-        neighbours in the session, and with an embedder (`with_embedder`) by its meaning, too. With
-        `sessions` only those are searched, never those `without`. With `agent` only sessions of
-        that agent are searched, with the scope "agent" those of every subject. `scope` "namespace"
-        searches the sessions of all subjects. `knowledge_of` adds the knowledge folders of an
-        agent; `agent` does so, too. With numpy (extra ``memory``) a recall in a large store is
-        several times faster; the hits are the same.
+        Finds messages of users, assistants and tools on every branch, summaries of episodes, and
+        facts that are true now; `kinds` selects among them. A text counts with its neighbours in
+        the session, and with an embedder (`with_embedder`) by its meaning, too. With `sessions`
+        only those are searched, and facts that come from them, never those `without`. With `agent`
+        only sessions and facts of that agent are searched, with the scope "agent" those of every
+        subject. `scope` "namespace" searches all subjects. `knowledge_of` adds the knowledge
+        folders of an agent, and leaves out facts of other agents; `agent` does so, too. With numpy
+        (extra ``memory``) a recall in a large store is several times faster; the hits are the same.
         Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError for an embedder
         that is not set up; WrongArgument for an empty question, for a subject with a wider scope,
         and for the scope "agent" without an agent; ValueError when `limit` is negative.

@@ -139,3 +139,22 @@ async def test_recall_compares_meanings_with_an_embedder_and_says_when_it_does_n
         answer = await history.recall("lodging")
         assert answer.startswith("Only words were compared: words:1: OSError('down')")
         assert "Nothing in earlier sessions is about that." in answer
+
+
+async def test_recall_shows_facts_and_summaries_with_secrets_masked() -> None:
+    token = "ghp_" + "a1B2c3D4" * 5
+    async with perdure.open("memory:") as store:
+        session = await store.create(id="s")
+        await session.append(user("Where do we stay?"))
+        await session.end(summary=f"The hotel is booked with {token}.")
+        fact = await store.memory.remember("The hotel is quiet", agent="other")
+        await store.memory.remember("The hotel of ana", subject="ana")
+        history = History(store, Scope(None, is_all=False))
+        answer = await history.recall("Which hotel?")
+        assert f"fact {fact.id}" in answer
+        assert ("The hotel is booked" in answer, token in answer) == (True, False)
+        assert "ana" not in answer
+        entry = answer.split("entry ")[1].split()[0]
+        assert "The hotel is booked" in await history.read_entry(entry)
+        limited = History(store, Scope(None, is_all=False, agent="helper"))
+        assert "hotel" not in await limited.recall("Which hotel?")

@@ -121,3 +121,18 @@ async def test_sessions_of_another_subject_are_neither_found_nor_read() -> None:
         call = says("read_session", session=own.id, before=entry)
         (read, _) = await run(store, call, subject="ana")
         assert "Aurora" not in read
+
+
+async def test_recall_tool_finds_facts_and_summaries_of_its_subject_and_agent() -> None:
+    async with perdure.open("memory:", clock=ManualClock()) as store:
+        past = await store.create(subject="ana")
+        await past.append(user("Where do we stay?"))
+        await past.end(summary="The hotel is by the river.")
+        memory = store.memory
+        own = await memory.remember("The hotel is quiet", subject="ana", agent="helper")
+        await memory.remember("The hotel of the planner", subject="ana", agent="planner")
+        await memory.remember("The hotel of bob", subject="bob")
+        answer, _ = await run(store, says("recall", question="Which hotel?"), subject="ana")
+        assert "Summary: The hotel is by the river." in answer
+        assert f"[{own.id}] Fact: The hotel is quiet" in answer
+        assert ("planner" in answer, "bob" in answer) == (False, False)

@@ -254,3 +254,29 @@ def test_stored_snapshot_names_no_object_of_the_program() -> None:
     assert MemoryConfig(embedder="static:x").stored().embedder == "static:x"
     with pytest.raises(ConfigError, match="names no embedder"):
         MemoryConfig(embedder="x")
+
+
+async def test_turn_recalls_summaries_and_facts_by_their_meaning() -> None:
+    embedder = WordEmbedder(alike=[("hotel", "lodging")])
+    async with perdure.open("memory:") as store:
+        past = await store.create(subject="ana")
+        await past.append(user("Where do we stay?"))
+        await past.end(summary="We chose a hotel.")
+        memory = store.memory
+        near = await memory.remember("quiet hotel", subject="ana")
+        other = await memory.remember("the hotel of another", subject="ana", agent="planner")
+        for number in range(3):
+            await memory.remember(f"likes tea {number}", subject="ana")
+        model, helper = ScriptedModel(["One."]), agent(embedder=embedder, semantic_top_k=2)
+        async with Runtime(store, agents=[helper], models=model) as runtime:
+            chat = await runtime.start("helper", subject="ana")
+            await chat.send("Which lodging?")
+            turn = await last_turn_of(store.backend, chat.session.id)
+    assert turn is not None
+    found = {piece.id: piece for piece in turn.recalled}
+    assert near.id in found
+    assert other.id not in found
+    assert sum(piece.kind == "fact" for piece in turn.recalled) == 2
+    (episode,) = [piece for piece in turn.recalled if piece.kind == "episode"]
+    assert (episode.text, episode.why) == ("We chose a hotel.", ("vector",))
+    assert "summary of a session: We chose a hotel." in sent(model.requests[0])

@@ -41,9 +41,15 @@ function Recall({ subject, question }) {
     ${data && data.items.length === 0 && html`<${Empty}>Nothing is remembered about that.<//>`}
     ${data?.items.map((hit) => html`<article class="card stack">
       <p class="prose">${safe(hit.text)}</p>
-      <p class="row small muted"><a href=${entryLink(hit.entryId)}>${oneLine(hit.author ?? hit.role)}, ${wholeTime(hit.at)}</a>
+      <p class="row small muted"><${Origin} hit=${hit} />
         <span>score ${hit.score.toFixed(2)}</span><${Why} why=${hit.why} /></p></article>`)}
   </div>`;
+}
+
+function Origin({ hit }) {
+  const entry = hit.kind === "fact" ? hit.sources[0] : hit.entryId;
+  const name = `${oneLine(hit.author ?? hit.role)}, ${wholeTime(hit.at)}`;
+  return entry ? html`<a href=${entryLink(entry)}>${name}</a>` : html`<span>${name}</span>`;
 }
 
 function Why({ why }) {

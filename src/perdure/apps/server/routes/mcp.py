@@ -18,11 +18,11 @@ from perdure.apps.server.access.tokens import Principal
 from perdure.apps.server.problems import Problem
 from perdure.client.store import Store
 from perdure.errors import ConfigError
-from perdure.models.embedders.protocol import EmbedderName
+from perdure.models.embedders.protocol import Embedder, EmbedderName
 
 
 def mcp_route(
-    store: Store, *, is_writable: bool = True, embedder: EmbedderName | None = None
+    store: Store, *, is_writable: bool = True, embedder: Embedder | EmbedderName | None = None
 ) -> ASGIRouteHandler:
     """Return the route of the MCP server of `store`.
 

@@ -9,15 +9,17 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.inputs import Correction, NewFact
-from perdure.apps.server.routes.parameters import Limit, TheCaller
+from perdure.apps.server.routes.parameters import Limit, TheCaller, TheMemory
 from perdure.apps.server.values import (
     EpisodeView,
     FactView,
     Page,
     RecalledView,
+    Recollection,
     time_of,
     time_or_none,
 )
+from perdure.client.memory.recall import recall_anyway
 from perdure.errors import FactNotFound
 from perdure.events.wire import wire
 from perdure.session.memory.facts import Fact
@@ -26,20 +28,27 @@ from perdure.session.memory.facts import Fact
 @get("/memory/recall")
 async def recall(
     caller: TheCaller,
+    memory: TheMemory,
     question: Annotated[str, QueryParameter(min_length=1, max_length=4_000)],
     subject: FromQuery[str | None] = None,
     limit: Limit = 10,
-) -> Page[RecalledView]:
-    """Find what earlier sessions say about a question; best first, each with its reasons."""
-    found = await caller.store.memory.recall(
+) -> Recollection:
+    """Find what is remembered about a question; best first, each with its reasons.
+
+    Finds what was said in earlier sessions, summaries of them, and facts.
+    """
+    found, problem = await recall_anyway(
+        memory,
         question,
         limit=limit,
         subject=caller.subject_or(subject),
         agent=caller.principal.agent,
     )
-    return Page(
+    return Recollection(
+        problem=problem,
         items=[
             RecalledView(
+                kind=hit.kind,
                 session=hit.session_id,
                 entry_id=hit.entry_id,
                 role=hit.role,
@@ -48,9 +57,10 @@ async def recall(
                 at=time_of(hit.at),
                 author=hit.author,
                 why=wire(hit.why),  # type: ignore[arg-type] # a struct's form is an object
+                sources=list(hit.sources),
             )
             for hit in found
-        ]
+        ],
     )
 
 

@@ -11,12 +11,16 @@ from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.access.rates import Rates
 from perdure.apps.server.conversations import Conversations
 from perdure.apps.server.flows.runs import FlowRuns
+from perdure.client.memory.handle import Memory
 
 TheCaller = NamedDependency[Caller]
 """The caller of the request."""
 
 TheConversations = NamedDependency[Conversations]
 """The conversations of the server."""
+
+TheMemory = NamedDependency[Memory]
+"""The memory of the server's store, with its embedder."""
 
 TheRuns = NamedDependency[FlowRuns]
 """The runs of flows in the server."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import perdure
+from perdure import MemoryConfig, user
+from tests.fakes.embedders import WordEmbedder
 from tests.fakes.served import served
 
 
@@ -63,3 +67,48 @@ async def test_records_are_never_made_for_another_person_than_the_token_says(
         other = await server.client(agent="desk")
         new = {"text": "The desk is open", "agent": "shop"}
         assert (await other.post("/v1/memory/facts", json=new)).json()["code"] == "agent_refused"
+
+
+async def test_recall_and_mcp_compare_meanings_with_the_embedder_of_server_or_agent(
+    tmp_path: Path,
+) -> None:
+    alike = [("hotel", "lodging")]
+    own, of_agent = WordEmbedder(alike=alike), WordEmbedder("agent:1", alike=alike)
+    memory = MemoryConfig(embedder=of_agent)
+    helper = perdure.Agent("helper", model="x:y", memory=memory)
+    samples: list[tuple[dict[str, Any], WordEmbedder]] = [({"embedder": own}, own), ({}, of_agent)]
+    for options, used in samples:
+        async with served(tmp_path, agents=[helper], **options) as server:
+            session = await server.store.create(subject="ana")
+            await session.append(user("Which hotel?"))
+            ana = await server.client(subject="ana")
+            ask = {"question": "lodging"}
+            found = (await ana.get("/v1/memory/recall", params=ask)).json()
+            assert [each["text"] for each in found["items"]] == ["Which hotel?"]
+            assert found["problem"] is None
+            call = {"name": "recall", "arguments": ask}
+            sent = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+            accepts = {"accept": "application/json, text/event-stream"}
+            answered = await ana.post("/mcp", json=sent, headers=accepts)
+            assert "Which hotel?" in answered.text
+            assert used.asked
+            used.failure = OSError("down")
+            found = (await ana.get("/v1/memory/recall", params=ask)).json()
+            assert (found["items"], "down" in found["problem"]) == ([], True)
+
+
+async def test_recall_finds_facts_and_episodes_of_the_token(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        session = await server.store.create(subject="ana")
+        said = await session.append(user("Where do we stay?"))
+        await session.end(summary="A hotel by the river.")
+        memory = server.store.memory
+        fact = await memory.remember("a quiet hotel", subject="ana", source=said)
+        await memory.remember("the hotel of bob", subject="bob")
+        ana, bob = await server.client(subject="ana"), await server.client(subject="bob")
+        found = (await ana.get("/v1/memory/recall", params={"question": "hotel"})).json()["items"]
+        by_kind = {each["kind"]: each for each in found}
+        assert by_kind.keys() >= {"episode", "fact"}
+        assert (by_kind["fact"]["entryId"], by_kind["fact"]["sources"]) == (fact.id, [said.id])
+        found = (await bob.get("/v1/memory/recall", params={"question": "hotel"})).json()["items"]
+        assert [each["text"] for each in found] == ["the hotel of bob"]

@@ -1,0 +1,94 @@
+"""Facts and summaries of episodes as statements that a recall ranks beside the texts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from perdure.client.memory import fact_writes
+from perdure.client.memory.embedding import TextVectors
+from perdure.memory.episodes import Summary, summaries_in
+from perdure.memory.hits import MemoryHit, RecallKind, said_at, statement_hit
+from perdure.memory.question import Question
+from perdure.memory.ranking import Having, Size
+from perdure.memory.scope import MemoryFilter
+from perdure.memory.statements import Statement, StatementRanking
+from perdure.session.ids import entry_place
+from perdure.session.memory.facts import Fact
+from perdure.session.memory.kinds import EpisodeRecorded
+from perdure.stores.search.index_keys import session_key
+from perdure.stores.session_store import SessionStore
+
+
+class Wanted(NamedTuple):
+    """Which facts and summaries a recall sees; the arguments of ``Memory.recall``."""
+
+    kinds: Collection[RecallKind]
+    within: MemoryFilter
+    sessions: Collection[str] | None = None
+    without: Collection[str] = ()
+    agent: str | None = None
+
+
+class Statements:
+    """The facts and summaries that a recall may find. `beside` ranks them."""
+
+    def __init__(
+        self, question: Question, found: Sequence[Fact | Summary], near: Sequence[float | None]
+    ) -> None:
+        self._question = question
+        self._found = found
+        self.beside = StatementRanking(
+            question,
+            [
+                Statement(each.text, said_at(each), _session_of(each), nearness)
+                for each, nearness in zip(found, near, strict=True)
+            ],
+        )
+
+    def rank_alone(self) -> None:
+        """Rank the facts without any text."""
+        self.beside(Size(), [Having()] * len(self._question.words), lambda _session: False)
+
+    def hits(self, limit: int) -> list[MemoryHit]:
+        """Return the best `limit` of those that were ranked."""
+        return [
+            statement_hit(self._question, self._found[each.number], each)
+            for each in self.beside.best[:limit]
+        ]
+
+
+async def statements_in(
+    store: SessionStore, question: Question, wanted: Wanted, now: int, vectors: TextVectors | None
+) -> Statements:
+    """Return the statements that a recall at `now` may find, with their meaning.
+
+    The scope of a summary is that of its session; the ranking decides on it.
+    Units: Unix milliseconds. Raises: EmbedderUnavailable.
+    """
+    found: list[Fact | Summary] = []
+    if "fact" in wanted.kinds:
+        facts = await fact_writes.facts_in(store, wanted.within)
+        found += [fact for fact in facts if fact.is_valid_at(now) and _is_wanted(fact, wanted)]
+    if "episode" in wanted.kinds:
+        agent = wanted.within.agent
+        notes = await store.notes_of_all((EpisodeRecorded.kind,))
+        found += [each for each in summaries_in(notes) if agent in (None, each.agent)]
+    found.sort(key=said_at)
+    near: Sequence[float | None] = [None] * len(found)
+    if vectors is not None and question.meaning is not None:
+        near = await vectors.nearness(question.meaning, [each.text for each in found])
+    return Statements(question, found, near)
+
+
+def _is_wanted(fact: Fact, wanted: Wanted) -> bool:
+    sources = {entry_place(source)[0] for source in fact.sources}
+    if wanted.agent is not None and fact.agent not in (None, wanted.agent):
+        return False
+    if wanted.sessions is not None and sources.isdisjoint(wanted.sessions):
+        return False
+    return not sources or not sources <= set(wanted.without)
+
+
+def _session_of(each: Fact | Summary) -> str | None:
+    return None if isinstance(each, Fact) else session_key(each.session)
