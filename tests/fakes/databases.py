@@ -26,6 +26,11 @@ CREATE TABLE messages (
 CREATE INDEX idx_messages_session ON messages(session_id);
 """
 
+CURSOR = """
+CREATE TABLE ItemTable (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB);
+CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB);
+"""
+
 
 def rows_in(lines: bytes) -> list[tuple[str, dict[str, object]]]:
     """The rows that a fixture stands for, with their tables."""

@@ -25,6 +25,7 @@ Format = Literal[
     "copilot-cli",
     "kimi-cli",
     "goose",
+    "cursor",
     "aider",
 ]
 """The formats of session files that can be imported."""

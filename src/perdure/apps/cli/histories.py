@@ -15,6 +15,8 @@ _PLACES: Mapping[str, tuple[str | None, str, str]] = {
     "Copilot CLI": ("COPILOT_HOME", ".copilot", "session-state"),
     "Kimi CLI": ("KIMI_SHARE_DIR", ".kimi", "sessions"),
     "Goose": ("XDG_DATA_HOME", ".local/share", "goose/sessions"),
+    "Cursor": ("XDG_CONFIG_HOME", ".config", "Cursor/User/globalStorage"),
+    "Cursor on macOS": (None, "Library/Application Support", "Cursor/User/globalStorage"),
     "pi": ("PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
     "Operator": (None, ".operator", "sessions"),
 }

@@ -13,7 +13,7 @@ from perdure.codecs.pi import words as pi_words
 from perdure.interop.formats import aider
 from perdure.interop.formats.claude_code import reader as claude_code
 from perdure.interop.formats.codex import reader as codex
-from perdure.interop.formats.databases import goose
+from perdure.interop.formats.databases import cursor, goose
 from perdure.interop.formats.databases.row_lines import DatabaseFormat
 from perdure.interop.formats.items import ParsedSource, SourceHeader
 from perdure.interop.formats.json_lines import copilot_cli, gemini_cli, kimi_cli, qwen_code
@@ -77,6 +77,9 @@ FORMATS: Mapping[Format, SourceFormat] = {
     ),
     goose.FORMAT: SourceFormat(
         "Goose", goose.parse, goose.Reader, goose.is_record, database=goose.DATABASE
+    ),
+    cursor.FORMAT: SourceFormat(
+        "Cursor", cursor.parse, cursor.Reader, cursor.is_record, database=cursor.DATABASE
     ),
     aider.FORMAT: SourceFormat(
         "Aider",

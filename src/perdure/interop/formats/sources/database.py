@@ -65,13 +65,19 @@ class Database:
         )
 
     def rows(
-        self, table: str, where: str = "1", values: Sequence[object] = (), order: str = "rowid"
+        self,
+        table: str,
+        where: str = "1",
+        values: Sequence[object] = (),
+        order: str = "rowid",
+        columns: Sequence[str] | None = None,
     ) -> Iterator[Row]:
-        """Yield the rows of `table` with all columns; `where` and `order` are SQL of ours.
+        """Yield the rows of `table`, by default with all columns.
 
+        `where` and `order` are SQL of ours.
         Raises: FormatError if they cannot be read; LimitExceeded for a value above the limit.
         """
-        columns = self._columns[table]
+        columns = self._columns[table] if columns is None else columns
         wanted = ", ".join(f"typeof({name}), {_bytes_of(name)}" for name in map(_quoted, columns))
         query = f"SELECT {wanted} FROM {_quoted(table)} WHERE {where} ORDER BY {order}"  # noqa: S608 - the names are quoted, the rest is ours
         with self._failures():
