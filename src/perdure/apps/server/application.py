@@ -278,5 +278,7 @@ async def readyz(readiness: NamedDependency[Readiness]) -> Response[dict[str, st
 )
 async def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
     """Return the OpenAPI document of this server, which may be mounted below a path."""
-    mounted = cast("dict[str, Any]", request.scope).get("root_path") or "/"
+    mounted = cast("dict[str, Any]", request.scope).get("root_path")
+    if not mounted:
+        mounted = console.sent_path(request).rstrip("/").removesuffix("/v1/openapi.json") or "/"
     return {**document_of(request.app), "servers": [{"url": mounted}]}

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
+import pytest
+from litestar import Litestar, asgi
+from litestar.types import Receive, Scope, Send
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -50,13 +55,42 @@ async def test_turn_that_runs_at_stop_goes_on_after_next_start(tmp_path: Path) -
         assert (await server.until("trip", "idle"))["turns"] == 1
 
 
-async def test_server_is_mounted_in_another_application(tmp_path: Path) -> None:
+def in_starlette(inner: Any) -> Any:
+    """An application of Starlette, or FastAPI, with `inner` below /agents."""
+    return Starlette(routes=[Mount("/agents", app=inner)])
+
+
+def in_litestar(inner: Any) -> Any:
+    """An application of Litestar with `inner` below /agents."""
+
+    @asgi("/agents", is_mount=True, copy_scope=True)
+    async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
+        await inner(scope, receive, send)
+
+    return Litestar([mounted])
+
+
+def in_plain_asgi(inner: Any) -> Any:
+    """An application that hands on the rest of the path only, as many servers do."""
+
+    async def outer(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, "root_path": "/agents", "path": scope["path"][len("/agents") :]}
+            await inner(scope, receive, send)
+
+    return outer
+
+
+@pytest.mark.parametrize("outer_of", [in_starlette, in_litestar, in_plain_asgi])
+async def test_server_is_mounted_in_another_application(
+    tmp_path: Path, outer_of: Callable[[Any], Any]
+) -> None:
     async with perdure.open("memory:") as store:
         model = perdure.testing.ScriptedModel(["hello"])
         async with perdure.Runtime(store, [DESK], models=model) as runtime:
             tokens = TokenFile(tmp_path / "tokens.json")
             token = tokens.create(TokenRecord("t", "", "write", 0), os.urandom(32))
-            outer = Starlette(routes=[Mount("/agents", app=app(runtime, tokens=tokens))])
+            outer = outer_of(app(runtime, tokens=tokens))
             async with serving_app(outer) as url, httpx.AsyncClient() as client:
                 headers = {"Authorization": f"Bearer {token}"}
                 new = {"text": "hi"}
@@ -64,8 +98,9 @@ async def test_server_is_mounted_in_another_application(tmp_path: Path) -> None:
                 assert sent.status_code == 201, sent.text
                 where = f"{url}/agents/v1/sessions/{sent.json()['sessionId']}"
                 assert (await client.get(where, headers=headers)).status_code == 200
-                page = (await client.get(f"{url}/agents/")).text
-                (script,) = re.findall(r'src="([^"]+)"', page)
-                assert (await client.get(f"{url}/agents/{script}")).status_code == 200
+                page = await client.get(f"{url}/agents?a=1", follow_redirects=True)
+                assert str(page.url) == f"{url}/agents/?a=1"
+                (script,) = re.findall(r'src="([^"]+)"', page.text)
+                assert (await client.get(page.url.join(script))).status_code == 200
                 document = (await client.get(f"{url}/agents/v1/openapi.json")).json()
                 assert document["servers"] == [{"url": "/agents"}]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from litestar import MediaType, Request, Response, get
 from litestar.exceptions import NotFoundException
@@ -65,9 +65,25 @@ def _imported(first: str) -> list[str]:
     return found[1:]
 
 
+def sent_path(request: Request[Any, Any, Any]) -> str:
+    """Return the path as the client sent it, with the path at which the server is mounted.
+
+    Applications that mount the server hand it on in different ways.
+    """
+    scope = cast("dict[str, Any]", request.scope)
+    raw: bytes = scope.get("raw_path") or b""
+    sent = raw.partition(b"?")[0].decode("latin-1")
+    return sent or f"{scope.get('root_path', '').rstrip('/')}{scope['path']}"
+
+
 @get("/", is_open=True, include_in_schema=False, media_type=MediaType.HTML)
-async def show_console() -> Response[bytes]:
-    """Return the page of the console."""
+async def show_console(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """Return the page of the console; it names its files relative to an address with a slash."""
+    path = sent_path(request)
+    if not path.endswith("/"):
+        query = request.scope["query_string"].decode("latin-1")
+        there = f"./{path.rpartition('/')[2]}/{query and '?'}{query}"
+        return Response(b"", status_code=307, headers={"Location": there})
     return Response(_page(), media_type=MediaType.HTML, headers={"Cache-Control": _FRESH})
 
 
