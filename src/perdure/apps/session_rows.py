@@ -33,8 +33,28 @@ class SessionRow(msgspec.Struct, frozen=True):
     state: SessionState
 
 
+class RowParts(msgspec.Struct, frozen=True, kw_only=True):
+    """Parts of what the sessions of a list must have, in upper or lower case."""
+
+    agent: str | None = None
+    subject: str | None = None
+    source: str | None = None
+    folder: str | None = None
+
+    def match(self, info: SessionInfo) -> bool:
+        """Whether `info` contains all but that of the agent."""
+        return (
+            _contains(info.subject, self.subject)
+            and _contains(info.source, self.source)
+            and _contains(info.cwd, self.folder)
+        )
+
+
 class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions a list has. `model`, `agents` and `state` are read for each session."""
+    """Which sessions a list has. `model`, `agents` and `state` are read for each session.
+
+    `among` are the only sessions that are looked at.
+    """
 
     scope: SessionScope = "listed"
     cwd: str | None = None
@@ -47,6 +67,8 @@ class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    parts: RowParts = RowParts()
+    among: frozenset[str] | None = None
 
 
 async def newest_rows(
@@ -56,10 +78,12 @@ async def newest_rows(
     after: str | SessionInfo | None = None,
     *,
     has_models: bool = False,
+    has_agents: bool = True,
 ) -> list[SessionRow]:
     """Return `limit` sessions that match `wanted`, newest activity first, from `after` on.
 
-    With `has_models` the row has the model of its session.
+    With `has_models` the row has the model of its session. Without `has_agents` the agents are
+    only read if they are filtered.
     Raises: as `Store.recent`.
     """
     recent = partial(
@@ -80,7 +104,8 @@ async def newest_rows(
                 break
             if wanted.state not in (None, states[info.id]):
                 continue
-            if (row := await _row(store, info, wanted, has_models=has_models)) is not None:
+            row = await _row(store, info, wanted, has_models=has_models, has_agents=has_agents)
+            if row is not None:
                 found.append(SessionRow(*row, states[info.id]))
         is_over = wanted.since is not None and part[-1].updated_at < ms_of(wanted.since)
         if size is None or len(part) < size or len(found) == limit or is_over:
@@ -91,19 +116,29 @@ async def newest_rows(
 
 def _is_narrow(wanted: RowFilter) -> bool:
     """Return True if rows are dropped after they were read."""
-    return bool(wanted.agents or wanted.model or wanted.state or wanted.since or wanted.until)
+    times = wanted.since or wanted.until
+    return bool(wanted.agents or wanted.model or wanted.state or times) or (
+        wanted.parts != RowParts() or wanted.among is not None
+    )
+
+
+def _contains(text: str | None, part: str | None) -> bool:
+    return part is None or part.casefold() in (text or "").casefold()
 
 
 async def _row(
-    store: Store, info: SessionInfo, wanted: RowFilter, *, has_models: bool
+    store: Store, info: SessionInfo, wanted: RowFilter, *, has_models: bool, has_agents: bool
 ) -> tuple[SessionInfo, str | None] | None:
     """Return `info` with its agent; None if it does not match."""
     if wanted.since is not None and info.updated_at < ms_of(wanted.since):
         return None
     if wanted.until is not None and info.updated_at >= ms_of(wanted.until):
         return None
-    agent = await agent_of(store, info.id)
-    if not wanted.agents <= {agent}:
+    if not wanted.parts.match(info) or (wanted.among is not None and info.id not in wanted.among):
+        return None
+    is_sought = bool(wanted.agents) or wanted.parts.agent is not None
+    agent = await agent_of(store, info.id) if has_agents or is_sought else None
+    if not wanted.agents <= {agent} or not _contains(agent, wanted.parts.agent):
         return None
     if has_models or wanted.model is not None:
         info = await (await store.open(info.id)).info()

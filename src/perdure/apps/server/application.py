@@ -45,6 +45,7 @@ from perdure.apps.server.routes import (
     turns,
 )
 from perdure.apps.server.routes import memory as memory_routes
+from perdure.apps.server.routes.parameters import require_known_parameters, selected_rows
 from perdure.client.agents.runtime import Runtime
 from perdure.client.memory.handle import Memory
 from perdure.client.store import Store
@@ -227,6 +228,7 @@ def _dependencies(
     conversations, store = Conversations(runtime), runtime.host.store
 
     async def caller_of(request: Request[Any, Any, Any]) -> Caller:
+        require_known_parameters(request)
         keyed = await keyed_of(request)
         heads = heads_in("If-Match", request.headers.getall("if-match", []))
 
@@ -241,6 +243,7 @@ def _dependencies(
     return {
         "caller": Provide(caller_of),
         "memory": Provide(lambda: memory, sync_to_thread=False),
+        "rows": Provide(selected_rows),
         "runs": Provide(lambda: runs, sync_to_thread=False),
         "rates": Provide(lambda: access.rates, sync_to_thread=False),
         "conversations": Provide(lambda: conversations, sync_to_thread=False),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from http import HTTPStatus
 from typing import Any, cast
 
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
+from litestar.handlers import BaseRouteHandler
+from litestar.params import QueryParameter
 from litestar.typing import FieldDefinition
 
 from perdure import errors
@@ -239,13 +242,30 @@ def _named(mistake: Mapping[str, Any], request: Request[Any, Any, Any]) -> dict[
     key, source = mistake.get("key", ""), mistake.get("source")
     if source == "body" and mistake["message"] == "'data'":
         return {**mistake, "key": "", "message": "the request needs a JSON body"}
-    field = request.route_handler.parsed_fn_signature.parameters.get(key)
+    field = query_fields(request.route_handler).get(key)
     if field is None or source != "query":
         return dict(mistake)
     name = getattr(field.kwarg_definition, "name", None) or key
     choices = ", ".join(_choices(field))
     ending = f"; choose one of {choices}" if choices else ""
     return {**mistake, "key": name, "message": f"{mistake['message']}{ending}"}
+
+
+@cache
+def query_fields(handler: BaseRouteHandler) -> Mapping[str, FieldDefinition]:
+    """Return the query parameters of `handler`, and of the dependencies that it uses.
+
+    The keys are the names of their arguments.
+    """
+    fields = handler.parsed_fn_signature.parameters
+    provided = handler.resolve_dependencies()
+    used = [provided[name].parsed_fn_signature.parameters for name in fields if name in provided]
+    return {
+        name: field
+        for each in (*used, fields)
+        for name, field in each.items()
+        if isinstance(field.kwarg_definition, QueryParameter)
+    }
 
 
 def _choices(field: FieldDefinition) -> Iterator[str]:

@@ -252,6 +252,15 @@ class ToolCallView(Value, frozen=True, kw_only=True):
     duration_ms: int | None
 
 
+class SessionValues(Value, frozen=True, kw_only=True):
+    """What sessions have, to choose filters from."""
+
+    agents: list[str]
+    subjects: list[str]
+    sources: list[str]
+    folders: list[str]
+
+
 class UsageView(Value, frozen=True, kw_only=True):
     """Usage of one group, on one `day` if it was asked for by day.
 

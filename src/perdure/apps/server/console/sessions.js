@@ -12,14 +12,20 @@ const MOST_REFRESHED_MS = 1_000;
 const MOVES = /^(session:|agent:message|inbox:|agent:approval)/;
 
 const FILTERS = [["agent", "Agent"], ["subject", "Person"], ["folder", "Folder"], ["source", "Program"]];
+const NONE = { state: "", subject: "", folder: "", source: "", agent: "", since: "", scope: "listed" };
+
+const isNarrowed = (filters) => Object.keys(NONE).some((name) => name !== "scope" && filters[name]);
 
 const link = (session, entry) => `#/sessions/${encodeURIComponent(session)}${entry === undefined ? "" : `/${entry}`}`;
 
 export function Sessions({ query }) {
   const [text, setText] = useState(query);
-  const [filters, setFilters] = useState({ state: "", subject: "", folder: "", source: "", agent: "", since: "", scope: "listed" });
+  const [filters, setFilters] = useState(NONE);
+  const [values, setValues] = useState(null);
   const [hasAll, setAll] = useState(false);
   const settled = useSettled(text.trim(), 120);
+  const wanted = useSettled(filters, 200);
+  const load = () => { if (!values) get("session-values").then(setValues, () => {}); };
   const set = (name) => (event) => setFilters((old) => ({ ...old, [name]: event.target.value }));
   const setPeriod = ({ target }) => setFilters((old) => (
     { ...old, since: target.value && new Date(Date.now() - Number(target.value) * 86_400_000).toISOString() }));
@@ -32,7 +38,8 @@ export function Sessions({ query }) {
       <select aria-label="State" class="wide" value=${filters.state} onChange=${set("state")}>
         ${STATES.map((each) => html`<option value=${each}>${each || "any state"}</option>`)}
       </select>
-      ${FILTERS.map(([name, title]) => html`<input class="wide" placeholder=${title.toLowerCase()} aria-label=${title} size="6" value=${filters[name]} onChange=${set(name)} />`)}
+      ${FILTERS.map(([name, title]) => html`<input class="wide" placeholder=${title.toLowerCase()} aria-label=${title} size="6" list=${`values-${name}`} value=${filters[name]} onFocus=${load} onInput=${set(name)} />
+        <datalist id=${`values-${name}`}>${(values?.[`${name}s`] ?? []).map((each) => html`<option value=${each} />`)}</datalist>`)}
       <select aria-label="Last active" class="wide" onChange=${setPeriod}>
         ${PERIODS.map(([days, words]) => html`<option value=${days}>${words}</option>`)}
       </select>
@@ -41,7 +48,7 @@ export function Sessions({ query }) {
       </select>
       <${NewSession} />
     </header>
-    ${settled ? html`<${Hits} text=${settled} />` : html`<${List} filters=${filters} />`}`;
+    ${settled ? html`<${Hits} text=${settled} filters=${wanted} />` : html`<${List} filters=${wanted} />`}`;
 }
 
 function NewSession() {
@@ -71,7 +78,7 @@ function List({ filters }) {
     const { signal } = listing.control;
     listing.isLoading = true;
     try {
-      const page = await get("sessions", { ...filters, limit: PAGE, after: isMore ? listing.next : "" }, signal);
+      const page = await get("sessions", { ...filters, match: "part", limit: PAGE, after: isMore ? listing.next : "" }, signal);
       if (signal.aborted) return;
       listing.next = page.next;
       setSessions((old) => (isMore ? merged(old ?? [], page.items) : page.items));
@@ -84,7 +91,7 @@ function List({ filters }) {
   }, [listing]);
   const refresh = useCallback(async () => {
     const { signal } = listing.control;
-    const page = await get("sessions", { ...filters, limit: PAGE }, signal);
+    const page = await get("sessions", { ...filters, match: "part", limit: PAGE }, signal);
     if (signal.aborted) return;
     if (filters.state) listing.next = page.next; // others have left the state since
     setSessions((old) => (filters.state ? page.items : merged(page.items, old ?? [])));
@@ -122,6 +129,7 @@ function List({ filters }) {
 
   if (error) return html`<${Fault} error=${error} retry=${() => load(false)} />`;
   if (!sessions) return html`<${Waiting} />`;
+  if (!sessions.length && isNarrowed(filters)) return html`<${Empty}>No session matches these filters.<//>`;
   if (!sessions.length) {
     return html`<${Empty}><p>No sessions here.</p><p class="small">Begin one above, or bring yours: <code>perdure import</code>.</p><//>`;
   }
@@ -154,14 +162,16 @@ function Row({ n, session, used, style, isSelected }) {
 /** The query as it is typed: the last word may still grow. */
 const asTyped = (text) => (/[^\s"*]{3}$/.test(text) && !text.includes('"') ? `${text}*` : text);
 
-function Hits({ text }) {
-  const { data, error, isLoading, reload } = useLoaded((signal) => get("search", { q: asTyped(text), limit: 60 }, signal), [text]);
+/** What was said, in the sessions that the filters select. */
+function Hits({ text, filters }) {
+  const { data, error, isLoading, reload } = useLoaded(
+    (signal) => get("search", { ...filters, match: "part", q: asTyped(text), limit: 60 }, signal), [text, filters]);
   const [selected, setSelected] = useState(-1);
   const hits = useMemo(() => data?.items ?? [], [data]);
   const target = (hit) => link(hit.session, (hit.entryId ?? hit.about)?.split("/").at(-1));
   if (error) return html`<${Fault} error=${error} retry=${reload} />`;
   if (!data) return html`<${Waiting} what="Searching…" />`;
-  if (!hits.length && !isLoading) return html`<${Empty}>Nothing said contains “${text}”.<//>`;
+  if (!hits.length && !isLoading) return html`<${Empty}>Nothing said contains “${text}”${isNarrowed(filters) ? " in the sessions of these filters" : ""}.<//>`;
   return html`<${Rows} label="Hits" count=${hits.length} height=${52} selected=${selected} onSelect=${setSelected}
     onOpen=${(n) => { location.hash = target(hits[n]); }}
     row=${(n, style, isSelected) => html`<a key=${n} class="list-row hit-row" id=${`row-${n}`} role="option" tabindex="-1"

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated
 
+import msgspec
 from litestar import get
 from litestar.params import FromQuery, QueryParameter
 
-from perdure.apps.server.routes.parameters import Limit, TheCaller
+from perdure.apps.server.routes.parameters import Limit, TheCaller, TheConversations, TheRows
 from perdure.apps.server.timeline import tokens_of
 from perdure.apps.server.values import (
     ActivityView,
     EditView,
     HitView,
     Page,
+    SessionValues,
     ToolCallView,
     UsageView,
     time_of,
 )
+from perdure.apps.session_rows import RowFilter, newest_rows
+from perdure.client.store import Store
+from perdure.session.clock import ms_of
+from perdure.session.ids import StreamId
 from perdure.session.records import ActivityGroup, UsageGroup
-from perdure.session.search.values import SearchRole
+from perdure.session.search.values import Hit, SearchQuery, SearchRole
+from perdure.stores.protocol import SessionScope
 
-_FACTOR = 4
-"""Hits read for each one shown to a caller who may not see all sessions."""
+_FACTOR = 3
+"""Hits read for each one shown if only those in some sessions are wanted."""
+
+_NEWEST = 200
+"""Sessions whose agents are read for the values of a filter."""
 
 
 @get("/search")
-async def search(
+async def search(  # noqa: PLR0913 - each is a filter of its own
     caller: TheCaller,
+    rows: TheRows,
     text: Annotated[str, QueryParameter(name="q", min_length=1, max_length=1_000)],
     *,
     limit: Limit = 20,
@@ -37,20 +49,25 @@ async def search(
     tool: FromQuery[list[str] | None] = None,
     since: FromQuery[datetime | None] = None,
     until: FromQuery[datetime | None] = None,
+    sessions: Annotated[SessionScope, QueryParameter(name="scope")] = "all",
 ) -> Page[HitView]:
-    """Find words in everything that was said, in every branch of every session; best first."""
+    """Find words in everything that was said, in every branch of every session; best first.
+
+    It was said from `since` and before `until`. The other filters are those of the sessions.
+    """
     for each in session or ():
         await caller.session(each)
-    found = await caller.store.search(
-        text,
-        roles=role or (),
-        sessions=session or (),
-        tools=tool or (),
-        since=since,
-        until=until,
-        limit=limit if caller.sees_all else limit * _FACTOR,
+    query = SearchQuery(
+        text=text,
+        roles=tuple(role or ()),
+        sessions=tuple(map(StreamId, session or ())),
+        tools=tuple(tool or ()),
+        since=None if since is None else ms_of(since),
+        until=None if until is None else ms_of(until),
+        limit=limit,
     )
-    seen = [hit for hit in found if await caller.sees(hit.stream)][:limit]
+    found = await _hits_in(caller.store, query, msgspec.structs.replace(rows, scope=sessions))
+    seen = [hit for hit in found if await caller.sees(hit.stream)]
     streams = {hit.stream for hit in seen}
     names = {each: (await (await caller.store.open(each)).info()).name for each in streams}
     return Page(
@@ -186,4 +203,59 @@ async def list_edits(
     )
 
 
-ROUTES = (search, list_tool_calls, show_usage, show_activity, list_edits)
+async def _hits_in(store: Store, query: SearchQuery, wanted: RowFilter) -> list[Hit]:
+    """Return the best hits of `query` in the sessions that `wanted` selects.
+
+    The best hits of all are mostly enough; else the sessions are looked up first, which is slower.
+    """
+    search = store.backend.search.hits
+    if wanted == RowFilter(scope="all"):
+        return await search(query)
+    asked = query.limit * _FACTOR
+    found = await search(msgspec.structs.replace(query, limit=asked))
+    streams = await _selected(store, wanted, {hit.stream for hit in found})
+    hits = [hit for hit in found if hit.stream in streams]
+    if len(hits) >= query.limit or len(found) < asked:
+        return hits[: query.limit]
+    streams = await _selected(store, wanted, query.sessions or None)
+    if not streams:
+        return []
+    return await search(msgspec.structs.replace(query, sessions=tuple(streams)))
+
+
+async def _selected(
+    store: Store, wanted: RowFilter, among: Iterable[StreamId] | None
+) -> set[StreamId]:
+    """Return the sessions of `among`, or of all, that `wanted` selects."""
+    looked = msgspec.structs.replace(wanted, among=None if among is None else frozenset(among))
+    rows = await newest_rows(store, looked, None, has_agents=False)
+    return {row.info.id for row in rows}
+
+
+@get("/session-values")
+async def list_session_values(caller: TheCaller, conversations: TheConversations) -> SessionValues:
+    """List what the sessions that the caller sees have, to choose filters from.
+
+    Agents are those of this server and of the newest sessions.
+    """
+    own = caller.principal
+    newest = RowFilter(
+        scope="all",
+        subject=own.subject,
+        agents=frozenset(() if own.agent is None else (own.agent,)),
+    )
+    rows = await newest_rows(caller.store, newest, _NEWEST)
+    agents = {row.agent for row in rows if row.agent}
+    infos = [row.info for row in rows]
+    if own.agent is None:
+        agents |= set(conversations.runtime.host.agents)
+        infos = await caller.store.recent(None, scope="all", subject=own.subject)
+    return SessionValues(
+        agents=sorted(agents),
+        subjects=sorted({info.subject for info in infos if info.subject}),
+        sources=sorted({info.source for info in infos if info.source}),
+        folders=sorted({info.cwd for info in infos if info.cwd}),
+    )
+
+
+ROUTES = (search, list_session_values, list_tool_calls, show_usage, show_activity, list_edits)

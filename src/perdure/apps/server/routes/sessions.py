@@ -17,7 +17,13 @@ from perdure.apps.server.context_values import ContextView
 from perdure.apps.server.contexts import context_of_call, next_context
 from perdure.apps.server.inputs import NewSession, Renamed
 from perdure.apps.server.problems import Problem
-from perdure.apps.server.routes.parameters import Limit, SessionId, TheCaller, TheConversations
+from perdure.apps.server.routes.parameters import (
+    Limit,
+    SessionId,
+    TheCaller,
+    TheConversations,
+    TheRows,
+)
 from perdure.apps.server.tool_states import call_states
 from perdure.apps.server.trees import compactions_after, tree_since
 from perdure.apps.server.values import (
@@ -33,13 +39,12 @@ from perdure.apps.server.views import (
     session_view,
     whole_view,
 )
-from perdure.apps.session_rows import RowFilter, SessionState, newest_rows
+from perdure.apps.session_rows import newest_rows
 from perdure.client.session import Session
 from perdure.errors import SessionHasForks
 from perdure.events.wire import wire
 from perdure.interop.reports import ExportFormat, Redaction
 from perdure.session.entries import Entry
-from perdure.session.info import SoughtStatus
 from perdure.session.kinds import MESSAGE
 from perdure.stores.protocol import SessionScope
 from perdure.stores.retention.erase import ForkPolicy
@@ -49,36 +54,19 @@ _LARGEST = 2**53 - 1
 
 
 @get("/sessions")
-async def list_sessions(  # noqa: PLR0913 - each is a filter of its own
+async def list_sessions(
     caller: TheCaller,
+    rows: TheRows,
     *,
     limit: Limit = 50,
     after: FromQuery[str | None] = None,
     text: Annotated[str | None, QueryParameter(name="query")] = None,
-    subject: FromQuery[str | None] = None,
-    source: FromQuery[str | None] = None,
-    status: FromQuery[SoughtStatus | None] = None,
-    standing: Annotated[SessionState | None, QueryParameter(name="state")] = None,
-    folder: FromQuery[str | None] = None,
-    agent: FromQuery[str | None] = None,
     since: FromQuery[datetime | None] = None,
     until: FromQuery[datetime | None] = None,
     sessions: Annotated[SessionScope, QueryParameter(name="scope")] = "listed",
 ) -> Page[SessionView]:
     """List sessions, newest activity first: those last active from `since` and before `until`."""
-    wanted = {each for each in (caller.principal.agent, agent) if each is not None}
-    rows = RowFilter(
-        scope=sessions,
-        cwd=folder,
-        query=text,
-        subject=caller.subject_or(subject),
-        source=source,
-        status=status,
-        state=standing,
-        agents=frozenset(wanted),
-        since=since,
-        until=until,
-    )
+    rows = msgspec.structs.replace(rows, scope=sessions, query=text, since=since, until=until)
     found = await newest_rows(caller.store, rows, limit + 1, after, has_models=True)
     return Page(
         items=[session_view(row.info, row.state, agent=row.agent) for row in found[:limit]],

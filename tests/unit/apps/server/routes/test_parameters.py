@@ -14,3 +14,17 @@ async def test_limit_outside_its_bounds_is_refused(tmp_path: Path) -> None:
             assert got.status_code == 400, limit
             assert "limit" in str(got.json()["errors"])
         assert (await server.http.get("/v1/sessions", params={"limit": 500})).status_code == 200
+
+
+async def test_unknown_query_parameter_is_refused_by_name(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        made = (await server.http.post("/v1/sessions", json={})).json()["id"]
+        for url in (
+            "/v1/sessions?agnet=desk",
+            "/v1/search?q=x&agnet=desk",
+            f"/v1/sessions/{made}?x=1",
+        ):
+            refused = await server.http.get(url)
+            assert (refused.status_code, refused.json()["code"]) == (400, "parameter_unknown"), url
+        refused = await server.http.get("/v1/search?q=x&agnet=desk")
+        assert "'agnet'; this takes agent, folder" in refused.json()["detail"]

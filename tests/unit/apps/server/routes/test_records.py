@@ -56,3 +56,56 @@ async def test_records_of_all_need_unrestricted_token(tmp_path: Path) -> None:
         for url in ("/v1/tool-calls", "/v1/usage", "/v1/activity", "/v1/edits", "/v1/store"):
             refused = await ana.get(url)
             assert (refused.status_code, refused.json()["code"]) == (403, "token_restricted")
+
+
+async def test_search_is_filtered_like_the_sessions(tmp_path: Path) -> None:
+    agents = [perdure.Agent(name, model="scripted:desk") for name in ("desk", "guide")]
+    async with served(tmp_path, ["The heron flew"] * 9, agents=agents) as server:
+        made = dict[str, str]()
+        for subject, agent in (("Ana Lee", "desk"), ("bob", "guide"), ("ana", "guide")):
+            new = {"text": "heron", "agent": agent, "subject": subject}
+            sent = (await server.http.post("/v1/messages", json=new)).json()["sessionId"]
+            await server.until(sent, "idle")
+            made[sent] = subject
+
+        async def found(**filters: str) -> set[str]:
+            params = {"q": "heron", "limit": "1" if filters.pop("one", None) else "20", **filters}
+            page = (await server.http.get("/v1/search", params=params)).json()
+            listed = {k: v for k, v in filters.items() if k != "session"}
+            sessions = (await server.http.get("/v1/sessions", params=listed)).json()["items"]
+            assert {each["session"] for each in page["items"]} <= {each["id"] for each in sessions}
+            return {made[each["session"]] for each in page["items"]}
+
+        assert await found() == {"Ana Lee", "bob", "ana"}
+        assert await found(agent="desk") == {"Ana Lee"}
+        assert await found(agent="desk", one="1") == {"Ana Lee"}
+        assert await found(agent="GUI", match="part") == {"bob", "ana"}
+        assert await found(subject="ana") == {"ana"}
+        assert await found(subject="ANA", match="part") == {"Ana Lee", "ana"}
+        assert await found(subject="ana", agent="gui", match="part") == {"ana"}
+        assert await found(state="running") == set()
+        assert await found(source="claude-code") == set()
+        refused = await server.http.get("/v1/search", params={"q": "x", "match": "some"})
+        assert refused.status_code == 400
+        assert "whole, part" in refused.json()["detail"]
+        ana = await server.client(subject="ana")
+        page = await ana.get("/v1/search", params={"q": "heron", "subject": "A", "match": "part"})
+        assert {made[each["session"]] for each in page.json()["items"]} == {"ana"}
+
+
+async def test_values_of_filters_are_those_of_visible_sessions(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        for subject in ("ana", "bob"):
+            made = await server.store.create(subject=subject, cwd=f"/home/{subject}")
+            await made.append(perdure.user("hi"))
+        url = "/v1/session-values"
+        assert (await server.http.get(url)).json() == {
+            "agents": ["desk"],
+            "subjects": ["ana", "bob"],
+            "sources": [],
+            "folders": ["/home/ana", "/home/bob"],
+        }
+        ana = (await (await server.client(subject="ana")).get(url)).json()
+        assert (ana["subjects"], ana["folders"]) == (["ana"], ["/home/ana"])
+        other = (await (await server.client(agent="guide")).get(url)).json()
+        assert other == {"agents": [], "subjects": [], "sources": [], "folders": []}
