@@ -13,6 +13,7 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.widget import Widget
 
+from perdure.apps.chat.history import Drafts
 from perdure.apps.chat.session import AnswerOptions, Cast
 from perdure.apps.tui.program import ChatProgram
 from perdure.apps.wiring import chat_agent
@@ -110,10 +111,11 @@ async def chatting(
     session: str | None = None,
     size: tuple[int, int] = (80, 24),
     permissions: Permissions | None = None,
+    drafts: Drafts | None = None,
 ) -> AsyncGenerator[Seen]:
     """A chat in `folder`, which ends with the block."""
     answering = answering_in(store, scenario, permissions)
-    program = ChatProgram(answering, session, folder)
+    program = ChatProgram(answering, session, folder, drafts=drafts)
     try:
         async with answering.runtime, program.run_test(size=size, notifications=True) as pilot:
             seen = Seen(program, pilot)

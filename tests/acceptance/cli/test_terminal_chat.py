@@ -107,6 +107,27 @@ def test_lost_terminal_loses_nothing(world: World) -> None:
     assert (world.folder / "new.txt").read_text() == "land"
 
 
+def test_text_that_was_not_sent_is_back_after_a_kill(world: World) -> None:
+    drafts = world.folder / ".local" / "state" / "perdure" / "drafts"
+    with terminal(world, "chat") as seen:
+        seen.until("Write a message")
+        seen.press("half a thought")
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(b"thought" in file.read_bytes() for file in drafts.glob("*.[0-9]*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.killpg(seen.process.pid, signal.SIGKILL)
+        seen.process.wait(PATIENCE_S)
+    with terminal(world, "chat") as seen:
+        seen.until("half a thought")
+        seen.until("was not sent last time is back")
+        seen.press(", finished\r")
+        seen.until("offline scripted model")
+        assert list(drafts.iterdir()) == []
+    (session,) = world.ok("sessions", "list", "--json").json
+    assert "half a thought, finished" in world.ok("sessions", "read", session["id"]).out
+
+
 def test_lines_are_used_without_a_terminal_and_on_request(world: World) -> None:
     refused = world.run("chat", "--display", "screen", "--json")
     assert refused.code == 2

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from textual import events
 
+from perdure.apps.chat.history import Drafts
 from perdure.client.store import Store
 from perdure.session.messages import MediaPart, TextPart
 from tests.fakes.screens import Seen, chatting
@@ -148,3 +150,20 @@ async def test_second_ctrl_c_exits(store: Store, tmp_path: Path) -> None:
         assert seen.program.input.composer.text == ""
         await seen.press("ctrl+c")
     assert seen.program.return_value == 130
+
+
+async def test_draft_belongs_to_its_session(store: Store, tmp_path: Path) -> None:
+    one = await store.create(title="One", cwd=str(tmp_path))
+    drafts = Drafts(tmp_path / "drafts", "store", os.getpid())
+    drafts.keep(one.id, "to one")
+    drafts.keep(str(tmp_path), "to a new one")
+    async with chatting(store, tmp_path, drafts=drafts) as seen:
+        composer = seen.program.input.composer
+        await seen.until(lambda: composer.text == "to a new one")
+        await seen.shows("the text that was not sent last time is back")
+        await seen.press("ctrl+c")
+        await seen.type(f"/resume {one.id}")
+        await seen.until(lambda: composer.text == "to one")
+        await seen.press("!", "ctrl+d")
+    assert drafts.take(one.id) == "to one!"
+    assert drafts.take(str(tmp_path)) == ""

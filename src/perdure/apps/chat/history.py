@@ -1,13 +1,24 @@
-"""What the user said before, newest first, for the keys that recall earlier input.
+"""What the user typed before: sent messages, and the text that was not sent.
 
-Read from the log: nothing is stored a second time, and an encrypted store keeps it encrypted.
+Sent messages are read from the log: nothing is stored a second time, and an encrypted store keeps
+them encrypted. Unsent text is in a file of the user's state folder until it is sent or deleted;
+with an encrypted store it is not kept.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from perdure.apps.maintenance.whole_store import is_encrypted
+from perdure.bounds.files import read_named
+from perdure.client.lookup.store_files import database_file, own_folders
 from perdure.client.store import Store
+from perdure.errors import PerdureError
 from perdure.session.messages import MESSAGE, TextPart
 
 _SESSIONS = 10
@@ -31,3 +42,97 @@ async def earlier_inputs(store: Store, folder: Path, limit: int = 100) -> list[s
             if texts and texts[0].strip():
                 found.setdefault(texts[0])
     return list(found)
+
+
+_DRAFT_DAYS = 30
+"""Older drafts are removed."""
+
+
+class Drafts:
+    """The unsent texts of the sessions of `place`, a store and its namespace.
+
+    Each is a file in `folder` that only the user can read, named for the session and the process
+    `process`. Texts of processes that have ended are offered again. A file that cannot be written
+    or read is no error: the text is then not kept.
+    """
+
+    def __init__(self, folder: Path, place: str, process: int) -> None:
+        self._folder = folder
+        self._place = place
+        self._process = process
+
+    def take(self, session: str) -> str:
+        """Return the newest unsent text of `session` of a process that has ended, and remove it."""
+        found: list[tuple[float, str]] = []
+        with suppress(OSError):
+            self._remove_old()
+            for file in self._files(session):
+                text = self._text_in(file)
+                found.append((file.stat().st_mtime, text))
+                file.unlink()
+        return max(found, default=(0.0, ""))[1]
+
+    def keep(self, session: str, text: str) -> None:
+        """Keep `text`, so that it survives a kill of this process; empty text removes the file."""
+        file = self._folder / f"{self._name(session)}.{self._process}"
+        with suppress(OSError):
+            if not text.strip():
+                file.unlink(missing_ok=True)
+                return
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new = file.with_suffix(f"{file.suffix}.new")
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+                out.write(text.encode(errors="replace"))
+            new.replace(file)
+
+    def _files(self, session: str) -> Iterator[Path]:
+        for file in self._folder.glob(f"{self._name(session)}.*"):
+            process = file.suffix.removeprefix(".")
+            if process.isdecimal() and (int(process) == self._process or not _runs(int(process))):
+                yield file
+
+    def _text_in(self, file: Path) -> str:
+        with suppress(OSError, PerdureError):
+            return read_named(file).decode(errors="replace")
+        return ""
+
+    def _remove_old(self) -> None:
+        oldest = time.time() - _DRAFT_DAYS * 86_400
+        for file in self._folder.iterdir():
+            if file.stat().st_mtime < oldest:
+                file.unlink(missing_ok=True)
+
+    def _name(self, session: str) -> str:
+        return hashlib.blake2b(f"{self._place}\0{session}".encode(), digest_size=16).hexdigest()
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+async def drafts_of(store: Store, environment: Mapping[str, str]) -> Drafts | None:
+    """Return where unsent texts of `store` are kept; None for a store in memory or encrypted."""
+    backend = store.backend
+    file = database_file(backend.address)
+    place = backend.address if file is None else str(file.absolute())
+    if file is None and not own_folders(place) and not place.startswith("postgres"):
+        return None
+    if file is not None and await is_encrypted(backend.address):
+        return None
+    return Drafts(
+        state_folder(environment) / "drafts", f"{place}\0{backend.namespace}", os.getpid()
+    )
+
+
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """Return the user's folder for the state of perdure, which may not exist."""
+    chosen = environment.get("XDG_STATE_HOME", "")
+    if chosen and Path(chosen).is_absolute():
+        return Path(chosen) / "perdure"
+    return Path(environment.get("HOME") or os.curdir) / ".local" / "state" / "perdure"

@@ -11,10 +11,12 @@ from typing import ClassVar
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Footer
+from textual.timer import Timer
+from textual.widgets import Footer, TextArea
 from textual.worker import Worker
 
 from perdure.apps.chat.conversation import is_command
+from perdure.apps.chat.history import Drafts, drafts_of
 from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.chat.slash_commands import HELP
 from perdure.apps.chat.turn_view import Left
@@ -40,6 +42,9 @@ Ctrl-C twice, Ctrl-D   exit; the session can be resumed"""
 
 _LEAVE_S = 3.0
 """How long the second Ctrl-C may take."""
+
+_KEEP_S = 0.25
+"""Typing of this time is lost if the terminal is killed."""
 
 
 class ChatProgram(App[int]):
@@ -67,10 +72,11 @@ class ChatProgram(App[int]):
         cwd: Path | None,
         *,
         theme: str = "textual-dark",
+        drafts: Drafts | None = None,
     ) -> None:
         super().__init__(ansi_color=True if theme.startswith("ansi") else None)
         self.theme = theme
-        self.shown = ScreenDisplay(self, answering, cwd)
+        self.shown = ScreenDisplay(self, answering, cwd, drafts)
         self.conversation = self.shown.conversation
         self.transcript, self.input = self.shown.transcript, self.shown.input
         self.failure: Exception | None = None
@@ -79,6 +85,7 @@ class ChatProgram(App[int]):
         self._obeying: Worker[None] | None = None
         self._pressed_at = -_LEAVE_S
         self._is_unfolded = False
+        self._keeping: Timer | None = None
 
     def compose(self) -> ComposeResult:
         """Lay out the transcript, the text field, the gauge and the keys."""
@@ -133,6 +140,7 @@ class ChatProgram(App[int]):
 
     def action_leave(self) -> None:
         """Exit; a running turn stays open and can be resumed."""
+        self._keep_draft()
         self.exit(DONE)
 
     async def action_interrupt(self) -> None:
@@ -165,6 +173,21 @@ class ChatProgram(App[int]):
             self._obeying.cancel()
 
     # ------------------------------------------------------------ what is typed
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """Keep unsent text soon, and forget it at once when it is sent or deleted."""
+        if event.text_area is not self.input.composer:
+            return
+        if not self.input.composer.text:
+            self._keep_draft()
+        elif self._keeping is None:
+            self._keeping = self.set_timer(_KEEP_S, self._keep_draft)
+
+    def _keep_draft(self) -> None:
+        if self._keeping is not None:
+            self._keeping.stop()
+        self._keeping = None
+        self.shown.keep_draft()
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         """Steer the turn, or do what the text says."""
@@ -249,7 +272,8 @@ async def run_program(
 
     Raises: the error that ended it.
     """
-    program = ChatProgram(answering, session, cwd, theme=theme_of(theme, os.environ))
+    drafts = await drafts_of(answering.store, os.environ)
+    program = ChatProgram(answering, session, cwd, theme=theme_of(theme, os.environ), drafts=drafts)
     async with answering.runtime:
         code = await program.run_async(inline=is_inline, mouse=not is_inline)
     if program.failure is not None:

@@ -10,7 +10,7 @@ import msgspec
 from textual.app import App
 
 from perdure.apps.chat.conversation import Conversation
-from perdure.apps.chat.history import earlier_inputs
+from perdure.apps.chat.history import Drafts, earlier_inputs
 from perdure.apps.chat.questions import Asked, Given
 from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.terminal.style import Style
@@ -44,7 +44,13 @@ class ScreenTeller:
 class ScreenDisplay:
     """Shows a conversation on the screen of `program`."""
 
-    def __init__(self, program: App[int], answering: AnswerOptions, cwd: Path | None) -> None:
+    def __init__(
+        self,
+        program: App[int],
+        answering: AnswerOptions,
+        cwd: Path | None,
+        drafts: Drafts | None = None,
+    ) -> None:
         self.teller = ScreenTeller()
         self.is_busy = False
         self.conversation = Conversation(answering, self, cwd)
@@ -52,6 +58,7 @@ class ScreenDisplay:
         self.input = InputArea(self.conversation)
         self.gauge = Gauge()
         self._program = program
+        self._drafts = drafts
 
     async def ask(self, asked: Asked) -> Given:
         """Show the question instead of the text field, and return the answer."""
@@ -113,7 +120,28 @@ class ScreenDisplay:
         with contextlib.suppress(PerdureError):
             inputs = await earlier_inputs(conversation.answering.store, conversation.folder)
             self.input.composer.use_history(inputs)
+        self._offer_draft()
         await self.input.use_folder(conversation.folder)
+
+    # ------------------------------------------------------------ unsent text
+
+    def _draft_name(self) -> str:
+        """Return the session whose unsent text is in the text field; a new one has its folder."""
+        chat = self.conversation.chat
+        return str(self.conversation.folder) if chat is None else chat.id
+
+    def _offer_draft(self) -> None:
+        """Show the text that was not sent before the chat of this session was killed."""
+        if self._drafts is None or self.input.composer.text:
+            return
+        if text := self._drafts.take(self._draft_name()):
+            self.input.composer.show_text(text)
+            self.teller.remark("the text that was not sent last time is back; Ctrl-C clears it")
+
+    def keep_draft(self) -> None:
+        """Keep the text of the text field in case the terminal is killed."""
+        if self._drafts is not None:
+            self._drafts.keep(self._draft_name(), self.input.composer.text)
 
     async def begin_turn(self, chat: Chat) -> None:
         """Show that a turn runs."""

@@ -1,0 +1,77 @@
+"""Unsent text outlives the process in which it was typed."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import perdure
+from perdure.apps.chat.history import Drafts, drafts_of
+
+ENDED = 2**22 + 1
+"""The number of no process: Linux gives none above 2**22."""
+
+
+def test_draft_of_an_ended_process_is_offered_once(tmp_path: Path) -> None:
+    folder = tmp_path / "perdure" / "drafts"
+    Drafts(folder, "store", ENDED).keep("s1", "half a thought\n  indented \N{SNOWMAN}")
+    (file,) = folder.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert "s1" not in file.name
+    ours = Drafts(folder, "store", os.getpid())
+    assert ours.take("s2") == Drafts(folder, "other store", 1).take("s1") == ""
+    assert ours.take("s1") == "half a thought\n  indented \N{SNOWMAN}"
+    assert ours.take("s1") == ""
+
+
+def test_draft_of_a_running_process_is_left_to_it(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    Drafts(tmp_path, "store", child.pid).keep("s", "mine")
+    ours = Drafts(tmp_path, "store", os.getpid())
+    assert ours.take("s") == ""
+    child.communicate(b"\n")
+    assert ours.take("s") == "mine"
+
+
+def test_empty_text_removes_the_draft(tmp_path: Path) -> None:
+    drafts = Drafts(tmp_path / "new", "store", os.getpid())
+    assert drafts.take("s") == ""
+    drafts.keep("s", "")
+    drafts.keep("s", "text")
+    drafts.keep("s", " \n")
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_old_drafts_are_removed_and_odd_files_are_left_out(tmp_path: Path) -> None:
+    drafts = Drafts(tmp_path, "store", ENDED)
+    drafts.keep("s", "text")
+    (file,) = tmp_path.iterdir()
+    os.mkfifo(file.with_suffix(f".{ENDED + 1}"))
+    assert drafts.take("s") == "text"
+    drafts.keep("s", "text")
+    os.utime(file, (0, 0))
+    assert drafts.take("s") == ""
+
+
+def test_folder_that_cannot_be_made_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    drafts = Drafts(tmp_path / "file", "store", os.getpid())
+    drafts.keep("s", "text")
+    assert drafts.take("s") == ""
+
+
+async def test_encrypted_store_and_one_in_memory_keep_no_draft(tmp_path: Path) -> None:
+    state = {"XDG_STATE_HOME": str(tmp_path)}
+    async with perdure.open("memory:") as store:
+        assert await drafts_of(store, state) is None
+    async with perdure.open(f"sqlite:///{tmp_path}/e.db", key=bytes(range(32))) as store:
+        assert await drafts_of(store, state) is None
+    async with perdure.open(f"sqlite:///{tmp_path}/p.db") as store:
+        drafts = await drafts_of(store, state)
+        assert drafts is not None
+        drafts.keep("s", "text")
+    assert len(list((tmp_path / "perdure" / "drafts").iterdir())) == 1
