@@ -44,6 +44,10 @@ class Media:
         taken, self._contents = self.blobs, {}
         return taken
 
+    def holds(self, part: MediaPart) -> bool:
+        """Return whether `part` needs no content: it was added since the last `take`."""
+        return not self._is_kept or part.handle.removeprefix(SCHEME) in self._contents
+
     def part(self, data: str | None, mime_type: str | None) -> MediaPart | None:
         """Return the part for base64 `data`; None if it is not base64."""
         if data is None:

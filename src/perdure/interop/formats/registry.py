@@ -63,7 +63,11 @@ FORMATS: Mapping[Format, SourceFormat] = {
         "Gemini CLI", gemini_cli.parse, gemini_cli.Reader, gemini_cli.is_record
     ),
     copilot_cli.FORMAT: SourceFormat(
-        "Copilot CLI", copilot_cli.parse, copilot_cli.Reader, copilot_cli.is_record
+        "Copilot CLI",
+        copilot_cli.parse,
+        copilot_cli.Reader,
+        copilot_cli.is_record,
+        at_path=copilot_cli.at_path,
     ),
     kimi_cli.FORMAT: SourceFormat(
         "Kimi CLI",

@@ -1,13 +1,18 @@
 """Read the sessions of GitHub Copilot CLI: ``events.jsonl``, one event per line.
 
 Each event names its predecessor. Events other than messages and results of tools are kept outside
-the conversation, as are those of subagents.
+the conversation, as are those of subagents. Reasoning in an event of its own belongs to the next
+answer. A line without a type is an unknown event, or a message if it has a role and content.
 Source: ``session-events.ts`` of github/copilot-sdk, as of 2026.
 """
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from perdure.codecs.fields import (
     Fields,
@@ -19,12 +24,14 @@ from perdure.codecs.fields import (
     text_in,
     time_in,
 )
-from perdure.codecs.lines import Line, ReadLine
+from perdure.codecs.lines import Line, ReadLine, read_line
+from perdure.codecs.media import unknown_part
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parent_links import Leaf, Linker
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.reader import parsed_whole
 from perdure.session.messages import (
+    MediaPart,
     Message,
     Part,
     TextPart,
@@ -40,12 +47,23 @@ PROVIDER = "github"
 
 _FOREIGN = "it is not an event of a session of Copilot CLI"
 _KINDS = ("session.", "assistant.", "user.", "tool.", "system.", "hook.", "subagent.")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UNKNOWN = "unknown"
 _OF_SUBAGENTS = ("agentId", "parentToolCallId")
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
     """Parse the session in `content`, even if it is damaged."""
     return parsed_whole(content, FORMAT, Reader, progress)
+
+
+def at_path(header: SourceHeader, path: Path) -> SourceHeader:
+    """Return `header` with the session that the path names, for a file without its first event."""
+    path = path.absolute()
+    name = path.parent.name if path.name == "events.jsonl" else path.stem
+    if header.session is not None or not _UUID.fullmatch(name):
+        return header
+    return msgspec.structs.replace(header, session=name)
 
 
 def is_record(fields: Fields) -> bool:
@@ -71,6 +89,9 @@ class Reader:
         self._start: Fields | None = None
         self._has_events = False
         self._has_gap = False
+        self._assets: dict[str, tuple[int, int]] = {}  # the lines with bytes of attachments
+        self._media: dict[str, MediaPart] = {}
+        self._thought: str | None = None  # of the next answer
 
     def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
         """No line is read faster than the others."""
@@ -79,13 +100,17 @@ class Reader:
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
         fields = fields_of(reading.value) if reading.is_json else None
-        if fields is None or name_in(fields, "type") is None:
+        if fields is None:
             self.draft.report_malformed(line, reading.problem or _FOREIGN)
             self._has_gap = True
             return
         self._has_events = True
-        if self._start is None and fields["type"] == "session.start":
-            self._start = object_in(fields, "data")
+        kind, data = text_in(fields, "type"), object_in(fields, "data") or {}
+        if self._start is None and kind == "session.start":
+            self._start = data
+        asset = name_in(data, "assetId")
+        if kind == "session.binary_asset" and asset is not None:
+            self._assets[asset] = (line.offset, len(line.content))
         own, parent = name_in(fields, "id"), name_in(fields, "parentId")
         record = Record(line, fields, own, parent, at=time_in(fields, "timestamp"))
         self._has_gap = self.linker.link(record, self._leaf.node, has_gap=self._has_gap)
@@ -105,8 +130,8 @@ class Reader:
         return self.draft.finish(header, self._leaf.node)
 
     def _place(self, record: Record, parent: int | None) -> int | None:
-        kind = text_in(record.fields, "type") or ""
-        body = _body_of(kind, record.fields)
+        kind = text_in(record.fields, "type") or _UNKNOWN
+        body = self._body_of(kind, record.fields)
         if body is None:
             self.draft.add(record, ImportedRecord(FORMAT, kind), parent)
             return parent
@@ -114,23 +139,64 @@ class Reader:
         self._leaf.follow(record, node)
         return node
 
+    def _body_of(self, kind: str, fields: Fields) -> ItemBody | None:
+        data = object_in(fields, "data") or {}
+        told = (name_in(each, name) for each in (fields, data) for name in _OF_SUBAGENTS)
+        if any(each is not None for each in told):
+            return None
+        if kind == "user.message":
+            parts = self._asked(data)
+            return Message("user", parts) if parts else None
+        if kind == "tool.execution_complete":
+            result = _result(data)
+            return None if result is None else Message("tool", (result,))
+        if kind == "assistant.reasoning":
+            self._thought = text_in(data, "content") or self._thought
+            return None
+        if kind == "assistant.message":
+            thought, self._thought = self._thought, None
+            return _answer(data, thought)
+        return _thin(fields) if kind == _UNKNOWN else None
 
-def _body_of(kind: str, fields: Fields) -> ItemBody | None:
-    data = object_in(fields, "data") or {}
-    if any(name_in(each, name) is not None for each in (fields, data) for name in _OF_SUBAGENTS):
-        return None
-    if kind == "user.message":
+    def _asked(self, data: Fields) -> tuple[Part, ...]:
         text = text_in(data, "content")
-        return Message("user", (TextPart(text),)) if text else None
-    if kind == "tool.execution_complete":
-        result = _result(data)
-        return None if result is None else Message("tool", (result,))
-    return _answer(data) if kind == "assistant.message" else None
+        parts: list[Part] = [TextPart(text)] if text else []
+        for item in list_in(data, "attachments") or ():
+            attached = fields_of(item) or {}
+            medium = self._asset(name_in(attached, "assetId")) or self._medium(attached)
+            parts.append(medium or unknown_part(item))
+        return tuple(parts)
+
+    def _asset(self, name: str | None) -> MediaPart | None:
+        """Return the bytes of an attachment, which an event before it has."""
+        known = None if name is None else self._media.get(name)
+        if name is None or (known is not None and self.draft.media.holds(known)):
+            return known
+        place = self._assets.get(name)
+        if place is None:
+            return None
+        fields = fields_of(read_line(self.draft.content.read(*place)).value) or {}
+        part = self._medium(object_in(fields, "data") or {})
+        if part is not None:
+            self._media[name] = part
+        return part
+
+    def _medium(self, data: Fields) -> MediaPart | None:
+        return self.draft.media.part(name_in(data, "data"), name_in(data, "mimeType"))
 
 
-def _answer(data: Fields) -> Message | None:
+def _thin(fields: Fields) -> Message | None:
+    role, text = text_in(fields, "role"), text_in(fields, "content")
+    if not text:
+        return None
+    if role == "assistant":
+        return Message("assistant", (TextPart(text),), stop_reason="stop")
+    return Message("user", (TextPart(text),)) if role == "user" else None
+
+
+def _answer(data: Fields, thought: str | None) -> Message | None:
     parts: list[Part] = []
-    if thought := text_in(data, "reasoningText"):
+    if thought := text_in(data, "reasoningText") or thought:
         parts.append(ThinkingPart(thought))
     if text := text_in(data, "content"):
         parts.append(TextPart(text))

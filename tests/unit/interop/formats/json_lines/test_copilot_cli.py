@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from perdure.interop.formats.json_lines.copilot_cli import parse
-from perdure.session.messages import Message, ThinkingPart, ToolResultPart, Usage
+from perdure.interop.formats.sources.content import Held
+from perdure.interop.formats.sources.reader import Bounds
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolResultPart,
+    UnknownPart,
+    Usage,
+)
 from perdure.session.notes import ImportedRecord
 from tests.fakes.sources import FIXTURES, check_items, empty_store, imported, path_of, texts_on
 
 CONTENT = (FIXTURES / "copilot_cli" / "session.jsonl").read_bytes()
+ATTACHED = (FIXTURES / "copilot_cli" / "attachments.jsonl").read_bytes()
 
 
 def messages_of(content: bytes) -> list[Message]:
@@ -52,14 +67,15 @@ def test_lines_that_are_no_events_are_reported() -> None:
     first, rest = CONTENT.split(b"\n", 1)
     parsed = parse(first + b'\nnoise\n[1]\n{"x":1}\n' + rest)
     check_items(parsed)
-    assert [line.number for line in parsed.malformed] == [2, 3, 4]
+    assert [line.number for line in parsed.malformed] == [2, 3]
+    assert ImportedRecord("copilot-cli", "unknown") in [item.body for item in parsed.items]
     assert texts_on(path_of(parsed))[-1] == "Boskoop."
 
 
 def test_file_without_its_first_event_is_read() -> None:
     parsed = parse(CONTENT.split(b"\n", 1)[1])
     check_items(parsed)
-    assert parsed.header.session is None
+    assert parsed.header.session is None  # only the path of the file names it
     assert texts_on(path_of(parsed))[-1] == "Boskoop."
 
 
@@ -70,3 +86,70 @@ async def test_file_that_grew_adds_its_new_lines() -> None:
     second = await imported(store, CONTENT)
     assert (first.format, first.session) == ("copilot-cli", second.session)
     assert (await imported(store, CONTENT)).entries == 0
+
+
+def test_attachments_are_parts_and_reasoning_belongs_to_the_next_answer() -> None:
+    parsed = parse(ATTACHED)
+    check_items(parsed)
+    asked, answer = messages_of(ATTACHED)
+    text, by_name, inline, folder = asked.parts
+    assert text == TextPart("What is this?")
+    assert isinstance(by_name, MediaPart)
+    assert by_name == inline
+    assert isinstance(folder, UnknownPart)
+    assert len(parsed.blobs) == 1
+    assert answer.parts == (ThinkingPart("A dot, I think."), TextPart("A dot."))
+
+
+async def test_attached_bytes_are_stored_when_the_file_is_read_in_pieces() -> None:
+    store = empty_store()
+    report = await imported(store, ATTACHED, bounds=Bounds(whole_bytes=0, piece_bytes=1))
+    messages = [entry.message for entry in await store.tree(report.session) if entry.message]
+    (medium, _) = [part for part in messages[0].parts if isinstance(part, MediaPart)]
+    assert len(await store.blob(medium.handle.removeprefix("media://"))) == medium.byte_length
+
+
+def test_bytes_of_an_attachment_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+    read = Held.read
+
+    def counted(content: Held, offset: int, length: int) -> bytes:
+        reads.append(offset)
+        return read(content, offset, length)
+
+    asked = next(line for line in ATTACHED.splitlines() if b"user.message" in line)
+    one = b'{"type":"file","assetId":"sha256:aa"},'
+    many = asked.replace(b'"attachments":[', b'"attachments":[' + one * 500)
+    monkeypatch.setattr(Held, "read", counted)
+    parsed = parse(ATTACHED.replace(asked, many))
+    (message, _) = [item.body for item in parsed.items if isinstance(item.body, Message)]
+    assert sum(isinstance(part, MediaPart) for part in message.parts) == 502
+    assert len(reads) <= 5
+
+
+def test_thin_lines_are_messages() -> None:
+    start = CONTENT.split(b"\n", 1)[0]
+    thin = b'{"role":"user","content":"Hi"}\n{"role":"assistant","content":"Hello"}\n{"role":"x"}\n'
+    parsed = parse(start + b"\n" + thin)
+    check_items(parsed)
+    assert parsed.malformed == ()
+    assert texts_on(path_of(parsed)) == ["Hi", "Hello"]
+
+
+async def test_file_without_its_first_event_is_named_by_its_path(tmp_path: Path) -> None:
+    rest = CONTENT.split(b"\n", 1)[1]
+    id = "5b7d2c1e-4b1f-4a55-9a39-6f0d2f1c8e77"
+    found: list[str] = []
+    for name, content in (
+        (f"{id}/events.jsonl", rest),
+        (f"flat/{id.replace('5b', '6b')}.jsonl", rest),
+        ("flat/x.jsonl", rest),
+        ("flat/whole.jsonl", ATTACHED),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        found.append((await imported(empty_store(), path)).session)
+    assert found[:2] == [id, id.replace("5b", "6b")]
+    assert found[2].startswith("copilot-cli-")
+    assert found[3] == "7b7d2c1e-4b1f-4a55-9a39-6f0d2f1c8e79"
