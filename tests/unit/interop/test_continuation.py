@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from perdure.errors import FormatError
 from perdure.interop.continuation import PROGRAMS, Program, continuation_of
+from perdure.interop.imports import import_source
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
-from perdure.session.messages import assistant, user
+from perdure.session.messages import Usage, assistant, user
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
-from tests.fakes.clock import START_MS
+from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.sources import empty_store
 from tests.fakes.streams import append, create
 
@@ -70,3 +72,24 @@ async def test_folder_with_control_characters_is_not_used() -> None:
     made = await continuation_of(store, SESSION, "claude-code", cwd="/srv/birds")
     assert made.cwd == "/srv/birds"
     assert b"rm -r" not in made.exported.content
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_continued_session_that_comes_back_counts_no_answer_twice(program: Program) -> None:
+    store = empty_store()
+    await create(store, SESSION)
+    spent = Usage(input_tokens=900, output_tokens=90, cost_microcents=5)
+    answer = msgspec.structs.replace(assistant("A heron."), model="anthropic:m", usage=spent)
+    await append(store, *map(new_tree, (user("Which bird?"), answer)), stream=SESSION)
+    made = await continuation_of(store, SESSION, program, cwd="/srv/birds")
+    report = await import_source(
+        store, made.exported.content, clock=ManualClock(), random=SeededRandom(1)
+    )
+    answers = [
+        entry.message
+        for stream in {SESSION, report.session}
+        for entry in await store.entries(stream)
+        if entry.message is not None and entry.message.role == "assistant"
+    ]
+    assert {said.text for said in answers} == {"A heron."}
+    assert sum(said.usage.total_tokens for said in answers if said.usage is not None) == 990

@@ -55,7 +55,8 @@ async def continue_in(
 
     The program gets the conversation as the next request would have it: compactions are applied,
     reasoning and other branches stay here (stderr counts them). perdure's session does not change.
-    What you add there comes back with `perdure import`, as a session of its own.
+    What you add there comes back with `perdure import`: into this session from pi, and from the
+    others as a session of its own, whose earlier answers are not counted a second time.
 
     Examples:
         perdure continue-in 01jd codex
@@ -73,7 +74,7 @@ async def continue_in(
             opened.backend, handle.id, program, cwd=str(Path.cwd()), leaf=at
         )
     file = (folder or _place(program)) / made.path
-    _write(file, made)
+    is_written = _write(file, made)
     command = _command(made, file)
     if common.as_json:
         show_json(
@@ -88,7 +89,11 @@ async def continue_in(
         return
     for warning in made.exported.warnings:
         remark(safe(warning))
-    remark(f"wrote {safe(str(file))}")
+    remark(
+        f"{'wrote' if is_written else 'nothing to write, it is there already:'} {safe(str(file))}"
+    )
+    if not Path(made.cwd).is_dir():
+        remark(f"{safe(made.cwd)} does not exist here: run the command where the project is")
     if shutil.which(made.command[0]) is None:
         remark(f"{made.command[0]} is not on your PATH")
     show(safe(command))
@@ -101,8 +106,8 @@ def _place(program: Program) -> Path:
     return data_folder(os.environ, sys.platform) / "continued"
 
 
-def _write(file: Path, made: Continuation) -> None:
-    """Write the file once: the program may have continued it since.
+def _write(file: Path, made: Continuation) -> bool:
+    """Write the file once: the program may have continued it since. False: it was there already.
 
     Raises: PathExists for a file that does not begin with the conversation.
     """
@@ -111,9 +116,10 @@ def _write(file: Path, made: Continuation) -> None:
         with file.open("rb") as there:
             if there.read(len(content)) != content:
                 raise PathExists(str(file))
-        return
+        return False
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(file, content, is_forced=False)
+    return True
 
 
 def _command(made: Continuation, file: Path) -> str:

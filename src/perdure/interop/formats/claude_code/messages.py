@@ -48,6 +48,10 @@ _STOP_REASONS: dict[str | None, StopReason] = {
 }
 
 
+WRITTEN_HERE = "msg_"
+"""Begins the id of an answer that perdure wrote; the id of its record follows."""
+
+
 def content_of(message: Fields, media: Media) -> tuple[Part, ...] | None:
     """Return the parts of `message`; None if it has no content."""
     return parts_of(message.get("content"), media, _known_part)
@@ -57,8 +61,10 @@ def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Me
     """Return the answer (or the block of one) in a record of type ``assistant``.
 
     Its usage is that of the whole answer. A block is written when it is complete, mostly before the
-    stop reason is known; then its content determines the stop reason.
+    stop reason is known; then its content determines the stop reason. An answer that perdure wrote
+    for Claude Code to continue has no usage: it counts in the session that it is from.
     """
+    is_ours = text_in(message, "id") == f"{WRITTEN_HERE}{text_in(record, 'uuid')}"
     has_failed = flag_in(record, "isApiErrorMessage")
     model = _model(message)
     reason = _STOP_REASONS.get(text_in(message, "stop_reason"))
@@ -67,7 +73,7 @@ def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Me
         parts,
         model=model,
         stop_reason="error" if has_failed else reason or _implied_stop(parts),
-        usage=_usage(message) if model else None,
+        usage=_usage(message) if model and not is_ours else None,
         error=Message("assistant", parts).text or None if has_failed else None,
     )
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from uuid import uuid5
 
+from perdure.interop.formats.claude_code.messages import WRITTEN_HERE
 from perdure.interop.formats.claude_code.reader import FORMAT
 from perdure.interop.formats.conversation import (
     OTHER_ENTRIES,
@@ -105,7 +106,7 @@ class _Writer:
         message = said.message
         reason = message.stop_reason or ("tool_calls" if message.tool_calls else "stop")
         return {
-            "id": f"msg_{own}",
+            "id": f"{WRITTEN_HERE}{own}",
             "type": "message",
             "role": "assistant",
             "model": (message.model or "unknown").partition(":")[2] or message.model or "unknown",

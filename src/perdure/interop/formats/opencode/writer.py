@@ -24,14 +24,12 @@ from perdure.interop.formats.opencode.reader import FORMAT
 from perdure.interop.reports import Exported
 from perdure.session.codec import encode
 from perdure.session.messages import (
-    MICROCENTS_PER_DOLLAR,
     MediaPart,
     Message,
     Part,
     TextPart,
     ToolCallPart,
     ToolResultPart,
-    Usage,
 )
 
 VERSION = "1.18.0"
@@ -41,6 +39,12 @@ _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _FINISHES = {"tool_calls": "tool-calls", "content_filter": "content-filter", "aborted": "unknown"}
 
 Fields = Mapping[str, object]
+
+_SPENT_ELSEWHERE: Fields = {
+    "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}},
+    "cost": 0,
+}
+"""Of an answer that was not opencode's: it counts in the session that it is from."""
 
 
 def session_id(conversation: Conversation) -> str:
@@ -109,10 +113,7 @@ class _Writer:
         own = self._next("msg", said.at)
         message = said.message
         provider, model = _model(message)
-        usage = message.usage or Usage()
-        cost = (usage.cost_microcents or 0) / MICROCENTS_PER_DOLLAR
         finish = _FINISHES.get(message.stop_reason or "", message.stop_reason or "stop")
-        spent = {"tokens": _tokens(usage), "cost": cost}
         cwd = self._conversation.cwd or "/"
         info = {
             "id": own,
@@ -126,7 +127,7 @@ class _Writer:
             "modelID": model,
             "time": {"created": said.at, "completed": said.at},
             "finish": finish,
-            **spent,
+            **_SPENT_ELSEWHERE,
         }
         by_call = {part.call_id: part for part in results if isinstance(part, ToolResultPart)}
         parts: list[Fields] = [{"type": "step-start"}]
@@ -135,7 +136,7 @@ class _Writer:
                 parts.append(self._call(part, by_call.get(part.id), said.at))
             else:
                 parts.append(self._content(part))
-        parts.append({"type": "step-finish", "reason": finish, **spent})
+        parts.append({"type": "step-finish", "reason": finish, **_SPENT_ELSEWHERE})
         return {"info": info, "parts": self._placed(own, said.at, parts)}
 
     def _content(self, part: Part) -> Fields:
@@ -183,15 +184,6 @@ class _Writer:
 def _model(message: Message) -> tuple[str, str]:
     provider, _, model = (message.model or "unknown:unknown").partition(":")
     return (provider, model) if model else ("unknown", provider)
-
-
-def _tokens(usage: Usage) -> Fields:
-    return {
-        "input": usage.input_tokens,
-        "output": usage.output_tokens,
-        "reasoning": 0,
-        "cache": {"read": usage.cache_read_tokens, "write": usage.cache_write_tokens},
-    }
 
 
 def _id(kind: str, at: int, number: int, seed: str) -> str:
