@@ -21,7 +21,11 @@ import perdure
 async def open_chat(runtime: perdure.Runtime, agent: perdure.Agent, name: str) -> perdure.Chat:
     """Continue the conversation with `name`, or begin it."""
     try:
-        return await runtime.resume(f"bot-{name}", agent)
+        chat = await runtime.resume(f"bot-{name}", agent)
+        await chat.set_model(
+            agent.model
+        )  # a session keeps its model, and this run may name another
+        return chat
     except perdure.errors.SessionNotFound:
         return await runtime.start(agent, id=f"bot-{name}", subject=name, title=f"Bot and {name}")
 

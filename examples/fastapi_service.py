@@ -9,7 +9,8 @@ continues every open turn, and a browser that connects again misses no event.
     uvicorn --app-dir examples fastapi_service:app --timeout-graceful-shutdown 5
 
 Open http://127.0.0.1:8000. The answers are a script, so it runs offline. For a real model delete
-``models=SCRIPT`` and set $OPENAI_API_KEY. It has no sign-in: add yours before others can reach it.
+``models=SCRIPT``, install ``perdure[openai]`` and set $OPENAI_API_KEY. It has no sign-in: add yours
+before others can reach it.
 """
 
 from __future__ import annotations

@@ -240,7 +240,10 @@ def test_batch_example_killed_in_the_middle_calls_each_ticket_once(tmp_path: Pat
 @pytest.mark.full_only
 def test_chat_bot_example_remembers_each_person(tmp_path: Path) -> None:
     assert "you wrote “two”" in run(tmp_path, "chat_bot.py", "ana", said="one\ntwo\n")
-    assert run(tmp_path, "chat_bot.py", "ana").startswith("(4 messages so far)")
+    other = f"scripted:{EXAMPLES / 'batch.yaml'}"
+    out = run(tmp_path, "chat_bot.py", "ana", other, said="invoice\n")
+    assert out.startswith("(4 messages so far)")
+    assert "billing" in out
     assert run(tmp_path, "chat_bot.py", "ben").startswith("(0 messages so far)")
 
 

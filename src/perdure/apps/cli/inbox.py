@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 else:
     details = Later("perdure.client.inbox.details")
 
-_CHAT = "`perdure chat --session {}` continues the turn."
+_CHAT = "If no process runs the turn, `perdure chat --session {}` continues it."
 
 inbox = typer.Typer(invoke_without_command=True)
 
