@@ -13,7 +13,7 @@ export function Memory({ tab: wanted, question }) {
   const setTab = (name) => { location.hash = `/memory?tab=${name}`; };
   const [subject, setSubject] = useState("");
   return html`<header class="bar"><h1>Memory</h1>
-      <label class="row small">Person <input size="12" list="persons" placeholder="no one" value=${subject} onChange=${(e) => setSubject(e.target.value.trim())} /></label>
+      <label class="row small">Person <input size="12" list="persons" placeholder=${tab === "recall" ? "no one" : "everyone"} value=${subject} onChange=${(e) => setSubject(e.target.value.trim())} /></label>
       <${Persons} /></header>
     <div class="tabs" role="tablist">${TABS.map((name) => html`<button class="quiet" role="tab"
       aria-selected=${tab === name} onClick=${() => setTab(name)}>${name[0].toUpperCase() + name.slice(1)}</button>`)}</div>
@@ -21,10 +21,10 @@ export function Memory({ tab: wanted, question }) {
       : tab === "facts" ? html`<${Facts} subject=${subject} />` : html`<${Episodes} subject=${subject} />`}</div>`;
 }
 
-/** The persons that a model answered, to choose from. */
+/** The persons of sessions, to choose from. */
 function Persons() {
-  const { data } = useLoaded((signal) => get("usage", { by: "subject" }, signal), []);
-  return html`<datalist id="persons">${(data?.items ?? []).filter((each) => each.key).map((each) => html`<option value=${each.key} />`)}</datalist>`;
+  const { data } = useLoaded((signal) => get("session-values", {}, signal), []);
+  return html`<datalist id="persons">${(data?.subjects ?? []).map((each) => html`<option value=${each} />`)}</datalist>`;
 }
 
 function Recall({ subject, question }) {
@@ -85,9 +85,9 @@ function Facts({ subject }) {
       <button class="primary">Remember</button></form>
     ${error && html`<${Fault} error=${error} retry=${reload} />`}
     ${!data && !error && html`<${Waiting} />`}
-    ${data?.items.length === 0 && html`<${Empty}>No facts about ${subject || "no one in particular"}.${!subject && " Name a person above for theirs."}<//>`}
+    ${data?.items.length === 0 && html`<${Empty}>${subject ? `No facts about ${subject}.` : "No facts yet."}<//>`}
     ${data?.items.map((fact) => html`<article class="card stack"><p>${safe(fact.text)}</p>
-      <p class="row small muted"><span>said by ${fact.saidBy}</span><time>${wholeTime(fact.at)}</time>
+      <p class="row small muted">${fact.subject && html`<span>about ${oneLine(fact.subject)}</span>`}<span>said by ${fact.saidBy}</span><time>${wholeTime(fact.at)}</time>
         ${fact.validTo && html`<span>until ${wholeTime(fact.validTo)}</span>`}
         ${fact.sources.map((id, n) => html`<a href=${entryLink(id)}>source ${n + 1}</a>`)}
         <button class="quiet" onClick=${() => change(fact)}>Correct</button><button class="quiet" onClick=${() => forget(fact)}>Forget</button></p>
@@ -99,8 +99,8 @@ function Episodes({ subject }) {
   const { data, error, reload } = useLoaded((signal) => get("memory/episodes", { subject, limit: 100 }, signal), [subject]);
   if (error) return html`<${Fault} error=${error} retry=${reload} />`;
   if (!data) return html`<${Waiting} />`;
-  if (!data.items.length) return html`<${Empty}>No session of ${subject || "no one in particular"} has ended yet.${!subject && " Name a person above for theirs."}<//>`;
-  return html`<div class="table" tabindex="0"><table><thead><tr><th>Session</th><th>Ended</th><th>By</th><th class="number">Messages</th><th class="number wide">Turns</th><th class="number wide">Tool calls</th></tr></thead>
-    <tbody>${data.items.map((each) => html`<tr><td><a href=${`#/sessions/${encodeURIComponent(each.session)}/${each.first}`}>${oneLine(each.title) || each.session}</a>${each.summary && html`<p class="small muted">${safe(each.summary)}</p>`}</td>
+  if (!data.items.length) return html`<${Empty}>No session${subject && ` of ${subject}`} has ended yet.<//>`;
+  return html`<div class="table" tabindex="0"><table><thead><tr><th>Session</th><th class="wide">Person</th><th>Ended</th><th>By</th><th class="number">Messages</th><th class="number wide">Turns</th><th class="number wide">Tool calls</th></tr></thead>
+    <tbody>${data.items.map((each) => html`<tr><td><a href=${`#/sessions/${encodeURIComponent(each.session)}/${each.first}`}>${oneLine(each.title) || each.session}</a>${each.summary && html`<p class="small muted">${safe(each.summary)}</p>`}</td><td class="wide">${oneLine(each.subject)}</td>
       <td><time title=${wholeTime(each.endedAt)}>${shortTime(each.endedAt)}</time></td><td>${each.by}</td><td class="number">${each.messages}</td><td class="number wide">${each.turns}</td><td class="number wide">${each.toolCalls}</td></tr>`)}</tbody></table></div>`;
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from litestar import delete, get, patch, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
@@ -22,7 +22,17 @@ from perdure.apps.server.values import (
 from perdure.client.memory.recall import recall_anyway
 from perdure.errors import FactNotFound
 from perdure.events.wire import wire
+from perdure.memory.scope import MemoryFilter
 from perdure.session.memory.facts import Fact
+
+MemoryScope = Annotated[
+    Literal["namespace", "subject"] | None,
+    QueryParameter(
+        name="scope",
+        description="`subject`: of exactly the `subject`, and without one about no person. "
+        "`namespace`: of all. By default `subject` if one is given.",
+    ),
+]
 
 
 @get("/memory/recall")
@@ -67,14 +77,15 @@ async def recall(
 @get("/memory/facts")
 async def list_facts(
     caller: TheCaller,
+    *,
     subject: FromQuery[str | None] = None,
-    past: FromQuery[bool] = False,  # noqa: FBT002 - a query parameter has a name
+    whose: MemoryScope = None,
+    past: FromQuery[bool] = False,
 ) -> Page[FactView]:
-    """List the facts about a person, or those about none."""
+    """List the facts that the caller may see, newest first; of one person with a `subject`."""
+    within = _within(caller, subject, whose)
     found = await caller.store.memory.facts(
-        subject=caller.subject_or(subject),
-        agent=caller.principal.agent,
-        include_past=past,
+        subject=within.subject, agent=within.agent, scope=within.name, include_past=past
     )
     return Page(items=[_fact(fact) for fact in found])
 
@@ -115,16 +126,20 @@ async def forget(caller: TheCaller, stream: FromPath[str], seq: FromPath[int]) -
 @get("/memory/episodes")
 async def list_episodes(
     caller: TheCaller,
+    *,
     subject: FromQuery[str | None] = None,
+    whose: MemoryScope = None,
     session: FromQuery[str | None] = None,
     limit: Limit = 50,
 ) -> Page[EpisodeView]:
-    """List the sessions that ended, newest first."""
+    """List the sessions that ended, newest first; of one person with a `subject`."""
     if session is not None:
         await caller.session(session)
+    within = _within(caller, subject, whose)
     found = await caller.store.memory.episodes(
-        subject=caller.subject_or(subject),
-        agent=caller.principal.agent,
+        subject=within.subject,
+        agent=within.agent,
+        scope=within.name,
         session=session,
         limit=limit,
     )
@@ -149,6 +164,17 @@ async def list_episodes(
             for episode in found
         ]
     )
+
+
+def _within(
+    caller: Caller, subject: str | None, whose: Literal["namespace", "subject"] | None
+) -> MemoryFilter:
+    """Return what the caller may see of what it asks for."""
+    own = caller.principal
+    subject = caller.subject_or(subject)
+    is_bound = own.subject is not None or own.is_visitor
+    name = "subject" if is_bound else whose or ("namespace" if subject is None else "subject")
+    return MemoryFilter(subject, own.agent, name)
 
 
 async def _own(caller: Caller, id: str) -> Fact:

@@ -112,3 +112,29 @@ async def test_recall_finds_facts_and_episodes_of_the_token(tmp_path: Path) -> N
         assert (by_kind["fact"]["entryId"], by_kind["fact"]["sources"]) == (fact.id, [said.id])
         found = (await bob.get("/v1/memory/recall", params={"question": "hotel"})).json()["items"]
         assert [each["text"] for each in found] == ["the hotel of bob"]
+
+
+async def test_facts_and_episodes_are_all_that_the_token_may_see(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        memory = server.store.memory
+        for subject, agent in (("ana", "desk"), ("bob", None), (None, None)):
+            session = await server.store.create(subject=subject)
+            await session.append(user("hi"))
+            await session.end()
+            await memory.remember(f"about {subject}", subject=subject, agent=agent)
+
+        async def seen(path: str, client: Any, **query: str) -> set[str | None]:
+            page = await client.get(f"/v1/memory/{path}", params=query)
+            return {each["subject"] for each in page.json()["items"]}
+
+        ana, desk = await server.client(subject="ana"), await server.client(agent="desk")
+        for path in ("facts", "episodes"):
+            assert await seen(path, server.http) == {"ana", "bob", None}
+            assert await seen(path, server.http, subject="bob") == {"bob"}
+            assert await seen(path, server.http, scope="subject") == {None}
+            for query in ({}, {"subject": "bob"}, {"scope": "namespace"}):
+                assert await seen(path, ana, **query) == {"ana"}
+        assert await seen("facts", desk) == {"ana"}
+        assert await seen("facts", desk, subject="bob") == set()
+        refused = await server.http.get("/v1/memory/facts?subject=ana&scope=namespace")
+        assert refused.status_code == 422
