@@ -16,13 +16,14 @@ from perdure.interop.formats.codex import writer as codex
 from perdure.interop.formats.conversation import Conversation, conversation_of
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.opencode import writer as opencode
+from perdure.interop.formats.operator import writer as operator
 from perdure.interop.pi_export import pi_of
 from perdure.interop.reports import Exported
 from perdure.session.clock import moment_of
 from perdure.session.ids import EntryId, StreamId
 from perdure.stores.session_store import SessionStore
 
-Program = Literal["claude-code", "codex", "pi", "opencode"]
+Program = Literal["claude-code", "codex", "pi", "operator", "opencode"]
 """Programs that continue a session which perdure wrote."""
 
 PROGRAMS: tuple[Program, ...] = get_args(Program)
@@ -94,6 +95,16 @@ def _pi_path(conversation: Conversation, cwd: str) -> str:
     return f"--{folder}--/{stamp}_{conversation.id}.jsonl"
 
 
+def _operator_file(bundle: Bundle) -> Exported:
+    file = operator.file_of(bundle)
+    return Exported(bundle.header.id, "operator", file.content, file.warnings)
+
+
+def _operator_name(conversation: Conversation) -> str:
+    at = moment_of(conversation.created_at)
+    return f"{at:%Y-%m-%dT%H-%M-%S-%f}_{conversation.id}.jsonl"
+
+
 _FORMS: Mapping[Program, _Form] = {
     "claude-code": _Form(
         lambda said, cwd: f"{claude_code.folder_of(cwd)}/{claude_code.file_name(said)}",
@@ -109,6 +120,11 @@ _FORMS: Mapping[Program, _Form] = {
         _pi_path,
         lambda bundle, _: pi_of(bundle),
         lambda _: ("pi", "--session", "{file}"),
+    ),
+    "operator": _Form(
+        lambda said, _: _operator_name(said),
+        lambda bundle, _: _operator_file(bundle),
+        lambda _: ("operator", "--repl", "--session-file", "{file}"),
     ),
     "opencode": _Form(
         lambda said, _: opencode.file_name(said),

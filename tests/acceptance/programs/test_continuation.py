@@ -165,6 +165,42 @@ async def test_pi_resumes_session_that_claude_code_began(world: World, pi: RealP
     assert in_order(("Which bird is it?", "A heron.", "And what does it eat?"), sent)
 
 
+@pytest.mark.parametrize("program", ["claude-code", "codex"])
+async def test_program_resumes_session_that_pi_began(
+    world: World, pi: RealPi, program: Program
+) -> None:
+    real(program)
+    async with openai_server() as models:
+        models.will(answering(ServerAnswer(text="A heron.")))
+        options = ("--provider", "local", "--model", "tides", "--no-tools", "-p")
+        await asyncio.to_thread(
+            pi.run,
+            *options,
+            "Which bird is it?",
+            home=world.home,
+            cwd=world.project,
+            address=models.url,
+        )
+    await world.perdure("import")
+    (session,) = json.loads(await world.perdure("sessions", "list", "--json"))
+    command = await world.perdure("continue-in", session["id"], program)
+    sent = await world.resumed(program, command)
+    assert in_order(("Which bird is it?", "A heron.", "And what does it eat?"), sent)
+
+
+async def test_operator_gets_the_file_in_its_only_profile(world: World) -> None:
+    sessions = world.home / ".operator" / "profiles" / "ana" / "sessions"
+    sessions.mkdir(parents=True)
+    session = await bird_session(world)
+    command = await world.perdure("continue-in", session, "operator")
+    (file,) = sessions.iterdir()
+    steps = shlex.split(command.partition(" && ")[2])
+    assert steps == ["operator", "--repl", "--session-file", str(file)]
+    assert await world.perdure("continue-in", session, "operator") == command
+    printed = await world.perdure("import", "--json")
+    assert json.loads(printed)["format"] == "operator"
+
+
 async def test_session_that_went_on_there_comes_back(world: World) -> None:
     real("codex")
     session = await bird_session(world)

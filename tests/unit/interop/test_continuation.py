@@ -7,6 +7,7 @@ import pytest
 
 from perdure.errors import FormatError
 from perdure.interop.continuation import PROGRAMS, Program, continuation_of
+from perdure.interop.formats.operator.reader import parse as parse_operator
 from perdure.interop.imports import import_source
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
@@ -15,7 +16,7 @@ from perdure.session.messages import Usage, assistant, user
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
-from tests.fakes.sources import empty_store
+from tests.fakes.sources import empty_store, path_of, texts_on
 from tests.fakes.streams import append, create
 
 SESSION = StreamId("s")
@@ -55,6 +56,19 @@ async def test_folder_of_claude_code_and_pi_tells_the_working_directory() -> Non
     assert claude.path.parts[0] == "-srv-birds"
     pi = await continuation_of(store, SESSION, "pi", cwd="/srv/birds")
     assert pi.path.parts[0] == "--srv-birds--"
+
+
+async def test_operator_reads_the_whole_session_and_its_leaf() -> None:
+    store = await stored()
+    first = (await store.tree(SESSION))[0].id
+    made = await continuation_of(store, SESSION, "operator", cwd="/srv/birds")
+    assert made.command == ("operator", "--repl", "--session-file", "{file}")
+    parsed = parse_operator(made.exported.content)
+    assert (parsed.malformed, parsed.header.session) == ((), SESSION)
+    assert texts_on(path_of(parsed)) == ["Which bird?", "A heron."]
+    earlier = await continuation_of(store, SESSION, "operator", cwd="/srv/birds", leaf=first)
+    assert texts_on(path_of(parse_operator(earlier.exported.content))) == ["Which bird?"]
+    assert earlier.path != made.path
 
 
 async def test_session_without_messages_is_refused() -> None:

@@ -39,7 +39,9 @@ async def continue_in(
     session: SessionArgument,
     program: Annotated[
         Program,
-        typer.Argument(metavar="PROGRAM", help="The program: claude-code, codex, pi or opencode."),
+        typer.Argument(
+            metavar="PROGRAM", help="The program: claude-code, codex, pi, operator, opencode."
+        ),
     ],
     *,
     leaf: LeafOption = None,
@@ -87,6 +89,12 @@ async def continue_in(
             }
         )
         return
+    _note(made, file, is_written=is_written)
+    show(safe(command))
+
+
+def _note(made: Continuation, file: Path, *, is_written: bool) -> None:
+    """Print what was written, what it lacks, and what the command needs and is not here."""
     for warning in made.exported.warnings:
         remark(safe(warning))
     remark(
@@ -96,13 +104,16 @@ async def continue_in(
         remark(f"{safe(made.cwd)} does not exist here: run the command where the project is")
     if shutil.which(made.command[0]) is None:
         remark(f"{made.command[0]} is not on your PATH")
-    show(safe(command))
 
 
 def _place(program: Program) -> Path:
     """Return the folder where `program` looks for sessions, or one of ours to import from."""
     if program in _HISTORIES:
         return folder_of(_HISTORIES[program], Path.home(), os.environ)
+    if program == "operator":
+        profiles = [*folder_of("Operator", Path.home(), os.environ).glob("*/sessions")]
+        if len(profiles) == 1:  # of several, only the person knows which
+            return profiles[0]
     return data_folder(os.environ, sys.platform) / "continued"
 
 

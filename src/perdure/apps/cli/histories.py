@@ -18,7 +18,7 @@ _PLACES: Mapping[str, tuple[str | None, str, str]] = {
     "Cursor": ("XDG_CONFIG_HOME", ".config", "Cursor/User/globalStorage"),
     "Cursor on macOS": (None, "Library/Application Support", "Cursor/User/globalStorage"),
     "pi": ("PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
-    "Operator": (None, ".operator", "sessions"),
+    "Operator": (None, ".operator", "profiles"),
 }
 """Program -> the variable that names its folder, the folder in the home folder, the part in it."""
 
