@@ -8,7 +8,7 @@ from perdure.apps.cli.surface.groups import Group
 
 _PLACES = {
     "init": "perdure.apps.flow.init:init",
-    "validate": "perdure.apps.flow.views:validate",
+    "validate": "perdure.apps.flow.validation:validate",
     "run": "perdure.apps.flow.run:begin",
     "resume": "perdure.apps.flow.run:resume",
     "list": "perdure.apps.flow.flow_rows:list_flows",

@@ -11,7 +11,8 @@ import typer
 from perdure.apps.cli.options import ModelOption, ScenarioOption
 from perdure.apps.cli.sessions.changes import FocusOption, told_compaction
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.flow.options import FlowArgument, WorkspaceOption, flows_of
+from perdure.apps.flow.flow_access import flows_of
+from perdure.apps.flow.options import FlowArgument, WorkspaceOption
 from perdure.apps.flow.run import resumed_flow
 from perdure.apps.flow.run_settings import typed_settings
 from perdure.apps.wiring import scenario_in

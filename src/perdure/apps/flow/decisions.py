@@ -13,7 +13,8 @@ import typer
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import only_text
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.flow.options import ByOption, FlowArgument, opened_flow, person
+from perdure.apps.flow.flow_access import opened_flow
+from perdure.apps.flow.options import ByOption, FlowArgument, person
 from perdure.apps.terminal.output import show, show_json
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.role_setup import no_tool

@@ -11,7 +11,8 @@ import typer
 from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import named_path
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.flow.options import ByOption, FlowArgument, flows_of, person
+from perdure.apps.flow.flow_access import flows_of
+from perdure.apps.flow.options import ByOption, FlowArgument, person
 from perdure.apps.terminal.output import count_of, remark, show, show_json
 from perdure.apps.terminal.text import safe
 from perdure.engine.flows.documents.document_flow import workflow_text_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from perdure.apps.flow.documents.start import faults_in
 from perdure.client.flows.documents.start import document_in
 from perdure.engine.flows.documents.document_flow import graph_of
 from perdure.engine.flows.files.graph_file import drawn_graph
@@ -13,7 +13,13 @@ from perdure.engine.flows.files.required_readings import Library, project_folder
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.errors import ConfigError, InvalidWorkflow
 from perdure.session.flows.graph import Graph, base_role
+from perdure.stores.access.lazy_modules import Later
 from perdure.tools.paths.project_files import read_named
+
+if TYPE_CHECKING:
+    from perdure.apps.flow.documents import start as document_start
+else:
+    document_start = Later("perdure.apps.flow.documents.start")
 
 
 def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
@@ -39,7 +45,7 @@ def faults_of(
     try:
         found = document_in(file)
         if found is not None:
-            return faults_in(found, workspace)
+            return document_start.faults_in(found, workspace)
         graph = graph_in(file, workspace, project)
     except InvalidWorkflow as error:
         return error.faults, ()

@@ -12,7 +12,7 @@ import typer
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import stored_path
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.flow.options import flows_of
+from perdure.apps.flow.flow_access import flows_of
 from perdure.apps.terminal.output import show, show_json
 from perdure.apps.terminal.text import safe
 from perdure.session.flows.graph import FlowNode, Graph

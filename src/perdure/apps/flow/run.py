@@ -32,6 +32,7 @@ from perdure.apps.flow.documents.start import (
     prepare,
 )
 from perdure.apps.flow.files import graph_in
+from perdure.apps.flow.flow_access import flows_of
 from perdure.apps.flow.options import (
     FlowArgument,
     ProjectOption,
@@ -40,7 +41,6 @@ from perdure.apps.flow.options import (
     WaitOption,
     WatchOption,
     WorkspaceOption,
-    flows_of,
     person,
 )
 from perdure.apps.flow.picture.description import lost_lines, picture, wait_data, waits

@@ -1,4 +1,4 @@
-"""``perdure flow list``, ``show``, ``graph`` and ``validate``, which change nothing."""
+"""``perdure flow show`` and ``graph``, which change nothing."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, USAGE, PathNotFound, UsageMistake
-from perdure.apps.cli.options import MOST, JsonOption, NamespaceOption, StoreOption, named_path
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.options import MOST, NamespaceOption, StoreOption
 from perdure.apps.cli.store_options import CommonOptions, existing_address
 from perdure.apps.flow.documents.start import output_data, output_lines
-from perdure.apps.flow.files import faults_of, graph_in
-from perdure.apps.flow.options import FlowArgument, ProjectOption, WatchOption, flows_of
+from perdure.apps.flow.files import graph_in
+from perdure.apps.flow.flow_access import flows_of
+from perdure.apps.flow.options import FlowArgument, FolderOption, WatchOption
 from perdure.apps.flow.picture.description import feed_lines, head, lost_lines, picture
 from perdure.apps.flow.picture.live import Followed, watch_flow
 from perdure.apps.flow.picture.render import GraphFormat, overlaid, render
 from perdure.apps.store_access import NAMESPACE, existing_store
-from perdure.apps.terminal.advice import with_commands
 from perdure.apps.terminal.output import (
-    count_of,
     out_style,
-    remark,
     show,
     show_json,
     show_lines,
@@ -45,16 +43,6 @@ from perdure.session.codec import body_of
 from perdure.session.flows.role_session import role_session
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
-
-FolderOption = Annotated[
-    Path,
-    typer.Option(
-        "--workspace",
-        metavar="DIR",
-        parser=named_path,
-        help="The folder in which the roles would work.",
-    ),
-]
 
 LOOKS = 3
 """How often a flow is seen without a process before that is reported."""
@@ -216,41 +204,6 @@ async def graph(
     async with existing_store(address, namespace) as opened, flows_of(opened) as flows:
         state = await flows.state(await opened.find(flow, only="flow"))
     show_lines(render(state.graph, format, out_style(), width(), state))
-
-
-def validate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", parser=named_path, help="The workflow.")],
-    *,
-    workspace: FolderOption = Path(),
-    project: ProjectOption = None,
-    as_json: JsonOption = False,
-) -> int:
-    """Report all errors of a workflow with their lines, or draw it if it has none.
-
-    Also checks the readings of nodes and roles against the index of the project.
-
-    Examples:
-        perdure flow validate workflow.yaml
-
-    Exit codes:
-        2  errors were found
-    """
-    if not file.is_file():
-        raise PathNotFound(str(file))
-    found_faults, warnings = faults_of(file, workspace, project)
-    faults = tuple(with_commands(fault) for fault in found_faults)
-    if as_json:
-        show_json({"ok": not faults, "faults": faults, "warnings": warnings})
-        return USAGE if faults else DONE
-    for warning in warnings:
-        remark(safe(warning))
-    if not faults:
-        found = graph_in(file, workspace, project)
-        show_lines(render(found, "text", out_style(), width()))
-        return DONE
-    show(f"{safe(str(file))}: {count_of(len(faults), 'error')}")
-    show_lines(f"  {safe(fault)}" for fault in faults)
-    return USAGE
 
 
 async def graph_faults(state: FlowState) -> tuple[str, ...]:

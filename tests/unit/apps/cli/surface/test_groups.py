@@ -62,7 +62,7 @@ def test_command_loads_neither_its_neighbours_nor_the_turn_machine() -> None:
     unneeded = {
         "store info": ("apps.maintenance.copy", "interop.formats.native", "engine.turns.machine"),
         "sessions list": ("client.memory.last_turn", "engine.turns.machine", "tools.permissions"),
-        "flow validate": ("apps.flow.compaction", "apps.flow.exports", "apps.flow.decisions"),
+        "flow validate": ("apps.flow.compaction", "apps.flow.flow_access", "client.agents.runtime"),
         "models": ("apps.wiring", "client.agents.agent"),
     }
     for line, names in unneeded.items():
