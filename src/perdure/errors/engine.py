@@ -22,6 +22,8 @@ class InvalidTransition(EngineError):
         told = f"{cause} is not possible while the turn is {phase}"
         if phase == "closed":
             told = f"{cause} is not possible: this chat was closed; Runtime.resume opens it again"
+        elif (phase, cause) == ("running", "send"):
+            told += "; steer adds a message to it, follow_up one that it answers later"
         super().__init__(told)
         self.phase = phase
         self.cause = cause

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import msgspec
 
@@ -129,6 +129,15 @@ class Turn:
 
     def __await__(self) -> Generator[Any, None, Reply]:
         return self._reply().__await__()
+
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            told = f"'Turn' object has no attribute {name!r}"
+            if name in ("text", *Reply.__struct_fields__):
+                told += f"; its reply has: (await turn).{name}"
+                told += f", in perdure.blocking turn.result().{name}"
+            raise AttributeError(told, name=name, obj=self)
 
     async def __aiter__(self) -> AsyncIterator[AnyEvent]:
         before = await asyncio.shield(self._signals.begun)

@@ -62,7 +62,7 @@ async def wait() -> str:
 async def test_second_turn_does_not_wait() -> None:
     chat = await Stage(says(Hang())).chat()
     chat.send("hi")
-    with pytest.raises(InvalidTransition, match="send is not possible while the turn is running"):
+    with pytest.raises(InvalidTransition, match="turn is running; steer adds a message"):
         chat.send("there")
     await chat.abort()
 

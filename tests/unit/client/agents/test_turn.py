@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from operator import attrgetter
 
 import pytest
 
@@ -63,3 +64,12 @@ async def test_stopped_turn_is_over_for_this_process_only() -> None:
     assert (await stage.memory.state(StreamId("s"))).open_turn is not None
     with pytest.raises(TurnSuspended):
         await turn
+
+
+async def test_field_of_the_reply_asked_of_the_turn_says_where_it_is() -> None:
+    turn = (await Stage(says("Hello")).chat()).send("hi")
+    with pytest.raises(AttributeError, match=r"its reply has: \(await turn\)\.text"):
+        attrgetter("text")(turn)
+    with pytest.raises(AttributeError, match=r"no attribute 'txet'$"):
+        attrgetter("txet")(turn)
+    assert (await turn).text == "Hello"
