@@ -7,7 +7,6 @@ for a store that turns out to be encrypted (`keyring_keys`). No error repeats a 
 
 from __future__ import annotations
 
-import importlib
 import os
 import stat
 import sys
@@ -17,6 +16,7 @@ from typing import Protocol, cast
 
 from perdure.bounds.files import open_named
 from perdure.errors import KeyMissing
+from perdure.secrets.keyrings import usable_keyring
 from perdure.stores.key import StoreKey
 
 SERVICE = "perdure"
@@ -181,8 +181,8 @@ def _save_key(user: str, key: StoreKey) -> bool:
 
 
 def _keyring() -> Keyring | None:
-    """Return the module ``keyring`` if installed; loaded only here, because it is slow."""
+    """Return the module ``keyring`` if it is installed and a keyring can work here."""
     try:
-        return cast("Keyring", importlib.import_module("keyring"))
+        return cast("Keyring | None", usable_keyring())
     except Exception:  # noqa: BLE001 - not installed, or it fails to find any backend
         return None

@@ -7,13 +7,13 @@ everything that the use returns. No object here has a text form with a value.
 from __future__ import annotations
 
 import base64
-import importlib
 import json
 import logging
 from collections.abc import Callable, Mapping
 from urllib.parse import quote, quote_plus
 
 from perdure.errors import SecretMissing
+from perdure.secrets.keyrings import usable_keyring
 from perdure.secrets.references import fill_references, is_name
 
 SERVICE = "perdure"
@@ -34,7 +34,8 @@ Lookup = Callable[[str], str | None]
 def in_keyring(account: str) -> str | None:
     """Return the value of `account` in the keyring; None without it, a keyring, or its package."""
     try:
-        found: object = importlib.import_module("keyring").get_password(SERVICE, account)
+        keyring = usable_keyring()
+        found: object = None if keyring is None else keyring.get_password(SERVICE, account)
     except ImportError:
         return None
     except Exception as error:  # noqa: BLE001 - headless, locked, broken: each backend has its own

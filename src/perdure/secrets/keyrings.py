@@ -1,0 +1,55 @@
+"""The package ``keyring``, loaded only if one of its backends can work here.
+
+Loading it loads every backend, which takes longer than most commands.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_BUS = ("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY")
+"""Variables that lead to a session bus; a library may start one for a display."""
+
+_OWN = "keyring.backends."
+
+
+def usable_keyring() -> ModuleType | None:
+    """Return the module ``keyring``; None if no keyring can work here.
+
+    Raises: ImportError if the package is missing.
+    """
+    if "keyring" not in sys.modules and _is_without_backend(sys.platform, os.environ):
+        return None
+    return importlib.import_module("keyring")
+
+
+def _is_without_backend(platform: str, environment: Mapping[str, str]) -> bool:
+    """Whether no backend can work: on Linux all own ones need a session bus.
+
+    A backend may also be configured, or come with another package.
+    """
+    if platform != "linux" or "PYTHON_KEYRING_BACKEND" in environment:
+        return False
+    runtime = environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    if any(environment.get(name) for name in _BUS) or Path(runtime, "bus").exists():
+        return False
+    home = Path(environment.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111 - Path.home() raises where there is none
+    configured = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    if (configured / "python_keyring" / "keyringrc.cfg").exists():
+        return False
+    return not _has_foreign_backend()
+
+
+@cache
+def _has_foreign_backend() -> bool:
+    """Whether another package brings a backend: its entry points say so."""
+    metadata: Any = importlib.import_module("importlib.metadata")
+    found = metadata.entry_points(group="keyring.backends")
+    return any(not each.value.startswith(_OWN) for each in found)

@@ -1,0 +1,50 @@
+"""The package keyring is loaded only where one of its backends can work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.samples import case
+
+_ASKED = """
+import sys
+from perdure.secrets.vault import in_keyring
+print(in_keyring("x"), "keyring" in sys.modules)
+"""
+
+
+@pytest.mark.full_only
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems always have a keyring")
+def test_keyring_is_loaded_only_where_a_backend_can_work(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
+    configured = tmp_path / "config" / "python_keyring" / "keyringrc.cfg"
+    configured.parent.mkdir(parents=True)
+    configured.write_text("[backend]\ndefault-keyring=keyring.backends.null.Keyring\n")
+    (tmp_path / "session").mkdir()
+    (tmp_path / "session" / "bus").touch()
+    package = tmp_path / "packages" / "other-1.0.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[keyring.backends]\nother = json\n")
+    for extra, is_loaded in (
+        ({}, False),
+        ({"DBUS_SESSION_BUS_ADDRESS": "unix:path=/nowhere"}, True),
+        ({"DISPLAY": ":0"}, True),
+        ({"XDG_RUNTIME_DIR": str(tmp_path / "session")}, True),
+        ({"XDG_CONFIG_HOME": str(tmp_path / "config")}, True),
+        ({"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}, True),
+        ({"PYTHONPATH": str(tmp_path / "packages")}, True),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", _ASKED],
+            env={**home, **extra},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        with case(extra):
+            assert done.stdout.split() == ["None", str(is_loaded)]
