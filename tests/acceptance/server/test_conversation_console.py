@@ -7,6 +7,7 @@ import base64
 from pathlib import Path
 
 import pytest
+from playwright.async_api import expect
 
 import perdure
 from perdure import assistant, tool_call, tool_result, user
@@ -154,3 +155,23 @@ async def test_images_are_pasted_dropped_and_chosen(tmp_path: Path, chromium: st
         assert [part.name for part in stored] == ["chosen.png", "paste.png", "drop.png"]
         assert await server.store.content(stored[0]) == image
         assert browser.complaints == []
+
+
+@pytest.mark.all_only
+async def test_calls_and_turns_before_the_newest_are_reached(tmp_path: Path, chromium: str) -> None:
+    async with served(tmp_path, ["yes"] * 22) as server:
+        session = await server.said("m0")
+        for n in range(21):
+            await server.said(f"m{n + 1}", session)
+        async with browsing(chromium, server) as browser:
+            page = browser.page
+            await browser.open(f"sessions/{session}?side=context")
+            calls = page.get_by_label("Sent by").locator("option")
+            await expect(calls).to_have_count(21)
+            await page.get_by_role("button", name="Earlier calls").click()
+            await expect(calls).to_have_count(23)
+            await expect(page.get_by_role("button", name="Earlier calls")).to_have_count(0)
+            await browser.open(f"sessions/{session}?side=turns")
+            await page.get_by_role("button", name="Earlier turns").click()
+            await page.get_by_role("heading", name="Turn 1", exact=True).wait_for()
+            assert browser.complaints == []

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from perdure.apps.server.values import Call, Tokens, TurnView, time_of
+from perdure.apps.server.values import Call, Page, Tokens, TurnView, time_of
 from perdure.client.session import Session
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
@@ -22,15 +22,26 @@ from perdure.session.ledger import (
 from perdure.session.messages import Usage
 
 
-async def newest_turns(session: Session, last: int) -> list[TurnView]:
-    """Return the newest `last` turns of `session`, oldest first."""
-    starts = [
-        entry.seq
-        async for entry in session.entries(kind=TurnStarted.kind, newest_first=True, limit=last)
-    ]
+async def newest_turns(session: Session, last: int, before: int | None = None) -> Page[TurnView]:
+    """Return the newest `last` turns of `session` that began before seq `before`, oldest first.
+
+    `next` is where the next earlier ones are before, if there are any.
+    """
+    starts: list[int] = []
+    async for entry in session.entries(kind=TurnStarted.kind, newest_first=True):
+        if before is None or entry.seq < before:
+            starts.append(entry.seq)
+        if len(starts) > last:
+            break
     if not starts:
-        return []
-    return turns_of([entry async for entry in session.entries(starts[-1] - 1)])
+        return Page(items=[])
+    first = starts[:last][-1]
+    found: list[Entry] = []
+    async for entry in session.entries(first - 1):
+        if entry.seq == before:
+            break
+        found.append(entry)
+    return Page(items=turns_of(found), next=str(first) if len(starts) > last else None)
 
 
 def turns_of(entries: Iterable[Entry]) -> list[TurnView]:

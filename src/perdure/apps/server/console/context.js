@@ -3,6 +3,7 @@ import { get } from "./api.js";
 import { count, oneLine, pretty, safe, seqOf, sessionOf, shortTime } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
 import { Fault, Waiting, useLoaded } from "./parts.js";
+import { useTurns } from "./timeline.js";
 
 const SHOWN = 200; // newest messages of a request that are read first
 const LIMITS = { window: "the model's window", max_working_tokens: "max_working_tokens", max_messages: "max_messages" };
@@ -12,10 +13,10 @@ export function Context({ path, version, call: wanted }) {
   const [call, setCall] = useState(wanted ?? "");
   const [last, setLast] = useState(SHOWN);
   useEffect(() => { if (wanted) setCall(wanted); }, [wanted]);
-  const turns = useLoaded((signal) => get(`${path}/turns`, { last: 20 }, signal), [path, version]);
+  const { turns, hasEarlier, more: readEarlier } = useTurns(path, version);
   const { data, error, reload } = useLoaded(
     (signal) => get(`${path}/context`, call ? { call, last } : { budget, last }, signal), [path, call ? "" : version, budget, call, last]);
-  const calls = (turns.data?.items ?? []).flatMap((turn) => turn.calls
+  const calls = turns.flatMap((turn) => turn.calls
     .filter((each) => each.type === "model").map((each) => ({ ...each, turn: turn.number }))).reverse();
   return html`<div class="pad stack">
     <div class="row"><label class="row small grow">Sent by <select class="grow" value=${call} onChange=${(e) => setCall(e.target.value)}>
@@ -23,6 +24,7 @@ export function Context({ path, version, call: wanted }) {
         ${call && !calls.some((each) => String(each.seq) === call) && html`<option value=${call}>the call at entry ${call}</option>`}
         ${calls.map((each) => html`<option value=${String(each.seq)}>turn ${each.turn}, ${shortTime(each.startedAt)}, entry ${each.seq}${each.attempt > 1 ? `, attempt ${each.attempt}` : ""}</option>`)}
       </select></label>
+      ${hasEarlier && html`<button class="quiet" onClick=${readEarlier}>Earlier calls</button>`}
       ${!call && html`<label class="row small">within <input type="number" min="1" size="7" placeholder="no limit" value=${budget} onChange=${(e) => setBudget(e.target.value)} /> tokens</label>`}</div>
     ${error && html`<${Fault} error=${error} retry=${reload} />`}
     ${!data && !error && html`<${Waiting} />`}

@@ -1,15 +1,38 @@
 // The turns of a session as bars: model calls and tools with tokens, cost, retries and outcome.
 import { get } from "./api.js";
 import { between, count, duration, money, oneLine, pretty, safe, shortTime } from "./format.js";
-import { html } from "./html.js";
-import { Empty, Fault, Waiting, useLoaded } from "./parts.js";
+import { html, useMemo, useState } from "./html.js";
+import { Empty, Fault, Waiting, attempt, useLoaded } from "./parts.js";
+
+const PAGE = 20;
+
+/** The newest turns of a session, oldest first; `more` reads earlier ones while `hasEarlier`. */
+export function useTurns(path, version) {
+  const [known, setKnown] = useState(new Map());
+  const [earlier, setEarlier] = useState(undefined);
+  const add = (page) => setKnown((old) => new Map([...old, ...page.items.map((turn) => [turn.seq, turn])]));
+  const { data, error, reload } = useLoaded(async (signal) => {
+    const page = await get(`${path}/turns`, { last: PAGE }, signal);
+    add(page);
+    setEarlier((old) => (old === undefined ? page.next : old));
+    return page;
+  }, [path, version]);
+  const more = () => attempt(async () => {
+    const page = await get(`${path}/turns`, { last: PAGE, before: earlier });
+    add(page);
+    setEarlier(page.next);
+  });
+  const turns = useMemo(() => [...known.values()].sort((a, b) => a.seq - b.seq), [known]);
+  return { turns, isLoaded: data !== null, hasEarlier: Boolean(earlier), more, error, reload };
+}
 
 export function Timeline({ path, version }) {
-  const { data, error, reload } = useLoaded((signal) => get(`${path}/turns`, { last: 20 }, signal), [path, version]);
-  if (error && !data) return html`<${Fault} error=${error} retry=${reload} />`;
-  if (!data) return html`<${Waiting} />`;
-  if (!data.items.length) return html`<${Empty}>No turn ran here.<//>`;
-  return html`<div class="pad stack">${[...data.items].reverse().map((turn) => html`<${Turn} key=${turn.seq} turn=${turn} path=${path} />`)}</div>`;
+  const { turns, isLoaded, hasEarlier, more, error, reload } = useTurns(path, version);
+  if (error && !isLoaded) return html`<${Fault} error=${error} retry=${reload} />`;
+  if (!isLoaded) return html`<${Waiting} />`;
+  if (!turns.length) return html`<${Empty}>No turn ran here.<//>`;
+  return html`<div class="pad stack">${[...turns].reverse().map((turn) => html`<${Turn} key=${turn.seq} turn=${turn} path=${path} />`)}
+    ${hasEarlier && html`<button class="quiet" onClick=${more}>Earlier turns</button>`}</div>`;
 }
 
 function Turn({ turn, path }) {

@@ -37,6 +37,9 @@ SessionId = Annotated[str, PathParameter(description="The whole id of the sessio
 Limit = Annotated[int, QueryParameter(ge=1, le=500)]
 """How many items a part of a list has at most."""
 
+LARGEST_SEQ = 2**53 - 1
+"""The largest seq that JSON carries exactly everywhere."""
+
 TheRows = NamedDependency[RowFilter]
 """The sessions that the filters of the request select, as far as the caller may see them."""
 

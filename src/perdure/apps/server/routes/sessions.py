@@ -18,6 +18,7 @@ from perdure.apps.server.contexts import context_of_call, next_context
 from perdure.apps.server.inputs import NewSession, Renamed
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.parameters import (
+    LARGEST_SEQ,
     Limit,
     SessionId,
     TheCaller,
@@ -48,9 +49,6 @@ from perdure.session.entries import Entry
 from perdure.session.kinds import MESSAGE
 from perdure.stores.protocol import SessionScope
 from perdure.stores.retention.erase import ForkPolicy
-
-_LARGEST = 2**53 - 1
-"""The largest seq that JSON carries exactly everywhere."""
 
 
 @get("/sessions")
@@ -177,7 +175,7 @@ async def show_context(
     session_id: SessionId,
     *,
     budget: Annotated[int | None, QueryParameter(ge=1)] = None,
-    call: Annotated[int | None, QueryParameter(ge=0, le=_LARGEST)] = None,
+    call: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_SEQ)] = None,
     last: Annotated[int | None, QueryParameter(ge=1)] = None,
 ) -> ContextView:
     """Show what a model would be sent now, within `budget` tokens; or was sent by a `call`.

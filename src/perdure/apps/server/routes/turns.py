@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from litestar import Response, get, post
-from litestar.params import JSONBody
+from litestar.params import JSONBody, QueryParameter
 
 from perdure.apps.server.inputs import Added, Reason, Resumed
 from perdure.apps.server.problems import Problem
-from perdure.apps.server.routes.parameters import Limit, SessionId, TheCaller, TheConversations
+from perdure.apps.server.routes.parameters import (
+    LARGEST_SEQ,
+    Limit,
+    SessionId,
+    TheCaller,
+    TheConversations,
+)
 from perdure.apps.server.routes.sessions import shown
 from perdure.apps.server.timeline import newest_turns
 from perdure.apps.server.values import EntryView, Page, SessionView, TurnView
@@ -15,9 +23,14 @@ from perdure.apps.server.views import entry_view
 
 
 @get("/sessions/{session_id:str}/turns")
-async def list_turns(caller: TheCaller, session_id: SessionId, last: Limit = 20) -> Page[TurnView]:
-    """List the newest turns with their calls, oldest first."""
-    return Page(items=await newest_turns(await caller.session(session_id), last))
+async def list_turns(
+    caller: TheCaller,
+    session_id: SessionId,
+    last: Limit = 20,
+    before: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_SEQ)] = None,
+) -> Page[TurnView]:
+    """List the newest turns with their calls, oldest first; `before` the `next` of a later page."""
+    return await newest_turns(await caller.session(session_id), last, before)
 
 
 @post("/sessions/{session_id:str}/steer", status_code=202)

@@ -87,3 +87,18 @@ async def test_interrupted_turn_is_resumed(tmp_path: Path) -> None:
         resumed = await server.http.post(f"/v1/sessions/{session}/resume", json={})
         assert resumed.status_code == 200
         await server.until(session, "idle")
+
+
+async def test_turns_are_paged_backwards(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one", "two", "three"]) as server:
+        session = await server.said("go")
+        for _ in range(2):
+            await server.said("on", session)
+        url = f"/v1/sessions/{session}/turns"
+        newest = (await server.http.get(url, params={"last": 2})).json()
+        assert [turn["number"] for turn in newest["items"]] == [2, 3]
+        before = {"last": 2, "before": newest["next"]}
+        earlier = (await server.http.get(url, params=before)).json()
+        assert [turn["number"] for turn in earlier["items"]] == [1]
+        assert [len(turn["calls"]) for turn in earlier["items"]] == [1]
+        assert earlier["next"] is None
