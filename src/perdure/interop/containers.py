@@ -1,8 +1,9 @@
-"""Files that hold several sessions: each session in them is a source of its own.
+"""Files that hold several sessions, and folders that hold one: each session becomes a source.
 
-A database is read in one transaction, and each of its sessions becomes lines of JSON; a text with
-several sessions is cut. A session that cannot be read does not stop the others. Imports of one
-session know nothing of this.
+A folder with a file for each event is read through one file that it always has. A database is read
+in one transaction, and each of its sessions becomes lines of JSON; a text with several sessions is
+cut. A session that cannot be read does not stop the others. Imports of one session know nothing of
+this.
 """
 
 from __future__ import annotations
@@ -39,8 +40,11 @@ def sessions_in(
     if start.startswith(MAGIC):
         return _in_database(content, format)
     for name, known in FORMATS.items():
+        is_wanted = format in ("auto", name)
+        if known.gather is not None and content.path.name in known.file_names and is_wanted:
+            return _in_text([known.gather(content.path)])
         if known.cut is not None and known.is_beginning is not None and known.is_beginning(start):
-            return _in_text(known.cut(content)) if format in ("auto", name) else None
+            return _in_text(known.cut(content)) if is_wanted else None
     return None
 
 

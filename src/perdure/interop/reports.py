@@ -24,6 +24,7 @@ Format = Literal[
     "qwen-code",
     "copilot-cli",
     "kimi-cli",
+    "openhands",
     "goose",
     "cursor",
     "aider",

@@ -14,6 +14,7 @@ _PLACES: Mapping[str, tuple[str | None, str, str]] = {
     "Qwen Code": (None, ".qwen", "projects"),
     "Copilot CLI": ("COPILOT_HOME", ".copilot", "session-state"),
     "Kimi CLI": ("KIMI_SHARE_DIR", ".kimi", "sessions"),
+    "OpenHands": (None, ".openhands", "conversations"),
     "Goose": ("XDG_DATA_HOME", ".local/share", "goose/sessions"),
     "Cursor": ("XDG_CONFIG_HOME", ".config", "Cursor/User/globalStorage"),
     "Cursor on macOS": (None, "Library/Application Support", "Cursor/User/globalStorage"),

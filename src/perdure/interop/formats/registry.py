@@ -16,7 +16,13 @@ from perdure.interop.formats.codex import reader as codex
 from perdure.interop.formats.databases import cursor, goose
 from perdure.interop.formats.databases.row_lines import DatabaseFormat
 from perdure.interop.formats.items import ParsedSource, SourceHeader
-from perdure.interop.formats.json_lines import copilot_cli, gemini_cli, kimi_cli, qwen_code
+from perdure.interop.formats.json_lines import (
+    copilot_cli,
+    gemini_cli,
+    kimi_cli,
+    openhands,
+    qwen_code,
+)
 from perdure.interop.formats.opencode import reader as opencode
 from perdure.interop.formats.operator import reader as operator
 from perdure.interop.formats.pi import reader as pi
@@ -35,7 +41,8 @@ class SourceFormat(msgspec.Struct, frozen=True):
     format when `is_beginning` accepts its first bytes or `is_record` one of its lines.
 
     A program may store several sessions in a file: `database` says how in a database, and `cut`
-    returns the sessions of another file. `file_names` are names that do not end with ``.jsonl``.
+    returns the sessions of another file. `gather` returns the session in the folder of a file with
+    one of its names. `file_names` are names that do not end with ``.jsonl``.
     `at_path` adds to the header what only the path of the file says.
     """
 
@@ -46,6 +53,7 @@ class SourceFormat(msgspec.Struct, frozen=True):
     is_beginning: Callable[[bytes], bool] | None = None
     database: DatabaseFormat | None = None
     cut: Callable[[Content], Iterator[Content]] | None = None
+    gather: Callable[[Path], Content] | None = None
     file_names: Sequence[str] = ()
     at_path: Callable[[SourceHeader, Path], SourceHeader] | None = None
 
@@ -78,6 +86,14 @@ FORMATS: Mapping[Format, SourceFormat] = {
     ),
     operator_words.FORMAT: SourceFormat(
         "Operator", operator.parse, operator.Reader, operator.is_record
+    ),
+    openhands.FORMAT: SourceFormat(
+        "OpenHands",
+        openhands.parse,
+        openhands.Reader,
+        openhands.is_record,
+        gather=openhands.gather,
+        file_names=(openhands.FILE_NAME,),
     ),
     goose.FORMAT: SourceFormat(
         "Goose", goose.parse, goose.Reader, goose.is_record, database=goose.DATABASE

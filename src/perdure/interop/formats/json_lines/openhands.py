@@ -1,0 +1,251 @@
+"""Read the conversations of OpenHands: a folder with a file for each event.
+
+The events become lines, below a first line with the id and the working folder. Nothing else of
+``base_state.json`` is read: it has settings and keys of the model. Events are one chain; those that
+no model gets are kept outside the conversation. A condensation is a compaction.
+Source: ``sdk/event`` and ``conversation/persistence_const.py`` of OpenHands/software-agent-sdk, as
+of 2026.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from perdure.bounds.limits import limits, require_within
+from perdure.codecs.content import parts_of, result_of
+from perdure.codecs.fields import (
+    Fields,
+    fields_of,
+    flag_in,
+    list_in,
+    name_in,
+    object_in,
+    text_in,
+    texts_in,
+    time_in,
+)
+from perdure.codecs.lines import Line, ReadLine, read_line
+from perdure.codecs.media import Media
+from perdure.errors import FormatError, LimitExceeded
+from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.sources.content import Held
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
+from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.session.kinds import Compaction
+from perdure.session.messages import (
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from perdure.session.notes import ImportedRecord
+from perdure.stores.regular_files import check_folder, read_regular
+
+FORMAT: Final = "openhands"
+FILE_NAME: Final = "base_state.json"
+
+_FOREIGN = "it is not an event of a conversation of OpenHands"
+_EVENT_FILE = re.compile(r"event-(\d{5,12})-[0-9a-fA-F-]{8,64}\.json")
+_SOURCES = ("agent", "user", "environment")
+_RESULTS = ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
+
+
+# -- the folder
+
+
+def gather(path: Path) -> Held:
+    """Return the conversation in the folder of the file `path`, as lines.
+
+    Raises: FormatError if a file cannot be read; LimitExceeded if they are too many.
+    """
+    folder = path.absolute().parent
+    name = f"{folder.name}/{path.name}"
+    most = limits().import_file_bytes
+    try:
+        state = fields_of(read_line(read_regular(path, most_bytes=most)).value) or {}
+        check_folder(folder / "events")
+        first = {
+            "id": name_in(state, "id") or folder.name,
+            "working_dir": name_in(object_in(state, "workspace") or {}, "working_dir"),
+        }
+        lines = [msgspec.json.encode({"program": FORMAT, "conversation": first})]
+        size = len(lines[0])
+        for file in _event_files(folder / "events"):
+            lines.append(_one_line(read_regular(file, most_bytes=most)))
+            size += len(lines[-1]) + 1
+            require_within("import_file_bytes", size, name)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FormatError(name, f"a file of its folder cannot be read ({reason})") from error
+    return Held(b"\n".join([*lines, b""]), name)
+
+
+def _event_files(folder: Path) -> list[Path]:
+    most = limits().import_folders
+    found: list[tuple[int, Path]] = []
+    for number, file in enumerate(folder.iterdir()):
+        if number >= most:
+            raise LimitExceeded(str(folder), "import_folders", most)
+        named = _EVENT_FILE.fullmatch(file.name)
+        if named:
+            found.append((int(named[1]), file))
+    return [file for _, file in sorted(found)]
+
+
+def _one_line(event: bytes) -> bytes:
+    if b"\n" not in event.strip():
+        return event.strip()
+    reading = read_line(event)
+    return msgspec.json.encode(reading.value) if reading.is_json else event.replace(b"\n", b" ")
+
+
+# -- the lines
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """Parse the conversation in `content`, even if it is damaged."""
+    return parsed_whole(content, FORMAT, Reader, progress)
+
+
+def is_record(fields: Fields) -> bool:
+    """Return whether `fields` is an event of OpenHands, or the first line of a conversation."""
+    if fields.get("program") == FORMAT:
+        return object_in(fields, "conversation") is not None
+    return (
+        name_in(fields, "kind") is not None
+        and text_in(fields, "source") in _SOURCES
+        and name_in(fields, "id") is not None
+        and "timestamp" in fields
+    )
+
+
+class Reader:
+    """Reads a conversation into `draft`."""
+
+    def __init__(self, draft: SourceDraft) -> None:
+        self.draft = draft
+        self.linker = self.instead = None  # everything is one chain
+        self._leaf: int | None = None
+        self._header: Fields | None = None
+        self._nodes: dict[str, int] = {}  # event -> item
+        self._order: list[int] = []  # these items
+
+    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
+        """No line is read faster than the others."""
+        return False
+
+    def take(self, line: Line, reading: ReadLine) -> None:
+        """Read one line."""
+        fields = fields_of(reading.value) if reading.is_json else None
+        if fields is None or not (is_record(fields) or name_in(fields, "kind")):
+            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+        elif fields.get("program") == FORMAT:
+            self.draft.header_lines.append(line.number)
+            self._header = self._header or object_in(fields, "conversation")
+        else:
+            own = name_in(fields, "id")
+            self._take_event(Record(line, fields, own, at=time_in(fields, "timestamp")))
+
+    def finish(self) -> ParsedSource:
+        """Return the parsed source."""
+        header = self._header
+        if header is None:
+            return self.draft.headless(self._leaf)
+        described = SourceHeader(session=name_in(header, "id"), cwd=name_in(header, "working_dir"))
+        return self.draft.finish(described, self._leaf)
+
+    def _take_event(self, record: Record) -> None:
+        kind, fields = text_in(record.fields, "kind") or "", record.fields
+        summary = name_in(fields, "summary") if kind == "Condensation" else None
+        if summary is not None:
+            kept = self._kept_after(texts_in(fields, "forgotten_event_ids"))
+            body: ItemBody | None = Compaction(summary, reason="import")
+            self._leaf = self.draft.add(record, body, self._leaf, {"first_kept": kept})
+            return
+        body = _body_of(kind, fields, self.draft.media)
+        if body is None:
+            self.draft.add(record, ImportedRecord(FORMAT, kind), self._leaf)
+            return
+        self._leaf = self.draft.add(record, body, self._leaf)
+        if record.id is not None:
+            self._nodes[record.id] = self._leaf
+            self._order.append(self._leaf)
+
+    def _kept_after(self, forgotten: Iterable[str]) -> int | None:
+        """Return the first item after all `forgotten` events; None if there is none."""
+        last = max((self._nodes[each] for each in forgotten if each in self._nodes), default=-1)
+        following = bisect_right(self._order, last)
+        return self._order[following] if following < len(self._order) else None
+
+
+def _body_of(kind: str, fields: Fields, media: Media) -> ItemBody | None:
+    if kind == "MessageEvent":
+        return _message(object_in(fields, "llm_message") or {}, media)
+    if kind == "ActionEvent":
+        return _action(fields, media)
+    result = _result(kind, fields, media) if kind in _RESULTS else None
+    return None if result is None else Message("tool", (result,))
+
+
+def _message(said: Fields, media: Media) -> Message | None:
+    parts = _parts(said.get("content"), media)
+    if text_in(said, "role") == "user":
+        return Message("user", parts) if parts else None
+    parts = (*_thoughts(said), *parts)
+    if text_in(said, "role") != "assistant" or not parts:
+        return None
+    return Message("assistant", parts, stop_reason="stop")
+
+
+def _action(fields: Fields, media: Media) -> Message | None:
+    call = object_in(fields, "tool_call") or {}
+    call_id = name_in(fields, "tool_call_id") or name_in(call, "id")
+    name = name_in(fields, "tool_name") or name_in(call, "name")
+    if call_id is None or name is None:
+        return None
+    written = text_in(call, "arguments")
+    arguments = None if written is None else fields_of(read_line(written.encode()).value)
+    if arguments is None:
+        arguments = {"input": written} if written else object_in(fields, "action") or {}
+    parts = (*_thoughts(fields), *_parts(fields.get("thought"), media))
+    asked = ToolCallPart(call_id, name, arguments)
+    return Message("assistant", (*parts, asked), stop_reason="tool_calls")
+
+
+def _result(kind: str, fields: Fields, media: Media) -> ToolResultPart | None:
+    call_id, name = name_in(fields, "tool_call_id"), name_in(fields, "tool_name")
+    if call_id is None:
+        return None
+    if kind != "ObservationEvent":
+        text = text_in(fields, "error") or text_in(fields, "rejection_reason") or ""
+        return ToolResultPart(call_id, text, is_error=True, name=name)
+    seen = object_in(fields, "observation") or {}
+    shown = _parts(seen.get("content"), media) or _parts(seen.get("output"), media)
+    parts = (*shown, *_parts(fields.get("extended_content"), media))
+    is_error = flag_in(seen, "is_error") or flag_in(seen, "error")
+    return result_of(call_id, parts, is_error=is_error, name=name)
+
+
+def _thoughts(fields: Fields) -> list[Part]:
+    if text := text_in(fields, "reasoning_content"):
+        return [ThinkingPart(text)]
+    blocks = (fields_of(each) or {} for each in list_in(fields, "thinking_blocks") or ())
+    return [ThinkingPart(text) for block in blocks if (text := text_in(block, "thinking"))]
+
+
+def _parts(content: object, media: Media) -> tuple[Part, ...]:
+    found = parts_of([] if content is None else content, media, _media_of) or ()
+    return tuple(part for part in found if part != TextPart(""))
+
+
+def _media_of(fields: Fields, media: Media) -> Part | None:
+    addresses = [each for each in texts_in(fields, "image_urls") if each.startswith("data:")]
+    return media.from_address(addresses[0]) if len(addresses) == 1 else None
