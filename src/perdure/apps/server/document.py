@@ -27,6 +27,9 @@ from litestar.routes import HTTPRoute
 from perdure.apps.server.access.caller import CONDITIONAL, READING
 from perdure.apps.server.access.idempotency import LONGEST, keeps_keys
 
+MEDIA_TYPES = "media_types"
+"""The option of a route that answers with files: their media types."""
+
 _PROBLEM = "application/problem+json"
 
 _PROBLEM_SCHEMA = Schema(
@@ -105,6 +108,11 @@ def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler)
         response.headers = {**(response.headers or {}), **answered, **tagged}
     operation.parameters = [*(operation.parameters or ()), *sent] or None
     responses["default"] = _REFUSED
+    for media_type in handler.opt.get(MEDIA_TYPES, ()):
+        assert isinstance(responses["200"], OpenAPIResponse)
+        contents = responses["200"].content = dict(responses["200"].content or {})
+        contents.pop(handler.media_type, None)
+        contents[media_type] = OpenAPIMediaType(schema=_TEXT)
 
 
 def _header(name: str, schema: Schema, description: str) -> Parameter:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, cast
 
@@ -49,6 +50,22 @@ from perdure.session.entries import Entry
 from perdure.session.kinds import MESSAGE
 from perdure.stores.protocol import SessionScope
 from perdure.stores.retention.erase import ForkPolicy
+
+_LINES = ("jsonl", "application/x-ndjson")
+_FILES: Mapping[ExportFormat, tuple[str, str]] = {
+    "perdure": _LINES,
+    "pi": _LINES,
+    "operator": _LINES,
+    "claude-code": _LINES,
+    "codex": _LINES,
+    "opencode": ("json", "application/json"),
+    "workflow": ("yaml", "application/yaml"),
+    "markdown": ("md", "text/markdown"),
+    "html": ("html", "text/html"),
+}
+"""The ending of the file of each format, and its media type."""
+
+_LONGEST_NAME = 100
 
 
 @get("/sessions")
@@ -190,18 +207,27 @@ async def show_context(
     return await next_context(caller.store, session, budget, last)
 
 
-@get("/sessions/{session_id:str}/export", media_type="application/octet-stream")
+@get(
+    "/sessions/{session_id:str}/export",
+    media_type="application/octet-stream",
+    media_types=sorted({kind for _, kind in _FILES.values()}),
+)
 async def export_session(
     caller: TheCaller,
     session_id: SessionId,
     file_format: Annotated[ExportFormat, QueryParameter(name="format")] = "perdure",
     redact: FromQuery[list[Redaction] | None] = None,
 ) -> Response[bytes]:
-    """Export a session as a file."""
+    """Export a session as a file, with a name and a media type for its format."""
     session = await caller.session(session_id)
     exported = await session.export(file_format, redact=redact or ())
-    headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
-    return Response(exported.content, headers=headers, media_type="application/octet-stream")
+    ending, media_type = _FILES[file_format]
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", session.id)[:_LONGEST_NAME]
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}.{ending}"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(exported.content, headers=headers, media_type=media_type)
 
 
 @delete("/sessions/{session_id:str}", status_code=200, is_conditional=True)

@@ -123,3 +123,24 @@ async def test_sessions_are_filtered_by_agent_over_all_pages(tmp_path: Path) -> 
                 if after is None:
                     break
             assert sorted(found) == sorted(wanted)
+
+
+async def test_export_has_file_name_and_media_type(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        session = await server.store.create(id="shop:ana")
+        await session.append(perdure.user("hi"), perdure.assistant("hello"))
+        document = (await server.http.get("/v1/openapi.json")).json()
+        route = document["paths"]["/v1/sessions/{session_id}/export"]["get"]
+        for name, ending, kind in (
+            ("perdure", "jsonl", "application/x-ndjson"),
+            ("opencode", "json", "application/json"),
+            ("workflow", "yaml", "application/yaml"),
+            ("markdown", "md", "text/markdown"),
+            ("html", "html", "text/html"),
+        ):
+            url = "/v1/sessions/shop:ana/export"
+            found = await server.http.get(url, params={"format": name})
+            assert found.headers["content-type"].partition(";")[0] == kind
+            told = f'attachment; filename="shop_ana.{ending}"'
+            assert found.headers["content-disposition"] == told
+            assert kind in route["responses"]["200"]["content"]
