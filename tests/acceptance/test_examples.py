@@ -183,6 +183,12 @@ async def test_page_of_the_fastapi_example_shows_words_and_answers_a_question(
                 await page.reload()
                 await expect(log.last).to_have_text("Your money is on its way.")
                 assert await log.first.text_content() == "Refund <b>order</b> 7"
+                page = await browser.new_page()
+                await page.goto(f"{client.base_url}#no/chat")
+                await page.get_by_label("Message").fill("Hello")
+                await page.get_by_role("button", name="Send").click()
+                await expect(page.get_by_role("log").locator("p")).to_have_text("Not Found")
+                await expect(page.get_by_label("Message")).to_have_value("Hello")
             finally:
                 await browser.close()
 
