@@ -42,6 +42,14 @@ def test_sort_that_there_is_not_is_wrong_usage(sample: World) -> None:
     assert "'faces' is none of secrets, paths" in ended.err
 
 
+def test_name_of_the_file_says_the_format(sample: World) -> None:
+    for name, begins in (("a.md", "#"), ("a.HTML", "<!doctype html>"), ("a.jsonl", "{")):
+        sample.ok("export", SAMPLE_ID, "-o", name)
+        assert (sample.folder / name).read_text().lower().startswith(begins), name
+    sample.ok("export", SAMPLE_ID, "--format", "perdure", "-o", "b.md")
+    assert (sample.folder / "b.md").read_text().startswith("{")
+
+
 def test_leaf_gives_its_branch_and_all_branches_give_the_rest(sample: World) -> None:
     branch = sample.ok("export", SAMPLE_ID, "--format", "markdown", "--leaf", "12")
     assert "Quick one first please" in branch.out

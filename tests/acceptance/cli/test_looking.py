@@ -71,7 +71,7 @@ def test_list_can_be_filtered_by_program_agent_model_and_time(imported: World) -
     (row,) = imported.ok("sessions", "list", "--json").json
     day = row["updated_at"][:10]
     assert found("--source", row["source"]) == 1
-    assert found("--source", "nothing") == 0
+    assert found("--source", "codex") == 0
     assert found("--model", row["model"].partition(":")[2].upper()) == 1
     assert found("--model", "nothing") == 0
     assert found("--agent", "nobody") == 0
@@ -82,6 +82,44 @@ def test_list_can_be_filtered_by_program_agent_model_and_time(imported: World) -
     ended = imported.run("sessions", "list", "--since", "some day")
     assert ended.code == 2
     assert "yesterday, 7d" in ended.err
+
+
+def test_unknown_program_or_folder_is_named_where_nothing_matches(imported: World) -> None:
+    for command in (("list",), ("search", "tide"), ("erase", "--dry-run")):
+        wrong = imported.run("sessions", *command, "--source", "cladue")
+        assert wrong.code == 2
+        assert "no program 'cladue': use one of perdure, pi, claude-code" in wrong.err
+        assert imported.run("sessions", *command, "--source", "codex").code == 0
+    gone = ("--cwd", "/home/mira/tidepool", "--since", "1d")
+    assert "No session matches" in imported.ok("sessions", "list", *gone).out
+    assert imported.run("sessions", "list", "--cwd", "/no/such/folder").code == 3
+
+
+def test_search_takes_words_without_quotes(imported: World) -> None:
+    whole = imported.ok("sessions", "search", "tide table", "--json").json
+    assert imported.ok("sessions", "search", "tide", "table", "--json").json == whole
+
+
+def test_fork_is_compared_with_its_origin(sample: World) -> None:
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "--at", "5", "--json").json["session"]
+    found = sample.ok("sessions", "diff", SAMPLE_ID, fork, "--json").json
+    assert found["shared"] > 0
+    assert found["branches"][0]["entries"] == []
+    assert found["branches"][1]["entries"]
+    inside = sample.ok("sessions", "diff", fork, f"{SAMPLE_ID}/12", "--json").json
+    assert inside["parting"] == found["parting"]
+    assert sample.run("sessions", "diff", fork, "nothing").code == 3
+
+
+def test_preview_of_erasure_names_sessions_that_forks_keep(sample: World) -> None:
+    sample.ok("sessions", "fork", SAMPLE_ID, "--at", "5")
+    wanted = ("sessions", "erase", "--source", "pi")
+    shown = sample.ok(*wanted, "--dry-run").out
+    assert (
+        f"not these, which have forks (add --keep-for-forks or --with-forks): {SAMPLE_ID}" in shown
+    )
+    assert "forks" not in sample.ok(*wanted, "--keep-for-forks", "--dry-run").out
+    assert f"{SAMPLE_ID}: not erased" in sample.run(*wanted, "--yes").err
 
 
 def test_list_goes_on_after_the_session_of_the_last_page(world: World) -> None:

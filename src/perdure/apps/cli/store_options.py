@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
@@ -30,6 +31,7 @@ from perdure.client.lookup.store_files import near_address
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import NotImported, SessionNotFound
+from perdure.interop.reports import Format
 from perdure.session.ids import StreamId
 
 _ENDINGS = (".json", ".jsonl")
@@ -105,6 +107,20 @@ async def named_session(store: Store, named: str) -> StreamId:
     if found.is_behind:
         remark(f"{safe(named)} has changed since it was imported; `perdure import` adds the rest")
     return found.session
+
+
+async def require_known(store: Store, folder: str | None, source: str | None) -> None:
+    """Check the filters of a list that is empty.
+
+    Raises: PathNotFound for a folder that does not exist and no session is of; UsageMistake for a
+    program that is neither known nor the source of a session.
+    """
+    if folder is not None and not await store.recent(1, scope="all", cwd=folder):
+        require_folder(Path(folder))
+    if source is None or await store.recent(1, scope="all", source=source):
+        return
+    if source not in get_args(Format):
+        raise UsageMistake(f"no program {source!r}: use one of {', '.join(get_args(Format))}")
 
 
 def require_folder(named: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 else:
     archive = Later("perdure.apps.cli.sessions.archive")
 
+FormatOption = Annotated[
+    ExportFormat | None,
+    typer.Option(help="What to write; default: what the name of FILE says, else perdure."),
+]
 LeafOption = Annotated[
     str | None, typer.Option(metavar="ENTRY", help="Only the branch that ends at ENTRY.")
 ]
@@ -55,6 +60,12 @@ OutputOption = Annotated[
     typer.Option("-o", "--output", metavar="FILE", help="The output file; default, or -: stdout."),
 ]
 _STDOUT = Path("-")
+_ENDINGS: Mapping[str, ExportFormat] = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+}
 
 
 class ArchiveOptions(msgspec.Struct, frozen=True):
@@ -88,7 +99,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         str | None, typer.Argument(metavar="ID", help="The session; or select many, see --all.")
     ] = None,
     *,
-    format: Annotated[ExportFormat, typer.Option(help="What to write.")] = "perdure",
+    format: FormatOption = None,
     leaf: LeafOption = None,
     has_all_branches: AllBranchesOption = False,
     redact: RedactOption = None,
@@ -108,7 +119,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     session, and an index.html that lists and searches them.
 
     Examples:
-        perdure export 01jd --format html -o trip.html
+        perdure export 01jd -o trip.html
         perdure export 01jd --format markdown --leaf 12 --redact secrets,paths
         perdure export 01jd -o trip.jsonl  # everything, for another perdure
         perdure export --all --format html -o archive --redact secrets
@@ -117,12 +128,12 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         2  the format cannot express the session
         4  the file exists, and --force is not given
     """
+    format, sorts = format or _format_of(output), redactions(redact)
     if common.as_json and output in (None, _STDOUT):
         raise UsageMistake("--json tells about a file: name one with -o FILE")
-    if output is not None and output.is_dir() and many.rows is None and format != workflow.FORMAT:
-        raise UsageMistake(f"{output} is a folder; name a file")
+    if many.rows is None:
+        _require_file(output, format)
     _require_workflow(format, dialect, has_all_branches=has_all_branches)
-    sorts = redactions(redact)
     output = None if output == _STDOUT else output
     if (wanted := many.rows) is not None or session is None:
         _require_archive(session, wanted, format, output, leaf)
@@ -142,6 +153,17 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         show_json(_write_export(exported, str(file)))
     else:
         _tell(exported, file, sorts)
+
+
+def _require_file(output: Path | None, format: ExportFormat) -> None:
+    """Raises: UsageMistake for a folder, which only the files of workflows name themselves in."""
+    if output is not None and output.is_dir() and format != workflow.FORMAT:
+        raise UsageMistake(f"{output} is a folder; name a file")
+
+
+def _format_of(output: Path | None) -> ExportFormat:
+    """Return the format that the ending of `output` names."""
+    return _ENDINGS.get("" if output is None else output.suffix.lower(), "perdure")
 
 
 def _check_output(output: Path | None, address: str, *, is_forced: bool) -> None:

@@ -89,7 +89,8 @@ class Host:
         defaults = default_models(os.environ, store.outside.clock)
         self._own_models = defaults if models is None else None
         self.models: ModelClient = defaults if models is None else models
-        self._cost = CostCalculator(prices or {}, self.models)
+        self.prices = prices or {}
+        self._cost = CostCalculator(self.prices, self.models)
         self._limits, self._budget = limits, budget
         self._renew = renew_credentials
         self.owner = named_process(owner)

@@ -19,6 +19,9 @@ from perdure.client.store import Store
 from perdure.errors import PerdureError
 from perdure.stores.retention.erase import Certificate, ForkPolicy
 
+_NO_FORKS = ("role", "subagent")
+"""Origins of sessions whose parent is what they belong to, not what they share entries with."""
+
 _LISTED = 20
 _NAME_CELLS = 60
 
@@ -51,20 +54,39 @@ class EraseFilters(msgspec.Struct, frozen=True):
 
 
 async def selected(store: Store, wanted: RowFilter) -> list[SessionRow]:
-    """Return the sessions that match `wanted`, newest activity first."""
-    return await newest_rows(store, wanted, None)
+    """Return the sessions that match `wanted`, the newest first, so that forks come first."""
+    rows = await newest_rows(store, wanted, None)
+    return sorted(rows, key=lambda row: row.info.created_at, reverse=True)
 
 
-def preview_lines(rows: Sequence[SessionRow]) -> Iterator[str]:
-    """Return the sessions to erase, the newest first, and how many there are."""
-    for row in rows[:_LISTED]:
-        info = row.info
-        name = one_line(info.name or "(nothing said yet)", _NAME_CELLS)
-        yield f"  {info.id}  {local_time(info.updated_at)}  {info.messages:>5}  {name}"
+async def preview_lines(store: Store, rows: Sequence[SessionRow], forks: ForkPolicy) -> list[str]:
+    """Return the sessions to erase, the newest first, how many there are, and which will stay."""
+    lines = [_row_line(row) for row in rows[:_LISTED]]
     if len(rows) > _LISTED:
-        yield f"  … and {len(rows) - _LISTED:,} more"
+        lines.append(f"  … and {len(rows) - _LISTED:,} more")
     messages = sum(row.info.messages for row in rows)
-    yield f"{count_of(len(rows), 'session')}, {count_of(messages, 'message')}"
+    lines.append(f"{count_of(len(rows), 'session')}, {count_of(messages, 'message')}")
+    if forks == "refuse":
+        lines += await _kept_lines(store, rows)
+    return lines
+
+
+def _row_line(row: SessionRow) -> str:
+    info = row.info
+    name = one_line(info.name or "(nothing said yet)", _NAME_CELLS)
+    return f"  {info.id}  {local_time(info.updated_at)}  {info.messages:>5}  {name}"
+
+
+async def _kept_lines(store: Store, rows: Sequence[SessionRow]) -> Iterator[str]:
+    """Name the sessions that cannot be erased, because forks that stay share their entries."""
+    erased = {row.info.id for row in rows}
+    others = [info for info in await store.recent(None, scope="all") if info.id not in erased]
+    origins = {info.parent for info in others if info.origin not in _NO_FORKS}
+    kept = [row.info.id for row in rows if row.info.id in origins]
+    if not kept:
+        return iter(())
+    advice = "add --keep-for-forks or --with-forks"
+    return iter((f"not these, which have forks ({advice}): {', '.join(kept)}",))
 
 
 async def erase_rows(

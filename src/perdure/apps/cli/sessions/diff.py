@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from perdure.apps.cli.exits import PathNotFound
 from perdure.apps.cli.options import ROOT, SessionArgument
 from perdure.apps.cli.store_options import CommonOptions, opened_session
 from perdure.apps.terminal.output import count_of, out_style, show_json, show_lines, width
@@ -15,6 +16,8 @@ from perdure.apps.terminal.previews import WHO_WIDTH, preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import clip, pad
 from perdure.client.session import Session
+from perdure.client.store import Store
+from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.session.clock import timestamp
 from perdure.session.codec import role_of
 from perdure.session.entries import Entry
@@ -49,16 +52,18 @@ async def diff(
 
     Prints the shared entries, the last shared entry, and the entries of each branch. Name an entry
     by its number, its id, the beginning of its id, or a foreign id; it can be inside a branch.
-    "root" is the position before the first entry.
+    "root" is the position before the first entry. A branch may also be of another session, such as
+    a fork: name the session, or session/entry.
 
     Examples:
         perdure sessions diff 01jd 12 20
         perdure sessions diff 01jd 12  # with the current branch
         perdure sessions diff 01jd 12 20 --json
+        perdure sessions diff 01jd 01kf  # with the fork 01kf
     """
     async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
-        paths = [await _path(handle, leaf) for leaf in (first, second)]
+        paths = [await _path(opened, handle, leaf) for leaf in (first, second)]
     found = difference(*paths)
     leaves = [path[-1].id if path else None for path in paths]
     if common.as_json:
@@ -68,11 +73,22 @@ async def diff(
         show_lines(difference_lines(found, leaves, handle.id, width(), out_style(), limit=limit))
 
 
-async def _path(handle: Session, leaf: str) -> list[Entry]:
-    """Return the branch that ends at `leaf`, by default at the session's leaf."""
+async def _path(store: Store, handle: Session, leaf: str) -> list[Entry]:
+    """Return the branch that ends at `leaf`, by default at the session's leaf.
+
+    `leaf` may also be of another session: its id alone, or followed by ``/`` and an entry.
+    """
     if leaf == ROOT:
         return []
-    return await handle.path(await handle.find(leaf) if leaf else None)
+    try:
+        return await handle.path(await handle.find(leaf) if leaf else None)
+    except EntryNotFound as error:
+        session, _, entry = leaf.partition("/")
+        try:
+            other = await opened_session(store, session)
+        except (SessionNotFound, PathNotFound):
+            raise error from None
+        return await other.path(await other.find(entry) if entry else None)
 
 
 class Difference(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from perdure.apps.cli.exits import DONE, FAILED, PathExists, UsageMistake, Whole
 from perdure.apps.cli.options import only_subject, only_text
 from perdure.apps.cli.sessions import bulk_erase
 from perdure.apps.cli.sessions.bulk_erase import EraseFilters
-from perdure.apps.cli.store_options import CommonOptions, named_session
+from perdure.apps.cli.store_options import CommonOptions, named_session, require_known
 from perdure.apps.session_rows import RowFilter
 from perdure.apps.terminal.output import count_of, local_time, remark, show, show_json, size
 from perdure.apps.terminal.text import safe
@@ -115,12 +115,14 @@ async def _erase_many(
         )
     async with common.existing_store() as opened:
         rows = await bulk_erase.selected(opened, wanted)
+        if not rows:
+            await require_known(opened, wanted.cwd, wanted.source)
         ids = [row.info.id for row in rows]
         if is_preview or not rows:
-            common.show(ids, bulk_erase.preview_lines(rows))
+            common.show(ids, await bulk_erase.preview_lines(opened, rows, asked.forks))
             return DONE
         if not common.as_json:
-            for line in bulk_erase.preview_lines(rows):
+            for line in await bulk_erase.preview_lines(opened, rows, asked.forks):
                 remark(line)
         _confirm(f"these {count_of(len(rows), 'session')}", is_sure=asked.is_sure)
         done, failures = await bulk_erase.erase_rows(opened, rows, asked.forks, asked.by)

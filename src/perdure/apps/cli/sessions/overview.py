@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Annotated
 
 import msgspec
@@ -11,7 +11,7 @@ import typer
 
 from perdure.apps.cli.moments import SinceOption, UntilOption
 from perdure.apps.cli.options import MOST, FolderFilter, SourceFilter, only_subject
-from perdure.apps.cli.store_options import CommonOptions, opened_session, require_folder
+from perdure.apps.cli.store_options import CommonOptions, opened_session, require_known
 from perdure.apps.session_rows import RowFilter, SessionRow, newest_rows, row_data, short_ids
 from perdure.apps.terminal.output import local_time, out_style, remark, width
 from perdure.apps.terminal.text import Column, one_line, table
@@ -92,7 +92,7 @@ async def list_sessions(
 
     The activity of a session is its newest user or assistant message. An id is as short as other
     commands accept it. To choose a session interactively, use `perdure sessions pick`; to search
-    messages, `perdure search`.
+    messages, `perdure sessions search`.
 
     Examples:
         perdure sessions list --cwd .             # those of this folder
@@ -113,8 +113,8 @@ async def list_sessions(
         rows = found[:limit] if limit else found
         named = () if common.as_json else [row.info.id for row in rows]
         ids = await short_ids(opened, named)
-    if not rows and wanted.cwd is not None:
-        require_folder(Path(wanted.cwd))
+        if not rows:
+            await require_known(opened, wanted.cwd, wanted.source)
     lines = () if common.as_json else _lines(rows, ids, has_models=has_models)
     common.show([_row_data(row) for row in rows], lines or _none_found(wanted))
     if len(found) > len(rows) and not common.as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Annotated, get_args
 
 import msgspec
@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.moments import SinceOption, UntilOption
 from perdure.apps.cli.options import MOST, FolderFilter, SourceFilter
-from perdure.apps.cli.store_options import CommonOptions, named_session, require_folder
+from perdure.apps.cli.store_options import CommonOptions, named_session, require_known
 from perdure.apps.progress import progress_bar
 from perdure.apps.session_rows import short_ids
 from perdure.apps.terminal.output import local_time, out_style, remark, show_json, show_lines, width
@@ -80,7 +80,9 @@ def add_to(sessions: typer.Typer) -> None:
 
 
 async def search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help='Words, "phrases", begin*.')],
+    query: Annotated[
+        list[str], typer.Argument(metavar="QUERY...", help='Words, "phrases", begin*.')
+    ],
     *,
     filters: SearchFilters,
     limit: Annotated[
@@ -95,7 +97,7 @@ async def search(
     ignored.
 
     Examples:
-        perdure sessions search 'which hotel'
+        perdure sessions search which hotel
         perdure sessions search '"exact words" OR migrat*' --role user --since 2026-11-01
         perdure sessions search TODO --session 01jd --json
         perdure sessions search retry --cwd . --source codex --since 30d
@@ -112,7 +114,7 @@ async def search(
         found: list[Hit] = []
         if sessions is None or sessions:
             found = await opened.search(
-                query,
+                " ".join(query),
                 roles=roles,
                 sessions=sessions or (),
                 tools=filters.tool or (),
@@ -123,8 +125,8 @@ async def search(
                 on_progress=progress_bar("search"),
             )
         shown = await _with_sessions(opened, found)
-    if not shown and filters.cwd is not None:
-        require_folder(Path(filters.cwd))
+        if not shown:
+            await require_known(opened, filters.cwd, filters.source)
     if common.as_json:
         show_json([hit_data(each) for each in shown])
     elif shown:

@@ -127,6 +127,7 @@ async def list_tool_calls(
 @get("/usage")
 async def show_usage(
     caller: TheCaller,
+    conversations: TheConversations,
     by: FromQuery[UsageGroup] = "model",
     *,
     daily: FromQuery[bool] = False,
@@ -135,7 +136,8 @@ async def show_usage(
 ) -> Page[UsageView]:
     """Show tokens and cost by model, agent, source, project, subject, day or session.
 
-    With `daily` each group has one item a day, oldest day first.
+    With `daily` each group has one item a day, oldest day first. A call whose log has no cost is
+    priced by the prices of the runtime, else by the public list of its provider.
     """
     caller.require_all()
     return Page(
@@ -149,7 +151,9 @@ async def show_usage(
                 cost_microcents=total.usage.cost_microcents,
                 unpriced_calls=total.unpriced_calls,
             )
-            for total in await caller.store.usage(by, daily=daily, since=since, until=until)
+            for total in await caller.store.usage(
+                by, daily=daily, since=since, until=until, prices=conversations.runtime.host.prices
+            )
         ]
     )
 
