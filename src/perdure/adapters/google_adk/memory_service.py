@@ -42,7 +42,7 @@ class PerdureMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add copies of events, each once. Durable: when this returns."""
+        """Add copies of events, each once; deleted ones again. Durable: when this returns."""
         del custom_metadata  # a hint for services that ask a model
         memory = self._memory(app_name, user_id)
         await self._loop.finish(memory.add_events(session_id or _PROGRAM, events))
@@ -71,7 +71,10 @@ class PerdureMemoryService(BaseMemoryService):
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
     ) -> None:
-        """Delete a memory by the id that a search returned; it is not added again."""
+        """Delete a memory by the id that a search returned.
+
+        Adding its session again does not bring it back; adding the event itself does.
+        """
         if memory_id:
             await self._loop.finish(self._memory(app_name, user_id).delete(memory_id))
 

@@ -24,6 +24,8 @@ ADDED: Final = "adk.memory.session"
 """`Note.note_type`: a session of the store was added, up to an entry."""
 DELETED: Final = "adk.memory.deleted"
 """`Note.note_type`: an event is not found any more."""
+RESTORED: Final = "adk.memory.restored"
+"""`Note.note_type`: a program added an event again after its deletion."""
 
 BY: Final = "perdure.adapters.google_adk"
 
@@ -35,10 +37,14 @@ _MORE = 4
 
 
 class _Scope(msgspec.Struct):
-    """What a search finds: session -> its last entry that was added, without deleted events."""
+    """What a search finds: session -> its last entry that was added, without deleted events.
+
+    `restored` counts how often an event was added again after a deletion.
+    """
 
     until: dict[str, int]
     deleted: set[str]
+    restored: dict[str, int]
 
 
 class StoredMemory:
@@ -56,30 +62,33 @@ class StoredMemory:
         try:
             head = (await self._store.open(id)).head
         except (Erased, SessionNotFound):
-            await self.add_events(session_id, events)
+            await self.add_events(session_id, events, is_restoring=False)
             return
         note = perdure.Note(ADDED, {"session": id, "until": head})
         await (await self._create()).append_many([note], aliases=[f"session/{id}"])
 
-    async def add_events(self, session_id: str, events: Sequence[Event]) -> None:
-        """Add copies of `events` that are not there yet."""
+    async def add_events(
+        self, session_id: str, events: Sequence[Event], *, is_restoring: bool = True
+    ) -> None:
+        """Add copies of `events` that are not there yet; `is_restoring`: deleted ones again."""
         session = await self._create()
+        scope = await self._scope(session)
         for event in events:
             if event.content is None or not event.content.parts:
                 continue
-            alias = f"event/{event.id}/{session_id}"
+            is_deleted = event.id in scope.deleted
+            if is_deleted and not is_restoring:
+                continue
+            times = scope.restored.get(event.id, 0) + is_deleted
+            alias = f"event/{event.id}/{session_id}" + (f"/{times}" if times else "")
+            if is_deleted:
+                scope.deleted.discard(event.id)
+                scope.restored[event.id] = times
+                await session.append_many([perdure.Note(RESTORED, {"id": event.id})])
             try:
                 await session.entry(alias)
             except EntryNotFound:
-                fields = fields_of(event)
-                made = entry_of(fields)
-                if not isinstance(made, perdure.Custom):
-                    moment = round(event.timestamp * 1000)
-                    made = msgspec.structs.replace(made, said_at=moment)
-                try:
-                    await session.append_many([made], aliases=[alias])
-                except ValueError:  # no message can hold it
-                    await session.append_many([opaque_entry(fields)], aliases=[alias])
+                await _append_copy(session, event, alias)
 
     async def search(self, query: str) -> list[MemoryEntry]:
         """Return what was said about `query`, best first."""
@@ -127,7 +136,7 @@ class StoredMemory:
 
     async def _scope(self, session: perdure.Session) -> _Scope:
         await session.info()
-        scope = _Scope({session.id: session.head}, set())
+        scope = _Scope({session.id: session.head}, set(), {})
         async for entry in session.notes():
             note = perdure.body_of(entry)
             if not isinstance(note, perdure.Note):
@@ -137,6 +146,10 @@ class StoredMemory:
                 scope.until[str(note.data["session"])] = until if isinstance(until, int) else -1
             elif note.note_type == DELETED:
                 scope.deleted.add(str(note.data["id"]))
+            elif note.note_type == RESTORED:
+                id = str(note.data["id"])
+                scope.deleted.discard(id)
+                scope.restored[id] = scope.restored.get(id, 0) + 1
         return scope
 
     async def _open(self) -> perdure.Session | None:
@@ -163,6 +176,17 @@ class StoredMemory:
             else:
                 break
         return session
+
+
+async def _append_copy(session: perdure.Session, event: Event, alias: str) -> None:
+    fields = fields_of(event)
+    made = entry_of(fields)
+    if not isinstance(made, perdure.Custom):
+        made = msgspec.structs.replace(made, said_at=round(event.timestamp * 1000))
+    try:
+        await session.append_many([made], aliases=[alias])
+    except ValueError:  # no message can hold it
+        await session.append_many([opaque_entry(fields)], aliases=[alias])
 
 
 def event_from(memory: MemoryEntry) -> Event:

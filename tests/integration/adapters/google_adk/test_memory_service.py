@@ -93,6 +93,21 @@ async def test_deleted_memory_is_erased_and_not_added_again(tmp_path: Any) -> No
     assert b"SECRET" not in file.read_bytes()
 
 
+async def test_deleted_event_is_found_when_it_is_added_again(store_address: str) -> None:
+    event = said("The harbour is closed.")
+    session = Session(**APP, id="elsewhere", events=[event])
+    async with perdure.open(store_address) as store:
+        memory = PerdureMemoryService(store)
+        await memory.add_session_to_memory(session)
+        for _ in range(2):
+            await memory.delete_memory(**APP, memory_id=event.id)
+            await memory.add_session_to_memory(session)
+            assert await found(memory, "harbour") == []
+            for _ in range(2):
+                await memory.add_events_to_memory(**APP, events=[event], session_id="elsewhere")
+                assert await found(memory, "harbour") == ["The harbour is closed."]
+
+
 async def test_search_returns_ten_memories_at_most(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         memory = PerdureMemoryService(store)
