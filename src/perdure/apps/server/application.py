@@ -45,7 +45,11 @@ from perdure.apps.server.routes import (
     turns,
 )
 from perdure.apps.server.routes import memory as memory_routes
-from perdure.apps.server.routes.parameters import require_known_parameters, selected_rows
+from perdure.apps.server.routes.parameters import (
+    ApiRequest,
+    require_known_parameters,
+    selected_rows,
+)
 from perdure.client.agents.runtime import Runtime
 from perdure.client.memory.handle import Memory
 from perdure.client.store import Store
@@ -203,6 +207,7 @@ def _routes(
                 "/v1",
                 route_handlers=[*_API, openapi],
                 dependencies=_dependencies(runtime, access, runs, memory, readiness),
+                request_class=ApiRequest,
             ),
             *console.ROUTES,
             mcp.mcp_route(served, embedder=memory.embedder),

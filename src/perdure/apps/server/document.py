@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
+import msgspec
 from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
@@ -19,6 +20,7 @@ from litestar.openapi.spec import (
     Operation,
     Parameter,
     Reference,
+    RequestBody,
     Schema,
     SecurityScheme,
 )
@@ -82,6 +84,7 @@ def document_of(app: Litestar) -> dict[str, Any]:
     for operation, route, handler in _operations(app):
         if "default" not in (operation.responses or {}):
             _describe(operation, route, handler)
+            _describe_body(operation, handler)
     return app.openapi_schema.to_schema()
 
 
@@ -106,6 +109,9 @@ def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler)
             sent.append(_header("Last-Event-ID", _NUMBER, "Replaces `after`."))
         tagged = {"ETag": _ETAG} if _shows_session(response) else {}
         response.headers = {**(response.headers or {}), **answered, **tagged}
+    if handler.http_methods == {"GET"} and "ETag" in _headers_of(responses):
+        sent.append(_header("If-None-Match", _TEXT, "Entity tags of which one makes it a 304."))
+        responses["304"] = OpenAPIResponse("The session is unchanged.", headers={"ETag": _ETAG})
     operation.parameters = [*(operation.parameters or ()), *sent] or None
     responses["default"] = _REFUSED
     for media_type in handler.opt.get(MEDIA_TYPES, ()):
@@ -115,8 +121,25 @@ def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler)
         contents[media_type] = OpenAPIMediaType(schema=_TEXT)
 
 
+def _describe_body(operation: Operation, handler: HTTPRouteHandler) -> None:
+    """Say of a body whose fields are all optional that it may be empty."""
+    fields = handler.parsed_data_field
+    if fields is not None and isinstance(operation.request_body, RequestBody):
+        needed = [each for each in msgspec.structs.fields(fields.annotation) if each.required]
+        operation.request_body.required = bool(needed)
+
+
 def _header(name: str, schema: Schema, description: str) -> Parameter:
     return Parameter(name=name, param_in="header", schema=schema, description=description)
+
+
+def _headers_of(responses: Mapping[str, OpenAPIResponse | Reference]) -> set[str]:
+    return {
+        name
+        for response in responses.values()
+        if isinstance(response, OpenAPIResponse)
+        for name in response.headers or {}
+    }
 
 
 def _shows_session(response: OpenAPIResponse) -> bool:

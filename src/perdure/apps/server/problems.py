@@ -145,6 +145,14 @@ class HeadChanged(Problem):
         super().__init__(412, errors.HeadConflict.code, detail, actual=actual)
 
 
+class Unchanged(Exception):
+    """What a request with ``If-None-Match`` asks for has still the entity tag `etag`."""
+
+    def __init__(self, etag: str) -> None:
+        super().__init__("not changed")
+        self.etag = etag
+
+
 class Replayed(Exception):
     """The answer that a request with the same ``Idempotency-Key`` got before."""
 
@@ -162,6 +170,8 @@ def answer_problem(request: Request[Any, Any, Any], error: Exception) -> Respons
             media_type=error.answer["media_type"],
             headers={"Idempotency-Replayed": "true"},
         )
+    if isinstance(error, Unchanged):
+        return Response(b"", status_code=304, headers={"ETag": error.etag})
     if isinstance(error, HTTPException):
         return _unreadable(request, error)
     found = known(error)
@@ -240,8 +250,8 @@ def problem(
 def _named(mistake: Mapping[str, Any], request: Request[Any, Any, Any]) -> dict[str, Any]:
     """Return `mistake` with the name of the field that the client sent, and what it may be."""
     key, source = mistake.get("key", ""), mistake.get("source")
-    if source == "body" and mistake["message"] == "'data'":
-        return {**mistake, "key": "", "message": "the request needs a JSON body"}
+    if source == "body" and key == "data":  # the whole body
+        return {**mistake, "key": ""}
     field = query_fields(request.route_handler).get(key)
     if field is None or source != "query":
         return dict(mistake)

@@ -34,6 +34,10 @@ async def test_operation_documents_headers_that_it_honours(tmp_path: Path) -> No
         answered = one["patch"]["responses"]["200"]["headers"]
         assert answered.keys() == {"ETag", "Idempotency-Replayed"}
         assert one["get"]["responses"]["200"]["headers"].keys() == {"ETag"}
+        assert _headers(one["get"]) == {"If-None-Match"}
+        assert "304" in one["get"]["responses"]
+        assert not paths["/v1/sessions/{session_id}/end"]["post"]["requestBody"]["required"]
+        assert paths["/v1/sessions/{session_id}/steer"]["post"]["requestBody"]["required"]
         assert one["delete"]["responses"]["200"]["headers"].keys() == {"Idempotency-Replayed"}
         assert _headers(paths["/v1/messages"]["post"]) == {"Idempotency-Key"}
         assert _headers(paths["/v1/events"]["get"]) == {"Last-Event-ID"}

@@ -42,7 +42,7 @@ async def test_invalid_query_names_the_parameter_and_its_choices(tmp_path: Path)
         assert "limit: Expected `int` >= 1" in got.json()["detail"]
         assert "format: " in (await server.http.get("/v1/sessions/x/export?format=x")).text
         empty = await server.http.post("/v1/messages")
-        assert empty.json()["detail"] == "the request needs a JSON body"
+        assert empty.json()["detail"] == "Object missing required field `text`"
 
 
 def test_error_names_the_request_to_send() -> None:

@@ -9,15 +9,15 @@ from datetime import datetime
 from typing import Annotated, Any, cast
 
 import msgspec
-from litestar import Response, delete, get, patch, post
+from litestar import Request, Response, delete, get, patch, post
 from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from perdure.apps.server.access.caller import Caller
-from perdure.apps.server.access.heads import etag_of
+from perdure.apps.server.access.heads import etag_of, heads_in
 from perdure.apps.server.context_values import ContextView
 from perdure.apps.server.contexts import context_of_call, next_context
 from perdure.apps.server.inputs import NewSession, Renamed
-from perdure.apps.server.problems import Problem
+from perdure.apps.server.problems import Problem, Unchanged
 from perdure.apps.server.routes.parameters import (
     LARGEST_SEQ,
     Limit,
@@ -66,6 +66,8 @@ _FILES: Mapping[ExportFormat, tuple[str, str]] = {
 """The ending of the file of each format, and its media type."""
 
 _LONGEST_NAME = 100
+_WITHOUT_ENTRY = ("running", "interrupted")
+"""States that follow one another without an entry, as when the process of a turn is killed."""
 
 
 @get("/sessions")
@@ -100,9 +102,18 @@ async def create_session(
 
 
 @get("/sessions/{session_id:str}")
-async def show_session(caller: TheCaller, session_id: SessionId) -> Response[SessionView]:
-    """Show a session."""
-    return await shown(caller, await caller.session(session_id))
+async def show_session(
+    request: Request[Any, Any, Any], caller: TheCaller, session_id: SessionId
+) -> Response[SessionView]:
+    """Show a session; with `If-None-Match` an unchanged one that rests is answered with 304."""
+    session = await caller.session(session_id)
+    answer = await shown(caller, session)
+    lines = request.headers.getall("if-none-match", [])
+    heads = heads_in("If-None-Match", lines, is_weak=True) if lines else frozenset[int]()
+    is_known = heads is None or session.head in heads
+    if is_known and answer.content.state not in _WITHOUT_ENTRY:
+        raise Unchanged(etag_of(session.head))
+    return answer
 
 
 @patch("/sessions/{session_id:str}", is_conditional=True)

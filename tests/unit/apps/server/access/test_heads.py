@@ -189,3 +189,37 @@ async def test_if_match_accepts_lists_and_refuses_other_forms(tmp_path: Path) ->
         assert keyed[0].json() == keyed[1].json()
         late = await renamed(listed, **{"Idempotency-Key": "k2"})
         assert late.status_code == 412
+
+
+async def test_unchanged_session_is_answered_with_304(tmp_path: Path) -> None:
+    may_go_on = asyncio.Event()
+
+    @perdure.tool(effect="read")
+    async def wait() -> str:
+        """Wait."""
+        await may_go_on.wait()
+        return "over"
+
+    agent = perdure.Agent("desk", model="scripted:desk", tools=[wait])
+    answers = ["one", perdure.assistant(perdure.tool_call("c", "wait", {})), "two"]
+    async with served(tmp_path, answers, agents=[agent]) as server:
+        session = await server.said("hi")
+        url = f"/v1/sessions/{session}"
+        etag = (await server.http.get(url)).headers["etag"]
+        for listed in (etag, f'"0", W/{etag}', "*"):
+            same = await server.http.get(url, headers={"If-None-Match": listed})
+            assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", etag)
+        for other in ('"0"', f'"{etag[1:-1]}x"'):
+            got = await server.http.get(url, headers={"If-None-Match": other})
+            assert (got.status_code, got.headers["etag"]) == (200, etag)
+        malformed = await server.http.get(url, headers={"If-None-Match": "7"})
+        assert malformed.status_code == 400
+        await server.http.patch(url, json={"title": "other"})
+        changed = await server.http.get(url, headers={"If-None-Match": etag})
+        assert (changed.status_code, changed.json()["title"]) == (200, "other")
+        await server.http.post("/v1/messages", json={"text": "wait", "sessionId": session})
+        head = (await server.until(session, "running"))["head"]
+        running = await server.http.get(url, headers={"If-None-Match": f'"{head}"'})
+        assert running.status_code == 200  # a killed process changes the state without an entry
+        may_go_on.set()
+        await server.until(session, "idle")

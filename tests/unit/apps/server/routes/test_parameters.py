@@ -28,3 +28,18 @@ async def test_unknown_query_parameter_is_refused_by_name(tmp_path: Path) -> Non
             assert (refused.status_code, refused.json()["code"]) == (400, "parameter_unknown"), url
         refused = await server.http.get("/v1/search?q=x&agnet=desk")
         assert "'agnet'; this takes agent, folder" in refused.json()["detail"]
+
+
+async def test_empty_body_has_no_fields(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = f"/v1/sessions/{await server.said('hi')}"
+        forked = await server.http.post(f"{session}/fork")
+        assert forked.status_code == 201, forked.text
+        for _ in range(2):
+            key = {"Idempotency-Key": "k"}
+            ended = await server.http.post(f"{session}/end", headers=key)
+            assert (ended.status_code, ended.json()["state"]) == (200, "ended")
+        assert (await server.http.post("/v1/sessions")).status_code == 201
+        needed = await server.http.post("/v1/memory/facts")
+        assert (needed.status_code, needed.json()["code"]) == (400, "invalid_request")
+        assert "`text`" in needed.json()["detail"]
