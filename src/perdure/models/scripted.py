@@ -111,7 +111,7 @@ class ScriptedModel:
         return f"unknown scenario; available: {', '.join(sorted({ECHO, *self._scenarios}))}"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        if sum(map(_bytes_of, request.messages[-_LEAST_REMEMBERED:])) < _LARGE_BYTES:
+        if sum(map(_bytes_of, self._hearing.uncounted(request.messages))) < _LARGE_BYTES:
             heard, reply = self._answered(request)
         else:
             heard, reply = await asyncio.to_thread(self._answered, request)
@@ -133,7 +133,8 @@ class ScriptedModel:
                     # Yield to the loop between two deltas, as a network does: a caller can be
                     # cancelled, and other tasks run.
                     await asyncio.sleep(0)
-                    await self._clock.sleep(reply.chunk_delay_s)
+                    if reply.chunk_delay_s:
+                        await self._clock.sleep(reply.chunk_delay_s)
                     yield delta
         yield progress.final_delta(request)
 
@@ -301,6 +302,11 @@ class MessageCounter:
     def __init__(self) -> None:
         # By the identity of their first message, which is referenced here and so stays unique.
         self._requests: dict[int, _Beginning] = {}
+
+    def uncounted(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the newest of `messages`, of which most are probably counted for the first time."""
+        _, upto, _ = self._requests.get(id(messages[0]), _NOTHING) if messages else _NOTHING
+        return messages[max(upto, len(messages) - _LEAST_REMEMBERED) :]
 
     def count_messages(self, messages: Sequence[Message]) -> Heard:
         """Return `messages`, counted."""
