@@ -15,7 +15,7 @@ import msgspec
 from perdure.errors import SecretPasted
 from perdure.secrets.mask import mask_secrets
 from perdure.secrets.references import fill_references, names_in
-from perdure.secrets.shapes import finds
+from perdure.secrets.shapes import kinds_in
 
 PastePolicy = Literal["warn", "redact", "refuse"]
 
@@ -56,7 +56,7 @@ def apply_paste_policy(text: str, policy: PastePolicy, place: str) -> ScreenedTe
 
     Raises: SecretPasted under ``refuse``, with the place and the kind but never the value.
     """
-    kinds = tuple(sorted({find.kind for find in finds(text)}))
+    kinds = tuple(sorted(kinds_in(text)))
     if kinds and policy == "refuse":
         raise SecretPasted(place, kinds)
     return ScreenedText(mask_secrets(text) if kinds and policy == "redact" else text, kinds)

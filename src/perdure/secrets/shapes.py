@@ -15,7 +15,7 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import NamedTuple
 
 from perdure.secrets.files import BY_NAME, IN_FILES, NAME, word
@@ -218,13 +218,29 @@ def finds(text: str) -> Iterator[Find]:
     """Yield the secrets in `text`, in no order; they may overlap."""
     ends: dict[str, int] = {}  # pattern -> where its last match ends
     for begin in range(0, len(text), SLICE):
-        yield from _Slice(text, begin, ends).finds()
+        yield from _Slice(text, begin, ends, frozenset()).finds()
+
+
+def kinds_in(text: str) -> frozenset[str]:
+    """Return the kinds of the secrets in `text`.
+
+    A pattern is not tried any more once its kinds are found: a text full of secrets costs less than
+    one without any.
+    """
+    ends: dict[str, int] = {}
+    found = frozenset[str]()
+    for begin in range(0, len(text), SLICE):
+        found |= {find.kind for find in _Slice(text, begin, ends, found).finds()}
+    return found
 
 
 class _Slice:
-    """The part of `text` from `begin` on in which matches start. They may end after it."""
+    """The part of `text` from `begin` on in which matches start. They may end after it.
 
-    def __init__(self, text: str, begin: int, ends: dict[str, int]) -> None:
+    Secrets of the kinds that are `known` may be left out.
+    """
+
+    def __init__(self, text: str, begin: int, ends: dict[str, int], known: Set[str]) -> None:
         self._text = text
         self._begin = begin
         self._end = min(len(text), begin + SLICE)
@@ -234,23 +250,33 @@ class _Slice:
         # False if the lower case of a letter has two characters
         self._is_aligned = len(self._lowered) == self._stop - self._first
         self._ends = ends
+        self._known = known
 
     def finds(self) -> Iterator[Find]:
         for found in self._matches_at(_MARKED_KEY, self._marked_begins()):
             kind = (found.lastgroup or "").replace("_", "-")
             yield Find(found.start(), found.end(), kind)
-        if self._has("eyj"):
+        if "jwt" not in self._known and self._has("eyj"):
             for found in self._matches(_TOKEN):
                 if found["rest"]:
                     yield Find(found.start(), found.end(), "jwt")
         for hints, kind, shape in (*PLACED, *IN_FILES):
-            if self._has(*hints):
+            if kind not in self._known and self._has(*hints):
                 yield from _placed(kind, self._matches(shape))
+        if not {"password", "secret"} <= self._known:
+            yield from self._named()
+
+    def _named(self) -> Iterator[Find]:
+        """Yield what is a secret by the name before it."""
         names = self._names()
         for within, shape in BY_NAME:
             if names and re.compile(within).search(self._text, self._begin, self._stop):
                 yield from _placed("secret", self._matches_at(shape, names))
         yield from self._assignments(names)
+        if self._has(*_ENTROPIC_HINTS):
+            for found in self._matches(_ENTROPIC):
+                if not found["call"] and is_random(found[1]):
+                    yield Find(found.start(1), found.end(1), "secret")
 
     def _assignments(self, names: list[int]) -> Iterator[Find]:
         ours_until = self._ends.get(PLACEHOLDER, 0)  # a match may have started before this slice
@@ -264,10 +290,6 @@ class _Slice:
             is_of_ours = found.start() < ours_until
             if not is_of_ours and _is_assigned(found[4], kind, is_marked=is_marked):
                 yield Find(found.start(4), found.end(4), kind)
-        if self._has(*_ENTROPIC_HINTS):
-            for found in self._matches(_ENTROPIC):
-                if not found["call"] and is_random(found[1]):
-                    yield Find(found.start(1), found.end(1), "secret")
 
     def _has(self, *hints: str) -> bool:
         return any(hint in self._lowered for hint in hints)

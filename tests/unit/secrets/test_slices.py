@@ -74,6 +74,33 @@ def test_pattern_is_tried_only_in_slices_that_hold_its_hint(
     assert len([shape for shape in tried if "cookie" in shape]) <= 4  # in two slices at most
 
 
+def test_kinds_of_a_text_are_those_of_its_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "SLICE", 256)
+    secrets = [*(key for _, key in MARKED), *PLACED]
+    for first in range(len(secrets)):
+        some = [*secrets[first:], *secrets[:first]][: 1 + first % 9]
+        text = ("\n" + "y z\n" * 40).join(some * 2)
+        assert shapes.kinds_in(text) == {find.kind for find in shapes.finds(text)}, first
+
+
+def test_pattern_is_not_tried_again_once_its_kind_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    compiled = re.compile
+
+    def counted(shape: str) -> re.Pattern[str]:
+        tried.append(shape)
+        return compiled(shape)
+
+    line = "password=Tr0ub4dor31 api_key: 'Ab3dE6gH9jK2mN5p' Bearer abcdefghijklmnop\n"
+    text = line * (6 * shapes.SLICE // len(line))
+    monkeypatch.setattr(re, "compile", counted)
+    assert shapes.kinds_in(text) == {"authorization", "password", "secret"}
+    first = len(tried)
+    assert shapes.kinds_in(text[: shapes.SLICE]) == {"authorization", "password", "secret"}
+    alone = len(tried) - first
+    assert first < 2 * alone  # of six slices
+
+
 def test_other_thread_runs_while_a_long_text_is_searched() -> None:
     text = '{"path": "/src/main.py", "token_count": 55, "ok": true}\n' * 40_000
     searching = threading.Thread(target=lambda: list(shapes.finds(text)))
