@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import math
-from collections.abc import Callable, Mapping
-from functools import cache
+import os
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from perdure.bounds.files import read_named
+from perdure.errors import PerdureError
 from perdure.models.prices import Price, dollars
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 
@@ -33,52 +39,128 @@ class PriceList:
         return None if cost is None else cost(usage)
 
 
+class ListedPrice(msgspec.Struct, frozen=True):
+    """A price as the list has it today.
+
+    `price` None: the list does not have the model. A call that sends more than `most` tokens has a
+    price of another tier; None: there is none.
+    """
+
+    price: Price | None = None
+    most: int | None = None
+
+
+class _KeptPrices(msgspec.Struct):
+    """Looked up prices. Valid for one day, because prices may have dates, and one `package`."""
+
+    package: str
+    day: str
+    models: dict[str, ListedPrice] = {}
+
+
+_kept = _KeptPrices("", "")
+
+
+@contextmanager
+def kept_prices(file: Path, day: str) -> Generator[None]:
+    """Use the prices that were looked up on `day` and written to `file`; add to them at the end.
+
+    Loading the list takes longer than all the rest of a command. A file that cannot be read or
+    written is no error.
+    """
+    global _kept  # noqa: PLW0603 - as the limits of input: one for the process
+    fresh = _KeptPrices(_package_state(), day)
+    _kept = _read_kept(file, fresh)
+    _cost.cache_clear()
+    before = dict(_kept.models)
+    try:
+        yield
+    finally:
+        if _kept.models != before:
+            with suppress(OSError):
+                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                new = file.with_name(f"{file.name}.{os.getpid()}.new")
+                new.write_bytes(msgspec.json.encode(_kept))
+                new.replace(file)
+        _kept = _KeptPrices("", "")
+        _cost.cache_clear()
+
+
+def _read_kept(file: Path, fresh: _KeptPrices) -> _KeptPrices:
+    try:
+        found = msgspec.json.decode(read_named(file), type=_KeptPrices)
+    except (OSError, ValueError, PerdureError):
+        return fresh
+    return found if (found.package, found.day) == (fresh.package, fresh.day) else fresh
+
+
+def _package_state() -> str:
+    """Return what changes with the package's list; "" without the package."""
+    found = importlib.util.find_spec(_PACKAGE)
+    if found is None or found.origin is None:
+        return ""
+    with suppress(OSError):
+        data = Path(found.origin).with_name("data.py").stat()
+        return f"{found.origin} {data.st_mtime_ns} {data.st_size}"
+    return ""
+
+
 @cache
 def _cost(model: str) -> Callable[[Usage], int] | None:
     """Return what prices the calls of `model`, looked up once."""
-    provider, _, name = model.partition(":")
-    if not name or importlib.util.find_spec(_PACKAGE) is None:
+    if not model.partition(":")[2] or importlib.util.find_spec(_PACKAGE) is None:
         return None
+    kept = _kept.models.get(model)
+    if kept is None:
+        try:
+            found: Mapping[str, Any] = _listed(model, Usage(1, 1)).model_price.__dict__
+            kept = _base_price(found)
+        except (LookupError, ValueError):
+            kept = ListedPrice()
+        if kept is None:
+            return partial(_exact, model)
+        if _kept.package:
+            _kept.models[model] = kept
+    price, most = kept.price, kept.most
+    if price is None:
+        return None
+    # The list itself takes a quarter of a millisecond for each call.
+    return lambda usage: (
+        price.cost_microcents(usage)
+        if most is None or _sent(usage) <= most
+        else _exact(model, usage)
+    )
+
+
+def _listed(model: str, usage: Usage) -> Any:
+    """Return what the list calculates. Raises: LookupError, ValueError."""
     # Imported lazily: it takes longer to load than most commands take to run.
     prices: Any = importlib.import_module(_PACKAGE)
+    provider, _, name = model.partition(":")
+    cached = usage.cache_read_tokens + usage.cache_write_tokens
+    used = prices.Usage(  # the list counts cached tokens as input, too
+        input_tokens=usage.input_tokens + cached,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+    )
+    return prices.calc_price(used, name, provider_id=provider)
 
-    def listed(usage: Usage) -> Any:
-        cached = usage.cache_read_tokens + usage.cache_write_tokens
-        used = prices.Usage(  # the list counts cached tokens as input, too
-            input_tokens=usage.input_tokens + cached,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            output_tokens=usage.output_tokens,
-        )
-        return prices.calc_price(used, name, provider_id=provider)
 
-    def exact(usage: Usage) -> int:
-        return round(listed(usage).total_price * MICROCENTS_PER_DOLLAR)
-
-    try:
-        found: Mapping[str, Any] = listed(Usage(1, 1)).model_price.__dict__
-        price, most = _base_price(found)
-    except (LookupError, ValueError):
-        return None
-    if price is None:
-        return exact
-    base = price.cost_microcents  # the list itself takes a quarter of a millisecond for each call
-    return lambda usage: base(usage) if _sent(usage) <= most else exact(usage)
+def _exact(model: str, usage: Usage) -> int:
+    return round(_listed(model, usage).total_price * MICROCENTS_PER_DOLLAR)
 
 
 def _sent(usage: Usage) -> int:
     return usage.total_tokens - usage.output_tokens
 
 
-def _base_price(listed: Mapping[str, Any]) -> tuple[Price | None, float]:
-    """Return a listed price as ours, and how many tokens a call of that price may send.
-
-    None for a price that calls have besides their tokens.
-    """
+def _base_price(listed: Mapping[str, Any]) -> ListedPrice | None:
+    """Return a listed price as ours; None for a price that calls have besides their tokens."""
     found = {field: listed.get(name) for field, name in _FIELDS.items()}
     amounts = {field: each for field, each in found.items() if each is not None}
     if listed.get(_PER_REQUEST) is not None or not {"input", "output"} <= amounts.keys():
-        return None, 0
+        return None
     starts = [tier.start for each in amounts.values() for tier in getattr(each, "tiers", ())]
     prices = {field: dollars(getattr(each, "base", each)) for field, each in amounts.items()}
-    return Price(**prices), min(starts, default=math.inf)
+    return ListedPrice(Price(**prices), min(starts, default=None))

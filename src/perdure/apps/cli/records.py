@@ -20,6 +20,7 @@ from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import count_of, local_time, out_style, width
 from perdure.apps.terminal.text import Column, one_line, table
 from perdure.client.clock import SystemClock
+from perdure.models.price_list import kept_prices
 from perdure.models.prices import in_dollars
 from perdure.session.clock import moment_of, timestamp
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
@@ -83,15 +84,26 @@ async def usage(
     """
     begin = typed_moment("today") if is_line and since is None else since
     prices = Configuration(Path(), os.environ).prices
-    async with common.existing_store() as opened:
-        read = partial(opened.usage, since=begin, until=until, zone=_zone(), prices=prices)
-        found = await read(_GROUPS[by])
-        unpriced = [each for each in await read("model") if each.unpriced_calls]
+    today = moment_of(SystemClock().now_ms()).date().isoformat()
+    with kept_prices(_prices_file(os.environ), today):
+        async with common.existing_store() as opened:
+            read = partial(opened.usage, since=begin, until=until, zone=_zone(), prices=prices)
+            found = await read(_GROUPS[by])
+            unpriced = [each for each in await read("model") if each.unpriced_calls]
     if is_line:
         common.show(_usage_data(_sum(found)), _line(_sum(found)))
     else:
         lines = _usage_lines(by, found, unpriced) if found else _NO_USAGE
         common.show([_usage_data(each) for each in found], lines)
+
+
+def _prices_file(environment: Mapping[str, str]) -> Path:
+    """Return the file that keeps prices which were looked up, in the user's cache folder."""
+    chosen = environment.get("XDG_CACHE_HOME", "")
+    folder = Path(environment.get("HOME") or os.curdir, ".cache")
+    if chosen and Path(chosen).is_absolute():
+        folder = Path(chosen)
+    return folder / "perdure" / "prices.json"
 
 
 def _zone() -> tzinfo:
