@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -47,9 +48,11 @@ async def classify(runtime: perdure.Runtime, agent: perdure.Agent, ticket: str) 
         chat = await runtime.start(agent, id=ticket, metadata={"batch": "tickets"})
     except perdure.errors.SessionExists:
         chat = await runtime.resume(ticket)  # continues a turn that was cut off, as `chat.turn`
-    answered = await chat.session.messages(last=1)
-    if chat.turn is None and answered and answered[0].role == "assistant":
-        return msgspec.json.decode(answered[0].text, type=Verdict)
+    if chat.turn is None:
+        for message in await chat.session.messages(last=1):
+            with suppress(msgspec.DecodeError):  # no verdict: its turn failed, so ask again
+                return msgspec.json.decode(message.text, type=Verdict)
+            await chat.set_model(agent.model)  # a session keeps its model, which may have failed
     verdict: Verdict = (await (chat.turn or chat.send(TICKETS[ticket]))).output
     return verdict
 

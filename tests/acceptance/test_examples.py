@@ -243,6 +243,14 @@ def test_batch_example_killed_in_the_middle_calls_each_ticket_once(tmp_path: Pat
         assert {len(session.messages()) for session in sessions} == {2}
 
 
+@pytest.mark.all_only
+def test_batch_example_asks_again_where_another_model_failed(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("rules: [{text: nonsense}]", encoding="utf-8")
+    assert "billing" not in run(tmp_path, "batch.py", "scripted:bad.yaml")
+    assert "ticket-099: the turn failed (invalid_output)" in (tmp_path / "log.txt").read_text()
+    assert run(tmp_path, "batch.py").splitlines()[:3] == ["  34 billing", "  33 bug", "  33 praise"]
+
+
 @pytest.mark.full_only
 def test_chat_bot_example_remembers_each_person(tmp_path: Path) -> None:
     assert "you wrote “two”" in run(tmp_path, "chat_bot.py", "ana", said="one\ntwo\n")
