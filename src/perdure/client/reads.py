@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import chain, repeat
+from typing import TypeGuard
 
 import msgspec
 
@@ -32,6 +33,10 @@ _PAGE = 500
 """Entries that `entries` reads at a time."""
 
 
+_are_snapshot_readers: dict[type, bool] = {}
+"""What `_is_snapshot_reader` has found: comparing with a protocol costs as much as a read."""
+
+
 class OpenQuestion(msgspec.Struct, frozen=True):
     """An unanswered question. Units: `at` is Unix milliseconds.
 
@@ -47,6 +52,13 @@ class OpenQuestion(msgspec.Struct, frozen=True):
     question: Question
     flow: StreamId | None = None
     target: str | None = None
+
+
+def _is_snapshot_reader(log: LogReader) -> TypeGuard[SnapshotReader]:
+    known = _are_snapshot_readers.get(type(log))
+    if known is None:
+        known = _are_snapshot_readers[type(log)] = isinstance(log, SnapshotReader)
+    return known
 
 
 def open_questions(asked: Iterable[Entry], at: int) -> list[OpenQuestion]:
@@ -102,7 +114,7 @@ class SessionReader:
     async def messages(self, last: int | None) -> list[Message]:
         amount("last", last)
         entries = await self.newest(last, MESSAGE)
-        kept = [entry for entry in entries if not entry.is_erased]
+        kept = [entry for entry in entries if entry.body]  # the others are erased
         if len(kept) < len(entries) and (await self.look()).info.status == "erased":
             raise Erased(self.id)
         with collector_paused():
@@ -163,7 +175,7 @@ class SessionReader:
     async def newest(self, limit: int | None = None, kind: str | None = None) -> list[Entry]:
         """Return the newest `limit` entries of `kind` on the branch; cache the state."""
         log = self.log
-        if isinstance(log, SnapshotReader):
+        if _is_snapshot_reader(log):
             self.state, entries = await log.newest(self.id, limit=limit, kind=kind)
             return entries
         leaf = (await self.look()).leaf
