@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -87,6 +88,38 @@ async def test_database_becomes_its_sessions_and_grows(database: Path) -> None:
     assert [b.text for b in bodies if isinstance(b, Message)] == ["Plums?", "Figs?"]
     titles = {info.id: info.title for info in await store.sessions()}
     assert titles[reports[1].session] == "Plums and figs"
+
+
+async def test_session_that_goose_took_into_its_database_is_imported_once(tmp_path: Path) -> None:
+    file, database, store = (
+        tmp_path / "20250101_090000.jsonl",
+        tmp_path / "sessions.db",
+        empty_store(),
+    )
+    file.write_bytes((FIXTURES / "goose" / "legacy.jsonl").read_bytes())
+    header, *messages = map(json.loads, file.read_bytes().splitlines())
+    rows: list[tuple[str, dict[str, object]]] = [
+        (
+            "messages",
+            {
+                "session_id": file.stem,
+                "role": message["role"],
+                "content_json": json.dumps(message["content"]),
+                "created_timestamp": message["created"],
+            },
+        )
+        for message in messages
+    ]
+    session: dict[str, object] = {"id": file.stem, "working_dir": header["working_dir"]}
+    created = {"created_at": "2025-01-01 09:00:00", "name": "Renamed"}
+    rows.append(("sessions", session | created))
+    make_database(database, GOOSE, rows)
+    found = await outcomes(store, file, database)
+    reports = [outcome.report for outcome in found if outcome.report is not None]
+    assert [(report.session, report.messages) for report in reports] == [
+        ("20250101_090000", 3),
+        ("20250101_090000", 0),
+    ]
 
 
 async def test_session_that_is_too_large_does_not_stop_the_others(database: Path) -> None:

@@ -96,7 +96,12 @@ FORMATS: Mapping[Format, SourceFormat] = {
         file_names=(openhands.FILE_NAME,),
     ),
     goose.FORMAT: SourceFormat(
-        "Goose", goose.parse, goose.Reader, goose.is_record, database=goose.DATABASE
+        "Goose",
+        goose.parse,
+        goose.Reader,
+        goose.is_record,
+        database=goose.DATABASE,
+        at_path=goose.at_path,
     ),
     cursor.FORMAT: SourceFormat(
         "Cursor", cursor.parse, cursor.Reader, cursor.is_record, database=cursor.DATABASE

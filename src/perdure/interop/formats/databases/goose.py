@@ -9,8 +9,12 @@ Source: ``session_manager.rs``, ``legacy.rs`` and ``message.rs`` of block/goose,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from perdure.codecs.content import result_of
 from perdure.codecs.fields import (
@@ -55,6 +59,7 @@ _OUTSIDE = frozenset(
     {"toolConfirmationRequest", "actionRequired", "systemNotification", "conversationCompacted"}
 )
 """Types of content that no model gets."""
+_SESSION = re.compile(r"\d{8}_\d{1,6}")
 _LATEST_SECONDS = 10**11
 """A larger number is a time in milliseconds."""
 
@@ -97,6 +102,13 @@ def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
 def is_record(fields: Fields) -> bool:
     """Return whether `fields` is a row of Goose's database, or the header of one of its files."""
     return table_of(fields, FORMAT) is not None or _is_file_header(fields)
+
+
+def at_path(header: SourceHeader, path: Path) -> SourceHeader:
+    """Return `header` with the session that an earlier file is named after, as in the database."""
+    if header.session is not None or not _SESSION.fullmatch(path.stem):
+        return header
+    return msgspec.structs.replace(header, session=path.stem)
 
 
 def _is_file_header(fields: Fields) -> bool:
