@@ -13,7 +13,7 @@ import argparse
 import asyncio
 import tempfile
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -27,6 +27,7 @@ from benchmarks.memory.speed import measure_speed
 from benchmarks.memory.techniques import Rankings, table_of_fits, table_of_gains
 from perdure.client.memory.embedding import resolved
 from perdure.models.embedders.protocol import Embedder
+from tests.fakes.postgres import serving
 
 RANKED = ("recall", "reference")
 ASKERS = ("search", *RANKED)
@@ -34,6 +35,7 @@ ASKERS = ("search", *RANKED)
 
 class _Arguments(argparse.Namespace):
     store: str | None
+    postgres: bool
     asking: str | None
     together: bool
     techniques: bool
@@ -48,6 +50,9 @@ def main() -> None:
     arguments = _Arguments()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
     parser.add_argument("--store", help="address of an empty store, SQLite by default")
+    parser.add_argument(
+        "--postgres", action="store_true", help="times on a PostgreSQL server of its own"
+    )
     parser.add_argument("--asking", choices=ASKERS, help="only this one")
     parser.add_argument("--together", action="store_true", help="all conversations in one store")
     parser.add_argument("--techniques", action="store_true", help="the gain of each technique")
@@ -75,7 +80,12 @@ async def _measure(arguments: _Arguments, conversations: Sequence[Conversation])
     chosen = arguments.embedder
     embedder = None if chosen is None else await resolved(chosen)
     if arguments.synthetic:
-        console.print(await measure_speed(arguments.synthetic, arguments.store, embedder))
+        with ExitStack() as stack:
+            address = arguments.store
+            if arguments.postgres:
+                server = stack.enter_context(serving(is_own=True, is_quick=False))
+                address = server.new_database()
+            console.print(await measure_speed(arguments.synthetic, address, embedder))
         return
     if arguments.techniques or arguments.fit:
         table_of = table_of_gains if arguments.techniques else table_of_fits

@@ -14,7 +14,13 @@ MOST_LOOSE = 512
 MOST_LOOSE_WORDS = 200_000
 """Loose texts that a search reads; when as many more exist, they become a part."""
 
-BATCH_ROWS = 2_048
+BATCH_ROWS = 8_192
+"""Texts indexed in one batch, and so in a part: at most ``postings.MOST_TEXTS``.
+
+A part holds each of its words once. With 2,048 texts the pages take 0.71 of the text, with 8,192
+texts 0.51, and a recall reads a quarter of the pages.
+"""
+
 BATCH_BYTES = 16_000_000
 """Maximum bytes indexed in one batch; a longer text is indexed alone."""
 
