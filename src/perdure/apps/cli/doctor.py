@@ -32,8 +32,7 @@ from perdure.client.lookup.store_files import database_file
 from perdure.errors import PerdureError
 from perdure.secrets.mask import masked_value
 from perdure.stores.protocol import StoreInfo, Verification
-from perdure.stores.sqlite.maintenance.repair import unfinished_repair
-from perdure.stores.sqlite.maintenance.restore import unfinished_restore
+from perdure.stores.sqlite.files.leftovers import unfinished_repair, unfinished_restore
 from perdure.stores.sqlite.rekey_copy import unfinished_copy
 
 Status = Literal["ok", "warn", "fail"]

@@ -46,6 +46,7 @@ from perdure.stores.sqlite.connections import Patience, Site, connection, locate
 from perdure.stores.sqlite.database import is_attached
 from perdure.stores.sqlite.faults import NO_VALUES
 from perdure.stores.sqlite.files.creation import create_store
+from perdure.stores.sqlite.files.leftovers import REPAIRING, unfinished_repair
 from perdure.stores.sqlite.maintenance.backup import Content
 from perdure.stores.sqlite.maintenance.file_swap import (
     ALONE_LIMIT_S,
@@ -66,12 +67,6 @@ from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.verification import Steps, is_content_lost
 
 REPORT_NAME = "report.json"
-_WORK = "-repairing"
-
-
-def unfinished_repair(path: Path) -> Path:
-    """Return the working folder of a repair of the store at `path`."""
-    return path.with_name(path.name + _WORK)
 
 
 def repair(
@@ -134,7 +129,7 @@ def _folder(work: Path) -> Generator[None]:
             finally:
                 shutil.rmtree(work, ignore_errors=True)
     except BlockingIOError as error:
-        raise StoreInUse(str(work).removesuffix(_WORK)) from error
+        raise StoreInUse(str(work).removesuffix(REPAIRING)) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull(str(work)) from error

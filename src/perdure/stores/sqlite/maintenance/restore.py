@@ -10,6 +10,7 @@ from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.manifest import STORE_NAME, Manifest, heads_of
 from perdure.stores.regular_files import open_to_read
 from perdure.stores.sqlite.connections import locate_site, open_site
+from perdure.stores.sqlite.files.leftovers import unfinished_restore
 from perdure.stores.sqlite.maintenance.backup import Content, check_sound
 from perdure.stores.sqlite.maintenance.file_swap import (
     Report,
@@ -21,13 +22,7 @@ from perdure.stores.sqlite.maintenance.file_swap import (
 from perdure.stores.sqlite.rekey_copy import remove_with_logs
 
 _CHUNK_BYTES = 2**20
-_COPY = "-restoring"
 _EARLIER = "-restored"
-
-
-def unfinished_restore(path: Path) -> Path:
-    """Return where a killed restore to `path` leaves its copy."""
-    return path.with_name(path.name + _COPY)
 
 
 def earlier_store(path: Path) -> Path:
