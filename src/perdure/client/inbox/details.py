@@ -11,7 +11,9 @@ from perdure.client.reads import OpenQuestion
 from perdure.engine.turns.rules.questions import args_hash
 from perdure.errors import EntryNotFound
 from perdure.secrets.mask import MASK
+from perdure.session.codec import readable
 from perdure.session.ids import entry_place
+from perdure.session.ledger import ToolStarted
 from perdure.session.notes import Question
 from perdure.stores.protocol import LogReader
 from perdure.tools.bound_facts import file_fact
@@ -35,16 +37,18 @@ async def in_full(log: LogReader, asked: OpenQuestion) -> Question:
 
 async def _arguments(log: LogReader, asked: OpenQuestion) -> Mapping[str, object] | None:
     question, about = asked.question, asked.about
-    if question.topic != "approval" or about is None:
+    if question.topic not in ("approval", "unknown_outcome") or about is None:
         return None
     try:
-        message = (await log.entry(entry_place(asked.id)[0], about)).message
+        entry = await log.entry(entry_place(asked.id)[0], about)
     except EntryNotFound:
         return None
-    calls = () if message is None else message.tool_calls
-    for call in calls:
-        if (call.id, args_hash(call.args)) == (question.call_id, question.args_hash):
-            return call.args
+    calls = [] if entry.message is None else [(c.id, c.args) for c in entry.message.tool_calls]
+    if entry.kind == ToolStarted.kind and isinstance(body := readable(entry), ToolStarted):
+        calls = [(body.id, body.input)]
+    for id, args in calls:
+        if (id, args_hash(args)) == (question.call_id, question.args_hash):
+            return args
     return None
 
 

@@ -8,8 +8,19 @@ from pathlib import Path
 from perdure.client.agents.agent import Agent
 from perdure.client.conversation.workspace import Workspace
 from perdure.client.inbox.details import CHANGED, in_full
+from perdure.client.reads import OpenQuestion
+from perdure.engine.turns.rules.questions import args_hash
 from perdure.models.scenario import CallTools, ScriptedCall
+from perdure.session.codec import new_side, new_tree
+from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import StreamHeader
+from perdure.session.ledger import ToolStarted, TurnStarted
+from perdure.session.messages import user
+from perdure.session.notes import Question
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.protocol import Commit, Write
 from tests.fakes.chats import MODEL, Stage, says, until
+from tests.fakes.clock import ManualClock, SeededRandom
 
 
 async def test_whole_arguments_and_diff_come_from_log_and_file(tmp_path: Path) -> None:
@@ -35,3 +46,25 @@ async def test_whole_arguments_and_diff_come_from_log_and_file(tmp_path: Path) -
     changed = await in_full(stage.memory, asked)
     assert (changed.diff or "").startswith(CHANGED)
     await chat.suspend()
+
+
+async def test_cut_arguments_of_unknown_outcome_are_read_from_the_call() -> None:
+    stream, args = StreamId("s"), {"text": "long " * 2_000}
+    store = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
+    started = new_side(ToolStarted("c1", "post", dict(args), 1, "external", "ask", "k"))
+    turn = (new_side(TurnStarted(1, "helper")), new_tree(user("go")), started)
+    await store.commit(Commit(writes=(Write(stream=stream, create=StreamHeader(stream, 1)),), at=1))
+    lease = await store.acquire_lease(stream, "me", 1000)
+    led = Write(stream=stream, entries=turn, expected_head=-1, lease=lease)
+    await store.commit(Commit(writes=(led,), at=1))
+    for hashed, expected in ((args_hash(dict(args)), args), ("0" * 64, {"text": "cut"})):
+        question = Question(
+            "unknown_outcome",
+            "post was cut off",
+            ("retry",),
+            call_id="c1",
+            args_hash=hashed,
+            arguments={"text": "cut"},
+        )
+        asked = OpenQuestion(EntryId("s/9"), 1, EntryId("s/2"), question)
+        assert (await in_full(store, asked)).arguments == expected

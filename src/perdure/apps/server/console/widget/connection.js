@@ -133,8 +133,8 @@ export class Conversation {
     });
     if (isGone) this.forget();
     if (isClosed(response)) this.close();
-    else if (code === "outcome_unknown") this.set({ fault: texts.length ? UNKNOWN : "" });
-    else this.set({ fault: isGone ? GONE : `Your message was not sent: ${detail ?? "it was refused"}. Send it again, or change it.` });
+    else if (code === "outcome_unknown") this.set({ state: "live", fault: texts.length ? UNKNOWN : "" });
+    else this.set({ state: "live", fault: isGone ? GONE : `Your message was not sent: ${detail ?? "it was refused"}. Send it again, or change it.` });
   }
 
   /** The token is refused: only another message, or a reload of the page, tries it again. */
