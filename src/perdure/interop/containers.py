@@ -10,22 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from contextlib import closing
+from fnmatch import fnmatchcase
 
 from perdure.errors import FormatError, PerdureError, UnknownFormat
 from perdure.interop.formats.databases.row_lines import DatabaseFormat, session_content
-from perdure.interop.formats.registry import FORMATS
+from perdure.interop.formats.registry import FORMATS, SourceFormat
 from perdure.interop.formats.sources.content import Content, FileContent
 from perdure.interop.formats.sources.database import MAGIC, Database
 from perdure.interop.reports import FormatName
 
-FILE_NAMES = frozenset(
+_FILE_NAMES = tuple(
     name
     for format in FORMATS.values()
     for name in (*format.file_names, *(format.database.file_names if format.database else ()))
 )
-"""Names of files, without ``.jsonl``, that known programs store sessions in."""
+"""Patterns of the names of files, without ``.jsonl``, that known programs store sessions in."""
 
 _BEGINNING_BYTES = 4_096
+
+
+def is_known_name(name: str) -> bool:
+    """Return whether a known program gives such a name to a file with sessions."""
+    return any(fnmatchcase(name, pattern) for pattern in _FILE_NAMES)
 
 
 def sessions_in(
@@ -41,11 +47,15 @@ def sessions_in(
         return _in_database(content, format)
     for name, known in FORMATS.items():
         is_wanted = format in ("auto", name)
-        if known.gather is not None and content.path.name in known.file_names and is_wanted:
+        if known.gather is not None and is_wanted and _is_named(content, known):
             return _in_text([known.gather(content.path)])
         if known.cut is not None and known.is_beginning is not None and known.is_beginning(start):
             return _in_text(known.cut(content)) if is_wanted else None
     return None
+
+
+def _is_named(content: FileContent, known: SourceFormat) -> bool:
+    return any(fnmatchcase(content.path.name, pattern) for pattern in known.file_names)
 
 
 def _in_text(sections: Iterable[Content]) -> Generator[Content | PerdureError]:

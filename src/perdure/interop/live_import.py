@@ -28,7 +28,7 @@ import msgspec
 
 from perdure.errors import FormatError, PerdureError
 from perdure.interop.bulk import Job, held_bytes, import_content, in_order
-from perdure.interop.containers import FILE_NAMES
+from perdure.interop.containers import is_known_name
 from perdure.interop.formats.sources.content import FileContent, end_of_lines
 from perdure.interop.formats.sources.database import MAGIC
 from perdure.interop.imports import ImportOptions
@@ -255,4 +255,4 @@ def histories_in(
 
 def is_history(name: str) -> bool:
     """Return whether a file called `name` may hold sessions."""
-    return name.endswith(SUFFIX) or name in FILE_NAMES
+    return name.endswith(SUFFIX) or is_known_name(name)

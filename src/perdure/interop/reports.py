@@ -25,6 +25,7 @@ Format = Literal[
     "copilot-cli",
     "kimi-cli",
     "openhands",
+    "amp",
     "goose",
     "cursor",
     "aider",

@@ -15,6 +15,7 @@ _PLACES: Mapping[str, tuple[str | None, str, str]] = {
     "Copilot CLI": ("COPILOT_HOME", ".copilot", "session-state"),
     "Kimi CLI": ("KIMI_SHARE_DIR", ".kimi", "sessions"),
     "OpenHands": (None, ".openhands", "conversations"),
+    "Amp": ("XDG_DATA_HOME", ".local/share", "amp/threads"),
     "Goose": ("XDG_DATA_HOME", ".local/share", "goose/sessions"),
     "Cursor": ("XDG_CONFIG_HOME", ".config", "Cursor/User/globalStorage"),
     "Cursor on macOS": (None, "Library/Application Support", "Cursor/User/globalStorage"),

@@ -17,6 +17,7 @@ from perdure.interop.formats.databases import cursor, goose
 from perdure.interop.formats.databases.row_lines import DatabaseFormat
 from perdure.interop.formats.items import ParsedSource, SourceHeader
 from perdure.interop.formats.json_lines import (
+    amp,
     copilot_cli,
     gemini_cli,
     kimi_cli,
@@ -41,8 +42,9 @@ class SourceFormat(msgspec.Struct, frozen=True):
     format when `is_beginning` accepts its first bytes or `is_record` one of its lines.
 
     A program may store several sessions in a file: `database` says how in a database, and `cut`
-    returns the sessions of another file. `gather` returns the session in the folder of a file with
-    one of its names. `file_names` are names that do not end with ``.jsonl``.
+    returns the sessions of another file. `gather` returns the session of a file with one
+    of its names, or of the folder of that file. `file_names` are patterns of names that do not end
+    with ``.jsonl``.
     `at_path` adds to the header what only the path of the file says.
     """
 
@@ -94,6 +96,14 @@ FORMATS: Mapping[Format, SourceFormat] = {
         openhands.is_record,
         gather=openhands.gather,
         file_names=(openhands.FILE_NAME,),
+    ),
+    amp.FORMAT: SourceFormat(
+        "Amp",
+        amp.parse,
+        amp.Reader,
+        amp.is_record,
+        gather=amp.gather,
+        file_names=(amp.FILE_NAME,),
     ),
     goose.FORMAT: SourceFormat(
         "Goose",

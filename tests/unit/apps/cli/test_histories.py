@@ -14,7 +14,8 @@ def test_histories_are_found_where_the_programs_keep_them(tmp_path: Path) -> Non
     found = list(known_histories(tmp_path, {}))
     assert [each.program for each in found] == [
         *("Claude Code", "Codex", "Gemini CLI", "Qwen Code", "Copilot CLI"),
-        *("Kimi CLI", "OpenHands", "Goose", "Cursor", "Cursor on macOS"),
+        *("Kimi CLI", "OpenHands", "Amp", "Goose", "Cursor"),
+        "Cursor on macOS",
         *("pi", "Operator"),
     ]
     assert all(each.folder.is_dir() for each in found)

@@ -212,11 +212,12 @@ def _action(fields: Fields, media: Media) -> Message | None:
     if call_id is None or name is None:
         return None
     written = text_in(call, "arguments")
-    arguments = None if written is None else fields_of(read_line(written.encode()).value)
-    if arguments is None:
-        arguments = {"input": written} if written else object_in(fields, "action") or {}
+    read = read_line((written or "").encode()).value
+    arguments: Fields | None = fields_of(read)
+    if arguments is None and written:
+        arguments = {"input": written}
     parts = (*_thoughts(fields), *_parts(fields.get("thought"), media))
-    asked = ToolCallPart(call_id, name, arguments)
+    asked = ToolCallPart(call_id, name, arguments or object_in(fields, "action") or {})
     return Message("assistant", (*parts, asked), stop_reason="tool_calls")
 
 

@@ -1,0 +1,232 @@
+"""Read the threads of Amp: ``threads/T-*.json``, one JSON document with a thread and its messages.
+
+The messages become lines, above a last line with the rest of the document: it changes with every
+message, and an import compares the lines before it. Messages are one chain. Subagents' threads are
+sessions of their own.
+Source: descriptions of the files in public programs that read them, as of 2026.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from perdure.bounds.files import read_named
+from perdure.codecs.content import parts_of, result_of
+from perdure.codecs.fields import (
+    Fields,
+    count_in,
+    fields_of,
+    list_in,
+    name_in,
+    object_in,
+    text_in,
+    time_in,
+)
+from perdure.codecs.lines import Line, ReadLine, read_line
+from perdure.codecs.media import Media
+from perdure.errors import FormatError
+from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.sources.content import Held
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
+from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.session.messages import (
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+from perdure.session.notes import ImportedRecord, SessionInfoChanged
+
+FORMAT: Final = "amp"
+FILE_NAME: Final = "T-*.json"
+PROVIDER = "amp"
+
+_FOREIGN = "it is not a message of a thread of Amp"
+_METADATA = ("v", "agentMode")
+_FAILED = ("error", "cancelled", "rejected-by-user")
+
+
+def gather(path: Path) -> Held:
+    """Return the thread in the document `path`, as lines.
+
+    Raises: FormatError if it is none; LimitExceeded; OSError becomes FormatError.
+    """
+    try:
+        content = read_named(path, "import_file_bytes", path.name)
+    except OSError as error:
+        raise FormatError(path.name, f"it cannot be read ({error.strerror})") from error
+    reading = read_line(content)
+    document = fields_of(reading.value) or {}
+    messages = list_in(document, "messages")
+    if messages is None or name_in(document, "id") is None:
+        raise FormatError(path.name, reading.problem or "it has no thread of Amp")
+    rest = {name: value for name, value in document.items() if name != "messages"}
+    lines = [_line("message", message) for message in messages]
+    return Held(b"\n".join([*lines, _line("thread", rest), b""]), path.name)
+
+
+def _line(kind: str, value: object) -> bytes:
+    return msgspec.json.encode({"program": FORMAT, kind: value})
+
+
+def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
+    """Parse the thread in `content`, even if it is damaged."""
+    return parsed_whole(content, FORMAT, Reader, progress)
+
+
+def is_record(fields: Fields) -> bool:
+    """Return whether `fields` is a message of a thread, or the rest of its document."""
+    return fields.get("program") == FORMAT and ("message" in fields or "thread" in fields)
+
+
+class Reader:
+    """Reads a thread into `draft`."""
+
+    def __init__(self, draft: SourceDraft) -> None:
+        self.draft = draft
+        self.linker = self.instead = None  # everything is one chain
+        self._leaf: int | None = None
+        self._thread: Fields | None = None
+
+    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
+        """No line is read faster than the others."""
+        return False
+
+    def take(self, line: Line, reading: ReadLine) -> None:
+        """Read one line."""
+        fields = fields_of(reading.value) if reading.is_json else None
+        if fields is None or not is_record(fields):
+            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+        elif "thread" in fields:
+            self._take_thread(line, object_in(fields, "thread") or {})
+        else:
+            self._take_message(line, fields_of(fields["message"]))
+
+    def finish(self) -> ParsedSource:
+        """Return the parsed source."""
+        thread = self._thread
+        if thread is None:
+            return self.draft.headless(self._leaf)
+        described = SourceHeader(
+            session=name_in(thread, "id"),
+            created_at=time_in(thread, "created"),
+            cwd=_folder_of(thread),
+            metadata={name: thread[name] for name in _METADATA if thread.get(name) is not None},
+            is_saved_whole=True,
+        )
+        return self.draft.finish(described, self._leaf)
+
+    def _take_thread(self, line: Line, thread: Fields) -> None:
+        self.draft.header_lines.append(line.number)
+        self._thread = self._thread or thread
+        title = (name_in(thread, "title") or "").strip()
+        if title:
+            record = Record(line, thread, at=time_in(thread, "created"))
+            self.draft.add(record, SessionInfoChanged(title=title), None)
+
+    def _take_message(self, line: Line, message: Fields | None) -> None:
+        record = Record(line, message or {})
+        if message is None:
+            self.draft.report_malformed(line, _FOREIGN)
+        elif isinstance(number := message.get("messageId"), int | str):
+            record.id = f"message:{number}"
+        record.at = time_in(object_in(record.fields, "meta") or {}, "sentAt")
+        bodies = _bodies_of(record.fields, self.draft.media)
+        if not bodies:
+            self.draft.add(record, ImportedRecord(FORMAT, "message"), self._leaf)
+        for ordinal, body in enumerate(bodies):
+            self._leaf = self.draft.add(record, body, self._leaf, ordinal=ordinal)
+
+
+def _bodies_of(message: Fields, media: Media) -> list[ItemBody]:
+    content = list_in(message, "content") or []
+    pieces = [fields_of(each) or {} for each in content]
+    results = tuple(part for each in pieces if (part := _result(each, media)) is not None)
+    said_in = [
+        item
+        for item, fields in zip(content, pieces, strict=True)
+        if text_in(fields, "type") != "tool_result"
+    ]
+    said = parts_of(said_in, media, _part) or ()
+    bodies: list[ItemBody] = [Message("tool", results)] if results else []
+    role = text_in(message, "role")
+    if said and role == "user":
+        bodies.append(Message("user", said))
+    elif said and role == "assistant":
+        used = object_in(message, "usage") or {}
+        model = name_in(used, "model")
+        is_calling = any(isinstance(part, ToolCallPart) for part in said)
+        answer = Message(
+            "assistant",
+            said,
+            model=None if model is None else f"{PROVIDER}:{model}",
+            stop_reason="tool_calls" if is_calling else "stop",
+            usage=_usage(used),
+        )
+        bodies.append(answer)
+    return bodies
+
+
+def _part(fields: Fields, media: Media) -> Part | None:
+    kind = text_in(fields, "type")
+    if kind == "thinking":
+        return ThinkingPart(text_in(fields, "thinking") or "")
+    if kind == "redacted_thinking":
+        return ThinkingPart("", is_redacted=True)
+    if kind == "image":
+        source = object_in(fields, "source") or {}
+        kind = name_in(source, "mediaType") or name_in(source, "media_type")
+        return media.part(text_in(source, "data"), kind)
+    call_id, name = name_in(fields, "id"), name_in(fields, "name")
+    if kind != "tool_use" or call_id is None or name is None:
+        return None
+    return ToolCallPart(call_id, name, object_in(fields, "input") or {})
+
+
+def _result(fields: Fields, media: Media) -> ToolResultPart | None:
+    call_id = name_in(fields, "toolUseID")
+    if text_in(fields, "type") != "tool_result" or call_id is None:
+        return None
+    run = object_in(fields, "run") or {}
+    result = run.get("result", run.get("error"))
+    is_error = text_in(run, "status") in _FAILED
+    listed = list_in(object_in(run, "result") or {}, "content")
+    if listed is not None:
+        return result_of(call_id, parts_of(listed, media, _shown) or (), is_error=is_error)
+    text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
+    parts = () if result is None else (TextPart(text),)
+    return result_of(call_id, parts, is_error=is_error)
+
+
+def _shown(fields: Fields, media: Media) -> Part | None:
+    return media.part(text_in(fields, "data"), name_in(fields, "mimeType"))
+
+
+def _usage(used: Fields) -> Usage | None:
+    usage = Usage(
+        input_tokens=count_in(used, "inputTokens"),
+        output_tokens=count_in(used, "outputTokens"),
+        cache_read_tokens=count_in(used, "cacheReadInputTokens"),
+        cache_write_tokens=count_in(used, "cacheCreationInputTokens"),
+    )
+    return usage if usage.total_tokens else None
+
+
+def _folder_of(thread: Fields) -> str | None:
+    """Return the working folder, whose address the thread has."""
+    initial = object_in(object_in(thread, "env") or {}, "initial") or {}
+    for tree in list_in(initial, "trees") or ():
+        try:
+            address = urlsplit(text_in(fields_of(tree) or {}, "uri") or "")
+        except ValueError:
+            continue
+        if address.scheme == "file" and address.path:
+            return unquote(address.path)
+    return None
