@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -40,8 +41,8 @@ def intended_address(typed: str) -> str | None:
         name = name[2:]  # file:///x.db is /x.db; sqlite://x.db is x.db
     if not name.strip("/"):
         return None
-    path = Path(name).expanduser()
-    return f"{FOLDER_ADDRESS if path.is_dir() else FILE_ADDRESS}{path}"
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 - Path.expanduser raises for ~nobody
+    return f"{FOLDER_ADDRESS if os.path.isdir(path) else FILE_ADDRESS}{path}"  # noqa: PTH112 - a name that is too long is none
 
 
 def near_address(address: str) -> str | None:
@@ -52,8 +53,8 @@ def near_address(address: str) -> str | None:
     file = database_file(address)
     if file is None or file.is_absolute():
         return None
-    for path in (Path("/") / file, file.expanduser()):
-        if path != file and path.is_file():
+    for path in (Path("/") / file, Path(os.path.expanduser(file))):  # noqa: PTH111 - as above
+        if path != file and os.path.isfile(path):  # noqa: PTH113 - as above
             return f"{FILE_ADDRESS}{path}"
     return None
 

@@ -49,6 +49,8 @@ def test_mistyped_address_gets_the_intended_one(tmp_path: Path) -> None:
         ("sqlite:/data/x.db", "sqlite:////data/x.db"),
         ("file:///data/x.db", "sqlite:////data/x.db"),
         (str(tmp_path), f"jsonl:///{tmp_path}"),
+        ("~nobody-here/x.db", "sqlite:///~nobody-here/x.db"),
+        ("x" * 5_000, "sqlite:///" + "x" * 5_000),
         ("mysql://host/x", None),
         ("sqlite:///", None),
         ("", None),
@@ -63,4 +65,5 @@ def test_missing_relative_file_gets_the_absolute_one_that_exists(tmp_path: Path)
     file.touch()
     assert near_address(address) == f"sqlite:///{file}"
     assert near_address(f"sqlite:///{file}") is None
-    assert near_address("memory:") is None
+    for other in ("memory:", "sqlite:///~nobody-here/x.db", f"sqlite:///{'x' * 5_000}"):
+        assert near_address(other) is None
