@@ -23,7 +23,8 @@ def corpus(format: str) -> list[bytes]:
     if format == "perdure":
         return asyncio.run(_exports())
     folders = [FIXTURES / format.replace("-", "_"), _recordings() / format]
-    paths = sorted(path for folder in folders for path in folder.glob("*.json*"))
+    endings = ("*.json*", "*.md")
+    paths = sorted(path for folder in folders for each in endings for path in folder.glob(each))
     return [path.read_bytes()[:LARGEST_BYTES] for path in paths]
 
 
