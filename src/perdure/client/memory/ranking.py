@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from perdure.client.memory import embedding, knowledge
@@ -12,7 +13,7 @@ from perdure.memory.episodes import agent_in
 from perdure.memory.hits import MemoryHit, hit_of
 from perdure.memory.knowledge import agent_subject
 from perdure.memory.question import Question, question_of
-from perdure.memory.ranking import Scope, SumsOf, ranking
+from perdure.memory.ranking import Having, Scope, Size, SumsOf, ranking
 from perdure.memory.sums import PlainSums
 from perdure.models.embedders.protocol import Embedder, EmbedderName
 from perdure.session.entries import Entry
@@ -31,22 +32,36 @@ async def recall_in(
     *,
     now: int,
 ) -> list[MemoryHit]:
-    """Implement ``Memory.recall`` for the question `text` at `now`. Units: Unix milliseconds."""
+    """Implement ``Memory.recall`` for the question `text` at `now`. Units: Unix milliseconds.
+
+    In a store of session files it sees the summaries of those sessions whose texts it finds.
+    """
     question, vectors = _asked(text, now), None
     if embedder is not None:
         vectors = await embedding.vectors_in(store, embedder)
         meaning = await vectors.meaning_after_new_texts(text)
         question = question._replace(meaning=meaning)
-    statements = await statements_in(store, question, wanted, now, vectors)
+    is_indexed = store.capabilities.erase  # else each file would be read for its summaries
+    streams = None if is_indexed else ()
+    statements = await statements_in(store, question, wanted, now, vectors, streams=streams)
     found: list[MemoryHit] = []
     if set(wanted.kinds).isdisjoint(("text", "episode")):
         statements.rank_alone()
     else:
-        scope = await _allowed(store, wanted)
-        rank = ranking(question, scope, limit, _sums(), beside=statements.beside)
+        scope, told = await _allowed(store, wanted), list[tuple[Size, Sequence[Having]]]()
+
+        def beside(size: Size, having: Sequence[Having], allows: Callable[[str], bool]) -> None:
+            told.append((size, having))
+            statements.beside(size, having, allows)
+
+        rank = ranking(question, scope, limit, _sums(), beside=beside)
         model = None if question.meaning is None else question.meaning.model
         texts = await store.search.recall(Asked(question.words, rank, model))
         found += [hit_of(question, each) for each in texts if "text" in wanted.kinds]
+        if not is_indexed and told:
+            streams = list(dict.fromkeys(each.found.stream for each in texts))
+            statements = await statements_in(store, question, wanted, now, None, streams=streams)
+            statements.beside(*told[-1], lambda _session: True)
     found += statements.hits(limit)
     return sorted(found, key=lambda hit: -hit.score)[:limit]
 

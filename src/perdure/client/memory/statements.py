@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from perdure.client.memory import fact_writes
 from perdure.client.memory.embedding import TextVectors
+from perdure.errors import SessionNotFound
 from perdure.memory.episodes import Summary, summaries_in
 from perdure.memory.hits import MemoryHit, RecallKind, said_at, statement_hit
 from perdure.memory.question import Question
 from perdure.memory.ranking import Having, Size
 from perdure.memory.scope import MemoryFilter
 from perdure.memory.statements import Statement, StatementRanking
-from perdure.session.ids import entry_place
+from perdure.session.entries import Entry
+from perdure.session.ids import StreamId, entry_place
 from perdure.session.memory.facts import Fact
 from perdure.session.memory.kinds import EpisodeRecorded
 from perdure.stores.search.index_keys import session_key
@@ -59,26 +62,43 @@ class Statements:
 
 
 async def statements_in(
-    store: SessionStore, question: Question, wanted: Wanted, now: int, vectors: TextVectors | None
+    store: SessionStore,
+    question: Question,
+    wanted: Wanted,
+    now: int,
+    vectors: TextVectors | None,
+    *,
+    streams: Sequence[StreamId] | None = None,
 ) -> Statements:
     """Return the statements that a recall at `now` may find, with their meaning.
 
-    The scope of a summary is that of its session; the ranking decides on it.
+    The scope of a summary is that of its session; the ranking decides on it. With `streams` only
+    summaries of these sessions are read.
     Units: Unix milliseconds. Raises: EmbedderUnavailable.
     """
     found: list[Fact | Summary] = []
-    if "fact" in wanted.kinds:
+    if "fact" in wanted.kinds and store.capabilities.erase:  # other stores have no facts
         facts = await fact_writes.facts_in(store, wanted.within)
         found += [fact for fact in facts if fact.is_valid_at(now) and _is_wanted(fact, wanted)]
     if "episode" in wanted.kinds:
         agent = wanted.within.agent
-        notes = await store.notes_of_all((EpisodeRecorded.kind,))
+        notes = await _episodes_in(store, streams)
         found += [each for each in summaries_in(notes) if agent in (None, each.agent)]
     found.sort(key=said_at)
     near: Sequence[float | None] = [None] * len(found)
     if vectors is not None and question.meaning is not None:
         near = await vectors.nearness(question.meaning, [each.text for each in found])
     return Statements(question, found, near)
+
+
+async def _episodes_in(store: SessionStore, streams: Sequence[StreamId] | None) -> Sequence[Entry]:
+    if streams is None:
+        return await store.notes_of_all((EpisodeRecorded.kind,))
+    found: list[Entry] = []
+    for stream in streams:
+        with suppress(SessionNotFound):  # erased meanwhile
+            found += await fact_writes.own_notes(store, stream, (EpisodeRecorded.kind,))
+    return found
 
 
 def _is_wanted(fact: Fact, wanted: Wanted) -> bool:

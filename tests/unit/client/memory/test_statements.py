@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +130,16 @@ async def test_a_recall_gives_few_statements_a_vector(monkeypatch: pytest.Monkey
         memory = store.memory.with_embedder(embedder)
         assert len(await memory.recall("inn", kinds=["fact"])) == 2
         assert len(await memory.recall("inn", kinds=["fact"])) == 4
+
+
+async def test_session_files_recall_the_summary_of_a_session_with_a_hit(tmp_path: Path) -> None:
+    async with perdure.open(f"jsonl:///{tmp_path}") as store:
+        await with_trip(store)
+        other = await store.create(subject="ana")
+        await other.append(user("Hello"))
+        await other.end(summary="A hotel that no text names.")
+        found = await store.memory.recall("Which hotel?", subject="ana")
+        assert ("episode", "We chose the hotel by the river.") in kinds(found)
+        only = await store.memory.recall("Which hotel?", subject="ana", kinds=["episode"])
+        assert kinds(only) == {("episode", "We chose the hotel by the river.")}
+        assert await store.memory.recall("Which hotel?", kinds=["episode"]) == []
