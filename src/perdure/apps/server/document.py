@@ -118,7 +118,7 @@ def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler)
         assert isinstance(responses["200"], OpenAPIResponse)
         contents = responses["200"].content = dict(responses["200"].content or {})
         contents.pop(handler.media_type, None)
-        contents[media_type] = OpenAPIMediaType(schema=_TEXT)
+        contents[media_type] = OpenAPIMediaType(schema=Schema())
 
 
 def _describe_body(operation: Operation, handler: HTTPRouteHandler) -> None:
