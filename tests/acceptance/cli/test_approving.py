@@ -76,7 +76,7 @@ def test_chat_answers_the_questions_of_other_sessions(world: World) -> None:
     assert "line 29" not in out
     assert len(world.ok("inbox", "list", "--json").json) == 1
     out = world.ok("chat", stdin=f"/inbox {id}\n/inbox {id} deny not on a Friday\n/inbox\n").out
-    for told in ("line 29", f"answered 'deny': `/resume {session}` continues", "nothing waits for"):
+    for told in ("line 29", f"`/resume {session}` continues it", "nothing waits for"):
         assert told in out
     assert "was answered 'deny' by" in world.ok("chat", stdin=f"/inbox {id} allow\n").out
     world.ok("chat", stdin=f"/resume {session}\n")

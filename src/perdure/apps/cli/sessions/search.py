@@ -80,9 +80,7 @@ def add_to(sessions: typer.Typer) -> None:
 
 
 async def search(
-    query: Annotated[
-        list[str], typer.Argument(metavar="QUERY...", help='Words, "phrases", begin*.')
-    ],
+    query: Annotated[list[str], typer.Argument(metavar="QUERY", help='Words, "phrases", begin*.')],
     *,
     filters: SearchFilters,
     limit: Annotated[
