@@ -21,7 +21,8 @@ class SentTool(Value, frozen=True, kw_only=True):
     """A tool that a request declared.
 
     Without `is_loaded` the server has no tool of this name with the schema that the session
-    recorded: an MCP server is not connected, or the program has changed since.
+    recorded: an MCP server is not connected, or the program has changed since. The log has no
+    descriptions: they are those of the program as it is loaded now.
     """
 
     name: str
