@@ -304,7 +304,7 @@ class MessageCounter:
         self._requests: dict[int, _Beginning] = {}
 
     def uncounted(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the newest of `messages`, of which most are probably counted for the first time."""
+        """Return the newest of `messages`; most of them are probably not counted yet."""
         _, upto, _ = self._requests.get(id(messages[0]), _NOTHING) if messages else _NOTHING
         return messages[max(upto, len(messages) - _LEAST_REMEMBERED) :]
 
