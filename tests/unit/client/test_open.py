@@ -67,11 +67,15 @@ async def test_file_is_made_and_found_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address",
-    ["agents.db", "mysql://host/db", "SQLITE:///x.db", "C:\\agents.db"],
+    ("address", "told"),
+    [
+        ("agents.db", "write sqlite:///agents.db$"),
+        *((other, "use sqlite:///FILE, ") for other in ("mysql://host/db", "SQLITE:///x.db")),
+        ("C:\\agents.db", "use sqlite:///FILE, "),
+    ],
 )
-async def test_other_addresses_are_refused_with_what_there_is(address: str) -> None:
-    with pytest.raises(ConfigError, match=r"use sqlite:///FILE, "):
+async def test_other_addresses_are_refused_with_what_there_is(address: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
         async with open_store(address):
             raise AssertionError("it was opened")
 
