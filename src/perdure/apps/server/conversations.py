@@ -16,6 +16,7 @@ from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.inputs import NewMessage, NewSession
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.values import Sent
+from perdure.apps.session_rows import agent_of
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.runtime import Runtime
 from perdure.client.session import Session
@@ -32,7 +33,7 @@ from perdure.session.entries import Entry
 from perdure.session.kinds import MESSAGE
 from perdure.session.media.inline import InlineMedia
 from perdure.session.messages import InFlightMessage, MediaPart, Message, TextPart
-from perdure.session.notes import Queued, SessionCancelled
+from perdure.session.notes import Queued
 
 _KEPT = 256
 """Chats without a running turn that are kept open."""
@@ -59,6 +60,7 @@ class Conversations:
         Erased; ConfigError for an unknown agent; the errors of `Runtime.start`.
         """
         caller.require("write")
+        caller.subject_or(new.subject)
         named = new.session_id or caller.principal.visit
         id = named or (caller.keyed and caller.keyed.session_id)
         if id is None:
@@ -76,7 +78,7 @@ class Conversations:
                 sent = await _sent_after(session, caller.keyed.unknown_since, new)
                 if sent is not None:
                     return sent
-            return await self._go_on(id, new)
+            return await self._go_on(caller, session, new)
 
     async def create(self, caller: Caller, new: NewSession) -> Chat:
         """Create a session. Durable: when this returns. Raises: as `send`; SessionExists."""
@@ -87,7 +89,7 @@ class Conversations:
                 self.agent_for(caller, new.agent),
                 id=id,
                 title=new.title,
-                subject=caller.subject_of_new(new.subject),
+                subject=caller.subject_or(new.subject),
                 metadata=new.metadata,
             )
         except SessionExists:
@@ -133,9 +135,9 @@ class Conversations:
         return entry
 
     async def cancel(self, session: Session) -> None:
-        """End the open turn without an episode. No effect on a session that was cancelled last."""
-        newest = [each.kind async for each in session.entries(newest_first=True, limit=1)]
-        if self.running(session.id) is not None or newest != [SessionCancelled.kind]:
+        """End the open turn without an episode. No effect without one."""
+        state = await self.runtime.host.store.backend.state(session.id)
+        if self.running(session.id) is not None or state.open_turn is not None:
             await (await self.chat(session.id)).cancel()
 
     def running(self, session: str) -> Chat | None:
@@ -157,7 +159,7 @@ class Conversations:
             agent,
             id=new.session_id,
             title=new.title,
-            subject=caller.subject_of_new(new.subject),
+            subject=caller.subject_or(new.subject),
             metadata=caller.mark,
         )
         self._keep(chat)
@@ -165,10 +167,13 @@ class Conversations:
         await chat.send(said).started()
         return Sent(session_id=chat.id, status="started", is_new=True)
 
-    async def _go_on(self, session: str, new: NewMessage) -> Sent:
-        said = new.said()
+    async def _go_on(self, caller: Caller, opened: Session, new: NewMessage) -> Sent:
+        session, said = opened.id, new.said()
+        agent = None
+        if await agent_of(self.runtime.host.store, session) is None:  # such as an imported session
+            agent = self.agent_for(caller, new.agent)
         for _ in range(_TRIES):
-            chat = await self.chat(session)
+            chat, agent = await self.chat(session, agent), None
             if not chat.is_running:
                 try:
                     await chat.send(said).started()

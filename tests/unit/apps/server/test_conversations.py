@@ -133,3 +133,15 @@ async def test_steering_at_an_outdated_head_stores_nothing(tmp_path: Path) -> No
         with pytest.raises(HeadConflict):
             await chat.steer("late", expected_head=head - 1)
         assert (await server.store.open(chat.id)).head == head
+
+
+async def test_message_names_the_agent_of_a_session_that_has_none(tmp_path: Path) -> None:
+    agents = [perdure.Agent(name, model="scripted:desk") for name in ("desk", "shop")]
+    async with served(tmp_path, ["one", "two"], agents=agents) as server:
+        session = await server.store.create()
+        new = {"text": "hi", "sessionId": session.id}
+        refused = await server.http.post("/v1/messages", json=new)
+        assert (refused.status_code, refused.json()["code"]) == (422, "agent_missing")
+        sent = await server.http.post("/v1/messages", json={**new, "agent": "shop"})
+        assert sent.status_code == 200
+        assert (await server.until(session.id, "idle"))["agent"] == "shop"

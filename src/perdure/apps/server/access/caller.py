@@ -179,19 +179,22 @@ class Caller:
         """The key of the request for a commit of the library, None without one."""
         return None if self.keyed is None else self.keyed.name
 
+    @property
+    def may_see_server(self) -> bool:
+        """Whether texts for it may name files and addresses of the server's machine."""
+        return self.sees_all and self.principal.may("admin")
+
     def subject_or(self, asked: str | None) -> str | None:
-        """Return the only person whose records the caller may see, `asked` if it may see all."""
-        own = self.principal
-        return asked if own.subject is None and not own.is_visitor else own.subject
+        """Return the only person whose records the caller may see, `asked` if it may see all.
 
-    def subject_of_new(self, asked: str | None) -> str | None:
-        """Return the person of a record that the caller makes for `asked`.
-
-        Raises: Problem 403 if its token is for another person.
+        Raises: Problem 403 if its token is for another person than `asked`.
         """
-        if asked is not None and asked != self.subject_or(asked):
+        own = self.principal
+        if own.subject is None and not own.is_visitor:
+            return asked
+        if asked not in (None, own.subject):
             raise Problem(403, "subject_refused", "your token is for another person")
-        return self.subject_or(asked)
+        return own.subject
 
     @property
     def mark(self) -> dict[str, object] | None:

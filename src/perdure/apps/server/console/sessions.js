@@ -165,7 +165,7 @@ const asTyped = (text) => (/[^\s"*]{3}$/.test(text) && !text.includes('"') ? `${
 /** What was said, in the sessions that the filters select. */
 function Hits({ text, filters }) {
   const { data, error, isLoading, reload } = useLoaded(
-    (signal) => get("search", { ...filters, match: "part", q: asTyped(text), limit: 60 }, signal), [text, filters]);
+    (signal) => get("search", { ...filters, scope: isNarrowed(filters) ? filters.scope : "all", match: "part", q: asTyped(text), limit: 60 }, signal), [text, filters]);
   const [selected, setSelected] = useState(-1);
   const hits = useMemo(() => data?.items ?? [], [data]);
   const target = (hit) => link(hit.session, (hit.entryId ?? hit.about)?.split("/").at(-1));

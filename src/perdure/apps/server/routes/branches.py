@@ -86,7 +86,7 @@ async def fork_session(
         id=data.id,
         title=data.title,
         metadata=data.metadata,
-        subject=caller.subject_of_new(data.subject),
+        subject=caller.subject_or(data.subject),
     )
     return await shown(caller, fork, 201)
 

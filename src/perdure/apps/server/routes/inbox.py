@@ -17,6 +17,7 @@ from perdure.client.reads import OpenQuestion
 from perdure.client.store import Store
 from perdure.errors import EntryNotFound, QuestionNotFound, SessionNotFound
 from perdure.events.wire import wire
+from perdure.secrets.mask import mask_secrets
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.notes import Question
@@ -91,7 +92,10 @@ def _session_of(question: OpenQuestion) -> StreamId:
 
 
 def _view(question: OpenQuestion) -> QuestionView:
-    shown = cast("dict[str, Any]", wire(question.question))
+    asked = question.question
+    if asked.diff is not None:  # it has lines of a file of this machine
+        asked = msgspec.structs.replace(asked, diff=mask_secrets(asked.diff))
+    shown = cast("dict[str, Any]", wire(asked))
     return QuestionView(
         id=question.id,
         session=_session_of(question),

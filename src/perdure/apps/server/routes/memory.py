@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Literal
 
 from litestar import delete, get, patch, post
@@ -34,6 +35,8 @@ MemoryScope = Annotated[
     ),
 ]
 
+_log = logging.getLogger(__name__)
+
 
 @get("/memory/recall")
 async def recall(
@@ -54,6 +57,9 @@ async def recall(
         subject=caller.subject_or(subject),
         agent=caller.principal.agent,
     )
+    if problem is not None and not caller.may_see_server:
+        _log.warning("recall by words alone: %s", problem)
+        problem = "compared by words alone; the log of the server has the reason"
     return Recollection(
         problem=problem,
         items=[
@@ -99,7 +105,7 @@ async def remember(caller: TheCaller, data: JSONBody[NewFact]) -> FactView:
         caller.require_agent(data.agent)
     fact = await caller.store.memory.remember(
         data.text,
-        subject=caller.subject_of_new(data.subject),
+        subject=caller.subject_or(data.subject),
         agent=caller.principal.agent or data.agent,
         source=sources or None,
         idempotency_key=caller.key,

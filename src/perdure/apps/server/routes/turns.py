@@ -82,7 +82,7 @@ async def cancel_turn(
 ) -> Response[SessionView]:
     """End the open turn without an episode; the session can be resumed.
 
-    Nothing changes in a session that was cancelled last.
+    Without an open turn there is nothing to cancel, and nothing changes.
     """
     await conversations.cancel(await caller.session(session_id, "write"))
     return await shown(caller, await caller.session(session_id))
