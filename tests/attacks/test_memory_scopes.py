@@ -81,7 +81,7 @@ async def leaks_in(stores: Sequence[Store], scopes: Sequence[Place]) -> list[str
         memory = stores[place.namespace].memory
         subject, agent = place.person, place.agent
         own = {each.word for each in (place._replace(agent=name) for name in AGENTS)}
-        calls = {
+        calls: dict[str, tuple[Sequence[object], set[str]]] = {
             "facts": (await memory.facts(subject=subject, include_past=True), own),
             "episodes": (await memory.episodes(subject=subject), {place._replace(agent=None).word}),
         }

@@ -67,7 +67,7 @@ class TrimmedView(Value, frozen=True, kw_only=True):
 class RecalledPart(Value, frozen=True, kw_only=True):
     """A text that was recalled for a request, and why; null if it was erased since."""
 
-    kind: Literal["fact", "said", "knowledge"]
+    kind: Literal["fact", "said", "knowledge", "episode"]
     entry_id: str
     text: str | None
     words: list[str]

@@ -12,7 +12,7 @@ from perdure.apps.cli.store_options import CommonOptions
 async def test_role_that_is_none_is_refused_before_anything_is_opened() -> None:
     with pytest.raises(UsageMistake, match="unknown role 'nobody': use one of system, "):
         await search(
-            "word", filters=SearchFilters(role=["nobody"]), common=CommonOptions("nonsense:")
+            ["word"], filters=SearchFilters(role=["nobody"]), common=CommonOptions("nonsense:")
         )
 
 
