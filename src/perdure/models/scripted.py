@@ -133,8 +133,7 @@ class ScriptedModel:
                     # Yield to the loop between two deltas, as a network does: a caller can be
                     # cancelled, and other tasks run.
                     await asyncio.sleep(0)
-                    if reply.chunk_delay_s:
-                        await self._clock.sleep(reply.chunk_delay_s)
+                    await self._clock.sleep(reply.chunk_delay_s)
                     yield delta
         yield progress.final_delta(request)
 
