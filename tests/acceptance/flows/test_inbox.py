@@ -132,7 +132,7 @@ def test_flow_without_a_model_is_not_started(project: World) -> None:
     ended = flow(project, "run", "workflow.yaml", "--id", "f", code=2)
     assert "say which model the roles use: -m PROVIDER:NAME" in ended.err
     assert "scripted:echo (offline, no language model)" in ended.err
-    assert "There are no flows yet" in flow(project, "list").out
+    assert "there is no store" in flow(project, "list", code=3).err
     options = ("--role", "owner model=scripted:echo", "-m", "scripted:echo")
     flow(project, "run", *FIRST[:1], "--id", "f", *options, code=1)
     assert flow(project, "run", *FIRST, "--json", code=4).error["code"] == "session_exists"

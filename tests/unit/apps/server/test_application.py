@@ -67,7 +67,7 @@ def in_litestar(inner: Any) -> Any:
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
         await inner(scope, receive, send)
 
-    return Litestar([mounted])
+    return Litestar([mounted], logging_config=None)
 
 
 def in_plain_asgi(inner: Any) -> Any:
