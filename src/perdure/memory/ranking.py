@@ -140,7 +140,7 @@ class Sums(Protocol):
 SumsOf = Callable[[Corpus, Question, Scope, Weights], Sums]
 
 Beside = Callable[[Size, Sequence[Having], Callable[[str], bool]], None]
-"""Is told the size of the scope, how often its words occur there, and which sessions it allows."""
+"""A callback. It receives the size of the scope, counts of words, and a test for sessions."""
 
 
 def _nothing(_size: Size, _having: Sequence[Having], _allows: Callable[[str], bool]) -> None:
