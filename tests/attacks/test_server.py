@@ -22,13 +22,16 @@ import pytest
 from websockets.asyncio.client import connect
 
 import perdure
-from perdure import assistant, tool_call
+from perdure import Store, assistant, tool_call
 from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.problems import Problem
+from perdure.apps.server.routes import records
 from perdure.apps.server.streams import _View  # pyright: ignore[reportPrivateUsage] - a leak is planted in it
+from perdure.apps.session_rows import RowFilter
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest
 from perdure.server import TokenFile, TokenRecord
 from perdure.session.ids import StreamId
+from perdure.session.search.values import SearchQuery
 from perdure.testing import ScriptedModel
 from tests.fakes.api_calls import Call, Operation, calls, operations
 from tests.fakes.planted import FIRST, FLOW, OPEN, plant
@@ -241,6 +244,14 @@ def _all_sessions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Caller, "_sees", sees)
 
 
+def _all_hits(patch: pytest.MonkeyPatch) -> None:
+    def hits_in(store: Store, query: SearchQuery, _: RowFilter) -> object:
+        return store.backend.search.hits(query)
+
+    _all_sessions(patch)  # two guards keep other sessions out of a search
+    patch.setattr(records, "_hits_in", hits_in)
+
+
 def _all_events(patch: pytest.MonkeyPatch) -> None:
     async def shows(*_: object) -> bool:
         return True
@@ -268,7 +279,7 @@ def _existence(patch: pytest.MonkeyPatch) -> None:
     ("planted", "path"),
     [
         (_all_sessions, "/v1/sessions/{session_id}/messages"),
-        (_all_sessions, "/v1/search"),
+        (_all_hits, "/v1/search"),
         (_all_events, "/v1/events"),
         (_all_facts, "/v1/memory/facts"),
         (_existence, "/v1/sessions/{session_id}/turns"),
