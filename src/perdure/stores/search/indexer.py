@@ -71,7 +71,7 @@ def _step_of(before: Mark, texts: NextTexts) -> Step:
     for found, mark in texts.found:
         text = text_of(found)
         words += len(text.words)
-        if taken and words > MOST_WORDS:
+        if taken and (words > MOST_WORDS or len(taken) == sizes.BATCH_ROWS):
             return Step(before, after, taken)
         taken.append(text)
         after = mark

@@ -15,7 +15,7 @@ MOST_LOOSE_WORDS = 200_000
 """Loose texts that a search reads; when as many more exist, they become a part."""
 
 BATCH_ROWS = 8_192
-"""Texts indexed in one batch, and so in a part: at most ``postings.MOST_TEXTS``.
+"""Maximum texts read for one batch, and texts in a part: at most ``postings.MOST_TEXTS``.
 
 A part holds each of its words once. With 2,048 texts the pages take 0.71 of the text, with 8,192
 texts 0.51, and a recall reads a quarter of the pages.
