@@ -226,7 +226,10 @@ async def test_revoked_token_ends_the_chat_without_retries(tmp_path: Path, chrom
         server.tokens.revoke("pub", 1)
         status, field = visit.page.get_by_role("status"), visit.page.get_by_label("Your message")
         await expect(status).to_contain_text("may not use the chat any more", timeout=20_000)
+        await visit.context.set_offline(True)
         await asyncio.sleep(2)
+        await expect(status).to_contain_text("may not use the chat any more")
+        await visit.context.set_offline(False)
         assert asked == ["GET"]
         await visit.say("Hello?")
         await expect(field).to_have_value("Hello?")

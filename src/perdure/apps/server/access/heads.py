@@ -36,7 +36,8 @@ def heads_in(name: str, lines: Iterable[str], *, is_weak: bool = False) -> froze
     if not given or text == "*":
         return None
     tags = _TAG.findall(text)
-    if not tags or _TAG.sub("", text).strip(", \t"):
+    elements = {each.strip(" \t") for each in _TAG.sub('""', text).split(",")}
+    if not tags or elements - {"", '""'}:
         detail = f'{name} is a list of entity tags in quotes, such as "7", "8", or *'
         raise Problem(400, "invalid_request", detail)
     digits = [tag for weak, tag in tags if is_weak or not weak]

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 import perdure
-from perdure.apps.server.access.heads import at_head
-from perdure.apps.server.problems import HeadChanged
+from perdure.apps.server.access.heads import at_head, heads_in
+from perdure.apps.server.problems import HeadChanged, Problem
 from perdure.errors import HeadConflict, SessionNotFound
 from perdure.testing import ScriptedModel
 from tests.fakes.served import served
@@ -223,3 +223,12 @@ async def test_unchanged_session_is_answered_with_304(tmp_path: Path) -> None:
         assert running.status_code == 200  # a killed process changes the state without an entry
         may_go_on.set()
         await server.until(session, "idle")
+
+
+def test_heads_of_a_header_are_those_of_its_list() -> None:
+    assert heads_in("If-Match", ['"7", W/"8"', '"a", "9,1" ,, "10"']) == {7, 10}
+    assert heads_in("If-None-Match", ['W/"8"'], is_weak=True) == {8}
+    assert heads_in("If-Match", ["*"]) is None
+    for wrong in ("", ",", "7", '"7', '"1""2"', '"1" "2"', '"1";"2"', 'w/"1"', "," * 100_000 + "x"):
+        with pytest.raises(Problem, match="list of entity tags"):
+            heads_in("If-Match", [wrong])

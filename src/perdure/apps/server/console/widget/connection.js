@@ -30,7 +30,9 @@ export class Conversation {
     this.pause = PAUSE_MS;
     this.isSending = false;
     addEventListener("online", () => this.wake());
-    addEventListener("offline", () => this.set({ state: "waiting" }));
+    addEventListener("offline", () => {
+      if (this.state !== "closed") this.set({ state: "waiting" });
+    });
     if (this.session) this.watch();
     this.flush();
   }
