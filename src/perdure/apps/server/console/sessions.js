@@ -172,13 +172,14 @@ function Hits({ text, filters }) {
   if (error) return html`<${Fault} error=${error} retry=${reload} />`;
   if (!data) return html`<${Waiting} what="Searching…" />`;
   if (!hits.length && !isLoading) return html`<${Empty}>Nothing said contains “${text}”${isNarrowed(filters) ? " in the sessions of these filters" : ""}.<//>`;
+  const source = ({ role, isOnBranch, at }) => `${role}${isOnBranch ? "" : " · other branch"} · ${shortTime(at)}`;
   return html`<${Rows} label="Hits" count=${hits.length} height=${52} selected=${selected} onSelect=${setSelected}
     onOpen=${(n) => { location.hash = target(hits[n]); }}
     row=${(n, style, isSelected) => html`<a key=${n} class="list-row hit-row" id=${`row-${n}`} role="option" tabindex="-1"
         aria-selected=${isSelected} style=${style} href=${target(hits[n])}>
       <span class="what"><span class="truncate"><${Snippet} hit=${hits[n]} /></span>
-        <span class="truncate muted small">${oneLine(hits[n].name) || hits[n].session}</span></span>
-      <span class="muted small">${hits[n].role}${hits[n].isOnBranch ? "" : " · other branch"} · ${shortTime(hits[n].at)}</span>
+        <span class="truncate muted small"><span class="narrow">${source(hits[n])} · </span>${oneLine(hits[n].name) || hits[n].session}</span></span>
+      <span class="muted small wide">${source(hits[n])}</span>
     </a>`} />`;
 }
 
