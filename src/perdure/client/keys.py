@@ -17,9 +17,9 @@ from typing import Protocol, cast
 from perdure.bounds.files import open_named
 from perdure.errors import KeyMissing
 from perdure.secrets.keyrings import usable_keyring
+from perdure.secrets.vault import SERVICE, drop_from_keyring, keep_in_keyring
 from perdure.stores.key import StoreKey
 
-SERVICE = "perdure"
 NEXT = " (next)"
 """What follows the address in the name of a key that a rekey is about to take."""
 
@@ -37,10 +37,6 @@ class Keyring(Protocol):
     """The used part of the module ``keyring``."""
 
     def get_password(self, service_name: str, username: str) -> str | None: ...
-
-    def set_password(self, service_name: str, username: str, password: str) -> None: ...
-
-    def delete_password(self, service_name: str, username: str) -> None: ...
 
     def get_keyring(self) -> Backend: ...
 
@@ -148,12 +144,12 @@ def has_keyring() -> bool:
 
 def keep_next_key(address: str, key: StoreKey) -> bool:
     """Store `key` beside the store's own before a rekey; return whether it is stored. Blocks."""
-    return _save_key(canonical(address) + NEXT, key)
+    return keep_in_keyring(canonical(address) + NEXT, key.reveal())
 
 
 def keep_key(address: str, key: StoreKey) -> bool:
     """Make `key` the store's own key in the keyring; return whether it succeeded. Blocks."""
-    is_kept = _save_key(canonical(address), key)
+    is_kept = keep_in_keyring(canonical(address), key.reveal())
     if is_kept:
         forget_key(canonical(address) + NEXT)
     return is_kept
@@ -161,23 +157,7 @@ def keep_key(address: str, key: StoreKey) -> bool:
 
 def forget_key(user: str) -> None:
     """Remove a key from the keyring, if it exists. Blocks."""
-    keyring = _keyring()
-    if keyring is not None:
-        try:
-            keyring.delete_password(SERVICE, user)
-        except Exception:  # noqa: BLE001 - whatever a backend raises, there is nothing to take out
-            return
-
-
-def _save_key(user: str, key: StoreKey) -> bool:
-    keyring = _keyring()
-    if keyring is None:
-        return False
-    try:
-        keyring.set_password(SERVICE, user, key.reveal())
-        return keyring.get_password(SERVICE, user) == key.reveal()
-    except Exception:  # noqa: BLE001 - none that works, or locked: a backend may raise anything
-        return False
+    drop_from_keyring(user)
 
 
 def _keyring() -> Keyring | None:

@@ -55,9 +55,14 @@ class Provider(msgspec.Struct, frozen=True):
         return self.needs_key and address.rstrip("/") == self.default_url
 
     @property
+    def install(self) -> str:
+        """The command that installs its package."""
+        return f"pip install 'perdure[{self.extra}]' (from a clone: '.[{self.extra}]')"
+
+    @property
     def remedy(self) -> str:
         """How to set it up."""
-        install = f"pip install 'perdure[{self.extra}]' (from a clone: '.[{self.extra}]')"
+        install = self.install
         elsewhere = f"{self.url_variables[0]} for another server that speaks its protocol"
         if self.needs_key:
             return f"{install} and set {self.key_variables[0]} ({elsewhere})"

@@ -1,16 +1,26 @@
-"""Find a provider's key in the environment, else in the operating system's keyring.
+"""Find and keep the keys of providers: in the environment, a file, or the system's keyring.
 
-In the keyring its service is ``perdure`` and its user the provider's name. Invariant: a key has no
-text form. Code calls `value` only to send it; everything printed, logged or raised shows at most
-where it came from.
+In the keyring the service is ``perdure`` and the user the provider's name; a file has that name and
+is in the folder ``keys`` beside the user's settings, readable only by its owner. Invariant: a key
+has no text form. Code calls `value` only to send it; everything printed, logged or raised shows at
+most where it came from.
 """
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
+from perdure.bounds.files import open_named
+from perdure.errors import ConfigError
 from perdure.models.catalogue import Provider
 from perdure.secrets.vault import Lookup, in_keyring
+
+MOST_BYTES = 8_192
+"""Longer keys are refused; that of an account at Google may be a whole document."""
 
 
 class ApiKey:
@@ -29,13 +39,69 @@ class ApiKey:
 def find_key(
     provider: Provider, environment: Mapping[str, str], lookup: Lookup = in_keyring
 ) -> ApiKey | None:
-    """Return the key of `provider`, or None. Asks the keyring only if the environment has none.
+    """Return the key of `provider`, or None. The environment comes first, then a file.
 
     Removes blanks around a key, as files leave them.
+
+    Raises: ConfigError if the file cannot be read, or other users can read it.
     """
     for name in provider.key_variables:
         value = environment.get(name, "").strip()
         if value:
             return ApiKey(value, name)
-    value = (lookup(provider.key_name or provider.name) or "").strip()
+    path = key_file(provider, environment)
+    value = _in_file(path)
+    if value:
+        return ApiKey(value, "file")
+    value = (lookup(account_of(provider)) or "").strip()
     return ApiKey(value, "keyring") if value else None
+
+
+def account_of(provider: Provider) -> str:
+    """Return the name of the provider's key in the keyring, and of its file."""
+    return provider.key_name or provider.name
+
+
+def key_file(provider: Provider, environment: Mapping[str, str]) -> Path:
+    """Return the path of the file with the key of `provider`, which may not exist."""
+    chosen = environment.get("XDG_CONFIG_HOME", "")
+    home = environment.get("HOME") or environment.get("USERPROFILE") or os.curdir
+    folder = Path(chosen) if chosen and Path(chosen).is_absolute() else Path(home) / ".config"
+    return folder / "perdure" / "keys" / account_of(provider)
+
+
+def write_key_file(path: Path, value: str) -> None:
+    """Replace the file at `path` with one that has the key `value`, readable only by its owner.
+
+    Durable: on return. Raises: OSError.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    written = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(value + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(path)
+    except OSError:
+        written.unlink(missing_ok=True)
+        raise
+
+
+def _in_file(path: Path) -> str:
+    """Return the key in the file at `path`; "" if there is no such file."""
+    try:
+        with open_named(path) as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = file.read(MOST_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigError(f"the key file {path} cannot be read: {reason}") from error
+    if mode & 0o077 and sys.platform != "win32":
+        raise ConfigError(
+            f"others may read the key file {path} (mode {mode:03o}): chmod 600 {path}"
+        )
+    return content.decode("utf-8", "replace").strip()

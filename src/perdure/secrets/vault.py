@@ -45,6 +45,30 @@ def in_keyring(account: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def keep_in_keyring(account: str, value: str) -> bool:
+    """Store the value of `account` in the keyring; return whether it is there now. Blocks."""
+    try:
+        keyring = usable_keyring()
+        if keyring is None:
+            return False
+        keyring.set_password(SERVICE, account, value)
+        return keyring.get_password(SERVICE, account) == value
+    except Exception:  # noqa: BLE001 - no package, none that works, or locked: any error
+        return False
+
+
+def drop_from_keyring(account: str) -> bool:
+    """Remove `account` from the keyring; return whether it was there. Blocks."""
+    try:
+        keyring = usable_keyring()
+        if keyring is None:
+            return False
+        keyring.delete_password(SERVICE, account)
+    except Exception:  # noqa: BLE001 - whatever a backend raises, there is nothing to take out
+        return False
+    return True
+
+
 class Vault:
     """The named secrets of this machine: first the environment's, then the keyring's.
 

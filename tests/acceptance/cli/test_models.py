@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from pathlib import Path
 
 from tests.acceptance.cli.conftest import Ended, World
@@ -41,7 +42,7 @@ def test_list_is_also_json(world: World) -> None:
         "status": "missing key",
         "address": "https://api.openai.com/v1",
         "key": None,
-        "remedy": "set OPENAI_API_KEY, or `keyring set perdure openai`",
+        "remedy": "set OPENAI_API_KEY, or `perdure models set-key openai`",
     }
 
 
@@ -83,3 +84,59 @@ def test_options_before_the_command_are_a_mistake(world: World) -> None:
 
 def test_offline_model_can_be_tried_too(world: World) -> None:
     assert "ok  scripted:echo said" in world.ok("models", "test", "scripted:echo").out
+
+
+def test_key_kept_in_a_file_sets_up_its_provider_until_it_is_removed(tmp_path: Path) -> None:
+    world = World(tmp_path, {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"})
+    path = world.folder / ".config" / "perdure" / "keys" / "openai"
+    refused = world.run("models", "set-key", "openai", stdin=SECRET)
+    assert refused.code == 2
+    assert refused.err == (
+        "perdure: no keyring works here: set OPENAI_API_KEY, or add --file to keep the key "
+        f"in {path}, which only you can read\n"
+    )
+    kept = world.ok("models", "set-key", "openai-responses:gpt-5", "--file", stdin=f" {SECRET}\n")
+    assert kept.out.startswith(f"The key of OpenAI (responses) is kept in {path}.\n")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    found = {state["name"]: state for state in world.ok("models", "--json").json}
+    assert (found["openai"]["status"], found["openai"]["key"]) == ("configured", "file")
+
+    path.chmod(0o640)
+    shared = world.run("models")
+    assert (shared.code, SECRET in shared.err) == (2, False)
+    assert f"chmod 600 {path}" in shared.err
+    path.chmod(0o600)
+    again = world.ok("models", "set-key", "openai", "--file", stdin="another-key")
+    assert path.read_text() == "another-key\n"
+    assert SECRET not in again.out
+
+    assert str(path) in world.ok("models", "remove-key", "openai").out
+    assert not path.exists()
+    assert "No key of OpenAI" in world.ok("models", "remove-key", "openai").out
+
+
+def test_key_kept_in_the_keyring_sets_up_its_provider_until_it_is_removed(tmp_path: Path) -> None:
+    variables = {
+        "PYTHON_KEYRING_BACKEND": "tests.fakes.file_keyring.FileKeyring",
+        "PERDURE_TEST_KEYRING": str(tmp_path / "keyring.json"),
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
+    world = World(tmp_path, variables)
+    kept = world.ok("models", "set-key", "anthropic", stdin=SECRET)
+    assert "is kept in the keyring" in kept.out
+    found = {state["name"]: state for state in world.ok("models", "--json").json}
+    assert (found["anthropic"]["status"], found["anthropic"]["key"]) == ("configured", "keyring")
+    first = World(tmp_path, {**variables, "ANTHROPIC_API_KEY": "first"})
+    told = first.ok("models", "set-key", "anthropic", stdin=SECRET)
+    assert "Another key comes first, from ANTHROPIC_API_KEY" in told.out
+    assert "is removed from the keyring" in world.ok("models", "remove-key", "anthropic").out
+
+
+def test_word_that_is_no_key_is_refused_and_not_kept(world: World) -> None:
+    for stdin, said in (("", "there is no key"), ("two words", "no key"), ("ключ", "no key")):
+        ended = world.run("models", "set-key", "openai", "--file", stdin=stdin)
+        assert (ended.code, said in ended.err) == (2, True)
+    unknown = world.run("models", "set-key", "opnai", stdin=SECRET)
+    assert (unknown.code, "known: openai, " in unknown.err) == (2, True)
+    assert not (world.folder / ".config").exists()

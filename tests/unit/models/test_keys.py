@@ -1,14 +1,15 @@
-"""Keys come from the environment or the keyring, and never become text on the way."""
+"""Keys come from the environment, a file or the keyring, and never become text on the way."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from perdure.models.catalogue import PROVIDERS
-from perdure.models.keys import ApiKey, find_key
+from perdure.models.keys import ApiKey, find_key, key_file, write_key_file
 from perdure.secrets.vault import in_keyring
 
 SECRET = "sk-test-0123456789abcdef"
@@ -97,3 +98,16 @@ def test_keyring_of_headless_machine_gives_no_key(
     failing = pytest.importorskip("keyring.backends.fail")
     monkeypatch.setattr(keyring.core, "_keyring_backend", failing.Keyring())
     assert in_keyring("openai") is None
+
+
+def test_file_comes_after_the_environment_and_before_the_keyring(tmp_path: Path) -> None:
+    place = {"XDG_CONFIG_HOME": str(tmp_path)}
+    openai = PROVIDERS["openai-responses"]
+    write_key_file(key_file(openai, place), SECRET)
+    kept = find_key(openai, place, {"openai": "other"}.get)
+    given = find_key(openai, {**place, "OPENAI_API_KEY": "given"}, nothing)
+    assert kept is not None
+    assert given is not None
+    assert (kept.value, kept.source) == (SECRET, "file")
+    assert given.value == "given"
+    assert SECRET not in repr(kept)

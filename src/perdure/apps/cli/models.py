@@ -1,9 +1,11 @@
-"""``perdure models``: list the providers, and test a model."""
+"""``perdure models``: list the providers, keep their keys, and test a model."""
 
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -13,14 +15,19 @@ import typer
 
 from perdure.apps.cli.exits import DONE, UsageMistake
 from perdure.apps.cli.options import JsonOption
-from perdure.apps.terminal.output import out_style, show_result, width
+from perdure.apps.terminal.line_input import piped_text
+from perdure.apps.terminal.output import out_style, show, show_result, width
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import Column, clip, safe, table
 from perdure.client.agents.providers import ProviderState, Readiness, provider_states
 from perdure.client.clock import SystemClock
+from perdure.client.keys import has_keyring
 from perdure.errors import ModelUnavailable
+from perdure.models.catalogue import PROVIDERS, Provider
+from perdure.models.keys import MOST_BYTES, account_of, find_key, key_file, write_key_file
 from perdure.models.protocol import ModelClient, ModelRequest
 from perdure.models.stream import AnswerBuilder
+from perdure.secrets.vault import drop_from_keyring, keep_in_keyring
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Message, Usage, user
 from perdure.stores.access.lazy_modules import Later
 
@@ -66,10 +73,11 @@ def add_to(program: typer.Typer) -> None:
 def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> int:
     """List the model providers, and what each needs to work.
 
-    Makes no call. Keys are read from the environment or the keyring of the system, and never shown.
+    Makes no call. Keys are read from the environment, a file or the keyring, and never shown.
 
     Examples:
         perdure models
+        perdure models set-key anthropic  # keep its key
         perdure models test anthropic:claude-opus-4-5  # call one
     """
     if context.invoked_subcommand is not None:
@@ -106,6 +114,111 @@ async def try_model(
     finally:
         await router.aclose()
     show_result(_data(trial), _trial_lines(trial), as_json=as_json)
+
+
+ProviderArgument = Annotated[
+    str, typer.Argument(metavar="PROVIDER", help="A provider, as `perdure models` lists it.")
+]
+
+
+@models_commands.command("set-key")
+def set_key(
+    provider: ProviderArgument,
+    *,
+    is_file: Annotated[
+        bool, typer.Option("--file", help="Keep the key in a file that only you can read.")
+    ] = False,
+) -> None:
+    """Keep the key of a provider: in the keyring of the system, or with --file in a file.
+
+    The key is typed without being shown, or read from standard input. It never is an argument,
+    which other users of the machine could see.
+
+    Examples:
+        perdure models set-key anthropic
+        perdure models set-key openai --file < key.txt
+
+    Exit codes:
+        2  unknown provider, no key, or no keyring works here
+    """
+    found = _provider(provider)
+    path = key_file(found, os.environ)
+    if not is_file and not has_keyring():
+        raise UsageMistake(
+            f"no keyring works here: set {found.key_variables[0]}, or add --file to keep the key "
+            f"in {path}, which only you can read"
+        )
+    key = _typed_key(found)
+    if is_file:
+        try:
+            write_key_file(path, key)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise UsageMistake(f"the key file {path} cannot be written: {reason}") from error
+    elif not keep_in_keyring(account_of(found), key):
+        raise UsageMistake("the keyring did not take the key: unlock it, or add --file")
+    show(f"The key of {found.title} is kept in {safe(str(path)) if is_file else 'the keyring'}.")
+    for line in _after_key(found, key):
+        show(line)
+
+
+@models_commands.command("remove-key")
+def remove_key(provider: ProviderArgument) -> None:
+    """Remove the key of a provider that `perdure models set-key` keeps.
+
+    Examples:
+        perdure models remove-key anthropic
+    """
+    found = _provider(provider)
+    path = key_file(found, os.environ)
+    places = ["the keyring"] if drop_from_keyring(account_of(found)) else []
+    try:
+        path.unlink()
+        places.append(safe(str(path)))
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UsageMistake(f"the key file {path} cannot be removed: {reason}") from error
+    if places:
+        show(f"The key of {found.title} is removed from {' and '.join(places)}.")
+    else:
+        show(f"No key of {found.title} is kept here.")
+    for name in found.key_variables:
+        if os.environ.get(name):
+            show(f"{name} is still set in your environment.")
+
+
+def _provider(name: str) -> Provider:
+    """Return the provider `name`; a model's name, as provider:name, means its provider."""
+    found = PROVIDERS.get(name.partition(":")[0])
+    if found is None:
+        raise UsageMistake(f"unknown provider {name!r}; known: {', '.join(PROVIDERS)}")
+    return found
+
+
+def _typed_key(provider: Provider) -> str:
+    """Return the key that the user types unseen, or that is piped in."""
+    if sys.stdin.isatty():
+        key = getpass.getpass(f"Key of {provider.title}: ").strip()
+    else:
+        key = (piped_text(MOST_BYTES) or "").strip()
+    if not key:
+        raise UsageMistake("there is no key: type it, or pipe it in (`... < key.txt`)")
+    if len(key) > MOST_BYTES or not key.isascii() or not key.isprintable() or " " in key:
+        raise UsageMistake("this is no key: a key is one word of ASCII characters")
+    return key
+
+
+def _after_key(provider: Provider, key: str) -> Iterator[str]:
+    """Say what else `provider` needs, and how to try it."""
+    state = next(each for each in provider_states(os.environ) if each.name == provider.name)
+    used = find_key(provider, os.environ)
+    if used is not None and used.value != key:
+        yield f"Another key comes first, from {used.source}. Remove it to use the new one."
+    if state.status == "missing package":
+        yield f"Its package is missing: {provider.install}"
+    yield f"Try it: perdure models test {provider.name}:MODEL"
 
 
 async def _try_model(client: ModelClient, model: str) -> Trial:

@@ -93,8 +93,7 @@ def _remedy(provider: Provider, status: Readiness) -> str:
     if status == "missing package":
         return provider.remedy
     if status == "missing key":
-        owner = provider.key_name or provider.name
-        return f"set {provider.key_variables[0]}, or `keyring set perdure {owner}`"
+        return f"set {provider.key_variables[0]}, or `perdure models set-key {provider.name}`"
     return ""
 
 
