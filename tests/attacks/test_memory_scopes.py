@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -223,6 +225,15 @@ def session_of(place: Place) -> Write:
     return Write(stream=stream, create=header, entries=(*bound, *map(new_tree, said)))
 
 
+class Question(NamedTuple):
+    """A call that asks for a scope, and the words that it returns."""
+
+    name: str
+    place: Place
+    call: Callable[[], Awaitable[object]]
+    expected: set[str]
+
+
 async def recall_leaks_in(
     stores: Sequence[Store], scopes: Sequence[Place], asked: Sequence[Place]
 ) -> list[str]:
@@ -231,29 +242,52 @@ async def recall_leaks_in(
     `scopes` are all there are.
     """
     wrong: list[str] = []
-    for place in asked:
-        store = stores[place.namespace]
-        subject, agent, recall = place.person, place.agent, store.memory.recall
-        near = [each for each in scopes if each.namespace == place.namespace]
-        own = {each.word for each in near if each.subject == place.subject}
-        history = History(store, McpScope(subject, is_all=False))
-        calls: dict[str, tuple[object, set[str]]] = {
-            "subject": (await recall("Which moon?", subject=subject, limit=50), own),
-            "word": (await recall(place.word, subject=subject, limit=50), own),
-            "mcp recall": (await history.recall("Which moon?", limit=50), own),
-            "mcp search": (await history.search_sessions(place.word), {place.word}),
-        }
-        if agent is not None:
-            of_agent = {each.word for each in near if each.agent == agent}
-            hits = await recall("moon", subject=subject, agent=agent, limit=50)
-            calls["agent"] = (hits, {place.word})
-            hits = await recall("moon", scope="agent", agent=agent, limit=2 * len(near))
-            calls["agents"] = (hits, of_agent)
-        for name, (found, expected) in calls.items():
-            words = set(WORD.findall(msgspec.json.encode(found).decode()))
-            if words != expected:
-                wrong.append(f"{name} of {place}: {sorted(words ^ expected)[:5]}")
+    for name, place, call, expected in questions(stores, scopes, asked):
+        words = set(WORD.findall(msgspec.json.encode(await call()).decode()))
+        if words != expected:
+            wrong.append(f"{name} of {place}: {sorted(words ^ expected)[:5]}")
     return wrong
+
+
+def questions(
+    stores: Sequence[Store], scopes: Sequence[Place], asked: Sequence[Place]
+) -> Iterator[Question]:
+    """Yield each call that asks for the `asked` scopes, and the words that it returns.
+
+    A call that is the same for several of them is asked once: one for each subject or agent.
+    """
+    of_subject, of_agent = words_by(scopes, "subject"), words_by(scopes, "agent")
+    subjects: set[object] = set()
+    agents: set[object] = set()
+    for place in asked:
+        space, subject, agent = place.namespace, place.person, place.agent
+        recall = partial(stores[space].memory.recall, limit=50)
+        history = History(stores[space], McpScope(subject, is_all=False))
+        own = of_subject[space, place.subject]
+        yield Question("word", place, partial(recall, place.word, subject=subject), own)
+        search = partial(history.search_sessions, place.word)
+        yield Question("mcp search", place, search, {place.word})
+        if (space, subject) not in subjects:
+            subjects.add((space, subject))
+            yield Question("subject", place, partial(recall, "Which moon?", subject=subject), own)
+            recalled = partial(history.recall, "Which moon?", limit=50)
+            yield Question("mcp recall", place, recalled, own)
+        if agent is not None:
+            call = partial(recall, "moon", subject=subject, agent=agent)
+            yield Question("agent", place, call, {place.word})
+        if agent is not None and (space, agent) not in agents:
+            agents.add((space, agent))
+            words = of_agent[space, agent]
+            call = partial(recall, "moon", scope="agent", agent=agent, limit=2 * len(scopes))
+            yield Question("agents", place, call, words)
+
+
+def words_by(scopes: Sequence[Place], field: str) -> dict[tuple[int, object], set[str]]:
+    """Return the words of all `scopes` of a namespace with the same value of `field`."""
+    words: defaultdict[tuple[int, object], set[str]] = defaultdict(set)
+    for place in scopes:
+        words[place.namespace, getattr(place, field)].add(place.word)
+    return words
 
 
 def allow_all(corpus: Corpus, _scope: object) -> bytearray:
