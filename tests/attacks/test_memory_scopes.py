@@ -254,7 +254,8 @@ def questions(
 ) -> Iterator[Question]:
     """Yield each call that asks for the `asked` scopes, and the words that it returns.
 
-    A call that is the same for several of them is asked once: one for each subject or agent.
+    A call that does not depend on the place is asked once for each subject or agent, and so is a
+    search of sessions: its scope is the subject.
     """
     of_subject, of_agent = words_by(scopes, "subject"), words_by(scopes, "agent")
     subjects: set[object] = set()
@@ -262,16 +263,16 @@ def questions(
     for place in asked:
         space, subject, agent = place.namespace, place.person, place.agent
         recall = partial(stores[space].memory.recall, limit=50)
-        history = History(stores[space], McpScope(subject, is_all=False))
         own = of_subject[space, place.subject]
         yield Question("word", place, partial(recall, place.word, subject=subject), own)
-        search = partial(history.search_sessions, place.word)
-        yield Question("mcp search", place, search, {place.word})
         if (space, subject) not in subjects:
             subjects.add((space, subject))
+            history = History(stores[space], McpScope(subject, is_all=False))
             yield Question("subject", place, partial(recall, "Which moon?", subject=subject), own)
             recalled = partial(history.recall, "Which moon?", limit=50)
             yield Question("mcp recall", place, recalled, own)
+            search = partial(history.search_sessions, place.word)
+            yield Question("mcp search", place, search, {place.word})
         if agent is not None:
             call = partial(recall, "moon", subject=subject, agent=agent)
             yield Question("agent", place, call, {place.word})
