@@ -78,7 +78,12 @@ class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     ] = 600.0
 
     def __post_init__(self) -> None:
-        for field in msgspec.structs.fields(type(self)):
+        defaults = zip(self.__struct_fields__, self.__struct_defaults__, strict=True)
+        changed = {name for name, default in defaults if getattr(self, name) is not default}
+        # Defaults are valid, and reading the types of the fields is slow.
+        for field in msgspec.structs.fields(type(self)) if changed else ():
+            if field.name not in changed:
+                continue
             given: object = getattr(self, field.name)
             try:
                 msgspec.convert(given, field.type)

@@ -24,10 +24,8 @@ from perdure.client.conversation.append import (
     SessionWriter,
 )
 from perdure.client.conversation.call_order import CallOrder
-from perdure.client.erase import erase_entries, erase_session
 from perdure.client.reads import EntryRef, OpenQuestion, SessionReader
 from perdure.client.session_fields import require_text, title_of
-from perdure.client.watch import Watch, watch_session
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import WrongArgument
 from perdure.events.bus import LiveBus
@@ -54,7 +52,9 @@ from perdure.stores.protocol import EMPTY, StreamState
 from perdure.stores.retention.erase import Certificate, ForkPolicy
 
 if TYPE_CHECKING:
+    from perdure.client import erase as erasing
     from perdure.client import transfers
+    from perdure.client import watch as watches
     from perdure.client.conversation import abandonment, authority, branches, contexts
     from perdure.client.inbox import answer as answering
     from perdure.context import build
@@ -66,8 +66,10 @@ else:
     branches = Later("perdure.client.conversation.branches")
     build = Later("perdure.context.build")
     compactions = Later("perdure.context.compaction")
+    erasing = Later("perdure.client.erase")
     contexts = Later("perdure.client.conversation.contexts")
     transfers = Later("perdure.client.transfers")
+    watches = Later("perdure.client.watch")
 
 
 @takes_all_declared_but("items")
@@ -219,7 +221,7 @@ class Session:
         """
         return self._reader.notes(note_type, about)
 
-    def watch(self, after: int | None = None) -> Watch:
+    def watch(self, after: int | None = None) -> watches.Watch:
         """Watch the events after seq `after` (default: after `head`), including future ones.
 
         Shape: durable events of all processes without gap or repetition; live events and snapshots
@@ -230,7 +232,7 @@ class Session:
         amount("after", after, least=EMPTY)
         head = self.head
         after = head if after is None else after
-        return watch_session(self._reader.backing, self._bus, self.id, after, head)
+        return watches.watch_session(self._reader.backing, self._bus, self.id, after, head)
 
     async def labels(self) -> dict[EntryId, str]:
         """Return entry -> label for every labelled entry of this session."""
@@ -552,7 +554,7 @@ class Session:
         Raises: HeadConflict; SessionHasForks; Unsupported; SessionNotFound for a draft.
         """
         store, outside = self._writer.store, self._writer.outside
-        return await erase_session(
+        return await erasing.erase_session(
             store, outside, self.id, forks=forks, by=by, expected_head=expected_head
         )
 
@@ -579,7 +581,7 @@ class Session:
             raise WrongArgument("erase_entries takes a list of entries", argument="entries")
         store, outside = self._writer.store, self._writer.outside
         found = [await self._reader.resolve(entry) for entry in entries]
-        done = await erase_entries(store, outside, self.id, found, forks=forks, by=by)
+        done = await erasing.erase_entries(store, outside, self.id, found, forks=forks, by=by)
         await self._reader.look()
         return done
 

@@ -17,21 +17,10 @@ from perdure.client.conversation.append import (
     Item,
     commit_sessions,
 )
-from perdure.client.erase import (
-    erase_namespace,
-    erase_session,
-    erase_subject,
-    free_id,
-    session_exists_error,
-)
 from perdure.client.lookup import identifiers
-from perdure.client.lookup.session_files import find_file
 from perdure.client.reads import OpenQuestion
-from perdure.client.records.sessions import interrupted_sessions
 from perdure.client.session import Session
 from perdure.client.session_fields import place_of, require_header, require_subject, title_of
-from perdure.client.verify import verify_backend
-from perdure.client.watch import Watch, watch_namespace
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import (
     Erased,
@@ -86,15 +75,25 @@ from perdure.stores.retention.erase import Certificate, ForkPolicy
 from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
+    from perdure.client import erase as erasing
     from perdure.client import transfers
+    from perdure.client import verify as verification
+    from perdure.client import watch as watches
     from perdure.client.conversation import authority
     from perdure.client.inbox import flows as inbox_of_flows
+    from perdure.client.lookup import session_files
     from perdure.client.memory import handle as memory_handle
     from perdure.client.records import edits as edit_records
+    from perdure.client.records import sessions as session_records
     from perdure.client.records import tool_calls as call_records
     from perdure.client.records import usage as usage_records
     from perdure.models import prices as model_prices
 else:
+    erasing = Later("perdure.client.erase")
+    session_files = Later("perdure.client.lookup.session_files")
+    session_records = Later("perdure.client.records.sessions")
+    verification = Later("perdure.client.verify")
+    watches = Later("perdure.client.watch")
     memory_handle = Later("perdure.client.memory.handle")
     authority = Later("perdure.client.conversation.authority")
     transfers = Later("perdure.client.transfers")
@@ -161,7 +160,7 @@ class Store:
         )
         above = 0
         if id is not None:
-            above = await free_id(self.backend, header.id, is_reused=reuse_erased)
+            above = await erasing.free_id(self.backend, header.id, is_reused=reuse_erased)
         if reuse_erased:  # a killed call may have removed the session and its epoch
             above = max(above, header.created_at)
         write = Write(stream=header.id, create=header, above_epoch=above)
@@ -170,7 +169,7 @@ class Store:
         try:
             await self.backend.commit(Commit(writes=(write,), at=header.created_at))
         except SessionExists:
-            raise await session_exists_error(self.backend, header.id) from None
+            raise await erasing.session_exists_error(self.backend, header.id) from None
         return await self._handle(header.id, StoredSession(self.backend))
 
     async def open_or_create(
@@ -210,8 +209,10 @@ class Store:
         Raises: SessionNotFound (or its subclass NotImported), also for a missing file; Erased;
         FormatError for an unreadable file.
         """
-        is_file = isinstance(session, Path)
-        id = (await find_file(self.backend, session)).session if is_file else StreamId(session)
+        if isinstance(session, Path):
+            id = (await session_files.find_file(self.backend, session)).session
+        else:
+            id = StreamId(session)
         backing = StoredSession(self.backend)
         state = await backing.log.state(id)
         if state.info.status == "erased":
@@ -326,7 +327,7 @@ class Store:
         )
         folder = absolute(cwd)
         if status == "interrupted":
-            return await interrupted_sessions(
+            return await session_records.interrupted_sessions(
                 self.backend, limit=limit, scope=scope, cwd=folder, query=query, sought=sought
             )
         sought["status"] = status
@@ -543,14 +544,14 @@ class Store:
         """
         return await self.backend.search.reindex(on_progress)
 
-    def watch(self, after: int | None = None) -> Watch:
+    def watch(self, after: int | None = None) -> watches.Watch:
         """Watch the events of every session after position `after` (default: now; 0: all).
 
         Shape: as `Session.watch`; continue later from ``Watch.cursor``. A position past the newest
         logs a warning and waits: its entry may be removed. Raises: ValueError below 0.
         """
         amount("after", after)
-        return watch_namespace(self.backend, self.bus, after)
+        return watches.watch_namespace(self.backend, self.bus, after)
 
     async def erase(
         self,
@@ -576,7 +577,7 @@ class Store:
         if [session is not None, subject is not None, everything].count(True) != 1:
             raise WrongArgument("say what to erase: a session, a subject, or everything")
         if session is not None:
-            return await erase_session(
+            return await erasing.erase_session(
                 self.backend,
                 self.outside,
                 StreamId(session),
@@ -588,8 +589,8 @@ class Store:
             raise WrongArgument("expected_head is for one session", argument="expected_head")
         if subject is not None:
             require_subject(subject)
-            return await erase_subject(self.backend, self.outside, subject, by)
-        return await erase_namespace(self.backend, self.outside, by)
+            return await erasing.erase_subject(self.backend, self.outside, subject, by)
+        return await erasing.erase_namespace(self.backend, self.outside, by)
 
     async def erasures(self) -> list[Certificate]:
         """Return the certificates of all erasures, oldest first.
@@ -600,7 +601,7 @@ class Store:
 
     async def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
         """Check every hash, parent and count; changes nothing. `on_progress`: (done, steps)."""
-        return await verify_backend(self.backend, on_progress)
+        return await verification.verify_backend(self.backend, on_progress)
 
     async def info(self) -> StoreInfo:
         """Return the format, sizes and counts of the store and its namespace."""
@@ -623,7 +624,7 @@ class Store:
 
     async def _draft(self, birth: Write, *, is_chosen: bool) -> Session:
         if is_chosen and await self._exists(birth.stream):
-            raise await session_exists_error(self.backend, birth.stream)
+            raise await erasing.session_exists_error(self.backend, birth.stream)
         outside = self.outside
         draft = await LazySession.create(self.backend, birth, outside.clock, outside.random)
         return await self._handle(birth.stream, draft)

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self, overload
 import msgspec
 from msgspec import Meta
 
+from perdure.client import watch as watches
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat as AsyncChat
 from perdure.client.agents.chat import ChatStatus
@@ -197,7 +198,7 @@ class Session(Handle[AsyncSession]):
         `Note` of an entry. Erased notes are skipped. Raises: EntryNotFound.
         """
 
-    def watch(self, after: int | None = None) -> Watch:
+    def watch(self, after: int | None = None) -> watches.Watch:
         """Watch the events after seq `after` (default: after `head`), including future ones.
 
         Shape: durable events of all processes without gap or repetition; live events and snapshots
@@ -735,7 +736,7 @@ class Store(Handle[AsyncStore]):
         Unsupported.
         """
 
-    def watch(self, after: int | None = None) -> Watch:
+    def watch(self, after: int | None = None) -> watches.Watch:
         """Watch the events of every session after position `after` (default: now; 0: all).
 
         Shape: as `Session.watch`; continue later from ``Watch.cursor``. A position past the newest

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
+import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
@@ -50,6 +50,7 @@ def stored_text(text: str) -> tuple[str, dict[str, bytes]]:
     if _MARK not in text.lower():
         return text, contents
     if text.lstrip()[:1] in ("{", "["):
+        json: Any = importlib.import_module("json")  # few texts need it
         try:
             data: object = json.loads(text)
         except (ValueError, RecursionError):

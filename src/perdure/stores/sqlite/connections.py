@@ -9,16 +9,15 @@ closing a file in any other way drops the locks that this process holds on it.
 from __future__ import annotations
 
 import os
-import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import apsw
+import msgspec
 
 from perdure.errors import (
     KeyMissing,
@@ -32,6 +31,7 @@ from perdure.errors import (
     StoreTooOld,
     StoreUnavailable,
 )
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.sqlite_defenses import harden
 from perdure.stores.key import StoreKey
@@ -49,6 +49,11 @@ from perdure.stores.sqlite.payload.cipher import looks_encrypted, unlock
 from perdure.stores.sqlite.rekey_copy import BESIDE, remove_dead_copy
 from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.schema import PAGE_BYTES, check_schema
+
+if TYPE_CHECKING:
+    import random
+else:
+    random = Later("random")
 
 CACHE_KIB = 4_096
 LOG_LIMIT_BYTES = 16 * 2**20
@@ -70,19 +75,18 @@ _NO_DATABASE = "it is not an SQLite database, nor one that perdure encrypted"
 _FOREIGN = "it is the database of another program"
 
 
-@dataclass(slots=True)
 class LockWait:
     """How long the connections of one file wait for other processes. Units: `limit_s` seconds."""
 
-    limit_s: float = LOCK_TIMEOUT_S
+    def __init__(self, limit_s: float = LOCK_TIMEOUT_S) -> None:
+        self.limit_s = limit_s
 
     def shorten(self, limit_s: float) -> None:
         """Wait no longer than `limit_s` from now on."""
         self.limit_s = min(self.limit_s, limit_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(msgspec.Struct, frozen=True):
     """A database file as found. `is_immutable`: no process can write it, not even its locks.
 
     `identity` distinguishes it from a later file of the same name. Its connections share `wait`.
@@ -95,7 +99,7 @@ class Site:
     is_immutable: bool = False
     key: StoreKey | None = None
     is_copied: bool = False
-    wait: LockWait = field(default_factory=LockWait, compare=False)
+    wait: LockWait = msgspec.field(default_factory=LockWait)
 
 
 class Patience:
@@ -103,7 +107,8 @@ class Patience:
 
     def __init__(self, seed: bytes, limit: LockWait | float) -> None:
         self._wait = limit if isinstance(limit, LockWait) else LockWait(limit)
-        self._random = random.Random(seed)  # noqa: S311 - spreads waits, guards nothing
+        self._seed = seed
+        self._random: random.Random | None = None
         self._since = 0.0
 
     def __call__(self, attempt: int) -> bool:
@@ -111,6 +116,8 @@ class Patience:
         now = time.monotonic()
         if attempt == 0:
             self._since = now
+        if self._random is None:
+            self._random = random.Random(self._seed)
         time.sleep(self._random.uniform(*BUSY_WAIT_S))
         return now < self._since + self._wait.limit_s
 

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -272,14 +271,12 @@ class _Readers:
 # ---------------------------------------------------------------- one per file and process
 
 
-@dataclass(slots=True)
 class _Open:
     """The databases that are open in this process, by device and inode."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    databases: dict[tuple[int, int, int], Database] = field(
-        default_factory=dict[tuple[int, int, int], Database]
-    )
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.databases: dict[tuple[int, int, int], Database] = {}
 
 
 _OPEN = _Open()

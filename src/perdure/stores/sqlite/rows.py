@@ -7,7 +7,6 @@ the rows to names. ``migrations/0001_log.sql`` defines the columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import apsw
@@ -180,7 +179,6 @@ class Stream(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, state=state, owner=owner, until=until)
 
 
-@dataclass(slots=True)
 class Tables:
     """The database through one connection; used by one thread at a time.
 
@@ -194,25 +192,19 @@ class Tables:
     `written` are the streams of this transaction.
     """
 
-    db: Connection
-    kinds: dict[int, str] = field(default_factory=dict[int, str])
-    kind_numbers: dict[str, int] = field(default_factory=dict[str, int])
-    stream_ids: dict[int, StreamId] = field(default_factory=dict[int, StreamId])
-    standing: dict[tuple[str, StreamId], Stream] = field(
-        default_factory=dict[tuple[str, StreamId], Stream]
-    )
-    doubted: dict[tuple[str, StreamId], Stream] = field(
-        default_factory=dict[tuple[str, StreamId], Stream]
-    )
-    next_n: int | None = None
-    newest_namespace: int | None = None
-    written: set[Place] = field(default_factory=set[Place])
-    run: Callable[..., Cursor] = field(init=False)
-    run_many: Callable[..., Cursor] = field(init=False)
-
-    def __post_init__(self) -> None:
-        cursor = self.db.cursor()
-        self.run, self.run_many = cursor.execute, cursor.executemany
+    def __init__(self, db: Connection) -> None:
+        cursor = db.cursor()
+        self.db = db
+        self.run: Callable[..., Cursor] = cursor.execute
+        self.run_many: Callable[..., Cursor] = cursor.executemany
+        self.kinds: dict[int, str] = {}
+        self.kind_numbers: dict[str, int] = {}
+        self.stream_ids: dict[int, StreamId] = {}
+        self.standing: dict[tuple[str, StreamId], Stream] = {}
+        self.doubted: dict[tuple[str, StreamId], Stream] = {}
+        self.next_n: int | None = None
+        self.newest_namespace: int | None = None
+        self.written: set[Place] = set()
 
     def forget(self) -> None:
         """Clear all caches."""
