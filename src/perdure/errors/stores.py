@@ -256,8 +256,10 @@ class KeyMissing(StoreError):
 
     def __init__(self, store: str, reason: str = "it is encrypted") -> None:
         super().__init__(
-            f"{store} cannot be opened without its key ({reason}); give key=, PERDURE_KEY or "
-            "PERDURE_KEY_FILE, or keep it in the keyring of the operating system"
+            f"{store} cannot be opened without its key ({reason}); set PERDURE_KEY or "
+            "PERDURE_KEY_FILE, give key=, or keep it in the keyring of the operating system; if it "
+            "is lost, nobody can read this store: restore a backup that has another key, or import "
+            "the sessions again into a new store"
         )
         self.store = store
         self.reason = reason

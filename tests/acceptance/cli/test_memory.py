@@ -122,3 +122,17 @@ def test_folder_and_file_of_facts_are_imported(world: World) -> None:
     assert fact["text"] == "likes tea"
     wrong = world.run("memory", "import", str(docs), "--subject", "a", "--agent", "b")
     assert wrong.code == 2
+
+
+def test_facts_in_a_pipe_are_whole_and_the_beginning_of_an_id_names_a_fact(world: World) -> None:
+    text = "Ana books the quiet room on the second floor of the hotel at the harbour. " * 8
+    fact = world.ok("memory", "remember", text, "--json").json["id"]
+    assert text.strip() in world.ok("memory", "facts").out
+    start = fact[: len(fact) // 2]
+    corrected = world.ok("memory", "correct", start, "Ana books the loud room", "--json").json
+    assert (corrected["id"], corrected["text"]) == (fact, "Ana books the loud room")
+    world.ok("memory", "remember", "Ben drives")
+    ambiguous = world.run("memory", "forget", "m")
+    assert (ambiguous.code, "ambiguous" in ambiguous.err) == (2, True)
+    assert world.ok("memory", "forget", start, "--json").json == {"forgotten": fact}
+    assert world.run("memory", "forget", start).code == 3

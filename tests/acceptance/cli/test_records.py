@@ -75,3 +75,13 @@ def test_edits_name_the_entry_that_changed_a_file(imported: World) -> None:
     assert entry["id"] == found[0]["entry_id"]
     assert imported.ok("edits", "--session", SAMPLE_ID, "--json").json == found
     assert imported.run("edits", "--session", "nowhere").code == 3
+
+
+def test_activity_as_a_map_ends_with_the_newest_day_and_refuses_hours(sample: World) -> None:
+    lines = sample.ok("activity", "--map").out.splitlines()
+    assert [line[:3] for line in lines[1:8]] == ["Mon", "   ", "Wed", "   ", "Fri", "   ", "Sun"]
+    assert "most on a day" in lines[8]
+    counts = sample.ok("activity", "--map", "--json").json
+    assert counts == sample.ok("activity", "--json").json
+    ended = sample.run("activity", "--map", "--hours")
+    assert (ended.code, "leave out --hours" in ended.err) == (2, True)

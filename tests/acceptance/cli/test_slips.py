@@ -136,3 +136,24 @@ def test_warning_of_typed_credential_says_what_is_stored(
     file.write_text(text + "refuse")
     refused = world.run("chat", "--agent", str(file), *said)
     assert (refused.code, "stored and sent" in refused.err) == (2, False)
+
+
+def test_help_as_a_word_prints_the_page_and_help_of_no_command_names_the_right_one(
+    world: World,
+) -> None:
+    assert world.ok("help", "sessions", "fork").out == world.ok("sessions", "fork", "-h").out
+    assert world.ok("help").out == world.ok("--help").out
+    for words in (("search", "--help"), ("serch", "-h")):
+        ended = world.run(*words)
+        assert (ended.code, "use `perdure sessions search`" in ended.err) == (2, True)
+    ended = world.run("sessions", "delete", "--help")
+    assert (ended.code, "use `perdure sessions erase`" in ended.err) == (2, True)
+
+
+def test_fork_takes_its_entry_as_an_argument_or_an_option_but_not_both(sample: World) -> None:
+    by_argument = sample.ok("sessions", "fork", "0196", "3", "--json").json
+    by_option = sample.ok("sessions", "fork", by_argument["parent"], "--at", "3", "--json").json
+    assert by_argument["leaf"] == by_option["leaf"]
+    assert by_argument["leaf"].endswith("/3")
+    ended = sample.run("sessions", "fork", by_argument["parent"], "3", "--at", "4")
+    assert (ended.code, "name one entry" in ended.err) == (2, True)

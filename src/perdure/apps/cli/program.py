@@ -257,7 +257,8 @@ def _report_misuse(message: str, called: Command) -> int:
     if message.startswith("Usage:"):  # a group was called without a command: its help
         remark("\n".join(page_lines(called, width(), Style())))
         return USAGE
-    task = tasks.task_hint(message, " ".join(called.words))
+    names = [each.words[-1] for each in called.commands]
+    task = tasks.task_hint(message, " ".join(called.words), names)
     if task is not None:
         raise UsageMistake(task)
     message = _plain(message)

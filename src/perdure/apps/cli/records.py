@@ -12,12 +12,15 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
+from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.moments import SinceOption, UntilOption, typed_moment
 from perdure.apps.cli.options import MOST
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.session_rows import short_ids
 from perdure.apps.settings.layers import Configuration
+from perdure.apps.terminal.heat_map import heat_map
 from perdure.apps.terminal.output import count_of, local_time, out_style, width
+from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import Column, one_line, table
 from perdure.client.clock import SystemClock
 from perdure.models.price_list import kept_prices
@@ -196,6 +199,9 @@ def _short(number: int) -> str:
 async def activity(
     *,
     is_hourly: Annotated[bool, typer.Option("--hours", help="By hour instead of by day.")] = False,
+    is_map: Annotated[
+        bool, typer.Option("--map", help="A heat map: a column a week, the newest on the right.")
+    ] = False,
     since: SinceOption = None,
     until: UntilOption = None,
     last: Annotated[
@@ -208,16 +214,20 @@ async def activity(
     Examples:
         perdure activity --since 30d
         perdure activity --hours --since yesterday
+        perdure activity --map             # a heat map of the last year
     """
+    if is_map and is_hourly:
+        raise UsageMistake("a heat map has days: leave out --hours")
     async with common.existing_store() as opened:
         by = "hour" if is_hourly else "day"
-        found = (await opened.activity(by, since=since, until=until, zone=_zone()))[-last:]
-    lines = _activity_lines(found) if found else "No activity found."
+        found = await opened.activity(by, since=since, until=until, zone=_zone())
+    found = found if is_map else found[-last:]
+    draw = heat_map if is_map else _activity_lines
+    lines = draw(found, width(), out_style()) if found else "No activity found."
     common.show([msgspec.structs.asdict(each) for each in found], lines)
 
 
-def _activity_lines(found: Sequence[ActivityTotal]) -> Iterator[str]:
-    style = out_style()
+def _activity_lines(found: Sequence[ActivityTotal], width: int, style: Style) -> Iterator[str]:
     most = max(each.messages for each in found) or 1
     mark = "█" if style.is_unicode else "#"
     columns = (
@@ -239,7 +249,7 @@ def _activity_lines(found: Sequence[ActivityTotal]) -> Iterator[str]:
         )
         for each in found
     ]
-    return table(columns, rows, width(), style)
+    return table(columns, rows, width, style)
 
 
 async def edits(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -15,18 +13,22 @@ import typer
 from perdure.apps.cli.exits import FAILED, PathNotFound, UsageMistake
 from perdure.apps.cli.options import MOST, EmbedderOption, only_subject, only_text
 from perdure.apps.cli.store_options import CommonOptions, named_session
+from perdure.apps.memory.rows import (
+    episode_data,
+    episode_rows,
+    fact_data,
+    fact_rows,
+    hit_data,
+    hit_lines,
+)
 from perdure.apps.progress import progress_bar
-from perdure.apps.terminal.output import local_time, out_style, remark, width
-from perdure.apps.terminal.style import Style
-from perdure.apps.terminal.text import Column, one_line, safe, table
+from perdure.apps.terminal.output import out_style, remark, width
+from perdure.apps.terminal.text import safe
 from perdure.client.memory.handle import RECALLED
-from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
-from perdure.memory.episodes import Episode
-from perdure.memory.hits import MemoryHit, Why
+from perdure.client.store import Store
+from perdure.errors import AmbiguousId, FactNotFound, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.memory.reports import ImportedFolder
 from perdure.memory.scope import ScopeName
-from perdure.session.clock import timestamp
-from perdure.session.memory.facts import Fact
 
 memory = typer.Typer(
     help="""Search earlier sessions; list, remember, correct and forget facts; list episodes.
@@ -40,11 +42,14 @@ Examples:
 """
 )
 
-_TEXT = 400
-"""Characters of a text in a line."""
+_CANDIDATES = 5
+"""Ids that an ambiguous one is answered with."""
 
 FactArgument = Annotated[
-    str, typer.Argument(metavar="ID", callback=only_text, help="The whole id of the fact.")
+    str,
+    typer.Argument(
+        metavar="ID", callback=only_text, help="The id of the fact, or the beginning of it."
+    ),
 ]
 TextArgument = Annotated[
     str, typer.Argument(metavar="TEXT", callback=only_text, help="What to remember.")
@@ -128,60 +133,9 @@ async def search(
             sessions=sessions or None,
         )
     common.show(
-        [_hit_data(hit) for hit in found],
-        _hit_lines(found, width(), out_style()) if found else "Nothing found.",
+        [hit_data(hit) for hit in found],
+        hit_lines(found, width(), out_style()) if found else "Nothing found.",
     )
-
-
-def _hit_data(hit: MemoryHit) -> dict[str, object]:
-    return {
-        "session": hit.session_id,
-        "entry_id": hit.entry_id,
-        "role": hit.role,
-        "author": hit.author,
-        "text": hit.text,
-        "score": hit.score,
-        "at": timestamp(hit.at),
-        "why": msgspec.to_builtins(hit.why),
-        "kind": hit.kind,
-        "source": msgspec.to_builtins(hit.source),
-        "sources": list(hit.sources),
-    }
-
-
-def _hit_lines(hits: Sequence[MemoryHit], width: int, style: Style) -> Iterator[str]:
-    for hit in hits:
-        facts = [_origin(hit), local_time(hit.at), *_why(hit.why)]
-        entry = style.paint(safe(hit.entry_id), "strong")
-        yield f"{entry}  {style.paint('  '.join(facts), 'faint')}"
-        text = one_line(hit.text, _TEXT)
-        yield from textwrap.wrap(text, max(width, 20), initial_indent="  ", subsequent_indent="  ")
-
-
-def _origin(hit: MemoryHit) -> str:
-    if hit.kind == "fact":
-        return ", ".join(["fact", *map(safe, hit.sources)])
-    if hit.source is None:
-        return safe(hit.author or hit.role)
-    return safe(", ".join(filter(None, (hit.source.path, hit.source.heading))))
-
-
-def _why(why: Why) -> Iterator[str]:
-    if why == Why():
-        yield "its session is about the question"
-    if why.terms:
-        yield f"words: {safe(', '.join(why.terms))}"
-    if why.neighbours:
-        yield f"around it: {safe(', '.join(why.neighbours))}"
-    named = [
-        name
-        for name, is_so in (("speaker", why.speaker), ("date", why.date), ("time", why.time))
-        if is_so
-    ]
-    if named:
-        yield ", ".join(named)
-    if why.vector is not None:
-        yield f"meaning: {why.vector:.2f}"
 
 
 @memory.command("facts")
@@ -208,7 +162,7 @@ async def facts(
             subject=subject, agent=agent, scope=scope, include_past=past, limit=limit or None
         )
     common.show(
-        [_fact_data(fact) for fact in found], _fact_rows(found) if found else "No facts found."
+        [fact_data(fact) for fact in found], fact_rows(found) if found else "No facts found."
     )
 
 
@@ -246,7 +200,7 @@ async def remember(
             valid_from=valid_from,
             valid_to=valid_to,
         )
-    common.show(_fact_data(fact), f"Remembered as {safe(fact.id)}.")
+    common.show(fact_data(fact), f"Remembered as {safe(fact.id)}.")
 
 
 @memory.command("correct")
@@ -269,9 +223,13 @@ async def correct(
     """
     async with common.existing_store() as opened:
         found = await opened.memory.correct(
-            fact, text, source=source, valid_from=valid_from, valid_to=valid_to
+            await _whole_id(opened, fact),
+            text,
+            source=source,
+            valid_from=valid_from,
+            valid_to=valid_to,
         )
-    common.show(_fact_data(found), f"Corrected {safe(found.id)}.")
+    common.show(fact_data(found), f"Corrected {safe(found.id)}.")
 
 
 @memory.command("forget")
@@ -279,14 +237,16 @@ async def forget(fact: FactArgument, *, common: CommonOptions) -> None:
     """Permanently erase a fact, with its history.
 
     Examples:
-        perdure memory forget memory-1f2e/0
+        perdure memory forget memory-1f2e
 
     Exit codes:
+        2  several facts have ids that begin so
         3  no fact has that id
     """
     async with common.existing_store() as opened:
-        await opened.memory.forget(fact)
-    common.show({"forgotten": fact}, f"Forgot {safe(fact)}.")
+        whole = await _whole_id(opened, fact)
+        await opened.memory.forget(whole)
+    common.show({"forgotten": whole}, f"Forgot {safe(whole)}.")
 
 
 @memory.command("episodes")
@@ -320,8 +280,8 @@ async def episodes(
             limit=limit or None,
         )
     common.show(
-        [_episode_data(each) for each in found],
-        _episode_rows(found) if found else "No episodes found.",
+        [episode_data(each) for each in found],
+        episode_rows(found) if found else "No episodes found.",
     )
 
 
@@ -424,66 +384,15 @@ def _scope(subject: str | None, *, every: bool) -> ScopeName:
     return "namespace" if every else "subject"
 
 
-def _fact_data(fact: Fact) -> dict[str, object]:
-    data = msgspec.structs.asdict(fact)
-    data["history"] = [_times(msgspec.structs.asdict(version)) for version in fact.history]
-    return _times(data)
+async def _whole_id(opened: Store, named: str) -> str:
+    """Return the id of the fact that begins with `named`; `named` itself if there is none.
 
-
-def _episode_data(episode: Episode) -> dict[str, object]:
-    return _times(msgspec.structs.asdict(episode))
-
-
-def _times(data: dict[str, object]) -> dict[str, object]:
-    names = ("at", "valid_from", "valid_to", "started_at", "ended_at")
-    for name in names:
-        value = data.get(name)
-        if isinstance(value, int):
-            data[name] = timestamp(value)
-    return data
-
-
-def _fact_rows(found: Sequence[Fact]) -> Iterator[str]:
-    columns = [
-        Column("ID", "strong"),
-        Column("AT", "faint"),
-        Column("SUBJECT"),
-        Column("AGENT"),
-        Column("FACT", gives_way=True),
-    ]
-    rows = [
-        [
-            safe(fact.id),
-            local_time(fact.at),
-            one_line(fact.subject or "", _TEXT),
-            one_line(fact.agent or "", _TEXT),
-            one_line(fact.text, _TEXT),
-        ]
-        for fact in found
-    ]
-    return table(columns, rows, width(), out_style())
-
-
-def _episode_rows(found: Sequence[Episode]) -> Iterator[str]:
-    columns = [
-        Column("ID", "strong"),
-        Column("ENDED", "faint"),
-        Column("BY"),
-        Column("SUBJECT"),
-        Column("MESSAGES", is_right=True),
-        Column("FACTS"),
-        Column("TITLE", gives_way=True),
-    ]
-    rows = [
-        [
-            safe(each.id),
-            local_time(each.ended_at),
-            each.by,
-            one_line(each.subject or "", _TEXT),
-            f"{each.messages:,}",
-            each.extraction or "",
-            one_line(each.extraction_problem or each.summary or each.title or "", _TEXT),
-        ]
-        for each in found
-    ]
-    return table(columns, rows, width(), out_style())
+    Raises: AmbiguousId.
+    """
+    with suppress(FactNotFound):
+        return (await opened.memory.fact(named)).id
+    every = await opened.memory.facts(scope="namespace", include_past=True, limit=None)
+    found = [fact.id for fact in every if fact.id.startswith(named)]
+    if len(found) > 1:
+        raise AmbiguousId(named, tuple(found[:_CANDIDATES]))
+    return found[0] if found else named

@@ -125,12 +125,15 @@ def _resolve_entry(entry: Entry, handle: Session) -> str:
 
 async def fork(
     session: SessionArgument,
-    *,
-    at: Annotated[
+    entry: Annotated[
         str | None,
-        typer.Option(
+        typer.Argument(
             metavar="ENTRY", help="Share only the path to this entry, not the whole tree."
         ),
+    ] = None,
+    *,
+    at: Annotated[
+        str | None, typer.Option(metavar="ENTRY", help="The same as the argument ENTRY.")
     ] = None,
     title: Annotated[
         str | None, typer.Option(metavar="TITLE", callback=only_text, help="The title of the fork.")
@@ -148,18 +151,21 @@ async def fork(
 
     Examples:
         perdure sessions fork 01jd --title "Second try"
-        perdure sessions fork 01jd --at 12  # only the path to entry 12
+        perdure sessions fork 01jd 12  # only the path to entry 12
     """
-    if at == ROOT:
+    if entry is not None and at is not None:
+        raise UsageMistake("name one entry: as the argument ENTRY, or after --at")
+    chosen = at if entry is None else entry
+    if chosen == ROOT:
         raise UsageMistake(
-            f"a fork at {ROOT!r} would share nothing: name an entry after --at, or leave it out "
-            "to share the whole tree"
+            f"a fork at {ROOT!r} would share nothing: name an entry, or leave it out to share the "
+            "whole tree"
         )
     if cwd is not None:
         require_folder(cwd)
 
     async def work(origin: Session, _: Store) -> Told:
-        place_at = None if at is None else await origin.find(at)
+        place_at = None if chosen is None else await origin.find(chosen)
         made = await origin.fork(place_at, title=title, cwd=cwd)
         shared = count_of((await made.info()).messages, "message")
         place = await _place(made)

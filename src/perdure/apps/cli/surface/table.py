@@ -40,9 +40,15 @@ def answer_from_table(words: Sequence[str]) -> int | None:
     """
     if words and words[0] == _COMPLETE:
         return _complete(*words[1:2], words=words[2:])
-    if _HELP.isdisjoint(words[: words.index("--") if "--" in words else None]):
+    asked = words[1:] if words[:1] == ["help"] else words
+    own = asked[: asked.index("--") if "--" in asked else None]
+    if asked is words and _HELP.isdisjoint(own):
         return None
-    show_lines(page_lines(command_table().at(words), width(), out_style()))
+    found = command_table().at(asked)
+    unread = own[len(found.words) :]
+    if found.commands and unread and not unread[0].startswith("-"):
+        return None  # an unknown command, whose error names the one that is meant
+    show_lines(page_lines(found, width(), out_style()))
     return DONE
 
 

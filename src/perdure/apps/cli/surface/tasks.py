@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 
 TASKS: Mapping[str, str] = {
     **dict.fromkeys(("list", "ls", "history", "recent", "log", "logs"), "sessions list"),
@@ -44,16 +45,22 @@ TASKS: Mapping[str, str] = {
 """A word that people type -> the command that does it."""
 
 _UNKNOWN = re.compile(r"No such command '([^']*)'")
+_LIKE = 0.75
+"""How much of a word has to be right for it to be a misspelled one; 1 is all of it."""
 
 
-def task_hint(message: str, group: str) -> str | None:
+def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str | None:
     """Return the error for an unknown command whose task is known; None for other messages.
 
-    `group` is the group of commands that does not have it; "" for the program.
+    `group` is the group of commands that does not have it, but `commands`; "" is the program.
     """
-    found = _UNKNOWN.match(message)
-    task = TASKS.get(found[1]) if found else None
-    if found is None or task is None or (group and not task.startswith(f"{group} ")):
+    unknown = _UNKNOWN.match(message)
+    if unknown is None:
         return None
+    known = [word for word, task in TASKS.items() if not group or task.startswith(f"{group} ")]
+    like = get_close_matches(unknown[1], [*known, *commands], 1, _LIKE)
+    if not like or (like[0] in commands and unknown[1] not in known):
+        return None
+    task = TASKS[unknown[1] if unknown[1] in known else like[0]]
     place = f" of `perdure {group}`" if group else ""
-    return f"there is no command {found[1]!r}{place}: use `perdure {task}`"
+    return f"there is no command {unknown[1]!r}{place}: use `perdure {task}`"

@@ -37,3 +37,11 @@ def test_unknown_command_of_a_known_task_names_the_command() -> None:
 )
 def test_other_mistakes_get_no_hint(message: str, group: str) -> None:
     assert task_hint(message, group) is None
+
+
+def test_misspelled_task_gets_its_command_unless_a_command_is_nearer() -> None:
+    commands = ("serve", "usage", "sessions")
+    hint = task_hint("No such command 'serch'. Did you mean 'serve'?", "", commands)
+    assert hint == "there is no command 'serch': use `perdure sessions search`"
+    assert task_hint("No such command 'usgae'. Did you mean 'usage'?", "", commands) is None
+    assert task_hint("No such command 'sreve'.", "", commands) is None
