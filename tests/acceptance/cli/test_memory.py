@@ -124,15 +124,18 @@ def test_folder_and_file_of_facts_are_imported(world: World) -> None:
     assert wrong.code == 2
 
 
-def test_facts_in_a_pipe_are_whole_and_the_beginning_of_an_id_names_a_fact(world: World) -> None:
+def test_facts_in_a_pipe_are_whole_and_part_of_an_id_names_a_fact(world: World) -> None:
     text = "Ana books the quiet room on the second floor of the hotel at the harbour. " * 8
     fact = world.ok("memory", "remember", text, "--json").json["id"]
+    other = world.ok("memory", "remember", "Ben drives", "--json").json["id"]
     assert text.strip() in world.ok("memory", "facts").out
-    start = fact[: len(fact) // 2]
-    corrected = world.ok("memory", "correct", start, "Ana books the loud room", "--json").json
-    assert (corrected["id"], corrected["text"]) == (fact, "Ana books the loud room")
-    world.ok("memory", "remember", "Ben drives")
+    stream, _, number = fact.rpartition("/")
+    assert stream == other.rpartition("/")[0]
+    for named in (f"{stream[:12]}/{number}", number):
+        corrected = world.ok("memory", "correct", named, f"corrected by {named}", "--json").json
+        assert (corrected["id"], corrected["text"]) == (fact, f"corrected by {named}")
     ambiguous = world.run("memory", "forget", "m")
     assert (ambiguous.code, "ambiguous" in ambiguous.err) == (2, True)
-    assert world.ok("memory", "forget", start, "--json").json == {"forgotten": fact}
-    assert world.run("memory", "forget", start).code == 3
+    assert world.ok("memory", "forget", number, "--json").json == {"forgotten": fact}
+    assert world.run("memory", "forget", number).code == 3
+    assert world.ok("memory", "forget", "m", "--json").json == {"forgotten": other}

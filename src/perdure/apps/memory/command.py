@@ -48,7 +48,9 @@ _CANDIDATES = 5
 FactArgument = Annotated[
     str,
     typer.Argument(
-        metavar="ID", callback=only_text, help="The id of the fact, or the beginning of it."
+        metavar="ID",
+        callback=only_text,
+        help="The id of the fact; the beginning and the number are enough.",
     ),
 ]
 TextArgument = Annotated[
@@ -237,7 +239,8 @@ async def forget(fact: FactArgument, *, common: CommonOptions) -> None:
     """Permanently erase a fact, with its history.
 
     Examples:
-        perdure memory forget memory-1f2e
+        perdure memory forget memory-1f2e/0
+        perdure memory forget 3            # if only one fact has this number
 
     Exit codes:
         2  several facts have ids that begin so
@@ -385,14 +388,23 @@ def _scope(subject: str | None, *, every: bool) -> ScopeName:
 
 
 async def _whole_id(opened: Store, named: str) -> str:
-    """Return the id of the fact that begins with `named`; `named` itself if there is none.
+    """Return the id of the fact that `named` means; `named` itself if there is none.
 
     Raises: AmbiguousId.
     """
     with suppress(FactNotFound):
         return (await opened.memory.fact(named)).id
     every = await opened.memory.facts(scope="namespace", include_past=True, limit=None)
-    found = [fact.id for fact in every if fact.id.startswith(named)]
+    found = [fact.id for fact in every if _is_named(fact.id, named)]
     if len(found) > 1:
         raise AmbiguousId(named, tuple(found[:_CANDIDATES]))
     return found[0] if found else named
+
+
+def _is_named(fact: str, named: str) -> bool:
+    """Whether `named` is the beginning of the id `fact`, its number, or both: ``memory-1f/3``."""
+    stream, _, number = fact.rpartition("/")
+    begin, slash, end = named.rpartition("/")
+    if slash:
+        return stream.startswith(begin) and number == end
+    return number == named if named.isdecimal() else fact.startswith(named)
