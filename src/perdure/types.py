@@ -18,7 +18,7 @@ from perdure.client.reads import OpenQuestion as OpenQuestion
 from perdure.context.compaction import LeftContext as LeftContext
 from perdure.context.emission import ContextMessage as ContextMessage
 from perdure.egress.destinations import Destination as Destination
-from perdure.engine.flows.rules.pending import FlowWait as FlowWait
+from perdure.engine.flows.rules.flow_waits import FlowWait as FlowWait
 from perdure.engine.hooks.registry import Registered as Registered
 from perdure.engine.turns.environment import SilenceLimits as SilenceLimits
 from perdure.events.cursor import Cursor as Cursor

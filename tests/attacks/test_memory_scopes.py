@@ -24,7 +24,7 @@ from perdure import assistant, user
 from perdure.apps.mcp_server.history import History
 from perdure.apps.mcp_server.history import Scope as McpScope
 from perdure.client.clock import Outside
-from perdure.client.memory import ranking
+from perdure.client.memory import recall_query
 from perdure.client.store import Store
 from perdure.memory import arrays
 from perdure.memory.scope import MemoryFilter
@@ -308,7 +308,7 @@ async def test_check_of_recall_finds_planted_leaks(monkeypatch: pytest.MonkeyPat
         leaks = await recall_leaks_in(stores, scopes, scopes)
         assert {leak.partition(" of ")[0] for leak in leaks} >= {"subject", "mcp recall", "agent"}
     with monkeypatch.context() as patched:
-        patched.setattr(ranking, "_sessions_of", every_session)
+        patched.setattr(recall_query, "_sessions_of", every_session)
         leaks = await recall_leaks_in(stores, scopes, scopes)
         assert {leak.partition(" of ")[0] for leak in leaks} == {"agent", "agents"}
 

@@ -16,7 +16,7 @@ import msgspec
 
 import perdure
 from perdure.client.store import Store
-from perdure.engine.flows.rules.pending import FlowWait
+from perdure.engine.flows.rules.flow_waits import FlowWait
 from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
 from perdure.models.scripted import ScriptedModel
 from perdure.session.flows.run import FlowRun, FlowState

@@ -30,8 +30,8 @@ from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.node_turn import FlowContext
 from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.answers import apply_answer
+from perdure.engine.flows.rules.flow_waits import FlowWait, waits_in
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
-from perdure.engine.flows.rules.pending import FlowWait, waits_in
 from perdure.engine.flows.rules.structure import faults_of
 from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import FlowRefusal, InvalidEntry, SessionNotFound

@@ -27,8 +27,8 @@ from perdure.client.flows.consent import RULES
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
 from perdure.client.store import Store
+from perdure.engine.flows.rules.flow_waits import FlowWait
 from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE
-from perdure.engine.flows.rules.pending import FlowWait
 from perdure.errors import FlowRefusal, InvalidEntry
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest
 from perdure.models.scenario import (

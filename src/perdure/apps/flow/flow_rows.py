@@ -15,7 +15,7 @@ from perdure.client.flows.waits import waiting_in, workers_of
 from perdure.client.store import Store
 from perdure.engine.flows.continuation import can_continue
 from perdure.engine.flows.journal import Journal
-from perdure.engine.flows.rules.pending import FlowWait
+from perdure.engine.flows.rules.flow_waits import FlowWait
 from perdure.errors import PerdureError
 from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.flows.run import FlowState

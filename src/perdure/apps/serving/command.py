@@ -113,7 +113,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
 
 def require_server() -> None:
     """Raises: ConfigError without the extra that the server needs."""
-    server_module("perdure.apps.serving.draining")
+    server_module("perdure.apps.serving.server_process")
     server_module(_APPLICATION)
 
 

@@ -101,8 +101,8 @@ def server_module(name: str) -> Any:
 
 async def run(application: Draining, wanted: Wanted, listening: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM. Raises: ConfigError without the extra."""
-    draining = server_module("perdure.apps.serving.draining")
-    config = draining.config(
+    server_process = server_module("perdure.apps.serving.server_process")
+    config = server_process.config(
         app=application,
         log_level="warning",
         proxy_headers=wanted.is_proxied,
@@ -110,7 +110,7 @@ async def run(application: Draining, wanted: Wanted, listening: socket.socket) -
         ssl_keyfile=wanted.key,
         timeout_graceful_shutdown=2,
     )
-    server = draining.DrainingServer(config, application, wanted.drain_s)
+    server = server_process.DrainingServer(config, application, wanted.drain_s)
     await server.serve(sockets=[listening])
 
 

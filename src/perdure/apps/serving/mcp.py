@@ -17,7 +17,7 @@ PORT = 8322
 
 def require_libraries() -> None:
     """Raises: ConfigError without one of the extras "server" and "mcp"."""
-    server_module("perdure.apps.serving.draining")
+    server_module("perdure.apps.serving.server_process")
     server_module("perdure.apps.server.mcp_application")
     load_library()
 

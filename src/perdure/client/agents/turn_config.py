@@ -37,9 +37,9 @@ from perdure.tools.callbacks import run_plain_callback
 from perdure.tools.output import output_of
 
 if TYPE_CHECKING:
-    from perdure.client.memory import working
+    from perdure.client.memory import session_memory
 else:
-    working = Later("perdure.client.memory.working")
+    session_memory = Later("perdure.client.memory.session_memory")
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ def _memory(agent: Agent, environment: Environment) -> WorkingMemory | None:
     if agent.memory is None:
         return None
     outside = Outside(environment.clock, environment.random)
-    return working.SessionMemory(
+    return session_memory.SessionMemory(
         environment.store,
         outside,
         environment.stream,

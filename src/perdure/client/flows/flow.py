@@ -28,7 +28,7 @@ from perdure.client.watch import Watch, watch_session
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.rules import people
-from perdure.engine.flows.rules.pending import FlowWait, waits_in
+from perdure.engine.flows.rules.flow_waits import FlowWait, waits_in
 from perdure.errors import ConfigError
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import body_of

@@ -7,7 +7,7 @@ from contextlib import suppress
 from perdure.client.processes import is_gone
 from perdure.client.store import Store
 from perdure.engine.flows.lost_roles import lost_roles
-from perdure.engine.flows.rules.pending import FlowWait, waits_in
+from perdure.engine.flows.rules.flow_waits import FlowWait, waits_in
 from perdure.errors import Erased, SessionNotFound
 from perdure.session.flows.run import FlowState
 from perdure.stores.access.lease_term import is_running

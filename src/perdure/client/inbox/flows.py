@@ -13,7 +13,7 @@ from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.answers import apply_answer, settled_by
-from perdure.engine.flows.rules.pending import FlowWait, waits_in
+from perdure.engine.flows.rules.flow_waits import FlowWait, waits_in
 from perdure.errors import (
     AlreadyAnswered,
     FlowRefusal,

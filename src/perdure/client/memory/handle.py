@@ -29,8 +29,14 @@ from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
     from perdure.client.memory import capture as capturing
-    from perdure.client.memory import embedding, fact_lines, fact_writes, knowledge, statements
-    from perdure.client.memory import ranking as rankings
+    from perdure.client.memory import (
+        embedding,
+        fact_lines,
+        fact_writes,
+        knowledge,
+        recall_query,
+        statements,
+    )
     from perdure.engine import episodes as noted
     from perdure.memory import hits
 else:
@@ -41,7 +47,7 @@ else:
     fact_lines = Later("perdure.client.memory.fact_lines")
     fact_writes = Later("perdure.client.memory.fact_writes")
     knowledge = Later("perdure.client.memory.knowledge")
-    rankings = Later("perdure.client.memory.ranking")
+    recall_query = Later("perdure.client.memory.recall_query")
     statements = Later("perdure.client.memory.statements")
 
 Source = Entry | str
@@ -104,7 +110,7 @@ class Memory:
         within = _scope(subject, agent, scope)
         wanted = statements.Wanted(kinds, within, sessions, without, knowledge_of)
         now = self.outside.clock.now_ms()
-        return await rankings.recall_in(
+        return await recall_query.recall_in(
             self.backend, self.embedder, question, wanted, limit, now=now
         )
 

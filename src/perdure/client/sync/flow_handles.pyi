@@ -15,7 +15,7 @@ from perdure.client.flows.flows import STANDARD
 from perdure.client.flows.flows import Flows as AsyncFlows
 from perdure.client.sync.handle import Handle
 from perdure.client.sync.handles import Runtime, Session, Watch
-from perdure.engine.flows.rules.pending import FlowWait
+from perdure.engine.flows.rules.flow_waits import FlowWait
 from perdure.session.entries import Entry
 from perdure.session.flows.feed import FeedItem
 from perdure.session.flows.graph import Graph

@@ -10,7 +10,7 @@ import msgspec
 from perdure.apps.flow.picture.render import COLOURS, SYMBOLS, NodeStanding, lines
 from perdure.apps.terminal.style import Meaning, Style
 from perdure.apps.terminal.text import one_line, safe
-from perdure.engine.flows.rules.pending import ASKS, FlowWait
+from perdure.engine.flows.rules.flow_waits import ASKS, FlowWait
 from perdure.session.flows.feed import FeedItem, FeedItemType
 from perdure.session.flows.run import FlowState, ImprovementPhase
 

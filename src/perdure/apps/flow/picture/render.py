@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.apps.terminal.style import Meaning, Style
 from perdure.apps.terminal.text import clip, one_line, pad, safe
-from perdure.engine.flows.rules.pending import FlowWait, declined_of
+from perdure.engine.flows.rules.flow_waits import FlowWait, declined_of
 from perdure.session.flows.graph import FlowNode, Graph, edge_key
 from perdure.session.flows.run import AwaitingHuman, FlowState
 

@@ -19,7 +19,7 @@ from perdure.apps.server.flows.values import (
     NodeState,
 )
 from perdure.apps.server.values import time_of
-from perdure.engine.flows.rules.pending import FlowWait
+from perdure.engine.flows.rules.flow_waits import FlowWait
 from perdure.session.flows.graph import FlowNode, edge_key
 from perdure.session.flows.run import FEEDBACK_ROLE, FlowState, ImprovementPhase
 

@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 
 from perdure.engine.flows.rules import people
-from perdure.engine.flows.rules.pending import AS_GIVEN, FlowWait, question_of, waits_in
+from perdure.engine.flows.rules.flow_waits import AS_GIVEN, FlowWait, question_of, waits_in
 from perdure.errors import FlowRefusal, InvalidEntry, QuestionNotFound
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds

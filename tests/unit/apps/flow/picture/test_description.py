@@ -14,8 +14,8 @@ from perdure.apps.flow.picture.description import (
     waits,
 )
 from perdure.apps.terminal.style import Style
+from perdure.engine.flows.rules.flow_waits import FlowWait
 from perdure.engine.flows.rules.improvement import order_by_graph
-from perdure.engine.flows.rules.pending import FlowWait
 from perdure.session.flows.feed import FeedItem
 from perdure.session.flows.kinds import (
     FindingsMade,

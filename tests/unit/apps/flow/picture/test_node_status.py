@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.apps.flow.picture.render import NodeStanding, along, is_blocked, overlaid, standing
-from perdure.engine.flows.rules.pending import FlowWait
+from perdure.engine.flows.rules.flow_waits import FlowWait
 from perdure.session.flows.kinds import HandoffAwaited, NodeParked
 from perdure.session.ids import StreamId
 from tests.fakes.flow_log import FlowLog, graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.engine.flows.rules.answers import Choice, apply_answer, choice_in, settled_by
-from perdure.engine.flows.rules.pending import waits_in
+from perdure.engine.flows.rules.flow_waits import waits_in
 from perdure.errors import FlowRefusal, InvalidEntry, QuestionNotFound
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds

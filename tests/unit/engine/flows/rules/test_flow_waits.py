@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from perdure.engine.flows.rules.pending import waits_in
+from perdure.engine.flows.rules.flow_waits import waits_in
 from perdure.engine.flows.rules.people import choose_improvement
 from perdure.session.flows.kinds import (
     FeedbackAsked,

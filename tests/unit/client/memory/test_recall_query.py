@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import perdure
 from perdure import user
-from perdure.client.memory.ranking import recall_in
+from perdure.client.memory.recall_query import recall_in
 from perdure.client.memory.statements import Wanted
 from perdure.memory.scope import MemoryFilter
 from tests.fakes.clock import START_MS
