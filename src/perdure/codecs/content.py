@@ -7,7 +7,16 @@ from typing import cast
 
 from perdure.codecs.fields import Fields, fields_of
 from perdure.codecs.media import Media, unknown_part
-from perdure.session.messages import MediaPart, Part, TextPart, ToolResultPart, UnknownPart
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    Part,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+    Usage,
+)
 
 KnownPart = Callable[[Fields, Media], Part | None]
 """Converts a part other than plain text; None for an unknown type."""
@@ -33,6 +42,32 @@ def _part(item: object, media: Media, known: KnownPart) -> Part:
     if part is None:
         return TextPart(item) if isinstance(item, str) else unknown_part(item)
     return part
+
+
+def answer_of(
+    parts: Iterable[Part],
+    *,
+    provider: str | None = None,
+    model: str | None = None,
+    usage: Usage | None = None,
+) -> Message:
+    """Return the answer of a model that consists of `parts`; `provider` has the `model`."""
+    parts = tuple(parts)
+    is_calling = any(isinstance(part, ToolCallPart) for part in parts)
+    return Message(
+        "assistant",
+        parts,
+        model=None if model is None else f"{provider}:{model}",
+        stop_reason="tool_calls" if is_calling else "stop",
+        usage=usage,
+    )
+
+
+def call_of(call_id: str | None, name: str | None, arguments: Fields | None) -> ToolCallPart | None:
+    """Return a tool call; None without its id or the name of the tool."""
+    if call_id is None or name is None:
+        return None
+    return ToolCallPart(call_id, name, arguments or {})
 
 
 def result_of(

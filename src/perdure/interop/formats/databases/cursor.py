@@ -14,6 +14,7 @@ from typing import Final, cast
 
 import msgspec
 
+from perdure.codecs.content import answer_of
 from perdure.codecs.fields import (
     Fields,
     count_in,
@@ -34,7 +35,7 @@ from perdure.interop.formats.databases.row_lines import (
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.database import Database, Row
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.interop.formats.sources.reader import LineReader, parsed_whole
 from perdure.session.messages import (
     Message,
     Part,
@@ -134,18 +135,13 @@ def is_record(fields: Fields) -> bool:
     return table_of(fields, FORMAT) is not None
 
 
-class Reader:
+class Reader(LineReader):
     """Reads a chat into `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
-        self.draft = draft
-        self.linker = self.instead = None  # everything is one chain
+        super().__init__(draft)
         self._leaf: int | None = None
         self._chat: Fields | None = None
-
-    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
-        """No line is read faster than the others."""
-        return False
 
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
@@ -221,13 +217,8 @@ def _bodies_of(message: Fields, own: str) -> list[ItemBody]:
     if not parts:
         return []
     model = name_in(object_in(message, "modelInfo") or {}, "modelName")
-    answer = Message(
-        "assistant",
-        tuple(parts),
-        model=None if model is None else f"{PROVIDER}:{model}",
-        stop_reason="stop" if name is None else "tool_calls",
-        usage=_usage(object_in(message, "tokenCount") or {}),
-    )
+    usage = _usage(object_in(message, "tokenCount") or {})
+    answer = answer_of(parts, provider=PROVIDER, model=model, usage=usage)
     result = None if name is None else _result(call_id, name, used)
     return [answer] if result is None else [answer, Message("tool", (result,))]
 

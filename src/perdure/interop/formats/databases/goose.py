@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.codecs.content import result_of
+from perdure.codecs.content import answer_of, call_of, result_of
 from perdure.codecs.fields import (
     Fields,
     fields_of,
@@ -39,7 +39,7 @@ from perdure.interop.formats.databases.row_lines import (
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.database import Database
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.interop.formats.sources.reader import LineReader, parsed_whole
 from perdure.session.kinds import Compaction, CustomMessage
 from perdure.session.messages import (
     Message,
@@ -117,19 +117,14 @@ def _is_file_header(fields: Fields) -> bool:
     )
 
 
-class Reader:
+class Reader(LineReader):
     """Reads a session into `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
-        self.draft = draft
-        self.linker = self.instead = None  # everything is one chain
+        super().__init__(draft)
         self._leaf: int | None = None
         self._header: Fields | None = None
         self._has_hidden = False  # the model no longer gets the messages before
-
-    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
-        """No line is read faster than the others."""
-        return False
 
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
@@ -200,10 +195,7 @@ class Reader:
         is_for_model = flag_in(visible, "agentVisible", default=True)
         bodies = self._bodies(role, content, is_only_for_model=is_for_model and not is_for_people)
         self._has_hidden = self._has_hidden or (bool(bodies) and not is_for_model)
-        if not bodies:
-            self.draft.add(record, ImportedRecord(FORMAT, "message"), self._leaf)
-        for ordinal, body in enumerate(bodies):
-            self._leaf = self.draft.add(record, body, self._leaf, ordinal=ordinal)
+        self._leaf = self.draft.add_chain(record, bodies, self._leaf, "message")
 
     def _bodies(
         self, role: str, content: list[object], *, is_only_for_model: bool
@@ -222,9 +214,7 @@ class Reader:
         elif said and role == "user":
             bodies.append(Message("user", tuple(said)))
         elif said:
-            is_calling = any(isinstance(part, ToolCallPart) for part in said)
-            reason = "tool_calls" if is_calling else "stop"
-            bodies.append(Message("assistant", tuple(said), stop_reason=reason))
+            bodies.append(answer_of(said))
         return bodies
 
     def _summary(self, said: list[Part]) -> ItemBody:
@@ -275,10 +265,7 @@ def _part(fields: Fields, item: object, media: Media) -> Part:
 def _call(fields: Fields) -> ToolCallPart | None:
     """Return the call; one that Goose could not read has no name and stays as it is."""
     value = object_in(object_in(fields, "toolCall") or {}, "value") or {}
-    call_id, name = name_in(fields, "id"), name_in(value, "name")
-    if call_id is None or name is None:
-        return None
-    return ToolCallPart(call_id, name, object_in(value, "arguments") or {})
+    return call_of(name_in(fields, "id"), name_in(value, "name"), object_in(value, "arguments"))
 
 
 def _time(fields: Fields, key: str) -> int | None:

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from perdure.bounds.files import read_named
-from perdure.codecs.content import parts_of, result_of
+from perdure.codecs.content import answer_of, call_of, parts_of, result_of
 from perdure.codecs.fields import (
     Fields,
     count_in,
@@ -32,17 +32,16 @@ from perdure.errors import FormatError
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.interop.formats.sources.reader import LineReader, parsed_whole
 from perdure.session.messages import (
     Message,
     Part,
     TextPart,
     ThinkingPart,
-    ToolCallPart,
     ToolResultPart,
     Usage,
 )
-from perdure.session.notes import ImportedRecord, SessionInfoChanged
+from perdure.session.notes import SessionInfoChanged
 
 FORMAT: Final = "amp"
 FILE_NAME: Final = "T-*.json"
@@ -86,18 +85,13 @@ def is_record(fields: Fields) -> bool:
     return fields.get("program") == FORMAT and ("message" in fields or "thread" in fields)
 
 
-class Reader:
+class Reader(LineReader):
     """Reads a thread into `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
-        self.draft = draft
-        self.linker = self.instead = None  # everything is one chain
+        super().__init__(draft)
         self._leaf: int | None = None
         self._thread: Fields | None = None
-
-    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
-        """No line is read faster than the others."""
-        return False
 
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
@@ -139,10 +133,7 @@ class Reader:
             record.id = f"message:{number}"
         record.at = time_in(object_in(record.fields, "meta") or {}, "sentAt")
         bodies = _bodies_of(record.fields, self.draft.media)
-        if not bodies:
-            self.draft.add(record, ImportedRecord(FORMAT, "message"), self._leaf)
-        for ordinal, body in enumerate(bodies):
-            self._leaf = self.draft.add(record, body, self._leaf, ordinal=ordinal)
+        self._leaf = self.draft.add_chain(record, bodies, self._leaf, "message")
 
 
 def _bodies_of(message: Fields, media: Media) -> list[ItemBody]:
@@ -162,15 +153,7 @@ def _bodies_of(message: Fields, media: Media) -> list[ItemBody]:
     elif said and role == "assistant":
         used = object_in(message, "usage") or {}
         model = name_in(used, "model")
-        is_calling = any(isinstance(part, ToolCallPart) for part in said)
-        answer = Message(
-            "assistant",
-            said,
-            model=None if model is None else f"{PROVIDER}:{model}",
-            stop_reason="tool_calls" if is_calling else "stop",
-            usage=_usage(used),
-        )
-        bodies.append(answer)
+        bodies.append(answer_of(said, provider=PROVIDER, model=model, usage=_usage(used)))
     return bodies
 
 
@@ -184,10 +167,9 @@ def _part(fields: Fields, media: Media) -> Part | None:
         source = object_in(fields, "source") or {}
         kind = name_in(source, "mediaType") or name_in(source, "media_type")
         return media.part(text_in(source, "data"), kind)
-    call_id, name = name_in(fields, "id"), name_in(fields, "name")
-    if kind != "tool_use" or call_id is None or name is None:
+    if kind != "tool_use":
         return None
-    return ToolCallPart(call_id, name, object_in(fields, "input") or {})
+    return call_of(name_in(fields, "id"), name_in(fields, "name"), object_in(fields, "input"))
 
 
 def _result(fields: Fields, media: Media) -> ToolResultPart | None:

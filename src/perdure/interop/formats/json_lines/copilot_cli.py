@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from perdure.codecs.content import answer_of, call_of
 from perdure.codecs.fields import (
     Fields,
     count_in,
@@ -29,7 +30,7 @@ from perdure.codecs.media import unknown_part
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parent_links import Leaf, Linker
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.interop.formats.sources.reader import LineReader, parsed_whole
 from perdure.session.messages import (
     MediaPart,
     Message,
@@ -78,13 +79,12 @@ def is_record(fields: Fields) -> bool:
     )
 
 
-class Reader:
+class Reader(LineReader):
     """Reads a session into `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
-        self.draft = draft
-        self.linker = Linker(draft, self._place)
-        self.instead = None  # the events name their parents
+        super().__init__(draft)
+        self._links = self.linker = Linker(draft, self._place)
         self._leaf = Leaf()
         self._start: Fields | None = None
         self._has_events = False
@@ -92,10 +92,6 @@ class Reader:
         self._assets: dict[str, tuple[int, int]] = {}  # the lines with bytes of attachments
         self._media: dict[str, MediaPart] = {}
         self._thought: str | None = None  # of the next answer
-
-    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
-        """No line is read faster than the others."""
-        return False
 
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
@@ -113,7 +109,7 @@ class Reader:
             self._assets[asset] = (line.offset, len(line.content))
         own, parent = name_in(fields, "id"), name_in(fields, "parentId")
         record = Record(line, fields, own, parent, at=time_in(fields, "timestamp"))
-        self._has_gap = self.linker.link(record, self._leaf.node, has_gap=self._has_gap)
+        self._has_gap = self._links.link(record, self._leaf.node, has_gap=self._has_gap)
 
     def finish(self) -> ParsedSource:
         """Return the parsed source; a session without its first event has no id."""
@@ -190,7 +186,7 @@ def _thin(fields: Fields) -> Message | None:
     if not text:
         return None
     if role == "assistant":
-        return Message("assistant", (TextPart(text),), stop_reason="stop")
+        return answer_of([TextPart(text)])
     return Message("user", (TextPart(text),)) if role == "user" else None
 
 
@@ -205,23 +201,16 @@ def _answer(data: Fields, thought: str | None) -> Message | None:
     if not parts:
         return None
     model, tokens = name_in(data, "model"), count_in(data, "outputTokens")
-    return Message(
-        "assistant",
-        tuple(parts),
-        model=None if model is None else f"{PROVIDER}:{model}",
-        stop_reason="tool_calls" if any(calls) else "stop",
-        usage=Usage(output_tokens=tokens) if tokens else None,
-    )
+    usage = Usage(output_tokens=tokens) if tokens else None
+    return answer_of(parts, provider=PROVIDER, model=model, usage=usage)
 
 
 def _call(request: Fields) -> ToolCallPart | None:
-    call_id, name = name_in(request, "toolCallId"), name_in(request, "name")
-    if call_id is None or name is None:
-        return None
-    arguments = request.get("arguments")
+    arguments: object = request.get("arguments")
     if isinstance(arguments, str):  # of a custom tool
-        return ToolCallPart(call_id, name, {"input": arguments})
-    return ToolCallPart(call_id, name, object_in(request, "arguments") or {})
+        arguments = {"input": arguments}
+    call_id, name = name_in(request, "toolCallId"), name_in(request, "name")
+    return call_of(call_id, name, fields_of(arguments))
 
 
 def _result(data: Fields) -> ToolResultPart | None:

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from perdure.codecs.content import parts_of, result_of
+from perdure.codecs.content import answer_of, call_of, parts_of, result_of
 from perdure.codecs.fields import (
     Fields,
     count_in,
@@ -30,7 +30,7 @@ from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.media import Media
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.interop.formats.sources.reader import LineReader, parsed_whole
 from perdure.session.codec import encode
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
@@ -78,12 +78,11 @@ def is_record(fields: Fields) -> bool:
     return name_in(fields, "sessionId") is not None and name_in(fields, "projectHash") is not None
 
 
-class Reader:
+class Reader(LineReader):
     """Reads a session into `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
-        self.draft = draft
-        self.linker = self.instead = None  # everything is one chain, with branches
+        super().__init__(draft)
         self._leaf: int | None = None
         self._header: Fields | None = None
         self._cwd: str | None = None
@@ -91,10 +90,6 @@ class Reader:
         self._chain: list[_Told] = []  # the messages of the current branch
         self._answered: set[str] = set()  # calls with a result
         self._ordinal = 0  # of the next item of the line
-
-    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
-        """No line is plain: any may be written again."""
-        return False
 
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
@@ -252,11 +247,8 @@ class Reader:
                 told.calls.add(part.id)
                 said.append(part)
         if said:
-            reason = "tool_calls" if any(isinstance(p, ToolCallPart) for p in said) else "stop"
             model = name_in(fields, "model")
-            named = None if model is None else f"{PROVIDER}:{model}"
-            parts = tuple(said)
-            yield Message("assistant", parts, model=named, stop_reason=reason, usage=usage)
+            yield answer_of(said, provider=PROVIDER, model=model, usage=usage)
         fresh = [part for call in calls if (part := _result(call, media)) is not None]
         fresh = [part for part in fresh if part.call_id not in told.results]
         if fresh:
@@ -314,10 +306,7 @@ def response_of(answered: Fields, media: Media, *, is_error: bool) -> ToolResult
 
 
 def _call(call: Fields) -> ToolCallPart | None:
-    call_id, name = name_in(call, "id"), name_in(call, "name")
-    if call_id is None or name is None:
-        return None
-    return ToolCallPart(call_id, name, object_in(call, "args") or {})
+    return call_of(name_in(call, "id"), name_in(call, "name"), object_in(call, "args"))
 
 
 def _result(call: Fields, media: Media) -> ToolResultPart | None:

@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from perdure.codecs.content import parts_of, result_of
+from perdure.codecs.content import answer_of, call_of, parts_of, result_of
 from perdure.codecs.fields import Fields, fields_of, list_in, name_in, object_in, text_in
 from perdure.codecs.lines import Line, ReadLine, read_line
 from perdure.codecs.media import Media
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.interop.formats.sources.reader import LineReader, parsed_whole
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
 from perdure.session.notes import ImportedRecord
@@ -61,17 +61,12 @@ def at_path(header: SourceHeader, path: Path) -> SourceHeader:
     )
 
 
-class Reader:
+class Reader(LineReader):
     """Reads a session into `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
-        self.draft = draft
-        self.linker = self.instead = None  # everything is one chain
+        super().__init__(draft)
         self._leaf: int | None = None
-
-    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
-        """No line is read faster than the others."""
-        return False
 
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
@@ -116,17 +111,15 @@ def _answer(parts: tuple[Part, ...], fields: Fields) -> Message | None:
     calls = tuple(call for each in requests if (call := _call(each)) is not None)
     if not parts and not calls:
         return None
-    return Message("assistant", parts + calls, stop_reason="tool_calls" if calls else "stop")
+    return answer_of(parts + calls)
 
 
 def _call(fields: Fields) -> ToolCallPart | None:
     function = object_in(fields, "function") or {}
-    call_id, name = name_in(fields, "id"), name_in(function, "name")
-    if call_id is None or name is None:
-        return None
     written = text_in(function, "arguments") or ""
     arguments = fields_of(read_line(written.encode(errors="replace")).value) if written else {}
-    return ToolCallPart(call_id, name, {"input": written} if arguments is None else arguments)
+    arguments = {"input": written} if arguments is None else arguments
+    return call_of(name_in(fields, "id"), name_in(function, "name"), arguments)
 
 
 def _part(fields: Fields, media: Media) -> Part | None:

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from perdure.bounds.limits import limits, require_within
-from perdure.codecs.content import parts_of, result_of
+from perdure.codecs.content import answer_of, parts_of, result_of
 from perdure.codecs.fields import (
     Fields,
     fields_of,
@@ -36,7 +36,7 @@ from perdure.errors import FormatError, LimitExceeded
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.interop.formats.sources.reader import LineReader, parsed_whole
 from perdure.session.kinds import Compaction
 from perdure.session.messages import (
     Message,
@@ -127,20 +127,15 @@ def is_record(fields: Fields) -> bool:
     )
 
 
-class Reader:
+class Reader(LineReader):
     """Reads a conversation into `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
-        self.draft = draft
-        self.linker = self.instead = None  # everything is one chain
+        super().__init__(draft)
         self._leaf: int | None = None
         self._header: Fields | None = None
         self._nodes: dict[str, int] = {}  # event -> item
         self._order: list[int] = []  # these items
-
-    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
-        """No line is read faster than the others."""
-        return False
 
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
@@ -202,7 +197,7 @@ def _message(said: Fields, media: Media) -> Message | None:
     parts = (*_thoughts(said), *parts)
     if text_in(said, "role") != "assistant" or not parts:
         return None
-    return Message("assistant", parts, stop_reason="stop")
+    return answer_of(parts)
 
 
 def _action(fields: Fields, media: Media) -> Message | None:
@@ -218,7 +213,7 @@ def _action(fields: Fields, media: Media) -> Message | None:
         arguments = {"input": written}
     parts = (*_thoughts(fields), *_parts(fields.get("thought"), media))
     asked = ToolCallPart(call_id, name, arguments or object_in(fields, "action") or {})
-    return Message("assistant", (*parts, asked), stop_reason="tool_calls")
+    return answer_of((*parts, asked))
 
 
 def _result(kind: str, fields: Fields, media: Media) -> ToolResultPart | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from perdure.codecs.content import parts_of
+from perdure.codecs.content import answer_of, call_of, parts_of
 from perdure.codecs.fields import (
     Fields,
     count_in,
@@ -26,8 +26,8 @@ from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.json_lines.gemini_cli import part_of
 from perdure.interop.formats.sources.parent_links import Leaf, Linker
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import parsed_whole
-from perdure.session.messages import Message, Part, ToolCallPart, ToolResultPart, Usage
+from perdure.interop.formats.sources.reader import LineReader, parsed_whole
+from perdure.session.messages import Message, Part, ToolResultPart, Usage
 from perdure.session.notes import ImportedRecord
 
 FORMAT: Final = "qwen-code"
@@ -49,20 +49,15 @@ def is_record(fields: Fields) -> bool:
     return "systemPayload" in fields or (message is not None and "parts" in message)
 
 
-class Reader:
+class Reader(LineReader):
     """Reads a session into `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
-        self.draft = draft
-        self.linker = Linker(draft, self._place)
-        self.instead = None  # the records name their parents
+        super().__init__(draft)
+        self._links = self.linker = Linker(draft, self._place)
         self._leaf = Leaf()
         self._first: Fields | None = None
         self._has_gap = False
-
-    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
-        """No line is read faster than the others."""
-        return False
 
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
@@ -76,7 +71,7 @@ class Reader:
             self._first = {name: fields[name] for name in names if name in fields}
         own, parent = name_in(fields, "uuid"), name_in(fields, "parentUuid")
         record = Record(line, fields, own, parent, at=time_in(fields, "timestamp"))
-        self._has_gap = self.linker.link(record, self._leaf.node, has_gap=self._has_gap)
+        self._has_gap = self._links.link(record, self._leaf.node, has_gap=self._has_gap)
 
     def finish(self) -> ParsedSource:
         """Return the parsed source."""
@@ -117,24 +112,15 @@ def _body_of(kind: str, fields: Fields, media: Media) -> ItemBody | None:
         return Message("user", said)
     if kind != "assistant":
         return None
-    model = name_in(fields, "model")
-    return Message(
-        "assistant",
-        said,
-        model=None if model is None else f"{PROVIDER}:{model}",
-        stop_reason="tool_calls" if any(isinstance(p, ToolCallPart) for p in said) else "stop",
-        usage=_usage(object_in(fields, "usageMetadata")),
-    )
+    model, usage = name_in(fields, "model"), _usage(object_in(fields, "usageMetadata"))
+    return answer_of(said, provider=PROVIDER, model=model, usage=usage)
 
 
 def _part(fields: Fields, media: Media) -> Part | None:
     call = object_in(fields, "functionCall")
     if call is None:
         return part_of(fields, media)
-    call_id, name = name_in(call, "id"), name_in(call, "name")
-    if call_id is None or name is None:
-        return None
-    return ToolCallPart(call_id, name, object_in(call, "args") or {})
+    return call_of(name_in(call, "id"), name_in(call, "name"), object_in(call, "args"))
 
 
 def _usage(counted: Fields | None) -> Usage | None:

@@ -5,7 +5,7 @@ Nothing here knows a format.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -23,6 +23,7 @@ from perdure.interop.formats.sources.content import Content, Held, lines_in
 from perdure.interop.formats.sources.outline import Items, Outline, Whole
 from perdure.session.kinds import TreeBody
 from perdure.session.messages import Message
+from perdure.session.notes import ImportedRecord
 
 Progress = Callable[[int, int], None]
 """Called now and then with the number of bytes read and in total."""
@@ -169,6 +170,19 @@ class SourceDraft:
             meta=meta,
         )
         return self.items.add(item, otherwise)
+
+    def add_chain(
+        self, record: Record, bodies: Sequence[ItemBody], leaf: int | None, kind: str
+    ) -> int | None:
+        """Make `record` the items `bodies`, one below the other; return the new leaf.
+
+        Without bodies it becomes a side entry of the `kind`.
+        """
+        if not bodies:
+            self.add(record, ImportedRecord(self.format, kind), leaf)
+        for ordinal, body in enumerate(bodies):
+            leaf = self.add(record, body, leaf, ordinal=ordinal)
+        return leaf
 
     def put(self, item: Item) -> int:
         """Add `item`, made of a plain line, at less cost than `add`; return its position."""

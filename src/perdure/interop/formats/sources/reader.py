@@ -65,6 +65,20 @@ class Reader(Protocol):
         ...
 
 
+class LineReader:
+    """The parts of a reader that has no fast path and reads everything as one chain."""
+
+    linker: Linker | None = None
+    instead: Make | None = None
+
+    def __init__(self, draft: SourceDraft) -> None:
+        self.draft = draft
+
+    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
+        """Return False: no line is read faster than the others."""
+        return False
+
+
 Make = Callable[[SourceDraft], Reader]
 """Creates the reader of a format."""
 
