@@ -20,7 +20,7 @@ from perdure.context.emission import ContextMessage as ContextMessage
 from perdure.egress.destinations import Destination as Destination
 from perdure.engine.flows.rules.flow_waits import FlowWait as FlowWait
 from perdure.engine.hooks.registry import Registered as Registered
-from perdure.engine.turns.environment import SilenceLimits as SilenceLimits
+from perdure.engine.turns.config import SilenceLimits as SilenceLimits
 from perdure.events.cursor import Cursor as Cursor
 from perdure.events.types import AnyEvent as AnyEvent
 from perdure.interop.reports import Dialect as Dialect

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import secrets
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -155,7 +154,7 @@ def _kept_key(address: str) -> StoreKey | None:
         kept = keyring_keys(address)
         if kept:
             return kept[0]
-        key = StoreKey(secrets.token_bytes(KEY_BYTES))
+        key = StoreKey(os.urandom(KEY_BYTES))
         if keep_key(address, key):
             return key
     remark(_REFUSED)

@@ -7,14 +7,13 @@ $PERDURE_DEBUG=1 also prints the traceback.
 from __future__ import annotations
 
 import importlib
-import json
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from perdure.apps.cli.exits import DONE, FAILED, INTERRUPTED, exit_code_of
 from perdure.apps.cli.surface.table import answer_from_table
@@ -33,6 +32,12 @@ from perdure.secrets.mask import mask_secrets
 from perdure.session.clock import timestamp
 from perdure.session.printable import json_escaped, safe
 from perdure.stores.access.collector import collector_paused
+from perdure.stores.access.lazy_modules import Later
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = Later("json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from perdure.apps.settings.layers import Configuration
-from perdure.client.agents.files.lookup import FoundAgentFile
 from perdure.errors import ConfigError
 from perdure.tools.mcp.servers import McpServer
+
+if TYPE_CHECKING:
+    from perdure.client.agents.files.lookup import FoundAgentFile
 
 SETTINGS = "settings"
 

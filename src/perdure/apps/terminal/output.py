@@ -7,14 +7,13 @@ ends the command quietly: `OutputClosed`.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import sys
 from collections.abc import Iterable
 from io import TextIOWrapper
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
@@ -25,6 +24,12 @@ from perdure.errors import PerdureError
 from perdure.secrets.mask import mask_secrets, masked_value
 from perdure.session.clock import minute, moment_of
 from perdure.session.printable import json_escaped
+from perdure.stores.access.lazy_modules import Later
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = Later("json")
 
 NARROWEST = 40
 WIDTH_WITHOUT_TERMINAL = 100

@@ -21,8 +21,8 @@ from perdure.engine.turns.config import (
     MemoryConfig,
     OnExceed,
     QueueModes,
+    SilenceLimits,
 )
-from perdure.engine.turns.environment import SilenceLimits
 from perdure.errors import ConfigError, WrongArgument
 from perdure.models.catalogue import model_missing, require_model_name
 from perdure.models.protocol import ThinkingLevel, TimeoutS

@@ -30,6 +30,15 @@ PARK_MS = 30_000
 """Pause after "too many requests" if the provider requests no longer one."""
 
 
+class SilenceLimits(msgspec.Struct, frozen=True):
+    """How long a model's provider may send nothing; see `ModelRequest`. Units: seconds."""
+
+    __repr__ = short_repr
+
+    first_byte_timeout_s: float | None = None
+    stream_idle_timeout_s: float | None = None
+
+
 class Limits(msgspec.Struct, frozen=True):
     """Limits that end a turn with an error. Zero or less means the default.
 

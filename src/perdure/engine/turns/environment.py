@@ -13,9 +13,9 @@ from typing import Protocol
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
 from perdure.context.tokens import corrected_scale
 from perdure.engine.hooks.registry import Hooks
+from perdure.engine.turns.config import SilenceLimits
 from perdure.engine.turns.lease import Claim
 from perdure.engine.turns.observer import SILENCE, Observer
 from perdure.events.bus import LiveBus
@@ -112,15 +112,6 @@ class PersonWaits:
         for watcher in tuple(self._watchers):
             if not watcher.done():
                 watcher.set_result(None)
-
-
-class SilenceLimits(msgspec.Struct, frozen=True):
-    """How long a model's provider may send nothing; see `ModelRequest`. Units: seconds."""
-
-    __repr__ = short_repr
-
-    first_byte_timeout_s: float | None = None
-    stream_idle_timeout_s: float | None = None
 
 
 RenewCredentials = Callable[[str], Awaitable[bool]]
