@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol, get_args
@@ -11,16 +12,22 @@ from perdure.apps.chat.attachments import Attached
 from perdure.apps.chat.inbox import use_inbox
 from perdure.apps.chat.session import AnswerOptions, Resumed
 from perdure.apps.cli.options import ROOT
+from perdure.apps.session_rows import RowFilter, newest_rows
+from perdure.apps.terminal.contexts import context_part_lines
 from perdure.apps.terminal.output import count_of, size
 from perdure.apps.terminal.text import one_line, safe
+from perdure.apps.wiring import model_choices
 from perdure.client.agents.chat import Chat
+from perdure.client.memory.last_turn import last_turn_of
 from perdure.errors import WrongArgument
 from perdure.interop.reports import ExportFormat
 from perdure.models.prices import in_dollars
-from perdure.models.protocol import ThinkingLevel
+from perdure.models.protocol import ThinkingLevel, ToolDeclaration
 
 _FOUND = 10
 """Hits that /memory prints."""
+_RECENT = 20
+"""Sessions whose models /model lists."""
 
 HELP = """/tree                  the tree of this session
 /branch ENTRY          continue from another entry ("root": before the first)
@@ -30,9 +37,9 @@ HELP = """/tree                  the tree of this session
 /new                   begin a new session
 /resume [ID]           continue another session; without ID: choose one
 /attach FILE           send a file with the next message
-/model [NAME]          show the model, or switch to another
+/model [NAME]          list the models, or switch to another
 /thinking [LEVEL]      show the thinking level, or switch it
-/context               the size of the next request
+/context               the parts of the next request, and their tokens
 /cost                  tokens and cost of this session
 /inbox                 the open questions of all sessions
 /inbox ID              one of them in full
@@ -206,11 +213,17 @@ class SlashCommands:
             if chat is not None:
                 now = (await chat.session.context(1)).model or chat.agent.model
             self._place.remark(f"the model is {now}")
+            recent = await newest_rows(answering.store, RowFilter(), _RECENT, has_models=True)
+            used = dict.fromkeys(safe(each.info.model) for each in recent if each.info.model)
+            if used:
+                self._place.remark(f"used lately: {', '.join(used)}")
+            self._place.remark(f"/model NAME switches: {model_choices(os.environ)}")
         elif chat is None:
-            answering.choose_model(name)
+            await asyncio.to_thread(answering.choose_model, name)
             self._place.remark(f"the new session will use {name}")
         else:
-            answering.require(name)
+            # The library of a provider takes seconds to load.
+            await asyncio.to_thread(answering.require, name)
             await chat.set_model(name)
             self._place.remark(f"from the next message on the model is {name}")
 
@@ -240,6 +253,14 @@ class SlashCommands:
         self._place.remark(f"{model}: {messages}, about {context.tokens:,} tokens{share}")
         if context.dropped:
             self._place.remark(f"{count_of(context.dropped, 'entry', 'entries')} left out")
+        last = await last_turn_of(self._place.answering.store.backend, chat.session.id)
+        for line in context_part_lines(
+            chat.agent.instructions or "",
+            [ToolDeclaration(*each) for each in chat.agent.registry.declarations()],
+            [each.text or "" for each in last.recalled] if last is not None else [],
+            context,
+        ):
+            self._place.remark(line)
 
     async def _cost(self, _: str) -> None:
         chat = self._begun()

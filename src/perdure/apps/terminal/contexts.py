@@ -9,7 +9,8 @@ turn is null before the first one, else ``{"turn", "recalled": [{"kind", "id", "
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -21,8 +22,9 @@ from perdure.apps.terminal.text import one_line, safe
 from perdure.client.memory.last_turn import LastTurn
 from perdure.context.build import Context
 from perdure.context.emission import ContextMessage
-from perdure.context.tokens import estimate_tokens
+from perdure.context.tokens import estimate_tokens, unscaled_around
 from perdure.memory.knowledge import Source
+from perdure.models.protocol import ToolDeclaration
 from perdure.session.fold import first_kept_by
 from perdure.session.ids import EntryId
 from perdure.session.ledger import Trimmed
@@ -33,6 +35,7 @@ from perdure.session.messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    user,
 )
 
 _RECALLED = 200
@@ -191,3 +194,26 @@ def part_lines(part: Part, style: Style) -> Iterator[str]:
             yield f"[{safe(kind)}, {length:,} bytes]"
         case _:
             pass
+
+
+def context_part_lines(
+    instructions: str, tools: Sequence[ToolDeclaration], recalled: Sequence[str], context: Context
+) -> Iterator[str]:
+    """Yield a line for each part of a request: its estimated tokens, and what it is."""
+    parts = (
+        ("instructions", _size(instructions), ""),
+        ("tools", math.ceil(unscaled_around(None, tools)), count_of(len(tools), "tool")),
+        ("recalled", sum(map(_size, recalled)), count_of(len(recalled), "text")),
+        (
+            "history",
+            sum(estimate_tokens(each.message) for each in context.messages),
+            count_of(len(context.messages), "message"),
+        ),
+    )
+    wide = max(len(f"{tokens:,}") for _, tokens, _ in parts)
+    for name, tokens, what in parts:
+        yield f"  {name:<12}  {tokens:>{wide},}  {what}".rstrip()
+
+
+def _size(text: str) -> int:
+    return estimate_tokens(user(text)) if text else 0
