@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 from pathlib import Path
 
@@ -162,3 +163,18 @@ def test_many_sessions_are_exported_as_an_archive_with_an_index(sample: World) -
         ended = sample.run("export", *words)
         assert ended.code == 2
         assert told in ended.err
+
+
+def test_index_of_an_archive_has_titles_and_words_without_markdown_escapes(sample: World) -> None:
+    sample.ok("sessions", "rename", SAMPLE_ID, "multiply_numbers(a: int) -> int")
+    sample.ok("export", "--all", "--format", "html", "-o", "pages")
+    index = (sample.folder / "pages" / "index.html").read_text()
+    assert "multiply_numbers(a: int)" in index
+    assert "multiply\\" not in index
+
+
+def test_markdown_numbers_an_entry_as_the_commands_do(sample: World) -> None:
+    text = sample.ok("export", SAMPLE_ID, "--format", "markdown").out
+    number = re.findall(r"(?m)^## (\d+) · User", text)[-1]
+    (entry,) = sample.ok("sessions", "read", SAMPLE_ID, number, "--json").json
+    assert (entry["id"], entry["body"]["role"]) == (f"{SAMPLE_ID}/{number}", "user")

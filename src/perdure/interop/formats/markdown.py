@@ -61,6 +61,7 @@ _SCHEME = re.compile(r"([^/?#:]*):")
 _SCHEMES = frozenset({"http", "https", "mailto"})
 """Allowed schemes of links, besides local files; others could run something."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&])")
+_ESCAPED = re.compile(r"\\([\\`*_\[\]<>#|~&])")
 _LOWER_BY = 2
 _DEEPEST_HEADING = 6
 
@@ -116,7 +117,9 @@ def _other_branches(transcript: Transcript, shown: set[int]) -> Iterator[str]:
         if not lines:
             continue
         above = lines[0].parent
-        where = "from the beginning" if above is None else f"after entry {above}"
+        where = "from the beginning"
+        if above is not None:
+            where = f"after entry {_number(transcript.lines[above])}"
         yield "---"
         yield f"# Another branch, {where}"
         yield from _conversation(transcript, lines)
@@ -153,7 +156,7 @@ def _entry(
         return
     name = _NAMES.get(line.role, line.role)
     label = f" · {plain(line.label)}" if line.label else ""
-    yield f"## {line.number} · {plain(name)} · {_time(line.at)}{label}"
+    yield f"## {_number(line)} · {plain(name)} · {_time(line.at)}{label}"
     note = _note(transcript, line)
     if note:
         yield f"*{note}*"
@@ -166,6 +169,11 @@ def _entry(
         yield "*(nothing said)*"
 
 
+def _number(line: TranscriptLine) -> str:
+    """Return the number of the entry, by which commands name it."""
+    return line.id.rpartition("/")[2]
+
+
 def _note(transcript: Transcript, line: TranscriptLine) -> str:
     if line.role == "compaction":
         if line.is_undone:
@@ -173,7 +181,8 @@ def _note(transcript: Transcript, line: TranscriptLine) -> str:
         kept = line.first_kept
         if kept is None or not transcript.lines[kept].number < line.number:
             return "For the model it replaces everything before it."
-        return f"For the model it replaces everything before entry {kept}."
+        number = _number(transcript.lines[kept])
+        return f"For the model it replaces everything before entry {number}."
     if line.role in ("custom", "custom_message") and line.name:
         return plain(line.name) + (", never sent to a model" if line.is_outside else "")
     return ""
@@ -221,6 +230,11 @@ def _medium(medium: Medium) -> str:
 def plain(text: str) -> str:
     """Return `text` on one line with all Markdown escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def unescaped(text: str) -> str:
+    """Return `text` without the escapes of `plain`."""
+    return _ESCAPED.sub(r"\1", text)
 
 
 def fence(text: str, language: str) -> str:

@@ -49,11 +49,11 @@ def test_conversation_reads_from_top_to_bottom() -> None:
         "- **Session:** s\n\n---\n\n"
         "*The model is now a:b.*\n\n"
         "## 1 · User · 15:06:42 · start\n\n> Mend the *table*.\n\n"
-        "## 2 · Assistant · 15:06:44\n\nOn it.\n\n"
+        "## 3 · Assistant · 15:06:44\n\nOn it.\n\n"
         "<details>\n<summary>Thinking</summary>\n\n> hm\n\n</details>\n\n"
         "<details>\n<summary>read t.py</summary>\n\n"
         '```json\n{\n  "path": "t.py"\n}\n```\n\n```text\n1\n2\n```\n\n</details>\n\n'
-        "## 4 · Assistant · 15:06:46\n\n### Done\nAll green.\n"
+        "## 5 · Assistant · 15:06:46\n\n### Done\nAll green.\n"
     )
 
 

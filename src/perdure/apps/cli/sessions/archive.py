@@ -15,6 +15,7 @@ from perdure.client.store import Store
 from perdure.client.transfers import write_file
 from perdure.interop.exports import ExportSelection, export_session
 from perdure.interop.formats.html.archive import INDEX, ArchiveRow, page_name, render_index
+from perdure.interop.formats.markdown import unescaped
 from perdure.interop.reports import Exported
 from perdure.session.info import SessionInfo
 
@@ -68,7 +69,7 @@ def _make_folder(folder: Path, *, is_forced: bool) -> None:
 
 def _row(info: SessionInfo, name: str, text: Exported, selection: ExportSelection) -> ArchiveRow:
     """Return the row of the index, with the title and text of the export, which may be redacted."""
-    content = text.content.decode(errors="replace")
+    content = unescaped(text.content.decode(errors="replace"))
     heading = next((line[2:] for line in content.splitlines() if line.startswith("# ")), "")
     facts = [local_time(info.updated_at), info.source or "perdure"]
     if info.cwd and "paths" not in selection.redact:
