@@ -363,3 +363,21 @@ def with_origins(moment: Sequence[SegmentState], chosen: Iterable[StreamId]) -> 
             wanted.add(near.stream)
             near = found.get(near.origin) if near.origin is not None else None
     return [each for each in moment if each.stream in wanted]
+
+
+def with_forks(moment: Sequence[SegmentState], chosen: Iterable[StreamId]) -> list[StreamId]:
+    """Return the `chosen` streams and those of `moment` that were forked from them, or from forks.
+
+    Shape: an origin comes before its forks.
+    """
+    forks: dict[StreamId, list[StreamId]] = {}
+    for each in moment:
+        if each.origin is not None:
+            forks.setdefault(each.origin, []).append(each.stream)
+    found = dict.fromkeys(chosen)
+    left = list(found)
+    while left:
+        new = [fork for fork in forks.get(left.pop(), ()) if fork not in found]
+        found.update(dict.fromkeys(new))
+        left += new
+    return list(found)

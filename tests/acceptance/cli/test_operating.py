@@ -80,3 +80,21 @@ def test_doctor_says_what_was_left_over(sample: World) -> None:
     assert told["restore"]["status"] == "warn"
     assert told["repair"]["status"] == "warn"
     assert "store.db-damaged" in told["damaged"]["detail"]
+
+
+def test_copy_with_forks_and_the_list_of_forks_have_forks_of_forks_too(sample: World) -> None:
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "3", "--json").json["session"]
+    inner = sample.ok("sessions", "fork", fork, "--json").json["session"]
+    sample.ok("chat", "-p", "a session of its own")
+    listed = sample.ok("sessions", "list", "--forks-of", SAMPLE_ID, "--json").json
+    assert {row["id"] for row in listed} == {fork, inner}
+    assert sample.ok("sessions", "list", "--forks-of", inner).out == "No forks found.\n"
+
+    alone, whole = (address(sample.folder / name) for name in ("alone.db", "whole.db"))
+    one = sample.ok("store", "copy", alone, "--session", SAMPLE_ID, "--json").json
+    assert {each["stream"] for each in one["sessions"]} == {SAMPLE_ID}
+    copy = ("store", "copy", whole, "--session", SAMPLE_ID, "--with-forks", "--json")
+    three = sample.ok(*copy).json
+    assert {each["stream"] for each in three["sessions"]} == {SAMPLE_ID, fork, inner}
+    refused = sample.run("store", "copy", whole, "--with-forks")
+    assert (refused.code, "needs --session" in refused.err) == (2, True)

@@ -24,7 +24,7 @@ from perdure.client.open import trust_folder
 from perdure.client.store import Store
 from perdure.interop.bundle import bundle_of
 from perdure.session.ids import StreamId
-from perdure.stores.copy import CopyReport, Progress, StoreCopy, Whole, with_origins
+from perdure.stores.copy import CopyReport, Progress, StoreCopy, Whole, with_forks, with_origins
 from perdure.stores.session_store import SessionStore
 
 
@@ -86,6 +86,9 @@ async def copy(
         list[str] | None,
         typer.Option("--session", metavar="ID", help="Only this session."),
     ] = None,
+    has_forks: Annotated[
+        bool, typer.Option("--with-forks", help="Also the forks of the sessions of --session.")
+    ] = False,
     target_namespace: Annotated[
         str | None,
         typer.Option("--target-namespace", metavar="NAME", help="The namespace in the target."),
@@ -104,7 +107,10 @@ async def copy(
 
     Examples:
         perdure store copy postgresql://me@host/agents --store sqlite:///agents.db
+        perdure store copy sqlite:///other.db --session 01jd --with-forks
     """
+    if has_forks and not sessions:
+        raise UsageMistake("--with-forks needs --session: without it all sessions are copied")
     address = existing_address(common.store)
     into = target_namespace or common.namespace
     if canonical(address) == canonical(target) and into == common.namespace:
@@ -115,16 +121,26 @@ async def copy(
         copied_store(address, common.namespace) as source,
         open_store(target, namespace=into, key=key) as there,
     ):
-        report = await _copy(source, there, sessions, is_trusting=is_trusting)
+        chosen = await _chosen(source, sessions or (), has_forks=has_forks)
+        report = await _copy(source, there, chosen, is_trusting=is_trusting)
     common.show(copy_data(report), copy_lines(report, target))
     return exit_of(report)
 
 
+async def _chosen(source: Store, named: Sequence[str], *, has_forks: bool) -> list[StreamId]:
+    """Return the ids of the `named` sessions, and of their forks."""
+    found = [await source.find(each) for each in named]
+    if not has_forks:
+        return found
+    return with_forks(await source.backend.maintenance.segment_states(), found)
+
+
 async def _copy(
-    source: Store, there: Store, sessions: list[str] | None, *, is_trusting: bool
+    source: Store, there: Store, chosen: list[StreamId], *, is_trusting: bool
 ) -> CopyReport:
-    chosen = [await source.find(each) for each in sessions or ()] or None
-    report = await copy_sessions(source, there, sessions=chosen, on_progress=progress_bar("copy"))
+    report = await copy_sessions(
+        source, there, sessions=chosen or None, on_progress=progress_bar("copy")
+    )
     if is_trusting:
         copied = [StreamId(each.stream) for each in report.streams]
         await trust_folder().trust(there.backend, SystemClock().now_ms(), copied)

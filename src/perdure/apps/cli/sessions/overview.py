@@ -11,10 +11,17 @@ import typer
 
 from perdure.apps.cli.moments import SinceOption, UntilOption
 from perdure.apps.cli.options import MOST, FolderFilter, SourceFilter, only_subject
-from perdure.apps.cli.store_options import CommonOptions, opened_session, require_known
+from perdure.apps.cli.store_options import (
+    CommonOptions,
+    named_session,
+    opened_session,
+    require_known,
+)
 from perdure.apps.session_rows import RowFilter, SessionRow, newest_rows, row_data, short_ids
 from perdure.apps.terminal.output import local_time, out_style, remark, width
 from perdure.apps.terminal.text import Column, one_line, table
+from perdure.client.store import Store
+from perdure.stores.copy import with_forks
 
 _OWN = "perdure"
 _WIDE = 110
@@ -28,6 +35,13 @@ _CELLS = 22
 def add_to(sessions: typer.Typer) -> None:
     """Add the command to ``perdure sessions``."""
     sessions.command("list")(list_sessions)
+
+
+async def _forks_only(opened: Store, wanted: RowFilter, named: str) -> RowFilter:
+    """Return `wanted` for the forks of the session `named` only, and the forks of those."""
+    origin = await named_session(opened, named)
+    found = with_forks(await opened.backend.maintenance.segment_states(), [origin])
+    return msgspec.structs.replace(wanted, among=frozenset(found) - {origin})
 
 
 class ListFilters(msgspec.Struct, frozen=True):
@@ -56,6 +70,10 @@ class ListFilters(msgspec.Struct, frozen=True):
     is_interrupted: Annotated[
         bool, typer.Option("--interrupted", help="Only sessions with an interrupted turn.")
     ] = False
+    forks_of: Annotated[
+        str | None,
+        typer.Option("--forks-of", metavar="ID", help="Only forks of this session, and of those."),
+    ] = None
     is_all: Annotated[bool, typer.Option("--all", help="Also sessions of roles and subagents.")] = (
         False
     )
@@ -99,6 +117,7 @@ async def list_sessions(
         perdure sessions list --query hotel --limit 5
         perdure sessions list --source codex --since 7d
         perdure sessions list --interrupted       # turns that were cut off
+        perdure sessions list --forks-of 01jd     # its forks, and theirs
         perdure sessions list --json --limit 0    # all of them, for a program
 
     Exit codes:
@@ -106,6 +125,8 @@ async def list_sessions(
     """
     wanted = filters.rows
     async with common.existing_store() as opened:
+        if filters.forks_of is not None:
+            wanted = await _forks_only(opened, wanted, filters.forks_of)
         start = None if after is None else await (await opened_session(opened, after)).info()
         most = limit + 1 if limit else None
         has_models = common.as_json or width() >= _WIDE
@@ -116,7 +137,8 @@ async def list_sessions(
         if not rows:
             await require_known(opened, wanted.cwd, wanted.source)
     lines = () if common.as_json else _lines(rows, ids, has_models=has_models)
-    common.show([_row_data(row) for row in rows], lines or _none_found(wanted))
+    none = _none_found(wanted) if filters.forks_of is None else "No forks found."
+    common.show([_row_data(row) for row in rows], lines or none)
     if len(found) > len(rows) and not common.as_json:
         remark(f"there are more: add --after {ids[rows[-1].info.id]}")
 
