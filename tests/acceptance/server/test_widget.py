@@ -100,7 +100,7 @@ async def test_offline_minute_loses_and_doubles_nothing(tmp_path: Path, chromium
 
 
 @pytest.mark.all_only
-async def test_lost_answer_to_a_message_sends_it_once(tmp_path: Path, chromium: str) -> None:
+async def test_message_with_lost_response_is_stored_once(tmp_path: Path, chromium: str) -> None:
     async with served(tmp_path, ["It is sent."]) as server, visiting(chromium, server) as visit:
         lost: list[str] = []
 

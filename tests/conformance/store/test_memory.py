@@ -59,7 +59,9 @@ async def test_end_without_episode_is_open_until_one_is_about_it(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_open_end_does_not_hold_a_session(handle: Store, store: SessionStore) -> None:
+async def test_ended_session_without_episode_has_no_holder(
+    handle: Store, store: SessionStore
+) -> None:
     await handle.create(id="s")
     write = Write(stream=StreamId("s"), entries=(new_side(SessionEnded()),))
     await store.commit(Commit(writes=(write,), at=START_MS))

@@ -60,7 +60,7 @@ def test_question_of_a_speaker_alone_finds_what_was_said() -> None:
     assert found[0] in said
 
 
-def test_question_whose_words_nobody_said_finds_nothing() -> None:
+def test_question_without_known_words_finds_nothing() -> None:
     corpus, _ = corpus_of(random_sessions(5))
     asked = question_of("Where is the zebra?", START_MS)
     counts = [corpus.counts((), word) for word in asked.words]

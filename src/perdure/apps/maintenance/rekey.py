@@ -74,8 +74,8 @@ async def rekey_store(
 ) -> None:
     """Encrypt the store at `address` with `new_key`, or decrypt it with None.
 
-    Its current key is `key`, or found as by `perdure.open`. The caller must store the new key
-    before: after the return only that key opens the store. Needs space for a copy.
+    Its current key is `key`, or the key that `perdure.open` finds. The caller must store the new
+    key before: after the return only that key opens the store. Needs space for a copy.
     Durable: when this returns; after a kill one of the two keys opens the complete store.
     Raises: StoreInUse while another process has it open; KeyMissing, KeyWrong; as `perdure.open`;
     ValueError for an invalid key; Unsupported for a store without encryption.

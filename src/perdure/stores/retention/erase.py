@@ -96,7 +96,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def answered_by(self, earlier: Sequence[Certificate]) -> Certificate | None:
-        """Return the newest of `earlier` that erased the session or, of entries, all of them."""
+        """Return the newest of `earlier` that erased the session, or all requested entries."""
         for certificate in reversed(earlier):
             for each in certificate.sessions:
                 if each.session == self.name and all(
