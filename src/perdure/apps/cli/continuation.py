@@ -94,7 +94,7 @@ async def continue_in(
 
 
 def _note(made: Continuation, file: Path, *, is_written: bool) -> None:
-    """Print what was written, what the export lacks, and what its command needs but was not found."""
+    """Print what was written, what it lacks, and what its command needs but was not found."""
     for warning in made.exported.warnings:
         remark(safe(warning))
     remark(
