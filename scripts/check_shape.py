@@ -127,6 +127,7 @@ TESTED_IN = {
     "stores/": ("tests/conformance/store", "one specification is run against every backend"),
     "apps/cluster/": ("tests/integration/cluster", "workers are processes on one database"),
     "client/cluster/": ("tests/integration/cluster", "likewise"),
+    "client/requests/followed_turn.py": ("tests/integration/cluster", "likewise"),
     "apps/cli/": ("tests/acceptance", "the command line is tested as a process"),
     "apps/chat/": ("tests/acceptance", "likewise"),
     "apps/terminal/line_editor.py": ("tests/acceptance", "at the terminal of a process"),

@@ -32,6 +32,7 @@ HANDLES = {
     "Session": "session",
     "Store": "store",
     "Memory": "memory.handle",
+    "Schedule": "requests.schedule",
     "Turn": "agents.turn",
     "Chat": "agents.chat",
     "Runtime": "agents.runtime",

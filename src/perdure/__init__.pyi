@@ -19,6 +19,7 @@ from perdure.client.agents.session_usage import revoke as revoke
 from perdure.client.agents.session_usage import standing_of as standing_of
 from perdure.client.agents.turn import Reply as Reply
 from perdure.client.agents.turn import Turn as Turn
+from perdure.client.cluster.scheduler import Scheduler as Scheduler
 from perdure.client.conversation.append import AppendOptions as AppendOptions
 from perdure.client.conversation.workspace import Selection as Selection
 from perdure.client.conversation.workspace import Workspace as Workspace
@@ -31,6 +32,8 @@ from perdure.client.memory.tools import memory_tools as memory_tools
 from perdure.client.open import open as open
 from perdure.client.recording.record import Recording as Recording
 from perdure.client.recording.record import record as record
+from perdure.client.requests.cron import Recurring as Recurring
+from perdure.client.requests.schedule import Schedule as Schedule
 from perdure.client.session import Session as Session
 from perdure.client.store import Store as Store
 from perdure.client.watch import Watch as Watch

@@ -20,7 +20,7 @@ from perdure.client.open import StoreOpening
 from perdure.client.open import open as open_async
 from perdure.client.store import Store as AsyncStore
 from perdure.client.sync import handles
-from perdure.client.sync.handles import Chat, Memory, Runtime, Session, Turn, Watch
+from perdure.client.sync.handles import Chat, Memory, Runtime, Schedule, Session, Turn, Watch
 from perdure.client.sync.portal import Portal
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ __all__ = [
     "Memory",
     "RoleFeed",
     "Runtime",
+    "Schedule",
     "Session",
     "Store",
     "Turn",

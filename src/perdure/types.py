@@ -15,6 +15,7 @@ from perdure.client.flows.deletion import DeletedFlow as DeletedFlow
 from perdure.client.open import StoreOpening as StoreOpening
 from perdure.client.reads import EntryRef as EntryRef
 from perdure.client.reads import OpenQuestion as OpenQuestion
+from perdure.client.requests.schedule import ScheduledMessage as ScheduledMessage
 from perdure.context.compaction import LeftContext as LeftContext
 from perdure.context.emission import ContextMessage as ContextMessage
 from perdure.egress.destinations import Destination as Destination

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from perdure import Agent, Runtime, Store, tool
+from perdure import Agent, Recurring, Runtime, Store, tool
 from perdure.engine.turns.config import Limits
 
 FOLDER = "WORKER_FOLDER"
@@ -56,6 +56,8 @@ HELPER = Agent("helper", model=MODEL, tools=[wait, once, die, publish])
 CAPPED = Agent("capped", model=MODEL, limits=Limits(max_turns=1))
 CAREFUL = Agent("careful", model=MODEL, on_pasted="refuse")
 SPECIAL = Agent("special", model=MODEL, tools=[wait])
+GREEN = Recurring("0 9 1 1 *", "Is the build green?")
+DAILY = Agent("daily", model=MODEL, recurring=[GREEN])
 
 
 def runtime(store: Store) -> Runtime:
@@ -67,3 +69,9 @@ def special(store: Store) -> Sequence[Agent]:
     """Return the agents of a worker that has one more."""
     del store
     return [HELPER, CAPPED, SPECIAL]
+
+
+def recurring(store: Store) -> Sequence[Agent]:
+    """Return the agents of a worker that has one with a recurring message."""
+    del store
+    return [DAILY]

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from perdure.client.records import sessions as session_records
     from perdure.client.records import tool_calls as call_records
     from perdure.client.records import usage as usage_records
+    from perdure.client.requests import schedule as schedules
     from perdure.models import prices as model_prices
 else:
     erasing = Later("perdure.client.erase")
@@ -101,6 +102,7 @@ else:
     edit_records = Later("perdure.client.records.edits")
     call_records = Later("perdure.client.records.tool_calls")
     usage_records = Later("perdure.client.records.usage")
+    schedules = Later("perdure.client.requests.schedule")
     model_prices = Later("perdure.models.prices")
 
 
@@ -276,6 +278,11 @@ class Store:
     def memory(self) -> memory_handle.Memory:
         """What is remembered across sessions: what they said, facts, and episodes."""
         return memory_handle.Memory(self.backend, self.outside)
+
+    @property
+    def schedule(self) -> schedules.Schedule:
+        """Messages that are sent later: list and cancel them."""
+        return schedules.Schedule(self.backend, self.outside)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -539,8 +546,7 @@ class Store:
     async def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Rebuild the index of `search` from the log; return the number of searchable texts.
 
-        Raises: StoreReadOnly; StoreFull; StoreUnavailable, also if the indexer stopped;
-        Unsupported.
+        Raises: StoreReadOnly; StoreFull; StoreUnavailable (the indexer stopped, too); Unsupported.
         """
         return await self.backend.search.reindex(on_progress)
 

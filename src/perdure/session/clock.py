@@ -10,7 +10,7 @@ from typing import Protocol
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS = -62_135_596_800_000  # 0001-01-01
-_LAST_MS = 253_402_300_799_999  # 9999-12-31
+LAST_MS = 253_402_300_799_999  # 9999-12-31
 
 
 class Clock(Protocol):
@@ -49,7 +49,7 @@ def minute(at: int) -> str:
 
 def moment_of(at: int) -> datetime:
     """Return Unix milliseconds in UTC; a time outside of the calendar is its nearest end."""
-    return _EPOCH + timedelta(milliseconds=min(max(at, _FIRST_MS), _LAST_MS))
+    return _EPOCH + timedelta(milliseconds=min(max(at, _FIRST_MS), LAST_MS))
 
 
 def ms_of(moment: datetime) -> int:

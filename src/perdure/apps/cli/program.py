@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, str] = {
     "continue-in": "perdure.apps.cli.continuation",
     "flow": "perdure.apps.flow.command",
     "inbox": "perdure.apps.cli.inbox",
+    "schedule": "perdure.apps.cluster.schedule_command",
     "grants": "perdure.apps.chat.grants",
     "store": "perdure.apps.cli.stores",
     "usage": "perdure.apps.cli.records",

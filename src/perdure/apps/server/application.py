@@ -51,6 +51,7 @@ from perdure.apps.server.routes.parameters import (
     selected_rows,
 )
 from perdure.client.agents.runtime import Runtime
+from perdure.client.cluster.scheduler import Scheduler
 from perdure.client.memory.handle import Memory
 from perdure.client.store import Store
 from perdure.errors import PerdureError
@@ -168,8 +169,9 @@ def app(
     `projects` are the folders in which flows can be started, also below them: by default none.
     `limits` are those of each caller. `embedder` compares the meaning of questions in recalls and
     at ``/mcp``; by default the first that an agent of the runtime has (`MemoryConfig`).
-    While it runs it continues interrupted turns, and ends idle sessions and expired questions. The
-    caller of this function closes the runtime and its store, after the application has ended.
+    While it runs it continues interrupted turns, sends messages that are due, and ends idle
+    sessions and expired questions. The caller of this function closes the runtime and its store,
+    after the application has ended.
     """
     outside = runtime.host.store.outside
     codes = signing_in or sign_in_of(runtime.host.store, tokens)
@@ -257,14 +259,15 @@ def _dependencies(
 
 
 async def _look_after(runtime: Runtime) -> None:
-    """Continue interrupted turns; end idle sessions and expired questions, again and again."""
+    """Continue interrupted turns; send what is due, end idle sessions and expired questions."""
     await runtime.resume_all()
-    while True:
-        try:
-            await runtime.end_idle()
-        except PerdureError:
-            _log.warning("idle sessions could not be ended", exc_info=True)
-        await asyncio.sleep(IDLE_CHECK_S)
+    async with Scheduler(runtime):
+        while True:
+            try:
+                await runtime.end_idle()
+            except PerdureError:
+                _log.warning("idle sessions could not be ended", exc_info=True)
+            await asyncio.sleep(IDLE_CHECK_S)
 
 
 @get("/healthz", is_open=True, include_in_schema=False)

@@ -22,6 +22,9 @@ from perdure.client.agents.files.reader import agent_in
 from perdure.errors import ConfigError
 from perdure.tools.permissions import Permissions
 
+_NOT_OF_PROJECTS = ("mcp_servers", "recurring")
+"""What starts without a person, so that a project's agent does not get it."""
+
 
 class Chosen(msgspec.Struct, frozen=True):
     """A chosen agent. `notes` list what it does not get.
@@ -95,7 +98,7 @@ def _restrict(agent: Agent, file: Path, allowed: Permissions) -> Chosen:
         for field in Permissions.__struct_fields__
         if getattr(granted, field) != getattr(agent.permissions, field)
     ]
-    lost += ["mcp_servers"] if agent.mcp_servers else []
+    lost += [name for name in _NOT_OF_PROJECTS if getattr(agent, name)]
     notes = (f"{agent.id} asks for more than you allow: {', '.join(lost)}",) if lost else ()
-    narrowed = msgspec.structs.replace(agent, permissions=granted, mcp_servers=())
+    narrowed = msgspec.structs.replace(agent, permissions=granted, mcp_servers=(), recurring=())
     return Chosen(narrowed, file, notes, is_own=False)

@@ -13,6 +13,7 @@ from msgspec import Meta
 from perdure.bounds.limits import require_within
 from perdure.bounds.short_repr import short_repr
 from perdure.client.conversation.workspace import Workspace
+from perdure.client.requests.cron import Recurring
 from perdure.engine.hooks.registry import Hooks
 from perdure.engine.turns.config import (
     Budget,
@@ -157,6 +158,9 @@ class Agent(AgentSettings, frozen=True):
     tools."""
     hooks: Hooks | None = None
     """Functions that observe or change its turns, after those of the store. They are not stored."""
+    recurring: Iterable[Recurring] = ()
+    """Messages that start a session again and again, by cron (docs/guides/schedules.md). They are
+    not stored in sessions."""
     output: Any = None
     """The type of its answers: a dataclass, msgspec.Struct, TypedDict or pydantic model. The model
     has to correct an answer that does not fit; `Reply.output` is the value of one that does
@@ -179,6 +183,7 @@ class Agent(AgentSettings, frozen=True):
         msgspec.structs.force_setattr(self, "fallbacks", chain)
         servers = tuple(self.mcp_servers)
         msgspec.structs.force_setattr(self, "mcp_servers", servers)
+        msgspec.structs.force_setattr(self, "recurring", tuple(self.recurring))
         names = [each if isinstance(each, str) else each.name for each in servers]
         for name in names:
             if names.count(name) > 1:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -17,11 +19,13 @@ from perdure.client.agents.session_usage import note_when
 from perdure.client.agents.turn import Turn, TurnWork, Waits, WhileWaiting
 from perdure.client.conversation.abandonment import abandon_invoked
 from perdure.client.conversation.append import ExpectedLeaf, prepare_input
-from perdure.client.conversation.call_order import CallOrder, wait_for_call
+from perdure.client.conversation.call_order import CallOrder, Written, wait_for_call
 from perdure.client.conversation.workspace import Selection, Shown, Workspace
 from perdure.client.reads import EntryRef, OpenQuestion
+from perdure.client.requests.schedule import due_at_of
 from perdure.client.session import Session
 from perdure.engine.summaries import compact, summarise_branch
+from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.recovery import spent_in
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
@@ -100,6 +104,7 @@ class Chat:
         active_file: str | None = None,
         selection: Selection | None = None,
         variables: Mapping[str, str] | None = None,
+        at: datetime | int | None = None,
         while_waiting: WhileWaiting = "wait",
     ) -> Turn:
         """Send a message and start the turn that answers it.
@@ -109,6 +114,8 @@ class Chat:
         on, and the values of ``{{ctx.name}}`` in the instructions and tool descriptions.
         A file without a selection clears the selection; the file "" clears the file. A selection
         alone makes its file the active one.
+        With `at` (a time, or Unix milliseconds) the message waits in the log until then;
+        ``await turn.stored()`` returns once it cannot be lost.
         With `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as
         it waits for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
@@ -118,25 +125,25 @@ class Chat:
         (the turn raises it for messages over 64 kB). WrongArgument for a selection in another file
         than `active_file`, and for a variable with a reserved name (``working_dir``).
         """
-        self._require_idle("send")
+        due_at = None if at is None else due_at_of(at)
+        self._require_idle("send", is_later=due_at is not None)
         durable, contents = prepare_input(said)
         policy = self.agent.on_pasted
         message = message_of(durable, policy)
         shown = Shown(active_file, selection, variables or {})
-        self._place.show(shown)
+        self._place.show(shown, is_later=due_at is not None)
 
         async def work(signals: Signals) -> TurnState:
             try:
                 whole = await screen_message(message, policy)
                 await self._place.record()
-                new = NewTurn(whole, contents, self._place.follow)
+                new = NewTurn(whole, contents, self._place.follow, due_at)
                 return await self._runner.new_turn(self._running, new, signals)
             except (SecretPasted, LeaseHeld):
                 self._place.take_back(shown)
                 raise
 
-        self.turn = self._turn(work, while_waiting)
-        return self.turn
+        return self._turn(work, while_waiting, is_later=due_at is not None)
 
     def recover(self) -> Turn:
         """Resume the interrupted turn.
@@ -149,8 +156,7 @@ class Chat:
             await self._place.follow(await self._head())
             return await self._runner.lost_turn(self._running, signals)
 
-        self.turn = self._turn(work)
-        return self.turn
+        return self._turn(work)
 
     async def steer(
         self, said: Said | InFlightMessage, *, expected_head: int | None = None
@@ -184,7 +190,7 @@ class Chat:
         if self.turn is None or not self.turn.is_running:
             return
         self.turn.abort()
-        await self._ended(self.turn)
+        await _ended(self.turn, self.agent, self._running.environment)
 
     async def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
@@ -196,7 +202,7 @@ class Chat:
         self._is_closed = True
         if self.turn is not None and self.turn.is_running:
             self.turn.cancel()
-            await self._ended(self.turn)
+            await _ended(self.turn, self.agent, self._running.environment)
         if self.turn is None or not self.turn.is_cancelled:
             await note_when(self._running.environment, SessionCancelled(), is_open=False)
 
@@ -271,39 +277,47 @@ class Chat:
         self._require_idle("branch")
         return await branch_summarised(self._running, self.session, entry, focus, expected_leaf)
 
-    def _turn(self, work: TurnWork, while_waiting: WhileWaiting = "wait") -> Turn:
-        signals, environment = Signals(), self._running.environment
-        before = self._order.take(signals.begun)
-
-        async def in_order(signals: Signals) -> TurnState:
-            await wait_for_call(before)
-            return await work(signals)
-
-        waits = Waits(self.id, environment.person_waits, self.questions, self._head)
-        watch = self.session.watch
-        return Turn(
-            in_order,
-            watch,
+    def _turn(
+        self, work: TurnWork, while_waiting: WhileWaiting = "wait", *, is_later: bool = False
+    ) -> Turn:
+        signals, waits = Signals(), self._running.environment.person_waits
+        turn = Turn(
+            work if is_later else _in_order(work, self._order.take(signals.begun)),
+            self.session.watch,
             self._turns,
-            waits,
+            Waits(self.id, waits, self.questions, self._head),
             signals,
             while_waiting=while_waiting,
             output=output_of(self.agent.output),
+            is_scheduled=is_later,
         )
+        signals.on_begin = partial(setattr, self, "turn", turn)  # of a later one, not before
+        self.turn = self.turn if is_later else turn
+        return turn
 
     async def _head(self) -> int:
         return (await self._running.environment.store.state(self.id)).head
 
-    async def _ended(self, turn: Turn) -> None:
-        """Wait until `turn`, which is ending, and the agents it invoked have ended."""
-        await turn.settled()
-        if INVOKE_AGENT in self.agent.registry.names:
-            environment = self._running.environment
-            await abandon_invoked(environment.store, environment.clock, self.id)
-
-    def _require_idle(self, wanted: str) -> None:
-        if self.status != "idle":
+    def _require_idle(self, wanted: str, *, is_later: bool = False) -> None:
+        if self.status != "idle" and not (is_later and self.is_running):
             raise InvalidTransition(self.status, wanted)
+
+
+def _in_order(work: TurnWork, before: Written | None) -> TurnWork:
+    """Return `work`, which begins once the call `before` has written, or failed."""
+
+    async def in_order(signals: Signals) -> TurnState:
+        await wait_for_call(before)
+        return await work(signals)
+
+    return in_order
+
+
+async def _ended(turn: Turn, agent: Agent, environment: Environment) -> None:
+    """Wait until `turn`, which is ending, and the agents it invoked have ended."""
+    await turn.settled()
+    if INVOKE_AGENT in agent.registry.names:
+        await abandon_invoked(environment.store, environment.clock, environment.stream)
 
 
 async def branch_summarised(

@@ -18,7 +18,7 @@ from perdure.client.conversation.workspace import (
 )
 from perdure.engine.turns.lease import Claim
 from perdure.engine.turns.session_turns import SessionTurns
-from perdure.errors import HeadConflict
+from perdure.errors import HeadConflict, WrongArgument
 from perdure.session.codec import new_side
 from perdure.session.notes import WorkspaceChanged
 from perdure.stores.access.lease_term import is_running
@@ -48,8 +48,17 @@ class ChatWorkspace:
         self._unrecorded: list[Shown] = []
         self.place = self._narrowed(kept)
 
-    def show(self, shown: Shown) -> None:
-        """Apply `shown` to the workspace from the next turn on."""
+    def show(self, shown: Shown, *, is_later: bool = False) -> None:
+        """Apply `shown` to the workspace from the next turn on.
+
+        Raises: WrongArgument if it belongs to a message that is sent later.
+        """
+        if shown and is_later:
+            raise WrongArgument(
+                "a message with at= cannot change the workspace: send active_file, selection and "
+                "variables with a message of now",
+                argument="at",
+            )
         if shown:
             self._unrecorded.append(shown)
             self.place = self._narrowed(self._current_workspace())

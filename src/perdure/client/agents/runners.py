@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
+from perdure.client.requests.due_turn import store_request, turn_when_due
 from perdure.engine.turns.session_turns import Follow, SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import ConfigError
@@ -59,28 +62,40 @@ class Runner(Protocol):
         ...
 
 
+_ANSWERED: ContextVar[tuple[StreamId, int] | None] = ContextVar("answered", default=None)
+
+
+@contextmanager
+def answering(stream: StreamId, request: int) -> Generator[None]:
+    """Have the turn of `stream` that is sent inside answer the request at seq `request`."""
+    token = _ANSWERED.set((stream, request))
+    try:
+        yield
+    finally:
+        _ANSWERED.reset(token)
+
+
 class EmbeddedRunner:
     """Runs turns in this process. The log is the only journal."""
 
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
-        return await turns.new_turn(new.message, new.contents, signals, new.follow)
+        environment = turns.environment
+        answered, _ = _ANSWERED.get(), _ANSWERED.set(None)  # only for this turn
+        request = answered[1] if answered and answered[0] == environment.stream else None
+
+        async def begin(request: int | None) -> TurnState:
+            return await turns.new_turn(
+                new.message, new.contents, signals, new.follow, request=request
+            )
+
+        if new.due_at is None:
+            return await begin(request)
+        request = await store_request(environment, new.message, new.due_at, new.contents)
+        signals.is_stored()
+        return await turn_when_due(environment, signals, request, new.due_at, begin)
 
     async def lost_turn(self, turns: SessionTurns, signals: Signals) -> TurnState:
         return await turns.lost_turn(signals)
-
-
-class WorkerRunner(EmbeddedRunner):
-    """Runs turns in this process, for requests of others.
-
-    `answering` has the seq of the request that the next turn of a session answers.
-    """
-
-    def __init__(self) -> None:
-        self.answering: dict[StreamId, int] = {}
-
-    async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
-        request = self.answering.pop(turns.environment.stream, None)
-        return await turns.new_turn(new.message, new.contents, signals, new.follow, request=request)
 
 
 def runner_of(name: RunnerName | None, environ: Mapping[str, str] = os.environ) -> Runner:

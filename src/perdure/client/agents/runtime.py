@@ -245,15 +245,15 @@ class Runtime:
         return self._store.hooks.on(name, hook, is_guard=is_guard)
 
     async def close(self) -> None:
-        """Wait for the running turns, and suspend those that wait for a person.
+        """Wait for the running turns, and suspend those that wait for a person or are not due.
 
         A suspended turn stays open in the log with its question; `resume` continues it. Facts that
         are due are extracted first (`MemoryConfig.extractor`).
         """
         while running := tuple(self._running):
-            waiting = [turn for turn in running if turn.is_waiting]
+            waiting = [turn for turn in running if turn.is_waiting or turn.is_scheduled]
             if waiting:
-                await _stop(waiting)
+                await _stop_stored(waiting)
             else:
                 await _first_of(running, self.host.person_waits.change())
         await self.host.extraction.settle()
@@ -306,6 +306,14 @@ class Runtime:
 async def _stop(turns: Iterable[Turn]) -> None:
     """Stop all `turns` at once, and wait until they have stopped."""
     await asyncio.gather(*(turn.stop() for turn in turns))
+
+
+async def _stop_stored(turns: Iterable[Turn]) -> None:
+    """Stop `turns` once none of them can be lost, and wait until they have stopped."""
+    for turn in turns:
+        with suppress(PerdureError):  # awaiting the turn raises it
+            await turn.stored()
+    await _stop(turns)
 
 
 async def _first_of(running: Iterable[Turn], change: asyncio.Future[None]) -> None:

@@ -100,11 +100,13 @@ class Turn:
         *,
         while_waiting: WhileWaiting = "wait",
         output: Output | None = None,
+        is_scheduled: bool = False,
     ) -> None:
         self._watch = watch
         self._waits = waits
         self._while_waiting = while_waiting
         self._output = output
+        self._is_scheduled = is_scheduled
         self._signals = signals or Signals()
         self._task = asyncio.ensure_future(work(self._signals))
         self._task.add_done_callback(self._settle)
@@ -126,6 +128,11 @@ class Turn:
     def is_waiting(self) -> bool:
         """Whether it waits for a person: it, or an agent that it invoked, asked a question."""
         return self.is_running and self._waits is not None and self._waits.is_waiting
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether it has not begun because it is not due yet (``send(at=)``)."""
+        return self._is_scheduled and self.is_running and not self._signals.begun.done()
 
     def __await__(self) -> Generator[Any, None, Reply]:
         return self._reply().__await__()
@@ -156,6 +163,15 @@ class Turn:
         Raises: LeaseHeld when another process does; TurnOpen; TurnSuspended.
         """
         await asyncio.shield(self._signals.begun)
+
+    async def stored(self) -> None:
+        """Wait until the turn cannot be lost: it has begun, or its request is in the log.
+
+        Raises: the error of the turn; TurnSuspended.
+        """
+        await asyncio.wait((self._signals.stored, self._task), return_when=asyncio.FIRST_COMPLETED)
+        if not self._signals.stored.done():
+            self._result()
 
     def abort(self) -> None:
         """Abort the turn at the next point where it can be cancelled; no effect after its end."""

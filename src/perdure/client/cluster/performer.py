@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.runners import WorkerRunner
+from perdure.client.agents.runners import EmbeddedRunner, answering
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.cluster.parked_turns import ParkedTurns, awaited_sessions
@@ -59,7 +59,7 @@ class Performer:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._runner = runtime.host.runner = WorkerRunner()
+        runtime.host.runner = EmbeddedRunner()
         self._host = runtime.host
         self._store = runtime.host.store.backend
         self._cluster = cluster_of(self._store)
@@ -123,9 +123,10 @@ class Performer:
         if await requested_stop(self._store, work.stream, request.seq, request.seq) is not None:
             await refuse_request(self._host.claim(work.stream), request.seq, *STOPPED)
             return "stopped"
-        self._runner.answering[work.stream] = request.seq
         try:
-            error = await self._settle(work, chat.send(body.message))
+            with answering(work.stream, request.seq):
+                turn = chat.send(body.message)
+            error = await self._settle(work, turn)
         except (TurnSuspended, LeaseHeld, LeaseLost, StoreUnavailable):
             raise
         except PerdureError as refusal:

@@ -6,21 +6,16 @@ whatever happens to the queue: workers queue again what the log has and the queu
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from perdure.client.agents.runners import NewTurn
-from perdure.client.cluster.follow import FollowedTurn
 from perdure.client.cluster.requirements import queue_name, requirement_for
+from perdure.client.requests.due_turn import store_request
+from perdure.client.requests.followed_turn import FollowedTurn
 from perdure.engine.turns.environment import Environment
-from perdure.engine.turns.requests import STOPPED, refuse_request
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import ConfigError, InvalidTransition, LeaseHeld, LeaseLost
-from perdure.session.codec import new_side
+from perdure.errors import ConfigError, InvalidTransition
 from perdure.session.ids import StreamId
-from perdure.session.ledger import TurnRequested, TurnStopRequested
 from perdure.stores.cluster.protocol import ClusterService, Order, SharedStore, Work
-from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 
@@ -31,10 +26,8 @@ class DbosRunner:
         environment = turns.environment
         store, stream = environment.store, environment.stream
         cluster_of(store)
-        body = new_side(TurnRequested(new.message, new.due_at))
-        write = Write(stream=stream, entries=(body,))
-        commit = Commit(writes=(write,), at=environment.clock.now_ms(), blobs=new.contents)
-        request = (await store.commit(commit)).entries[0][0].seq
+        request = await store_request(environment, new.message, new.due_at, new.contents)
+        signals.is_stored()
         followed = FollowedTurn(environment, signals, request=request)
         work = Work(store.namespace, stream, request)
         await queue_work(store, work, due_at=new.due_at)
@@ -98,13 +91,7 @@ async def _followed(
         state = await signals.stopping.uncut(followed.ended())
         if state is not None:
             return state
-    body = new_side(TurnStopRequested(signals.stopping.is_cancel), followed.about)
-    write = Write(stream=environment.stream, entries=(body,))
-    at = environment.clock.now_ms()
-    await environment.store.commit(Commit(writes=(write,), at=at))
-    if followed.request is not None and not signals.begun.done():
-        with suppress(LeaseHeld, LeaseLost):  # a worker has it: it stops the turn
-            await refuse_request(environment.claim, followed.request, *STOPPED)
-    elif followed.is_asking:  # perhaps no worker runs it
+    await followed.stop()
+    if followed.is_asking:  # perhaps no worker runs it
         await queue_open_turn(environment.store, environment.stream)
     return await followed.ended()

@@ -15,8 +15,9 @@ from perdure.client.cluster.performer import Performer
 from perdure.client.cluster.recovery import Recovery
 from perdure.client.cluster.requirements import own_queues, requirement_in
 from perdure.client.cluster.runner import cluster_of
+from perdure.client.cluster.scheduler import Scheduler
 from perdure.client.processes import is_gone
-from perdure.errors import ConfigError, StoreError, TurnSuspended
+from perdure.errors import ConfigError, PerdureError, TurnSuspended
 from perdure.stores.cluster.protocol import Liveness, Work, WorkerFacts
 
 SLOTS = 32
@@ -48,6 +49,7 @@ class Worker:
         self._cluster = cluster_of(first.host.store.backend)
         self._performers = {name: Performer(each) for name, each in self._runtimes.items()}
         self._recoveries = [Recovery(each.host) for each in self._runtimes.values()]
+        self._schedulers = [Scheduler(each) for each in self._runtimes.values()]
         self._slots = slots
         self._running = 0
         self._is_idle = asyncio.Event()
@@ -135,10 +137,12 @@ class Worker:
                     liveness.queues = frozenset(wanted)
                 if loop.time() - swept_at >= SWEEP_S:
                     swept_at = loop.time()
+                    for scheduler in self._schedulers:
+                        await scheduler.plan()
                     for recovery in self._recoveries:
                         await recovery.run()
                     await asyncio.to_thread(queue.forget_done)
-            except StoreError as error:
+            except PerdureError as error:
                 _log.warning("%s", error)
             await asyncio.sleep(QUEUES_S)
 

@@ -6,6 +6,7 @@ from perdure.client.agents.chat import Chat as AsyncChat
 from perdure.client.agents.runtime import Runtime as AsyncRuntime
 from perdure.client.agents.turn import Turn as AsyncTurn
 from perdure.client.memory.handle import Memory as AsyncMemory
+from perdure.client.requests.schedule import Schedule as AsyncSchedule
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
 from perdure.client.sync.handle import Handle
@@ -26,6 +27,10 @@ class Store(Handle[AsyncStore], of=AsyncStore):
 
 class Memory(Handle[AsyncMemory], of=AsyncMemory):
     """`perdure.client.memory.handle.Memory` without async."""
+
+
+class Schedule(Handle[AsyncSchedule], of=AsyncSchedule):
+    """`perdure.client.requests.schedule.Schedule` without async."""
 
 
 class Turn(Handle[AsyncTurn], of=AsyncTurn):

@@ -36,6 +36,9 @@ from perdure.client.memory import handle as memory_handle
 from perdure.client.memory.handle import RECALLED, Source
 from perdure.client.memory.handle import Memory as AsyncMemory
 from perdure.client.reads import EntryRef, OpenQuestion
+from perdure.client.requests import schedule as schedules
+from perdure.client.requests.schedule import Schedule as AsyncSchedule
+from perdure.client.requests.schedule import ScheduledMessage
 from perdure.client.session import Session as AsyncSession
 from perdure.client.store import Store as AsyncStore
 from perdure.client.sync.handle import Handle
@@ -560,6 +563,10 @@ class Store(Handle[AsyncStore]):
         """What is remembered across sessions: what they said, facts, and episodes."""
 
     @property
+    def schedule(self) -> schedules.Schedule:
+        """Messages that are sent later: list and cancel them."""
+
+    @property
     def capabilities(self) -> Capabilities:
         """The optional features that this store supports; the others raise an error."""
 
@@ -732,8 +739,7 @@ class Store(Handle[AsyncStore]):
     def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Rebuild the index of `search` from the log; return the number of searchable texts.
 
-        Raises: StoreReadOnly; StoreFull; StoreUnavailable, also if the indexer stopped;
-        Unsupported.
+        Raises: StoreReadOnly; StoreFull; StoreUnavailable (the indexer stopped, too); Unsupported.
         """
 
     def watch(self, after: int | None = None) -> watches.Watch:
@@ -961,6 +967,19 @@ class Memory(Handle[AsyncMemory]):
         ended earlier. Raises: SessionNotFound; ValueError when `limit` is negative; WrongArgument.
         """
 
+class Schedule(Handle[AsyncSchedule]):
+    """`perdure.client.requests.schedule.Schedule` without async."""
+
+    def list(self, session: str | None = None) -> list[ScheduledMessage]:
+        """List the messages that were not sent yet, the earliest first, of any process."""
+
+    def cancel(self, message: str) -> None:
+        """Cancel the scheduled message with the id `message`: it is never sent.
+
+        Durable: when this returns.
+        Raises: WrongArgument if no message of this id waits.
+        """
+
 class Turn(Handle[AsyncTurn]):
     """`perdure.client.agents.turn.Turn` without async."""
 
@@ -972,6 +991,10 @@ class Turn(Handle[AsyncTurn]):
     def is_waiting(self) -> bool:
         """Whether it waits for a person: it, or an agent that it invoked, asked a question."""
 
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether it has not begun because it is not due yet (``send(at=)``)."""
+
     def result(self) -> Reply:
         """Wait for the turn's end and return its reply; ``await`` does this for the original."""
 
@@ -980,6 +1003,12 @@ class Turn(Handle[AsyncTurn]):
         """Wait until the turn has the lease of its session.
 
         Raises: LeaseHeld when another process does; TurnOpen; TurnSuspended.
+        """
+
+    def stored(self) -> None:
+        """Wait until the turn cannot be lost: it has begun, or its request is in the log.
+
+        Raises: the error of the turn; TurnSuspended.
         """
 
     def abort(self) -> None:
@@ -1030,6 +1059,7 @@ class Chat(Handle[AsyncChat]):
         active_file: str | None = None,
         selection: Selection | None = None,
         variables: Mapping[str, str] | None = None,
+        at: datetime | int | None = None,
         while_waiting: WhileWaiting = "wait",
     ) -> Turn:
         """Send a message and start the turn that answers it.
@@ -1039,6 +1069,8 @@ class Chat(Handle[AsyncChat]):
         on, and the values of ``{{ctx.name}}`` in the instructions and tool descriptions.
         A file without a selection clears the selection; the file "" clears the file. A selection
         alone makes its file the active one.
+        With `at` (a time, or Unix milliseconds) the message waits in the log until then;
+        ``await turn.stored()`` returns once it cannot be lost.
         With `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as
         it waits for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
@@ -1234,7 +1266,7 @@ class Runtime(Handle[AsyncRuntime]):
         """
 
     def close(self) -> None:
-        """Wait for the running turns, and suspend those that wait for a person.
+        """Wait for the running turns, and suspend those that wait for a person or are not due.
 
         A suspended turn stays open in the log with its question; `resume` continues it. Facts that
         are due are extracted first (`MemoryConfig.extractor`).

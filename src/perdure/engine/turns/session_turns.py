@@ -41,17 +41,27 @@ class Signals:
     """Signals between a turn and its caller. Create inside a running event loop.
 
     `begun` resolves to the seq after which the turn's events begin, once the turn holds the lease;
+    `stored` resolves once the turn cannot be lost: it began, or its request is in the log.
     `stopping` requests its end. `companion` takes part in its commits.
     """
 
     def __init__(self, companion: CommitParticipant | None = None) -> None:
         self.companion = companion
         self.begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stopping = StopRequest()
+        self.on_begin: Callable[[], None] = lambda: None
 
     def begins_after(self, seq: int) -> None:
         """Signal that the turn holds the lease; its events are those after `seq`."""
         self.begun.set_result(seq)
+        self.on_begin()
+        self.is_stored()
+
+    def is_stored(self) -> None:
+        """Signal that the turn cannot be lost any more."""
+        if not self.stored.done():
+            self.stored.set_result(None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 import perdure
 from perdure import Agent, Runtime, Store, user
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.runners import WorkerRunner
+from perdure.client.agents.runners import answering
 from perdure.engine.turns.requests import (
     break_turn,
     closing_entry,
@@ -43,19 +43,20 @@ async def append(chat: Chat, store: Store, body: SideBody, about: int | None = N
 
 async def test_request_is_answered_by_one_turn(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
-        runtime.host.runner = runner = WorkerRunner()
         chat = await runtime.start(AGENT)
         request = await append(chat, store, TurnRequested(SAID))
         assert [each.seq for each in await store.backend.open_of_all("turn_requested")] == [request]
-        runner.answering[chat.id] = request
-        assert "hello" in (await chat.send(SAID)).text
+        with answering(chat.id, request):
+            turn = chat.send(SAID)
+        assert "hello" in (await turn).text
         closing = await closing_entry(store.backend, chat.id, request)
         assert closing is not None
         assert closing.kind == TurnStarted.kind
         assert await store.backend.open_of_all("turn_requested") == []
-        runner.answering[chat.id] = request
+        with answering(chat.id, request):
+            again = chat.send(SAID)
         with pytest.raises(RequestAnswered):
-            await chat.send(SAID)
+            await again
 
 
 async def test_refused_request_is_closed_with_its_reason(store: Store) -> None:

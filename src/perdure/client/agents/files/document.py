@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from perdure.client.requests.cron import Recurring
 from perdure.engine.turns.config import (
     CompactionSettings,
     Limits,
@@ -188,6 +189,11 @@ class AgentFile(
     mcp_servers: Annotated[
         tuple[str | McpServer, ...],
         Meta(description="Servers whose tools it has; a name is one the runtime knows."),
+    ] = ()
+
+    recurring: Annotated[
+        tuple[Recurring, ...],
+        Meta(description="Messages that start a session again and again, by cron."),
     ] = ()
 
     budget: FiledBudget | None = None

@@ -150,6 +150,7 @@ class _Binding:
                 tools=filed.tools,
                 fallbacks=fallbacks,
                 mcp_servers=filed.mcp_servers,
+                recurring=filed.recurring,
                 model=model,
                 name=filed.name,
                 description=filed.description,

@@ -15,6 +15,7 @@ from perdure.client.agents.files.document import (
     FiledMemory,
     FiledRetry,
 )
+from perdure.client.requests.cron import Recurring
 from perdure.engine.turns.config import CompactionSettings, Limits, MemoryConfig
 from perdure.errors import ConfigError
 from perdure.models.retry import RetryPolicy
@@ -58,6 +59,7 @@ def agent_text(agent: Agent) -> str:
             for link in cast("tuple[Fallback, ...]", agent.fallbacks)
         ),
         mcp_servers=cast("tuple[str | McpServer, ...]", agent.mcp_servers),
+        recurring=cast("tuple[Recurring, ...]", agent.recurring),
         budget=budget if budget != FiledBudget(0) else None,
         limits=agent.limits if agent.limits != Limits() else None,
         permissions=agent.permissions if agent.permissions != Permissions() else None,

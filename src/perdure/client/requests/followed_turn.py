@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from perdure.engine.turns.environment import Environment
-from perdure.engine.turns.requests import STOPPED
+from perdure.engine.turns.requests import STOPPED, refuse_request
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import Phase, TurnState, fold
-from perdure.errors import TurnFailed
-from perdure.session.codec import body_of
+from perdure.errors import LeaseHeld, LeaseLost, TurnFailed
+from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, entry_id
-from perdure.session.ledger import TurnFinished, TurnRefused, TurnStarted
+from perdure.session.ledger import TurnFinished, TurnRefused, TurnStarted, TurnStopRequested
+from perdure.stores.protocol import Commit, Write
 from perdure.stores.wakeups import change
 
 
@@ -72,6 +73,17 @@ class FollowedTurn:
                     return state
                 self._mark_waiting(waits)
                 await change(self._changes, environment.store.address)
+
+    async def stop(self) -> None:
+        """Request the end of the turn, wherever it runs; a request that nobody began is closed."""
+        environment = self._environment
+        body = new_side(TurnStopRequested(self._signals.stopping.is_cancel), self.about)
+        write = Write(stream=environment.stream, entries=(body,))
+        at = environment.clock.now_ms()
+        await environment.store.commit(Commit(writes=(write,), at=at))
+        if self.request is not None and not self._signals.begun.done():
+            with suppress(LeaseHeld, LeaseLost):  # a process has it: it stops the turn
+                await refuse_request(environment.claim, self.request, *STOPPED)
 
     def _take(self, entry: Entry) -> None:
         self._read_to = entry.seq

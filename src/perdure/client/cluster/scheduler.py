@@ -1,0 +1,175 @@
+"""The scheduler of a runtime: sends messages when they are due, and plans those of its agents.
+
+The log has all that is planned: a ``turn_requested`` with a due time waits in its session. The
+session of an agent's next recurring message has an id made of the agent, the expression and the
+time, so several processes that plan the same time make one session with one request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.runners import EmbeddedRunner, answering
+from perdure.client.agents.runtime import Runtime
+from perdure.client.cluster.requirements import requirement_for
+from perdure.client.requests.cron import Recurring
+from perdure.client.requests.schedule import ScheduledMessage, scheduled_in
+from perdure.engine.turns.requests import STOPPED, refuse_request, requested_stop
+from perdure.errors import (
+    Erased,
+    HeadConflict,
+    InvalidTransition,
+    LeaseHeld,
+    LeaseLost,
+    PerdureError,
+    RequestAnswered,
+    SessionExists,
+    SessionNotFound,
+    StoreUnavailable,
+    TurnOpen,
+    TurnSuspended,
+)
+from perdure.session.argument_checks import takes_all_declared
+from perdure.session.clock import minute, moment_of
+from perdure.session.codec import new_side
+from perdure.session.ids import StreamId, entry_place
+from perdure.session.ledger import TurnRequested
+from perdure.session.messages import user
+from perdure.stores.protocol import Commit, Write
+
+LOOK_S = 1.0
+"""How often the scheduler looks for messages that are due."""
+
+_MOST_USED_TIMES = 100
+"""Times of an expression that were used or cancelled before, which are tried in one pass."""
+
+_LATER = (LeaseHeld, LeaseLost, StoreUnavailable, TurnOpen, TurnSuspended, InvalidTransition)
+"""Errors after which the next pass tries again."""
+
+_log = logging.getLogger(__name__)
+
+
+@takes_all_declared
+class Scheduler:
+    """Sends messages that are due, in sessions whose agent and tools `runtime` has.
+
+    These are the messages of ``chat.send(at=)``, also of programs that have ended, and those of
+    ``Agent(recurring=...)``. It works inside its ``async with``, and any number of processes may
+    have one: each message is sent once. `perdure serve` and workers have their own.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._host = runtime.host
+        self._store = runtime.host.store.backend
+        self._outside = runtime.host.store.outside
+        self._sending: dict[str, asyncio.Task[None]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        tasks = [*self._sending.values()] + ([] if self._task is None else [self._task])
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def plan(self) -> None:
+        """Store the next message of each recurring one that has none waiting.
+
+        A time that passed while nothing ran is made up for once. Durable: when this returns.
+        """
+        waiting = await scheduled_in(self._store)
+        for agent in self._host.agents.values():
+            for each in agent.recurring:
+                name = f"{agent.id}-{each.key}-"
+                if not any(message.session.startswith(name) for message in waiting):
+                    await self._plan(agent, each, name)
+
+    async def send_due(self) -> None:
+        """Begin to send the messages that are due, each in a task of its own.
+
+        With ``Runtime(runner="workers")`` workers send them.
+        """
+        if not isinstance(self._host.runner, EmbeddedRunner):
+            return
+        now = self._outside.clock.now_ms()
+        for message in await scheduled_in(self._store):
+            if message.due_at <= now and message.id not in self._sending:
+                task = asyncio.create_task(self._send(message))
+                self._sending[message.id] = task
+                task.add_done_callback(lambda _, id=message.id: self._sending.pop(id, None))
+
+    # ------------------------------------------------------------ inside
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.plan()
+                await self.send_due()
+            except PerdureError as error:
+                _log.warning("scheduled messages could not be looked for: %s", error)
+            await self._outside.clock.sleep(LOOK_S)
+
+    async def _plan(self, agent: Agent, each: Recurring, name: str) -> None:
+        due_at = self._outside.clock.now_ms()
+        for _ in range(_MOST_USED_TIMES):
+            due_at = each.next_after(due_at)
+            id = StreamId(f"{name}{moment_of(due_at):%Y%m%dT%H%M}")
+            title = f"{agent.name or agent.id} {minute(due_at)} UTC"
+            with suppress(SessionExists):
+                try:
+                    await self._runtime.start(agent, id=id, title=title)
+                except Erased:
+                    continue
+            if await self._request(id, each, due_at):
+                return
+
+    async def _request(self, stream: StreamId, each: Recurring, due_at: int) -> bool:
+        """Append the request to a session that has none; return whether one waits there now."""
+        state = await self._store.state(stream)
+        found = await self._store.notes(stream, (TurnRequested.kind,))
+        if found:
+            return found[0].id in [message.id for message in await scheduled_in(self._store)]
+        body = new_side(TurnRequested(user(each.message), due_at))
+        write = Write(stream=stream, entries=(body,), expected_head=state.head)
+        try:
+            await self._store.commit(Commit(writes=(write,), at=self._outside.clock.now_ms()))
+        except HeadConflict:  # another process planned it
+            return True
+        return True
+
+    async def _send(self, message: ScheduledMessage) -> None:
+        seq = entry_place(message.id)[1]
+        claim = self._host.claim(message.session)
+        try:
+            required = await requirement_for(self._store, message.session)
+            if not required.is_met_by(self._host.agents.get(required.agent)):
+                return
+            if await requested_stop(self._store, message.session, seq, seq) is not None:
+                await refuse_request(claim, seq, *STOPPED)
+                return
+            chat = await self._runtime.resume(message.session)
+            if chat.turn is not None:
+                await chat.turn.settled()
+            with answering(message.session, seq):
+                turn = chat.send(message.message)
+            await turn.stored()  # it has begun; its log has everything further
+        except (*_LATER, RequestAnswered, SessionNotFound, Erased) as error:
+            _log.info("scheduled message %s: %s", message.id, error)
+        except PerdureError as error:
+            _log.warning("scheduled message %s cannot be sent: %s", message.id, error)
+            with suppress(LeaseHeld, LeaseLost, StoreUnavailable, SessionNotFound, Erased):
+                await refuse_request(claim, seq, error.code, str(error))

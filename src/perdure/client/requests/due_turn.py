@@ -1,0 +1,80 @@
+"""A turn of this process that begins later: its request waits in the log until it is due."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from perdure.client.requests.followed_turn import FollowedTurn
+from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.requests import STOPPED, refuse_request, requested_stop
+from perdure.engine.turns.session_turns import Signals
+from perdure.engine.turns.state import TurnState
+from perdure.errors import LeaseHeld, RequestAnswered, TurnOpen
+from perdure.session.codec import new_side
+from perdure.session.ledger import TurnRequested
+from perdure.session.messages import Message
+from perdure.stores.protocol import Commit, Write
+
+BUSY_S = 0.5
+"""How long a due turn waits before it tries again for a session in which another turn runs."""
+
+LOOK_S = 60.0
+"""How often the time is compared, at most: a machine may sleep, or its clock be set."""
+
+Begin = Callable[[int], Awaitable[TurnState]]
+"""Runs the turn that answers the request with this seq."""
+
+
+async def store_request(
+    environment: Environment, message: Message, due_at: int | None, contents: tuple[bytes, ...]
+) -> int:
+    """Append the request of a turn, and return its seq. Durable: when this returns."""
+    body = new_side(TurnRequested(message, due_at))
+    write = Write(stream=environment.stream, entries=(body,))
+    commit = Commit(writes=(write,), at=environment.clock.now_ms(), blobs=contents)
+    return (await environment.store.commit(commit)).entries[0][0].seq
+
+
+async def turn_when_due(
+    environment: Environment, signals: Signals, request: int, due_at: int, begin: Begin
+) -> TurnState:
+    """Return the state of the turn that answers `request`, once it has ended.
+
+    It begins here when it is due, unless another process was first: then it is followed.
+    Raises: as `begin`; TurnFailed if the request was refused.
+    """
+    followed = FollowedTurn(environment, signals, request=request)
+    wait_s = 0.0
+    while True:
+        if signals.stopping.is_asked:
+            await followed.stop()
+            return await followed.ended()
+        left_s = max((due_at - environment.clock.now_ms()) / 1000, wait_s)
+        state = await _ended_within(environment, signals, followed, min(left_s, LOOK_S))
+        if state is not None:
+            return state
+        if signals.stopping.is_asked or environment.clock.now_ms() < due_at:
+            continue
+        try:
+            if await requested_stop(environment.store, environment.stream, request, request):
+                await refuse_request(environment.claim, request, *STOPPED)
+            elif not signals.begun.done():
+                return await begin(request)
+        except (LeaseHeld, TurnOpen, RequestAnswered):
+            wait_s = BUSY_S
+
+
+async def _ended_within(
+    environment: Environment, signals: Signals, followed: FollowedTurn, seconds: float
+) -> TurnState | None:
+    """Return the state of the turn if it ends in this time, and before a stop is asked for."""
+    ending = asyncio.ensure_future(signals.stopping.uncut(followed.ended()))
+    sleeping = asyncio.ensure_future(environment.clock.sleep(seconds))
+    try:
+        await asyncio.wait((ending, sleeping), return_when=asyncio.FIRST_COMPLETED)
+        return ending.result() if ending.done() else None
+    finally:
+        ending.cancel()
+        sleeping.cancel()
+        await asyncio.wait((ending, sleeping))

@@ -1,0 +1,94 @@
+"""Scheduled messages: requests of turns that are not due yet, or that nobody has begun."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+
+import msgspec
+
+from perdure.bounds.short_repr import short_repr
+from perdure.client.clock import Outside
+from perdure.client.processes import is_gone, this_process
+from perdure.engine.turns.environment import LEASE_TTL_MS
+from perdure.engine.turns.lease import Claim
+from perdure.engine.turns.requests import STOPPED, refuse_request
+from perdure.errors import LeaseHeld, LeaseLost, WrongArgument
+from perdure.session.argument_checks import takes_all_declared
+from perdure.session.clock import LAST_MS, ms_of
+from perdure.session.codec import body_of, new_side
+from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.ledger import TurnRequested, TurnStopRequested
+from perdure.session.messages import Message
+from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import SessionStore
+
+
+class ScheduledMessage(msgspec.Struct, frozen=True):
+    """A message that was not sent yet. Units: `due_at` is Unix milliseconds."""
+
+    __repr__ = short_repr
+
+    id: EntryId
+    session: StreamId
+    due_at: int
+    message: Message
+
+
+def due_at_of(at: datetime | int) -> int:
+    """Return when a message is due, in Unix milliseconds. Raises: WrongArgument."""
+    due_at = ms_of(at) if isinstance(at, datetime) else at
+    if not 0 <= due_at <= LAST_MS:
+        raise WrongArgument(
+            f"at={at!r} is not a time from 1970 to 9999 in Unix milliseconds: give a datetime",
+            argument="at",
+        )
+    return due_at
+
+
+async def scheduled_in(store: SessionStore) -> list[ScheduledMessage]:
+    """Return the scheduled messages of the namespace, the earliest first."""
+    found = [
+        ScheduledMessage(entry.id, entry.stream, body.due_at, body.message)
+        for entry in await store.open_of_all(TurnRequested.kind)
+        if isinstance(body := body_of(entry), TurnRequested) and body.due_at is not None
+    ]
+    return sorted(found, key=lambda each: (each.due_at, entry_place(each.id)))
+
+
+@takes_all_declared
+class Schedule:
+    """The messages of a namespace that are sent later. `Store.schedule` makes it."""
+
+    def __init__(self, store: SessionStore, outside: Outside) -> None:
+        self._store = store
+        self._outside = outside
+
+    def __repr__(self) -> str:
+        return f"<Schedule of {self._store.namespace!r}>"
+
+    async def list(self, session: str | None = None) -> list[ScheduledMessage]:
+        """List the messages that were not sent yet, the earliest first, of any process."""
+        found = await scheduled_in(self._store)
+        return [each for each in found if session in (None, each.session)]
+
+    async def cancel(self, message: str) -> None:
+        """Cancel the scheduled message with the id `message`: it is never sent.
+
+        Durable: when this returns.
+        Raises: WrongArgument if no message of this id waits.
+        """
+        if message not in [each.id for each in await scheduled_in(self._store)]:
+            raise WrongArgument(
+                f"{message!r} is not a scheduled message: it was sent or cancelled, or never "
+                "scheduled; `Schedule.list` returns those that wait",
+                argument="message",
+            )
+        stream, seq = entry_place(EntryId(message))
+        clock = self._outside.clock
+        body = new_side(TurnStopRequested(), EntryId(message))
+        write = Write(stream=stream, entries=(body,))
+        await self._store.commit(Commit(writes=(write,), at=clock.now_ms()))
+        claim = Claim(self._store, stream, clock, this_process(), LEASE_TTL_MS, is_gone)
+        with suppress(LeaseHeld, LeaseLost):  # a process that begins it sees that it was stopped
+            await refuse_request(claim, seq, *STOPPED)

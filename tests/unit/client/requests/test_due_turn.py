@@ -1,0 +1,69 @@
+"""Turns of this process that begin later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+
+import perdure
+from perdure import Agent, Runtime, Selection, Store
+from perdure.errors import InvalidTransition, WrongArgument
+
+DUE = datetime(2100, 1, 1, tzinfo=UTC)
+AGENT = Agent("helper", model="scripted:echo")
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    async with perdure.open("memory:") as opened:
+        yield opened
+
+
+def soon(store: Store, ms: int) -> int:
+    return store.outside.clock.now_ms() + ms
+
+
+async def test_scheduled_message_is_sent_when_due_and_handle_stays_free(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        due_at = soon(store, 150)
+        later = chat.send("later", at=due_at)
+        await later.stored()
+        assert later.is_scheduled
+        assert chat.status == "idle"
+        assert [each.due_at for each in await store.schedule.list(chat.id)] == [due_at]
+        assert "now" in (await chat.send("now")).text
+        assert "later" in (await later).text
+        assert not later.is_scheduled
+        assert chat.turn is later
+        assert await store.schedule.list() == []
+        starts = [entry.at async for entry in chat.session.entries(kind="turn_started")]
+    assert len(starts) == 2
+    assert starts[0] < due_at <= starts[1]
+
+
+async def test_message_that_is_due_during_a_turn_follows_it(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        claim = runtime.host.claim(chat.id)
+        lease = await store.backend.acquire_lease(chat.id, "another process", 60_000)
+        later = chat.send("later", at=soon(store, 0))
+        await later.stored()
+        await asyncio.sleep(0.1)
+        assert later.is_scheduled
+        await claim.store.release_lease(lease)
+        assert "later" in (await later).text
+
+
+async def test_schedule_that_cannot_be_kept_is_refused_at_the_call(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        with pytest.raises(WrongArgument, match="cannot change the workspace"):
+            chat.send("later", at=DUE, selection=Selection("a.py", 1, 2), active_file="a.py")
+        assert chat.status == "idle"
+        await chat.cancel()
+        with pytest.raises(InvalidTransition):
+            chat.send("later", at=DUE)

@@ -1,0 +1,139 @@
+"""Messages that are sent later, by this process. By workers: tests/integration/cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+
+import perdure
+from perdure import Agent, Recurring, Runtime, Scheduler, Store
+from perdure.client.requests.schedule import due_at_of
+from perdure.errors import InvalidAgentFile, TurnSuspended, WrongArgument
+
+DUE = datetime(2100, 1, 1, tzinfo=UTC)
+AGENT = Agent("helper", model="scripted:echo")
+GREEN = Recurring("0 9 * * *", "Is the build green?")
+DAILY = Agent("daily", model="scripted:echo", recurring=[GREEN])
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    async with perdure.open("memory:") as opened:
+        yield opened
+
+
+def soon(store: Store, ms: int = 30) -> int:
+    return store.outside.clock.now_ms() + ms
+
+
+async def texts(store: Store, session: str) -> list[str]:
+    return [each.text for each in await (await store.open(session)).messages()]
+
+
+async def within(store: Store, session: str, text: str) -> bool:
+    """Wait until the session has a turn with `text`."""
+    async with asyncio.timeout(30):
+        async for event in (await store.open(session)).watch(0):
+            if isinstance(event, perdure.Event) and event.type == "session:turn_completed":
+                return text in await texts(store, session)
+    return False
+
+
+def test_due_time_is_a_moment_or_milliseconds() -> None:
+    assert due_at_of(DUE) == due_at_of(4_102_444_800_000) == 4_102_444_800_000
+    for wrong in (-1, 10**18):
+        with pytest.raises(WrongArgument, match="not a time from 1970 to 9999"):
+            due_at_of(wrong)
+
+
+async def test_closed_runtime_leaves_message_to_scheduler_of_another(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        left = chat.send("left", at=soon(store))
+    with pytest.raises(TurnSuspended):
+        await left
+    async with (
+        Runtime(store, agents=[AGENT]) as first,
+        Runtime(store, agents=[AGENT]) as second,
+        Scheduler(first),
+        Scheduler(second),
+    ):
+        assert await within(store, chat.id, "left")
+    assert [text for text in await texts(store, chat.id) if text == "left"] == ["left"]
+
+
+async def test_cancelled_message_is_never_sent(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        turn = chat.send("tomorrow", at=DUE)
+        await turn.stored()
+        (waiting,) = await store.schedule.list()
+        assert (waiting.session, waiting.message.text) == (chat.id, "tomorrow")
+        await store.schedule.cancel(waiting.id)
+        assert (await turn).end == "aborted"
+        with pytest.raises(WrongArgument, match="is not a scheduled message"):
+            await store.schedule.cancel(waiting.id)
+        aborted = chat.send("never", at=DUE)
+        await aborted.stored()
+        aborted.abort()
+        assert (await aborted).end == "aborted"
+        assert await store.schedule.list() == []
+        assert await texts(store, chat.id) == []
+
+
+async def test_recurring_message_is_planned_once_and_again_after_its_time(store: Store) -> None:
+    async with Runtime(store, agents=[DAILY]) as first, Runtime(store, agents=[DAILY]) as second:
+        planners = [Scheduler(first), Scheduler(second)]
+        await asyncio.gather(*(each.plan() for each in planners for _ in range(3)))
+        (planned,) = await store.schedule.list()
+        assert planned.message.text == "Is the build green?"
+        assert planned.session.startswith("daily-")
+        await store.schedule.cancel(planned.id)
+        await planners[0].plan()
+        (following,) = await store.schedule.list()
+        assert following.due_at == GREEN.next_after(planned.due_at)
+
+
+async def test_recurring_message_survives_a_kill_between_session_and_request(store: Store) -> None:
+    due_at = GREEN.next_after(store.outside.clock.now_ms())
+    name = f"daily-{GREEN.key}-{datetime.fromtimestamp(due_at / 1000, UTC):%Y%m%dT%H%M}"
+    async with Runtime(store, agents=[DAILY]) as runtime:
+        await runtime.start(DAILY, id=name)  # what a killed process left
+        await Scheduler(runtime).plan()
+        (planned,) = await store.schedule.list()
+        assert planned.session == name
+
+
+async def test_message_of_unknown_agent_waits_for_a_runtime_that_has_it(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        await chat.send("left", at=soon(store, 60_000)).stored()
+    async with Runtime(store, agents=[DAILY]) as other, Scheduler(other):
+        await asyncio.sleep(0.05)
+        assert [each.session for each in await store.schedule.list(chat.id)] == [chat.id]
+
+
+FILE = """\
+id: daily
+model: scripted:echo
+system_prompt: Look at the build.
+recurring:
+  - cron: {cron}
+    message: Is the build green?
+    timezone: Europe/Oslo
+"""
+
+
+def test_agent_file_has_recurring_messages_and_is_written_again() -> None:
+    agent = perdure.agent_of_text(FILE.format(cron='"0 9 * * mon-fri"'))
+    assert agent.recurring == (Recurring("0 9 * * mon-fri", "Is the build green?", "Europe/Oslo"),)
+    assert perdure.agent_of_text(perdure.agent_text(agent)).recurring == agent.recurring
+    assert "recurring" not in agent.snapshot()
+
+
+def test_invalid_cron_expression_in_agent_file_names_its_line() -> None:
+    with pytest.raises(InvalidAgentFile, match=r":5: .61. is not a minute"):
+        perdure.agent_of_text(FILE.format(cron='"61 9 * * *"'))
