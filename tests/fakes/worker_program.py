@@ -65,6 +65,11 @@ def runtime(store: Store) -> Runtime:
     return Runtime(store, agents=[HELPER, CAPPED, CAREFUL])
 
 
+def impatient(store: Store) -> Runtime:
+    """Return the runtime of a worker that ends sessions which are idle for a moment."""
+    return Runtime(store, agents=[HELPER], idle_timeout_s=0.2)
+
+
 def special(store: Store) -> Sequence[Agent]:
     """Return the agents of a worker that has one more."""
     del store

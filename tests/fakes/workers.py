@@ -12,21 +12,33 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from perdure.stores.cluster.protocol import PROTOCOL
 from tests.fakes.worker_program import FOLDER
 
 ROOT = Path(__file__).parents[2]
 READY_S = 60
 
+_OTHER = """
+import runpy
+import perdure.stores.cluster.protocol as cluster
+cluster.PROTOCOL = {}
+runpy.run_module("perdure", run_name="__main__", alter_sys=True)
+"""
+"""Runs the command line as a version with another protocol number."""
+
 
 class WorkerProcess:
     """One ``perdure worker``."""
 
-    def __init__(self, address: str, folder: Path, factory: str, *options: str) -> None:
+    def __init__(
+        self, address: str, folder: Path, factory: str, *options: str, protocol: int = PROTOCOL
+    ) -> None:
+        program = ("-m", "perdure") if protocol == PROTOCOL else ("-c", _OTHER.format(protocol))
         self.log = folder / f"worker-{time.monotonic_ns()}.log"
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
                 (
-                    *(sys.executable, "-m", "perdure", "worker"),
+                    *(sys.executable, *program, "worker"),
                     *(f"tests.fakes.worker_program:{factory}", "--store", address, *options),
                 ),
                 cwd=ROOT,
@@ -58,10 +70,17 @@ class WorkerProcess:
 
 @contextmanager
 def workers(
-    count: int, address: str, folder: Path, *options: str, factory: str = "runtime"
+    count: int,
+    address: str,
+    folder: Path,
+    *options: str,
+    factory: str = "runtime",
+    protocol: int = PROTOCOL,
 ) -> Generator[list[WorkerProcess]]:
-    """Yield `count` workers that take work."""
-    started = [WorkerProcess(address, folder, factory, *options) for _ in range(count)]
+    """Yield `count` workers of the version `protocol` that take work."""
+    started = [
+        WorkerProcess(address, folder, factory, *options, protocol=protocol) for _ in range(count)
+    ]
     try:
         until = time.monotonic() + READY_S
         while not all(each.is_ready() for each in started):

@@ -35,7 +35,9 @@ from perdure import (
     ModelExtractor,
     Permissions,
     Price,
+    Recurring,
     Runtime,
+    Schedule,
     Selection,
     Session,
     Store,
@@ -58,8 +60,14 @@ class Nonsense:
 NONSENSE: Any = Nonsense()
 
 PUBLIC: dict[ModuleType, list[str]] = {module: module.__all__ for module in (perdure, blocking)}
-HANDLES = (Store, Memory, ModelExtractor, Session, Chat, Runtime, Flows, Flow, Hooks, Follower)
-BLOCKING = (blocking.Store, blocking.Memory, blocking.Session, blocking.Chat, blocking.Runtime)
+HANDLES = (
+    *(Store, Memory, Schedule, ModelExtractor, Session, Chat, Runtime, Flows, Flow, Hooks),
+    Follower,
+)
+BLOCKING = (
+    *(blocking.Store, blocking.Memory, blocking.Schedule, blocking.Session, blocking.Chat),
+    blocking.Runtime,
+)
 
 MADE: dict[type[msgspec.Struct], Mapping[str, Any]] = {
     # what programs make and perdure keeps -> arguments that it takes
@@ -72,6 +80,7 @@ MADE: dict[type[msgspec.Struct], Mapping[str, Any]] = {
     Limits: {},
     McpServer: {"name": "a", "command": "true"},
     Permissions: {},
+    Recurring: {"cron": "* * * * *", "message": "a"},
     Price: {"input": 1, "output": 1},
     Selection: {"file": "a", "start_line": 1, "end_line": 2},
     ToolOutput: {"text": "a"},
@@ -112,7 +121,7 @@ GIVEN_BACK = {
 }
 HANDED_OUT = {
     # handles that perdure makes, whose methods take nothing
-    *("Recording", "Turn", "Watch"),
+    *("Recording", "Scheduler", "Turn", "Watch"),
 }
 NOT_ASKED = {
     # what cannot afford to look at what it is given -> why
@@ -217,6 +226,7 @@ async def handles() -> AsyncIterator[dict[type, Any]]:
         found: tuple[Any, ...] = (
             stage.store,
             memory,
+            stage.store.schedule,
             extractor,
             chat.session,
             chat,
@@ -235,7 +245,14 @@ def handles_without_async() -> Iterator[dict[type, Any]]:
         blocking.Runtime(store, [Agent("helper", model="scripted:echo")]) as runtime,
     ):
         chat = runtime.start("helper")
-        found: tuple[Any, ...] = (store, store.memory, store.create(), chat, runtime)
+        found: tuple[Any, ...] = (
+            store,
+            store.memory,
+            store.schedule,
+            store.create(),
+            chat,
+            runtime,
+        )
         yield {type(each): each for each in found}
 
 

@@ -629,7 +629,7 @@ class Store:
         await self.close()
 
     async def _draft(self, birth: Write, *, is_chosen: bool) -> Session:
-        if is_chosen and await self._exists(birth.stream):
+        if is_chosen and await _has_session(self.backend, birth.stream):
             raise await erasing.session_exists_error(self.backend, birth.stream)
         outside = self.outside
         draft = await LazySession.create(self.backend, birth, outside.clock, outside.random)
@@ -639,16 +639,17 @@ class Store:
         """Return `session` as the id of an existing stream. Raises: SessionNotFound."""
         return (await self.backend.state(StreamId(session))).header.id
 
-    async def _exists(self, stream: StreamId) -> bool:
-        try:
-            await self.backend.state(stream)
-        except SessionNotFound:
-            return False
-        return True
-
     async def _handle(self, stream: StreamId, backing: SessionStorage) -> Session:
         state = await backing.log.state(stream)
         return Session(backing, state, self.outside, self.bus, self.hooks)
+
+
+async def _has_session(store: SessionStore, stream: StreamId) -> bool:
+    try:
+        await store.state(stream)
+    except SessionNotFound:
+        return False
+    return True
 
 
 def _ms_or_none(moment: datetime | None) -> int | None:

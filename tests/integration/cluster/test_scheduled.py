@@ -27,14 +27,17 @@ async def test_scheduled_message_is_sent_once_by_workers_when_due(
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chat, gone = await runtime.start(HELPER), await runtime.start(HELPER)
         call = f'/tool once {{"text": "{gone.id}", "seconds": 0}}'
-        left = gone.send(call, at=soon(500))
+        left = gone.send(call, at=soon(0))
         await left.stored()
         tomorrow = chat.send("tomorrow", at=soon(86_400_000))
         await tomorrow.stored()
 
         async def is_counted() -> bool:  # once it is queued, which follows the commit
             status = await cluster_status(store.backend, store.outside.clock)
-            return [each.scheduled for each in status.queues if each.agent == "helper"] in ([1], [2])
+            return [each.scheduled for each in status.queues if each.agent == "helper"] in (
+                [1],
+                [2],
+            )
 
         await until(is_counted)
     with pytest.raises(TurnSuspended):  # its program ended; nobody runs it

@@ -1,5 +1,7 @@
 """Queue again what the log has and the queue has not: requests, and turns that can go on.
 
+Waiting work of a version whose workers are gone becomes work of this version.
+
 Each worker does it every few seconds. To queue work twice harms nothing: the log has what is done.
 """
 
@@ -45,6 +47,7 @@ class Recovery:
 
     async def run(self) -> None:
         """Queue it. Raises: StoreError."""
+        await self._cluster.adopt()
         await self._requests()
         await self._open_turns()
 

@@ -29,6 +29,9 @@ QUEUES_S = 0.5
 SWEEP_S = 5.0
 """How often the log is compared with the queue."""
 
+IDLE_S = 30.0
+"""How often idle sessions, expired questions and facts that are due are looked for."""
+
 _QUEUE = "perdure.client.cluster.dbos_queue"
 
 _log = logging.getLogger(__name__)
@@ -83,13 +86,17 @@ class Worker:
         for runtime in self._runtimes.values():
             runtime.host.owner = self._facts.owner
             runtime.host.is_gone = lambda owner: is_gone(owner) or owner in liveness.dead_owners
-        keeping = asyncio.ensure_future(self._keep(queue, liveness))
+        keeping = [
+            asyncio.ensure_future(self._keep(queue, liveness)),
+            asyncio.ensure_future(self._end_idle()),
+        ]
         try:
             on_ready()
             await stopping.wait()
         finally:
-            keeping.cancel()
-            await asyncio.wait((keeping,))
+            for each in keeping:
+                each.cancel()
+            await asyncio.wait(keeping)
             await self._drain(queue, liveness, drain_s)
 
     async def _perform(self, work: Work) -> str:
@@ -145,6 +152,20 @@ class Worker:
             except PerdureError as error:
                 _log.warning("%s", error)
             await asyncio.sleep(QUEUES_S)
+
+    async def _end_idle(self) -> None:
+        """End idle sessions and expired questions, and have due facts extracted.
+
+        Every worker looks. A commit at the head that was checked decides which one ends a session,
+        and the lease of the facts which one extracts them.
+        """
+        while True:
+            for runtime in self._runtimes.values():
+                try:
+                    await runtime.end_idle()
+                except PerdureError as error:
+                    _log.warning("idle sessions could not be ended: %s", error)
+            await asyncio.sleep(IDLE_S)
 
     async def _servable(self) -> set[str]:
         """Return the queues whose work this worker can do."""

@@ -197,6 +197,13 @@ class ClusterService(Protocol):
         """Return the states of queued work by id; unknown work is missing."""
         ...
 
+    async def adopt(self) -> None:
+        """Take over waiting work of other protocol numbers that no worker has any more.
+
+        So a rolling upgrade loses no work of the old version, and neither does its way back.
+        """
+        ...
+
     async def busy(self, streams: Sequence[StreamId]) -> set[StreamId]:
         """Return those of `streams` that have work which is due or runs."""
         ...

@@ -60,6 +60,16 @@ _STATES: LiteralString = """
 SELECT workflow_uuid, status FROM perdure_work.workflow_status WHERE workflow_uuid = ANY(%s)
 """
 
+_ADOPT: LiteralString = """
+UPDATE perdure_work.workflow_status AS w SET application_version = %s
+WHERE w.status IN ('ENQUEUED', 'DELAYED') AND w.application_version <> %s
+    AND w.queue_name IN (SELECT queue FROM perdure.work_class WHERE namespace = %s)
+    AND NOT EXISTS (
+        SELECT FROM perdure.worker AS o
+        WHERE o.state <> 'dead' AND o.protocol::text = w.application_version
+    )
+"""
+
 _BUSY: LiteralString = """
 SELECT DISTINCT queue_partition_key FROM perdure_work.workflow_status
 WHERE status IN ('ENQUEUED', 'PENDING') AND queue_partition_key = ANY(%s)
@@ -148,6 +158,10 @@ class PostgresCluster:
     async def states_of(self, works: Sequence[Work]) -> dict[str, str]:
         rows = await self._of_work(Statement(_STATES, ([work.id for work in works],)))
         return {row[0]: row[1] for row in rows}
+
+    async def adopt(self) -> None:
+        ours = str(PROTOCOL)
+        await self._of_work(Statement(_ADOPT, (ours, ours, self._db.namespace)))
 
     async def busy(self, streams: Sequence[StreamId]) -> set[StreamId]:
         values = (list(streams), self._db.namespace)
