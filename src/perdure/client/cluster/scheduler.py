@@ -68,6 +68,7 @@ class Scheduler:
         self._host = runtime.host
         self._store = runtime.host.store.backend
         self._outside = runtime.host.store.outside
+        self._unplanned: set[str] = set()
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -89,14 +90,22 @@ class Scheduler:
     async def plan(self) -> None:
         """Store the next message of each recurring one that has none waiting.
 
-        A time that passed while nothing ran is made up for once. Durable: when this returns.
+        A time that passed while nothing ran is made up for once. What cannot be planned is logged,
+        and tried again the next time. Durable: when this returns.
         """
         waiting = await scheduled_in(self._store)
         for agent in self._host.agents.values():
             for each in agent.recurring:
                 name = f"{agent.id}-{each.key}-"
-                if not any(message.session.startswith(name) for message in waiting):
+                if any(message.session.startswith(name) for message in waiting):
+                    continue
+                try:
                     await self._plan(agent, each, name)
+                    self._unplanned.discard(name)
+                except PerdureError as error:  # the others are planned all the same
+                    if name not in self._unplanned:
+                        _log.warning("agent %s: %r is not planned: %s", agent.id, each.cron, error)
+                    self._unplanned.add(name)
 
     async def send_due(self) -> None:
         """Begin to send the messages that are due, each in a task of its own.

@@ -17,7 +17,7 @@ from perdure.session.messages import Message
 from perdure.stores.protocol import Commit, Write
 
 BUSY_S = 0.5
-"""How long a due turn waits before it tries again for a session in which another turn runs."""
+"""How long a due turn waits before it tries again, while its session has another turn."""
 
 LOOK_S = 60.0
 """How often the time is compared, at most: a machine may sleep, or its clock be set."""
@@ -56,13 +56,14 @@ async def turn_when_due(
             return state
         if signals.stopping.is_asked or environment.clock.now_ms() < due_at:
             continue
+        wait_s = BUSY_S
         try:
             if await requested_stop(environment.store, environment.stream, request, request):
                 await refuse_request(environment.claim, request, *STOPPED)
             elif not signals.begun.done():
                 return await begin(request)
         except (LeaseHeld, TurnOpen, RequestAnswered):
-            wait_s = BUSY_S
+            continue
 
 
 async def _ended_within(

@@ -10,6 +10,7 @@ import pytest
 
 import perdure
 from perdure import Agent, Runtime, Selection, Store
+from perdure.client.agents.runners import answering
 from perdure.errors import InvalidTransition, WrongArgument
 
 DUE = datetime(2100, 1, 1, tzinfo=UTC)
@@ -67,3 +68,23 @@ async def test_schedule_that_cannot_be_kept_is_refused_at_the_call(store: Store)
         await chat.cancel()
         with pytest.raises(InvalidTransition):
             chat.send("later", at=DUE)
+
+
+async def test_turn_that_another_runtime_began_is_followed(
+    store: Store,
+) -> None:
+    async with (
+        Runtime(store, agents=[AGENT]) as runtime,
+        Runtime(store, agents=[AGENT], owner="other") as other,
+    ):
+        chat = await runtime.start(AGENT)
+        later = chat.send("later", at=soon(store, 300))
+        await later.stored()
+        (waiting,) = await store.schedule.list()
+        there = await other.resume(chat.id)
+        with answering(chat.id, int(waiting.id.rpartition("/")[2])):
+            first = there.send("later")
+        assert "later" in (await first).text
+        assert "later" in (await later).text
+        starts = [entry async for entry in chat.session.entries(kind="turn_started")]
+    assert len(starts) == 1

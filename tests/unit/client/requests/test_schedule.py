@@ -107,6 +107,18 @@ async def test_recurring_message_survives_a_kill_between_session_and_request(sto
         assert planned.session == name
 
 
+async def test_agent_that_cannot_start_does_not_keep_others_from_being_planned(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Agent("a-broken", model="scripted:echo", mcp_servers=["unknown"], recurring=[GREEN])
+    async with Runtime(store, agents=[broken, DAILY]) as runtime:
+        scheduler = Scheduler(runtime)
+        await scheduler.plan()
+        await scheduler.plan()
+        assert [each.session[:6] for each in await store.schedule.list()] == ["daily-"]
+    assert [each.getMessage()[:14] for each in caplog.records] == ["agent a-broken"]
+
+
 async def test_message_of_unknown_agent_waits_for_a_runtime_that_has_it(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
