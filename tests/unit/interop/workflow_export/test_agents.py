@@ -101,9 +101,11 @@ def test_defaults_of_the_export_are_those_of_an_agent() -> None:
     }
 
 
-def test_every_agent_setting_except_permissions_is_workflow_key() -> None:
-    assert set(AgentFile.__struct_fields__) - set(AGENT_KEYS) == {"permissions"}
+def test_every_agent_setting_of_a_session_except_permissions_is_workflow_key() -> None:
+    missing = set(AgentFile.__struct_fields__) - set(AGENT_KEYS)
+    assert missing == {"permissions", "recurring"}  # a session does not store what starts it
     assert "permissions" in AgentSettings.__struct_fields__
+    assert "recurring" not in AgentSettings.__struct_fields__
 
 
 def test_id_that_no_document_can_have_is_changed_and_named() -> None:
