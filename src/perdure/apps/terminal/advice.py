@@ -14,6 +14,7 @@ ADVICE: Mapping[str, str] = {
     "see Store.verify": "run `perdure store verify`",
     "then call Store.verify": "then run `perdure store verify`",
     "Store.questions lists those that do": "`perdure inbox` lists those that do",
+    "Schedule.list returns those that wait": "`perdure schedule list` shows those that wait",
     "Store.erasures has the certificate": "`perdure sessions erase {stream}` shows the certificate",
     'forks="keep" leaves them': "add --keep-for-forks to leave them",
     'forks="erase" erases them too': "--with-forks to erase them too",

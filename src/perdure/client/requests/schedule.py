@@ -81,7 +81,7 @@ class Schedule:
         if message not in [each.id for each in await scheduled_in(self._store)]:
             raise WrongArgument(
                 f"{message!r} is not a scheduled message: it was sent or cancelled, or never "
-                "scheduled; `Schedule.list` returns those that wait",
+                "scheduled; Schedule.list returns those that wait",
                 argument="message",
             )
         stream, seq = entry_place(EntryId(message))
