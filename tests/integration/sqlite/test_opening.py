@@ -302,3 +302,16 @@ async def test_unfinished_read_releases_its_snapshot(store: SqliteStore) -> None
     await say(store, "one")
     for _ in range(2 * READERS):
         assert (await store.state(S)).head == 0
+
+
+async def test_reads_that_wait_when_store_closes_get_an_outcome(
+    open_store: Opener,
+) -> None:
+    store = await open_store()
+    reads = [asyncio.ensure_future(store.position()) for _ in range(16 * READERS)]
+    await asyncio.sleep(0)
+    reads[-1].cancel()
+    await store.close()
+    outcomes = await asyncio.wait_for(asyncio.gather(*reads, return_exceptions=True), 30)
+    assert isinstance(outcomes.pop(), asyncio.CancelledError)
+    assert all(isinstance(outcome, int | StoreUnavailable) for outcome in outcomes)

@@ -11,10 +11,10 @@ import os
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -49,7 +49,7 @@ from perdure.stores.sqlite.files.creation import create_store
 from perdure.stores.sqlite.log.commit_look import CommitLook
 from perdure.stores.sqlite.log.fsync import LogDoubt, LogSync
 from perdure.stores.sqlite.rows import Connection, Tables
-from perdure.stores.sqlite.writer import Writer
+from perdure.stores.sqlite.writer import Answer, Writer
 from perdure.stores.wakeups import Changes, Look, Watcher
 
 READERS = 4
@@ -222,14 +222,36 @@ class _Readers:
         self._guard = self._file
         self._local = threading.local()
         self._opened: list[Connection] = []
+        self._is_closed = False
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-reader")
 
     async def run(self, work: Callable[[_Reader], T]) -> T:
         """Run `work` on one of the threads."""
         loop = running_loop()
-        return await loop.run_in_executor(self._pool, self._with_reader, work)
+        answer: Answer[T] = Answer(loop)
+        self._pool.submit(self._answer, loop, answer, work)
+        return await answer
+
+    def _answer(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        answer: Answer[Any],
+        work: Callable[[_Reader], object],
+    ) -> None:
+        """Run `work` and give its outcome to the loop of its caller."""
+        if answer.is_cancelled:
+            return
+        value, failure = None, None
+        try:
+            value = self._with_reader(work)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, its caller gets it
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
+            loop.call_soon_threadsafe(answer.give, value, failure)
 
     def _with_reader(self, work: Callable[[_Reader], T]) -> T:
+        if self._is_closed:
+            raise StoreUnavailable(str(self._path), "it is closed")
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
             reader = self._local.reader = self._start_reader()
@@ -262,7 +284,8 @@ class _Readers:
 
     def close(self) -> None:
         """Wait for running reads, then close the connections. Blocks."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._is_closed = True
+        self._pool.shutdown(wait=True)
         for db in self._opened:
             db.close()
         self._opened.clear()
