@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from scripts.class_methods import Classes, Module
+from scripts.class_methods import Classes, Module, statements
 
 PACKAGE = PurePosixPath("src/perdure")
 CODE_FOLDERS = ("src", "scripts", "benchmarks", "examples", "tests")
@@ -172,9 +172,6 @@ SUPPRESSION = re.compile(
 FILE_WIDE_SUPPRESSION = re.compile(
     r"#\s*(?:ruff:\s*noqa|flake8:\s*noqa|pyright:(?!\s*(?:ignore\b|strict\s*$)))"
 )
-SILENCERS = ("noqa", "ignore", "pyright")
-"""One of them is in whatever the two patterns above find."""
-
 REASON = re.compile(r"[A-Za-z][\w'`.-]*\W+[\w'`]")
 
 
@@ -290,7 +287,7 @@ def definition_sizes(repository: Repository) -> Iterator[Violation]:
     for source in sources:
         if source.tree is None:
             continue
-        for node in ast.walk(source.tree):
+        for node in statements(source.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield from too_long(source, node, "function-size", FUNCTION_LINES)
             elif isinstance(node, ast.ClassDef):
@@ -421,8 +418,7 @@ def holds_tests(place: str, tests: set[str]) -> bool:
 def suppressions(repository: Repository) -> Iterator[Violation]:
     """A comment silences a tool without saying why, or for a whole file."""
     for source in repository.python:
-        text = source.text.lower()
-        if not any(word in text for word in SILENCERS):
+        if not any(pattern.search(source.text) for pattern in (SUPPRESSION, FILE_WIDE_SUPPRESSION)):
             continue  # to find the comments of all files would take as long as all else here
         for line, comment in comments(source):
             if FILE_WIDE_SUPPRESSION.search(comment):

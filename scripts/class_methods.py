@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ class Classes:
         self._found: dict[tuple[str, str], tuple[Module, ast.ClassDef]] = {}
         self._imported: dict[tuple[PurePosixPath, str], str] = {}
         for source in modules:
-            for node in () if source.tree is None else ast.walk(source.tree):
+            for node in () if source.tree is None else statements(source.tree):
                 if isinstance(node, ast.ClassDef):
                     self._found.setdefault((module_name(source.path), node.name), (source, node))
                 elif isinstance(node, ast.ImportFrom):
@@ -64,6 +64,15 @@ class Classes:
             return None
         module, _, name = self._imported.get((source.path, base.id), "").rpartition(".")
         return self._found.get((module, name) if module else (module_name(source.path), base.id))
+
+
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield every statement, at any depth, outer ones first. Most of a tree is expressions."""
+    found: list[ast.AST] = [tree]
+    for node in found:  # grows meanwhile
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            found += getattr(node, block, ())
+    return iter(found)
 
 
 def module_name(path: PurePosixPath) -> str:
