@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from perdure.session.codec import new_tree
 from perdure.session.messages import user
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.sqlite.files import creation
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.faulty_vfs import FaultyVfs, Operation, failing_from, faulty_vfs, nothing
@@ -38,6 +40,26 @@ def synced(layer: FaultyVfs) -> list[str]:
 
     layer.plan = plan
     return names
+
+
+@pytest.mark.parametrize("key", [None, StoreKey(bytes(range(32)))], ids=["plain", "encrypted"])
+def test_new_store_is_synced_whole_before_it_has_its_name(
+    monkeypatch: pytest.MonkeyPatch, path: Path, key: StoreKey | None
+) -> None:
+    synced: list[tuple[list[str], bytes]] = []
+
+    def recorded(place: Path) -> None:
+        names = sorted(file.name for file in path.parent.glob(f"{path.name}*"))
+        synced.append((names, place.read_bytes() if place.is_file() else b""))
+
+    monkeypatch.setattr(creation, "sync_file", recorded)
+    monkeypatch.setattr(creation, "sync_folder", recorded)
+    creation.create_store(path, lambda: b"seed", key)
+
+    draft = f"{path.name}-new-{os.getpid()}"
+    content = path.read_bytes()
+    assert len(content) > 4096
+    assert synced == [([draft], content), ([path.name, draft], b"")]
 
 
 def committed_elsewhere(path: Path) -> None:

@@ -141,8 +141,11 @@ def open_site(
     return site
 
 
-def prepare(site: Site, seed: bytes) -> None:
+def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
     """Migrate the store at `site` to the current schema; also initializes an empty file.
+
+    `is_draft`: nobody opens the file yet, and what a killed process leaves of it is removed. So it
+    needs no journal on the disk, and the caller syncs it once, when it is whole.
 
     Raises: as `open_site`.
     """
@@ -150,6 +153,9 @@ def prepare(site: Site, seed: bytes) -> None:
     try:
         db = bare_connection(site, seed)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        if is_draft:
+            db.pragma("synchronous", "OFF")
+            db.pragma("journal_mode", "MEMORY")
         _bring_up_to_date(db, site)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     except apsw.Error as error:

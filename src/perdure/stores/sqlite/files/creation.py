@@ -69,7 +69,7 @@ def _create(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None
     try:
         file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR)
         os.close(file)
-        prepare(Site(draft, identity_of(draft), is_writable=True, key=key), seed())
+        prepare(Site(draft, identity_of(draft), is_writable=True, key=key), seed(), is_draft=True)
         sync_file(draft)
         _name(draft, path)
         sync_folder(path.parent)
