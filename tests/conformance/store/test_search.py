@@ -25,6 +25,7 @@ from perdure.session.messages import (
     user,
 )
 from perdure.session.notes import SessionInfoChanged
+from perdure.session.search.parts import sizes
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery, SearchRole
 from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.session_store import SessionStore
@@ -428,6 +429,29 @@ async def test_huge_text_is_found(store: SessionStore) -> None:
 
     assert await found(store, "needle") == {"s/0", "s/1"}
     assert all(marked(hit) == ["needle"] for hit in await search(store, "needle"))
+
+
+@pytest.mark.all_only
+async def test_more_texts_than_a_part_holds_are_found_and_erased(store: SessionStore) -> None:
+    last = sizes.BATCH_ROWS - 1
+    for number in range(3):  # each title is a text too: a part is full in the middle of a session
+        stream = header(f"{number}", title=f"titled{number}")
+        await create(store, stream, *[said(f"a word {each}") for each in range(last + 1)])
+
+    for number in range(3):
+        assert await found(store, f"titled{number}") == {None}
+        assert await found(store, f'"a word {last}"') == {f"{each}/{last}" for each in range(3)}
+    assert (await store.maintenance.verify()).problems == ()
+    if not store.capabilities.erase:
+        return
+
+    await store.retention.erase(
+        EraseRequest(id="e", scope="session", by="me", at=START_MS, name=StreamId("1"))
+    )
+
+    assert await found(store, "titled1") == set()
+    assert await found(store, f'"a word {last}"') == {f"{each}/{last}" for each in (0, 2)}
+    assert (await store.maintenance.verify()).problems == ()
 
 
 @pytest.mark.full_only

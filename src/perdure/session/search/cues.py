@@ -35,7 +35,9 @@ _TIME_WORDS = {
         giovedi venerdi domenica gennaio febbraio maggio giugno luglio settembre ottobre dicembre
         ontem hoje amanha janeiro fevereiro maio junho julho setembro outubro novembro dezembro""",
 }
-_ANY_TIME_WORD = frozenset(word for words in _TIME_WORDS.values() for word in words.split())
+_YEARS = range(1900, 2100)
+
+_NAMES_TIME = frozenset([*" ".join(_TIME_WORDS.values()).split(), *map(str, _YEARS)])
 
 
 class Cue(IntFlag):
@@ -60,10 +62,6 @@ def cues_of(text: str, words: Iterable[str]) -> Cue:
         cues |= Cue.HAS_QUESTION
         if text.rstrip(_CLOSING).endswith(tuple(_QUESTION_MARKS)):
             cues |= Cue.ASKS
-    if any(word in _ANY_TIME_WORD or _is_year(word) for word in words):
+    if not _NAMES_TIME.isdisjoint(words):
         cues |= Cue.TIME
     return cues
-
-
-def _is_year(word: str) -> bool:
-    return len(word) == 4 and word.isdigit() and word[:2] in ("19", "20")

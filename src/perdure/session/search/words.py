@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-VERSION = 5
+VERSION = 6
 """Version of an index: its words, their source (``searchable``, ``cues``), its form (``parts``)."""
 
 LONGEST = 64
@@ -127,13 +127,24 @@ def terms(text: str) -> list[str]:
 def _terms(text: str) -> Iterable[str]:
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
-    return (term for run in _RUN.findall(text) for term in _terms_of_run(run))
+    found: list[str] = []
+    for run in _RUN.findall(text):
+        if run.isascii() and len(run) <= LONGEST:
+            found.append(run.lower())
+        else:
+            found += _terms_of_run(run)
+    return found
 
 
 def _terms_of_run(run: str) -> Iterable[str]:
     if len(run) <= LONGEST:
-        return (term for term, _, _ in _short_pieces(run))
+        return _terms_of_short_run(run)
     return (term for part in run.translate(_SEPARATED).split() for term in _terms_of_part(part))
+
+
+@lru_cache(maxsize=20_000)
+def _terms_of_short_run(run: str) -> tuple[str, ...]:
+    return tuple([term for term, _, _ in _found_in(run)])
 
 
 def _terms_of_part(part: str) -> Iterable[str]:

@@ -5,6 +5,7 @@ A key contains no space, whatever a name contains and however long it is: names 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 
 from perdure.session.search.cues import Cue, cues_of
@@ -65,5 +66,6 @@ def tool_key(tool: str) -> str:
     return f"{FILTER}t{_hash(tool)}"
 
 
+@lru_cache(maxsize=4_096)
 def _hash(name: str) -> str:
     return blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()

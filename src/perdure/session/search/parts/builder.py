@@ -6,10 +6,11 @@ log.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, cycle
-from operator import add
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
 from zlib import crc32
 
@@ -32,9 +33,6 @@ _RARE, _FEW = 32, 16
 
 _DIGITS = "".join(map(chr, range(0x21, 0x7F)))
 _PAIRS = len(_DIGITS) ** 2
-_NO_PAIR = 2 * _PAIRS
-
-_Places = dict[str, list[int]]
 
 
 class Text(NamedTuple):
@@ -70,29 +68,25 @@ def make_part(texts: Iterable[Text]) -> Part:
     """Return the part for `texts`: at most ``MOST_TEXTS``, with ``MOST_WORDS`` words in all."""
     ordered = sorted(texts, key=lambda text: text.position)
     size = len(ordered)
-    codes = codes_of(Counter(chain.from_iterable(text.words for text in ordered)))
-    postings: defaultdict[str, list[int]] = defaultdict(list)
-    repeated: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for number, text in enumerate(ordered):
-        for word, count in Counter(text.words).items():
-            if count > 1:
-                repeated[word].append((len(postings[word]), count))
-            postings[word].append(number)
-        for key in set(text.filters):
-            postings[key].append(number)
-    frequent = [word for word in codes if is_frequent(len(postings[word]), size)]
-    values = {word: pack_frequencies(found) for word, found in repeated.items()}
-    for key, found in postings.items():
-        if key.startswith(SESSION):
-            values[key] = pack_places(ordered[number].place for number in found)
-    kept = {
-        key: Kept(key, codes.get(key, ""), pack_numbers(found, size), values.get(key, b""))
-        for key, found in postings.items()
-    }
-    for key, begun in _pairs(ordered, codes, frequent).items():
-        kept[key] = Kept(key, "", pack_numbers(begun, size * PLACES))
-    said = tuple([_word_places(text, codes) for text in ordered])
-    return Part(said, tuple(pages_of(kept[key] for key in sorted(kept))))
+    occurrences = _numbers_by_key([text.words for text in ordered])
+    codes = codes_of({word: len(found) for word, found in occurrences.items()})
+    said = ["".join(map(codes.__getitem__, text.words)) for text in ordered]
+    frequent: list[str] = []
+    kept: list[Kept] = []
+    for word, found in occurrences.items():
+        held, repeated = _once(found)
+        if is_frequent(len(held), size):
+            frequent.append(word)
+        kept.append(Kept(word, codes[word], pack_numbers(held, size), repeated))
+    kept += _filters(ordered)
+    kept += _pairs(said, codes, frequent)
+    said_there = tuple(
+        [
+            Said(text.position, text.at, len(text.words), each.encode())
+            for text, each in zip(ordered, said, strict=True)
+        ]
+    )
+    return Part(said_there, tuple(pages_of(sorted(kept, key=itemgetter(0)))))
 
 
 def is_frequent(texts: int, size: int) -> bool:
@@ -108,26 +102,63 @@ def pair_key(one: str, other: str) -> str:
     return _key(_first_hash(one) + _second_hash(other))
 
 
-def _word_places(text: Text, codes: Mapping[str, str]) -> Said:
-    said = "".join([codes[word] for word in text.words])
-    return Said(text.position, text.at, len(text.words), said.encode())
+class _Lists(dict[str, Callable[[int], None]]):
+    """Appends a number to the list of a key. `lists` are the lists by key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lists: dict[str, list[int]] = {}
+
+    def __missing__(self, key: str) -> Callable[[int], None]:
+        found = self.lists[key] = []
+        self[key] = found.append
+        return found.append
 
 
-def _pairs(texts: Sequence[Text], words: Iterable[str], frequent: Iterable[str]) -> _Places:
-    """Return pair key -> positions of the pairs of `frequent` words, by text."""
-    first = dict.fromkeys(words, _NO_PAIR)
-    second = first.copy()
-    for word in frequent:
-        first[word], second[word] = _first_hash(word), _second_hash(word)
-    found: list[list[int]] = [[] for _ in range(_NO_PAIR)]
+def _numbers_by_key(keys: Sequence[Iterable[str]]) -> dict[str, list[int]]:
+    """Return the numbers of the texts of each key, as often as a text has it."""
+    adding = _Lists()
+    for number, own in enumerate(keys):
+        for add in map(adding.__getitem__, own):
+            add(number)
+    return adding.lists
+
+
+def _once(found: Sequence[int]) -> tuple[Sequence[int], bytes]:
+    """Return each number once, and the frequencies of those that are there more often."""
+    if len(set(found)) == len(found):
+        return found, b""
+    counts = Counter(found)
+    repeated = [(place, count) for place, count in enumerate(counts.values()) if count > 1]
+    return [*counts], pack_frequencies(repeated)
+
+
+def _filters(texts: Sequence[Text]) -> Iterator[Kept]:
+    for key, found in _numbers_by_key([set(text.filters) for text in texts]).items():
+        is_session = key.startswith(SESSION)
+        where = pack_places([texts[number].place for number in found]) if is_session else b""
+        yield Kept(key, "", pack_numbers(found, len(texts)), where)
+
+
+def _pairs(texts: Sequence[str], codes: Mapping[str, str], frequent: Iterable[str]) -> list[Kept]:
+    """Return the positions of adjacent `frequent` words of `texts`, which are given as codes."""
+    words = {codes[word]: word for word in frequent}
+    if not words:
+        return []
+    any_of_them = "".join(map(re.escape, words))
+    begun = re.compile(f"[{any_of_them}](?=[{any_of_them}])").finditer
+    adding = _Lists()
     for number, text in enumerate(texts):
-        places = cycle(range(number * PLACES, (number + 1) * PLACES))
-        ones, others = map(first.__getitem__, text.words), map(second.__getitem__, text.words[1:])
-        for pair, place in zip(map(add, ones, others), places):  # noqa: B905 - places have no end
-            if pair < _NO_PAIR:
-                found[pair].append(place)
-    merged = (set(found[pair]).union(found[pair + _PAIRS]) for pair in range(_PAIRS))
-    return {_key(pair): sorted(held) for pair, held in enumerate(merged) if held}
+        first = number * PLACES
+        for found in begun(text):
+            begin = found.start()
+            adding[text[begin : begin + 2]](first + begin % PLACES)
+    merged: dict[str, set[int]] = {}
+    for pair, places_of_pair in adding.lists.items():
+        key = pair_key(words[pair[0]], words[pair[1]])
+        merged.setdefault(key, set()).update(places_of_pair)
+    size = len(texts) * PLACES
+    return [Kept(key, "", pack_numbers(sorted(held), size)) for key, held in merged.items()]
 
 
 def _first_hash(word: str) -> int:
