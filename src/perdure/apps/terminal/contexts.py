@@ -199,7 +199,7 @@ def part_lines(part: Part, style: Style) -> Iterator[str]:
 def context_part_lines(
     instructions: str, tools: Sequence[ToolDeclaration], recalled: Sequence[str], context: Context
 ) -> Iterator[str]:
-    """Yield a line for each part of a request: its estimated tokens, and what it is."""
+    """Yield the estimated sum, and a line for each part of a request: its tokens, what it is."""
     parts = (
         ("instructions", _size(instructions), ""),
         ("tools", math.ceil(unscaled_around(None, tools)), count_of(len(tools), "tool")),
@@ -211,6 +211,7 @@ def context_part_lines(
         ),
     )
     wide = max(len(f"{tokens:,}") for _, tokens, _ in parts)
+    yield f"by its parts, estimated: {sum(tokens for _, tokens, _ in parts):,} tokens"
     for name, tokens, what in parts:
         yield f"  {name:<12}  {tokens:>{wide},}  {what}".rstrip()
 
