@@ -85,4 +85,4 @@ async def test_long_session_reads_only_what_is_shown(store: Store, tmp_path: Pat
         await transcript.action_earlier()
         await seen.until(lambda: len(transcript.children) == 2 * PAGE)
         await seen.until(lambda: "message 880\n" in seen.transcript)
-        assert transcript.scroll_y > 0
+        await seen.until(lambda: transcript.scroll_y > 0)
