@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -98,6 +99,19 @@ def test_keyring_of_headless_machine_gives_no_key(
     failing = pytest.importorskip("keyring.backends.fail")
     monkeypatch.setattr(keyring.core, "_keyring_backend", failing.Keyring())
     assert in_keyring("openai") is None
+
+
+def test_key_file_is_synced_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced = tmp_path / "openai", list[tuple[int, bool]]()
+
+    def sync(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_size, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    write_key_file(path, SECRET)
+    assert synced == [(len(SECRET) + 1, False)]
 
 
 def test_file_comes_after_the_environment_and_before_the_keyring(tmp_path: Path) -> None:

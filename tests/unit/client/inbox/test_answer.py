@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import perdure
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.conversation.workspace import Workspace
 from perdure.client.inbox.answer import answer_question
-from perdure.errors import AlreadyAnswered, QuestionClosed
+from perdure.errors import AlreadyAnswered, InvalidEntry, QuestionClosed
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
@@ -101,3 +102,14 @@ async def test_answer_after_expiry_is_refused_and_not_stored() -> None:
 
     assert refused.value.reason == "expired"
     assert len(await store.entries(opening.id)) == 1
+
+
+async def test_answer_that_is_no_choice_is_refused_and_not_stored() -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create(id="s")
+        question = Question("approval", "May I?", ("allow", "deny"))
+        write = Write(stream=session.id, entries=(new_side(question),))
+        ((asked,),) = (await store.backend.commit(Commit(writes=(write,), at=1))).entries
+        with pytest.raises(InvalidEntry, match="'perhaps' is none of the answers allow, deny"):
+            await session.answer(asked.id, "perhaps", by="me")
+        assert (await store.backend.entries(session.id))[-1] == asked

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure.client.agents.chat import Chat
@@ -73,6 +74,10 @@ async def test_open_turn_is_restored_with_partial_answer() -> None:
     assert gone.has_begun
     assert gone.partial is not None
     assert gone.partial.text == "so far"
+    assert turn.open_call is not None
+    later = msgspec.structs.replace(turn.open_call, seq=turn.open_call.seq + 1)
+    another = msgspec.structs.replace(turn, open_call=later)
+    assert not (await lost_effect(stage.memory, another)).has_begun
 
 
 async def test_unreadable_partial_answer_counts_as_missing() -> None:

@@ -66,6 +66,12 @@ def test_generic_folders_give_no_pattern(folder: str) -> None:
     assert not paths.is_telling(folder)
 
 
+def test_longest_of_nested_folders_is_found() -> None:
+    shape = paths.folder_pattern(["/home/alice", "/home/alice/app"])
+    assert shape is not None
+    assert shape.findall("/home/alice/app/x /home/alice/y") == ["/home/alice/app", "/home/alice"]
+
+
 def test_names_are_found_as_words_in_any_case() -> None:
     text = "Alice, ALICE_KEY, alice's -home-alice-src malice alices"
     names = KnownValues(["alice"], paths.SHORTEST_NAME)
