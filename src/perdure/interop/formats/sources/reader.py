@@ -66,7 +66,7 @@ class Reader(Protocol):
 
 
 class LineReader:
-    """The parts of a reader that has no fast path and reads everything as one chain."""
+    """A reader without a fast path. It reads one chain, unless it sets a `linker`."""
 
     linker: Linker | None = None
     instead: Make | None = None
