@@ -92,12 +92,18 @@ class SessionReader:
     async def path(self, leaf: EntryRef | None, last: int | None, kind: str | None) -> list[Entry]:
         amount("last", last)
         if leaf is None:
-            return await self.newest(last, kind)
+            entries = await self.newest(last, kind)
+            if self.state.info.status == "erased":  # forks may still show the entries
+                raise Erased(self.id)
+            return entries
         found = await self.resolve(leaf)
         return await self.log.branch(self.id, found, limit=last, kind=kind)
 
     async def entry(self, reference: EntryRef) -> Entry:
-        return await self.log.entry(self.id, await self.resolve(reference))
+        log = self.log
+        if not isinstance(reference, Entry) and _is_snapshot_reader(log):
+            return await log.resolved(self.id, reference)
+        return await log.entry(self.id, await self.resolve(reference))
 
     async def tree_entries(self, last: int | None) -> list[Entry]:
         amount("last", last)

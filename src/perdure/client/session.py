@@ -157,8 +157,8 @@ class Session:
         """Return the entries root -> `leaf` (default: the session's leaf).
 
         With `kind` only entries of it, such as "message"; with `last` only the newest.
-        Raises: EntryNotFound; ValueError when `last` is negative, or greater than any store can
-        count.
+        Raises: EntryNotFound; Erased without `leaf`; ValueError when `last` is negative, or
+        greater than any store can count.
         """
         return await self._reader.path(leaf, last, kind)
 

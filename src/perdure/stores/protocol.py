@@ -375,6 +375,10 @@ class SnapshotReader(Protocol):
         """Return ``state`` and its leaf's ``branch`` as one snapshot. Raises: SessionNotFound."""
         ...
 
+    async def resolved(self, stream: StreamId, reference: str) -> Entry:
+        """Return the ``entry`` that ``resolve`` finds. Raises: EntryNotFound, SessionNotFound."""
+        ...
+
 
 class NamespaceReader(Protocol):
     """Read across the streams of the namespace."""

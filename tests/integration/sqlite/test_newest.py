@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.errors import SessionNotFound
+from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
 from perdure.session.info import ForkPoint, StreamHeader
@@ -47,3 +47,15 @@ async def test_newest_is_empty_before_root(store: SqliteStore) -> None:
 async def test_newest_of_missing_session_raises(store: SqliteStore) -> None:
     with pytest.raises(SessionNotFound):
         await store.newest(StreamId("nobody"))
+
+
+async def test_resolved_entry_is_that_of_id_or_alias(store: SqliteStore) -> None:
+    await create(store)
+    await say(store, "first")
+    first = (await store.entries(S))[0]
+
+    assert await store.resolved(S, first.id) == first
+    with pytest.raises(EntryNotFound):
+        await store.resolved(S, "nothing")
+    with pytest.raises(SessionNotFound):
+        await store.resolved(StreamId("nobody"), first.id)

@@ -86,3 +86,16 @@ async def test_chat_sends_nothing_of_an_entry_erased_between_its_turns() -> None
         assert "tulipwood" not in str(wire(models.requests[-1].messages))
         assert "again" in str(wire(models.requests[-1].messages))
         assert [entry async for entry in session.entries() if b"tulipwood" in entry.body] == []
+
+
+async def test_open_handle_does_not_show_erased_session_whose_fork_stays() -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        await session.append(user("told"))
+        fork = await session.fork()
+        handle = await store.open(session.id)
+        await session.erase(forks="keep")
+
+        with pytest.raises(perdure.errors.Erased):
+            await handle.path(last=1)
+        assert [message.text for message in await fork.messages()] == ["told"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -65,18 +64,19 @@ def changes_of(state: Mapping[str, Any]) -> ScopedChanges:
 
 def merged(session: Fields, user: Fields, app: Fields) -> Fields:
     """Return the state that an agent sees, as new objects."""
-    return cast(
-        "Fields",
-        json.loads(
-            json.dumps(
-                {
-                    **session,
-                    **{State.APP_PREFIX + key: value for key, value in app.items()},
-                    **{State.USER_PREFIX + key: value for key, value in user.items()},
-                }
-            )
-        ),
-    )
+    shown = {key: _copied(value) for key, value in session.items()}
+    shown.update((State.APP_PREFIX + key, _copied(value)) for key, value in app.items())
+    shown.update((State.USER_PREFIX + key, _copied(value)) for key, value in user.items())
+    return shown
+
+
+def _copied(value: Any) -> Any:
+    """Return JSON data as new objects; for small data faster than encoding and decoding it."""
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in cast("Fields", value).items()}
+    if isinstance(value, list):
+        return [_copied(each) for each in cast("list[Any]", value)]
+    return value
 
 
 def jsonable(state: Mapping[str, Any]) -> Fields:

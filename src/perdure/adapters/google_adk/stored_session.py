@@ -31,6 +31,7 @@ from perdure.adapters.google_adk.state import (
     CREATED_AT,
     SNAPSHOT,
     SNAPSHOT_AFTER,
+    ScopedChanges,
     StateFold,
     changes_of,
 )
@@ -72,6 +73,15 @@ class StoredSession:
         self._store = store
         self._lock = asyncio.Lock()
         self._fold: StateFold | None = None
+        self._initial: ScopedChanges | None = None
+
+    @property
+    def initial(self) -> ScopedChanges:
+        """The state that the session was created with, by scope."""
+        if self._initial is None:
+            given = self.session.metadata.get(INITIAL_STATE)
+            self._initial = changes_of(json.loads(given) if isinstance(given, str) else {})
+        return self._initial
 
     @property
     def created_at(self) -> float:
@@ -86,7 +96,7 @@ class StoredSession:
     def reopen(self, session: perdure.Session) -> None:
         """Use a newer handle of the session; forget what is known of one with the same id."""
         if session.metadata.get(CREATED_AT) != self.session.metadata.get(CREATED_AT):
-            self._fold = None
+            self._fold = self._initial = None
         self.session = session
 
     # ------------------------------------------------------------ reading
@@ -177,9 +187,7 @@ class StoredSession:
         if newest is not None:
             snapshot = await read_json(self._store, newest)
             return StateFold(newest.seq, snapshot["state"], snapshot["updated_at"])
-        given = self.session.metadata.get(INITIAL_STATE)
-        values: Fields = json.loads(given) if isinstance(given, str) else {}
-        return StateFold(-1, changes_of(values).session, self.created_at)
+        return StateFold(-1, self.initial.session, self.created_at)
 
     # ------------------------------------------------------------ appending
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 from typing import Any, Final
 
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -89,8 +89,7 @@ class StoredSessions:
         """Return the sessions of a user, or of all users, without their events."""
         names = (app_name,) if user_id is None else (app_name, user_id)
         prefix = stored_ids.id_prefix(stored_ids.SESSION, *names)
-        found: list[Session] = []
-        shared: dict[str, tuple[Fields, Fields]] = {}
+        read: list[tuple[StoredSession, StateFold]] = []
         for info in await self.store.recent(None, scope="all", id_prefix=prefix):
             if info.status == "erased":
                 continue
@@ -105,11 +104,10 @@ class StoredSessions:
                     head = stored.session.head
             except (Erased, SessionNotFound):
                 continue
-            owner, user, _ = _names(stored.session)
-            if user not in shared:
-                shared[user] = await self._shared(owner, user)
-            fold = await stored.fold(head)
-            found.append(_made(stored, fold, *shared[user]))
+            read.append((stored, await stored.fold(head)))
+        owners = dict.fromkeys(_names(stored.session)[:2] for stored, _ in read)
+        shared = {owner: await self._shared(*owner) for owner in owners}  # after all are settled
+        found = [_made(each, fold, *shared[_names(each.session)[:2]]) for each, fold in read]
         found.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
         return found
 
@@ -202,11 +200,8 @@ class StoredSessions:
 
         The session holds it from its creation, so a kill in between loses nothing.
         """
-        given = stored.session.metadata.get(INITIAL_STATE)
-        if stored.session.head >= 0 or not isinstance(given, str):
-            return
-        changes = changes_of(json.loads(given))
-        if not changes.user and not changes.app:
+        changes = stored.initial
+        if stored.session.head >= 0 or not (changes.user or changes.app):
             return
         app_name, user_id, _ = _names(stored.session)
         user, app = self.user_state(app_name, user_id), self.app_state(app_name)
@@ -224,8 +219,8 @@ class StoredSessions:
 
     async def _shared(self, app_name: str, user_id: str) -> tuple[Fields, Fields]:
         """Return the state of a user and of the app."""
-        user = await self.user_state(app_name, user_id).values()
-        return user, await self.app_state(app_name).values()
+        user, app = self.user_state(app_name, user_id), self.app_state(app_name)
+        return await asyncio.gather(user.values(), app.values())
 
     def _state(self, id: str, metadata: dict[str, object], subject: str | None) -> ScopedState:
         state = self._scoped.get(id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import msgspec
@@ -129,12 +130,11 @@ class PerdureSession:
     # ------------------------------------------------------------ on the loop of the store
 
     async def _items(self, limit: int | None) -> list[TResponseInputItem]:
-        session = await self._open()
-        if session is None or limit == 0:
+        if limit == 0:
             return []
         last = limit
         while True:
-            entries = await session.path(last=last)
+            entries = await self._newest_entries(last)
             found = [item for entry in entries if (item := item_of(entry)) is not None]
             if limit is None or len(found) >= limit or last is None or len(entries) < last:
                 break
@@ -144,6 +144,16 @@ class PerdureSession:
             await self._whole(parts) if parts.wanted else cast("TResponseInputItem", parts.item)
             for parts in chosen
         ]
+
+    async def _newest_entries(self, last: int | None) -> list[perdure.Entry]:
+        """Return the newest entries; one read, unless the session was erased."""
+        if (session := self._session) is not None:
+            try:
+                return await session.path(last=last)
+            except (Erased, SessionNotFound):
+                pass
+        session = await self._open()
+        return [] if session is None else await session.path(last=last)
 
     async def _whole(self, parts: ItemParts) -> TResponseInputItem:
         item = parts.item
@@ -218,7 +228,7 @@ class PerdureSession:
         """Return the session as it is now: another process may have erased it."""
         ids = () if self._session is None else (self._session.id,)
         self._session = None
-        for id in (*ids, *map(self._id_of, range(_GENERATIONS))):
+        for id in chain(ids, map(self._id_of, range(_GENERATIONS))):  # nearly always the first
             try:
                 self._session = await self._store.open(id)
             except Erased:  # its id may be taken

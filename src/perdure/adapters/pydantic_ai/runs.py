@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar, cast
+from typing import Final, Literal, Self, cast
 
 import perdure
 from perdure.adapters.pydantic_ai.messages import Item, json_data
 from perdure.adapters.session_ids import session_id_of
+from perdure.adapters.store_loop import StoreLoop
 from perdure.errors import (
     HeadConflict,
     InvalidEntry,
@@ -34,8 +35,6 @@ FAILURE: Final = "pydantic_ai.failed"
 
 OnUnknown = Literal["never", "retry", "ask"]
 """What happens to a tool call that began and has no known outcome."""
-
-T = TypeVar("T")
 
 _current: ContextVar[DurableRun | None] = ContextVar("perdure_pydantic_ai_run", default=None)
 
@@ -58,8 +57,8 @@ class DurableRun:
         if not id:
             raise WrongArgument("a durable run needs an id, such as that of a job", argument="id")
         self.id = id
-        self._portal = None if isinstance(store, perdure.Store) else store.portal
-        self._store = store if isinstance(store, perdure.Store) else store.asynchronous
+        self._loop = StoreLoop(store)
+        self._store = self._loop.store
         self._session: perdure.Session | None = None
         self._head = -1
         self._lock = asyncio.Lock()
@@ -75,7 +74,7 @@ class DurableRun:
         return session_id_of(PREFIX, self.id)
 
     async def __aenter__(self) -> Self:
-        await self._call(self._open())
+        await self._loop.call(self._open())
         self._token = _current.set(self)
         return self
 
@@ -156,7 +155,7 @@ class DurableRun:
         stored = self._outcomes[unit]
         if isinstance(stored, str):
             return json.loads(stored)
-        return json.loads(await self._call(self._store.content(stored["handle"])))
+        return json.loads(await self._loop.call(self._store.content(stored["handle"])))
 
     async def _note(
         self, kind: str, unit: str, value: object, messages: Sequence[Item] = ()
@@ -168,12 +167,12 @@ class DurableRun:
         note = perdure.Note(kind, data)
         async with self._lock:
             try:
-                await self._call(self._append([*messages, note]))
+                await self._loop.call(self._append([*messages, note]))
             except (InvalidEntry, LimitExceeded, OverflowError, ValueError):
                 if not messages:
                     raise
                 # A message that no log can hold, such as half of a character pair, is not shown.
-                await self._call(self._append([note]))
+                await self._loop.call(self._append([note]))
 
     async def _append(self, items: Sequence[perdure.types.Item]) -> None:
         if self._session is None:
@@ -183,12 +182,6 @@ class DurableRun:
         except HeadConflict as error:
             raise RunTakenOver(self.id) from error
         self._head = entries[-1].seq
-
-    async def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do `work` on the loop of the store."""
-        if self._portal is None:
-            return await work
-        return await asyncio.to_thread(self._portal.call, work)
 
 
 class RunTakenOver(RuntimeError):

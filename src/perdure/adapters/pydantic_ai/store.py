@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 from pydantic_ai.conversation_store import (
     ConversationEntry,
@@ -14,8 +12,7 @@ from pydantic_ai.conversation_store import (
 
 import perdure
 from perdure.adapters.pydantic_ai.conversations import Conversations
-
-T = TypeVar("T")
+from perdure.adapters.store_loop import StoreLoop
 
 
 class PerdureConversationStore(ConversationStore):
@@ -28,20 +25,18 @@ class PerdureConversationStore(ConversationStore):
     """
 
     def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:
-        self._portal = None if isinstance(store, perdure.Store) else store.portal
-        self._conversations = Conversations(
-            store if isinstance(store, perdure.Store) else store.asynchronous
-        )
+        self._loop = StoreLoop(store)
+        self._conversations = Conversations(self._loop.store)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, or None."""
-        return await self._on_loop(self._conversations.read(conversation_id))
+        return await self._loop.call(self._conversations.read(conversation_id))
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
         """Return the records, newest `updated_at` first, those of `scope` if given."""
-        return await self._on_loop(self._conversations.records(scope, limit))
+        return await self._loop.call(self._conversations.records(scope, limit))
 
     async def write_record(
         self,
@@ -55,14 +50,14 @@ class PerdureConversationStore(ConversationStore):
         Raises: ConversationConflict.
         """
         work = self._conversations.write(record, new_entries, expected_revision)
-        await self._on_loop(work)
+        await self._loop.finish(work)
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Erase a conversation, except the entries that a fork shows.
 
         Raises: ConversationConflict.
         """
-        await self._on_loop(self._conversations.delete(conversation_id, expected_revision))
+        await self._loop.finish(self._conversations.delete(conversation_id, expected_revision))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return the entry with this id. Raises: LookupError."""
@@ -77,10 +72,4 @@ class PerdureConversationStore(ConversationStore):
         """
         if head_id is None or limit == 0:
             return []
-        return await self._on_loop(self._conversations.history(head_id, limit))
-
-    async def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do `work` on the loop of the store."""
-        if self._portal is None:
-            return await work
-        return await asyncio.to_thread(self._portal.call, work)
+        return await self._loop.call(self._conversations.history(head_id, limit))

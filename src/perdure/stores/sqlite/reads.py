@@ -242,6 +242,11 @@ def partial(tables: Tables, namespace: str, stream: StreamId) -> tuple[int, byte
     return None if row is None else (row[0], row[1])
 
 
+def resolved(tables: Tables, namespace: str, stream: StreamId, reference: str) -> Entry:
+    """Return the entry that `resolve` finds."""
+    return entry(tables, namespace, stream, resolve(tables, namespace, stream, reference))
+
+
 def resolve(tables: Tables, namespace: str, stream: StreamId, reference: str) -> EntryId:
     """Return the entry with the full id or foreign id `reference`."""
     number, head = _standing(tables, namespace, stream)

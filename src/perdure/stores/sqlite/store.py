@@ -179,6 +179,7 @@ class SqliteStore:
     open_questions = reading(reads.open_questions)
     partial = reading(reads.partial)
     resolve = reading(reads.resolve)
+    resolved = reading(reads.resolved)
     find_entry = reading(reads.find_entry)
     aliases = reading(reads.aliases)
     find = reading(reads.find)

@@ -6,7 +6,8 @@ may match if they are few, else more of the newest sessions. So a list costs the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from heapq import merge
 from itertools import islice
 from typing import Unpack
@@ -86,9 +87,7 @@ def sessions(
         whole = (described_row(*each) for each in near if each[0].origin in ORIGINS[scope])
         return (info for info in whole if is_sought(info, sought))
 
-    cursors = _cursors(tables, namespace, scope, cwd, sought)
-    newest_first = merge(*cursors, key=_place, reverse=True)
-    try:
+    with closing(_newest_first(tables, namespace, scope, cwd, sought)) as newest_first:
         parts = sought_parts(query)
         if not parts and not prefix:
             return list(islice(fitting(newest_first), limit))
@@ -102,22 +101,27 @@ def sessions(
             if len(rows) < reach or (limit is not None and len(found) >= limit):
                 return found[:limit]
         raise AssertionError("rounds have no end")
-    finally:
-        for cursor in cursors:
-            cursor.close(force=True)  # an unfinished cursor would hold its snapshot
 
 
-def _cursors(
+def _newest_first(
     tables: Tables, namespace: str, scope: SessionScope, cwd: str | None, sought: Sought
-) -> list[Cursor]:
-    """Return cursors over the sessions of each origin (and status), newest activity first."""
+) -> Generator[Row]:
+    """Yield the sessions of each origin (and status), newest activity first.
+
+    Until the first one is asked for, it reads nothing.
+    """
     after = sought.get("after") or (MOST_SEQ, _LAST_ID)
     sql = _SESSIONS if cwd is None else _SESSIONS_OF_FOLDER
-    return [
+    cursors: list[Cursor] = [
         tables.db.execute(sql, (namespace, *of, *after))
         for origin in ORIGINS[scope]
         for of in ([(origin, each) for each in LISTED_STATUSES] if cwd is None else [(origin, cwd)])
     ]
+    try:
+        yield from merge(*cursors, key=_place, reverse=True)
+    finally:
+        for cursor in cursors:
+            cursor.close(force=True)  # an unfinished cursor would hold its snapshot
 
 
 def _place(row: Row) -> tuple[int, str]:
