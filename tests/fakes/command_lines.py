@@ -22,6 +22,8 @@ SKIPPED = {
     "init": "writes files of its own text",
     "sessions pick": "needs a terminal of its own; its screen is tested in apps/picker",
     "store rekey": "needs an encrypted store; prints only addresses",
+    "models remove-key": "removes a key, which no store has",
+    "models set-key": "keeps a key, which no store has",
     "models test": "calls a model of the settings",
     "mcp test": "starts a server of the settings",
     "serve": "serves until it is stopped; tested with real requests elsewhere",

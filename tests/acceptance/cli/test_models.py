@@ -42,7 +42,7 @@ def test_list_is_also_json(world: World) -> None:
         "status": "missing key",
         "address": "https://api.openai.com/v1",
         "key": None,
-        "remedy": "set OPENAI_API_KEY, or `perdure models set-key openai`",
+        "remedy": "set OPENAI_API_KEY, or keep the key in the keyring",
     }
 
 

@@ -15,6 +15,7 @@ import typer
 
 from perdure.apps.cli.exits import DONE, UsageMistake
 from perdure.apps.cli.options import JsonOption
+from perdure.apps.terminal.advice import with_commands
 from perdure.apps.terminal.line_input import piped_text
 from perdure.apps.terminal.output import out_style, show, show_result, width
 from perdure.apps.terminal.style import Meaning
@@ -260,7 +261,12 @@ def _state_lines(states: tuple[ProviderState, ...]) -> Iterator[str]:
         Column("address or what to do", gives_way=True),
     )
     rows = [
-        (state.name, state.status, state.key or "-", safe(state.remedy or state.address))
+        (
+            state.name,
+            state.status,
+            state.key or "-",
+            safe(with_commands(state.remedy) or state.address),
+        )
         for state in states
     ]
     heading, *lines = table(columns, rows, width(), style)

@@ -43,6 +43,7 @@ ADVICE: Mapping[str, str] = {
     'delete it with record="keep"': "leave out --with-record",
     "copy its sessions into a new store": "copy its sessions into a new store with "
     "`perdure store copy sqlite:///NEW.db --store {address}`",
+    "keep the key in the keyring": "keep it with `perdure models set-key`",
     "give the runtime an agent of that id": "run the workflow with `-m MODEL`, and one is made",
 }
 """What the library says -> what the command line says. Fields are facts of the error."""

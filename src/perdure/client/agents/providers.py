@@ -93,7 +93,7 @@ def _remedy(provider: Provider, status: Readiness) -> str:
     if status == "missing package":
         return provider.remedy
     if status == "missing key":
-        return f"set {provider.key_variables[0]}, or `perdure models set-key {provider.name}`"
+        return f"set {provider.key_variables[0]}, or keep the key in the keyring"
     return ""
 
 

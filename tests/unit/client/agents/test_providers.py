@@ -103,7 +103,7 @@ def test_states_say_what_is_there_and_what_is_missing() -> None:
     assert (found["openai"].status, found["openai"].key) == ("configured", "OPENAI_API_KEY")
     assert (found["anthropic"].status, found["anthropic"].key) == ("configured", "keyring")
     assert (found["google"].status, found["google"].key) == ("missing key", None)
-    assert found["google"].remedy == "set GEMINI_API_KEY, or `perdure models set-key google`"
+    assert found["google"].remedy == "set GEMINI_API_KEY, or keep the key in the keyring"
     assert (found["ollama"].status, found["ollama"].address) == ("configured", "http://big:1/v1")
     assert found["vllm"].status == "default address"
     assert SECRET not in repr(found)
