@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from importlib.metadata import version
@@ -22,6 +22,7 @@ from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, WorkflowStatus
 from msgspec import DecodeError
 from sqlalchemy.exc import DBAPIError
 
+from perdure.client.cluster.poll_gate import PollGate
 from perdure.errors import ConfigError
 from perdure.stores.cluster.protocol import PROTOCOL, Pending, Work, work_of
 
@@ -36,6 +37,9 @@ DONE_KEPT_S = 600
 """How long ended work is kept: as long as it may be queued again by mistake."""
 
 CONNECTIONS = 8
+
+STALLED_MS = 1_500
+"""A transaction that is left open for longer is ended by the server: others wait for its rows."""
 
 _LISTENED = "_listening_queues"
 
@@ -56,6 +60,12 @@ WITH done AS (
 DELETE FROM {SCHEMA}.workflow_output WHERE workflow_uuid IN (SELECT workflow_uuid FROM done)
 """  # noqa: S608 - put together from constants
 
+_WITH_WORK = f"""
+SELECT q FROM unnest(%s::text[]) AS q WHERE EXISTS (
+    SELECT FROM {SCHEMA}.workflow_status WHERE queue_name = q AND status = 'ENQUEUED'
+)
+"""  # noqa: S608 - put together from constants
+
 Perform = Callable[[Work], Awaitable[str]]
 """Does a piece of work on the worker's event loop, and returns how it ended."""
 
@@ -72,9 +82,10 @@ class DbosQueue:
         self._loop = asyncio.get_running_loop()
         self._listened: list[str] = []
         self._registered: set[str] = set()
+        self._gate = PollGate(self._listened, self._with_work, POLL_S)
         self._engine = sqlalchemy.create_engine(
             "postgresql+psycopg://",
-            creator=lambda: psycopg.connect(conninfo, connect_timeout=10),
+            creator=lambda: _connected(conninfo),
             pool_size=CONNECTIONS,
             max_overflow=0,
             pool_pre_ping=True,
@@ -101,6 +112,7 @@ class DbosQueue:
     def launch(self) -> None:
         """Make or update the schema of the queues, and be ready to take work."""
         DBOS.launch()
+        self._gate.start(self._dbos.background_thread_stop_events)
         with suppress(DBAPIError), self._engine.begin() as db:  # only its owner may
             for grant in _GRANTS:
                 db.exec_driver_sql(grant)
@@ -149,8 +161,13 @@ class DbosQueue:
 
     def close(self) -> None:
         """Stop. Work that has not ended stays with this worker until others take it over."""
+        self._gate.stop()
         DBOS.destroy()
         self._engine.dispose()
+
+    def _with_work(self, queues: Collection[str]) -> list[str]:
+        with self._engine.connect() as db:
+            return [row[0] for row in db.exec_driver_sql(_WITH_WORK, (list(queues),))]
 
     async def _work(self, work: str) -> str:
         """Run on DBOS's event loop: the store belongs to the worker's."""
@@ -172,6 +189,15 @@ def listen_to(dbos: Any, queues: list[str]) -> None:
             "launch. Install another one: pip install 'dbos>=3.4,<3.5'"
         )
     setattr(dbos, _LISTENED, queues)
+
+
+def _connected(conninfo: str) -> psycopg.Connection:
+    db = psycopg.connect(conninfo, connect_timeout=10, autocommit=True)
+    db.execute(
+        "SELECT set_config('idle_in_transaction_session_timeout', %s, false)", (str(STALLED_MS),)
+    )
+    db.autocommit = False
+    return db
 
 
 def _pending(status: WorkflowStatus) -> Pending | None:

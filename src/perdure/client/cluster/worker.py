@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
+from weakref import WeakValueDictionary
 
 from perdure.client.agents.runtime import Runtime
 from perdure.client.cluster.performer import Performer
@@ -18,6 +19,7 @@ from perdure.client.cluster.runner import cluster_of
 from perdure.client.cluster.scheduler import Scheduler
 from perdure.client.processes import is_gone
 from perdure.errors import ConfigError, PerdureError, TurnSuspended
+from perdure.session.ids import StreamId
 from perdure.stores.cluster.protocol import Liveness, Work, WorkerFacts
 
 SLOTS = 32
@@ -57,6 +59,8 @@ class Worker:
         self._running = 0
         self._is_idle = asyncio.Event()
         self._handed_over = asyncio.Event()
+        self._sessions: WeakValueDictionary[tuple[str, StreamId], asyncio.Lock]
+        self._sessions = WeakValueDictionary()
         self.id = first.host.store.outside.random(8).hex()
         self._facts = WorkerFacts(
             id=self.id,
@@ -103,7 +107,8 @@ class Worker:
         self._running += 1
         self._is_idle.clear()
         try:
-            return await self._performers[work.namespace].perform(work)
+            async with self._session(work):
+                return await self._performers[work.namespace].perform(work)
         except TurnSuspended:
             await self._handed_over.wait()
             raise
@@ -111,6 +116,14 @@ class Worker:
             self._running -= 1
             if not self._running:
                 self._is_idle.set()
+
+    def _session(self, work: Work) -> asyncio.Lock:
+        """Return the lock of the session: work of it may come back here while it still runs.
+
+        That is so if others declared this worker dead and it was not. The work that runs goes on
+        with the turn, and the one that came back then finds it done.
+        """
+        return self._sessions.setdefault((work.namespace, work.stream), asyncio.Lock())
 
     async def _drain(self, queue: Any, liveness: Liveness, drain_s: float) -> None:
         liveness.is_draining = True

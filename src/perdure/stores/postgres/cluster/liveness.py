@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import LiteralString
 
 import psycopg
@@ -48,16 +49,20 @@ _CLASS = 20583
 
 _log = logging.getLogger(__name__)
 
+# A stopped worker, or one that the server cannot reach, must not keep the lock of a takeover: the
+# server ends its session, which is never idle for that long otherwise.
 _SET_UP: LiteralString = """
 SELECT set_config('statement_timeout', '5000', false), set_config('lock_timeout', '2000', false),
-    set_config('synchronous_commit', 'off', false)
+    set_config('synchronous_commit', 'off', false),
+    set_config('idle_in_transaction_session_timeout', %s, false),
+    set_config('idle_session_timeout', %s, false)
 """
 
 _REGISTER: LiteralString = """
 INSERT INTO perdure.worker (id, owner, version, protocol, namespaces, agents, slots)
 VALUES (%s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT (id) DO UPDATE SET beat_at = clock_timestamp()
-RETURNING no
+RETURNING no, clock_timestamp()
 """
 
 _LOCK: LiteralString = "SELECT pg_try_advisory_lock(%s, %s)"
@@ -75,12 +80,13 @@ WHERE id = %s AND state = 'dead'
 
 _UNBLAME: LiteralString = "DELETE FROM perdure.lost_work WHERE namespace = %s AND worker = %s"
 
-# The silence before the server started is not a worker's.
+# The silence before this connection began is perhaps not a worker's: the server was gone, and it
+# may have been replaced by another one, which has been running for long.
 _BURY: LiteralString = """
 UPDATE perdure.worker AS w SET state = 'dead', died_at = clock_timestamp(), running = 0
 WHERE w.state <> 'dead' AND w.id <> %s AND (
-    greatest(w.beat_at, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => %s)
-    OR greatest(w.beat_at, pg_postmaster_start_time())
+    greatest(w.beat_at, %s) < clock_timestamp() - make_interval(secs => %s)
+    OR greatest(w.beat_at, %s)
         < clock_timestamp() - make_interval(secs => %s)
     AND NOT EXISTS (
         SELECT FROM pg_locks AS l
@@ -95,6 +101,11 @@ RETURNING w.id
 _DEAD: LiteralString = """
 SELECT id, owner, died_at > clock_timestamp() - make_interval(secs => %s) FROM perdure.worker
 WHERE state = 'dead'
+"""
+
+_LEFT: LiteralString = """
+SELECT DISTINCT executor_id FROM perdure_work.workflow_status
+WHERE status = 'PENDING' AND executor_id = ANY(%s)
 """
 
 _FORGET_DEAD: LiteralString = """
@@ -133,6 +144,7 @@ class PostgresLiveness:
         self._thread = threading.Thread(target=self._run, name="perdure-liveness", daemon=True)
         self._confirmed_at = time.monotonic()
         self._beaten_at = self._swept_at = 0.0
+        self._connected_at: datetime | None = None
         self.dead_owners: frozenset[str] = frozenset()
         self.is_draining = False
         self.queues: frozenset[str] = frozenset()
@@ -173,7 +185,8 @@ class PostgresLiveness:
     def _connected(self) -> Connection[Row]:
         db = psycopg.connect(self._conninfo, autocommit=True, connect_timeout=5)
         try:
-            db.execute(_SET_UP)
+            silence_ms = f"{SILENCE_S * 1000:.0f}"
+            db.execute(_SET_UP, (silence_ms, silence_ms))
             if _is_free(db):
                 db.execute(b"SET ROLE " + APP_ROLE.encode())
             facts = self._facts
@@ -190,7 +203,8 @@ class PostgresLiveness:
                 ),
             ).fetchone()
             assert row is not None
-            db.execute(_LOCK, (_CLASS, row[0]))
+            number, self._connected_at = row
+            db.execute(_LOCK, (_CLASS, number))
         except BaseException:
             db.close()
             raise
@@ -201,7 +215,9 @@ class PostgresLiveness:
         if now - self._beaten_at >= BEAT_S - LOOK_S / 2:
             self._beaten_at = now
             self._beat(db)
-        buried = db.execute(_BURY, (self._facts.id, SILENCE_S, DEAD_LOCK_S, _CLASS)).fetchall()
+        since = self._connected_at
+        values = (self._facts.id, since, SILENCE_S, since, DEAD_LOCK_S, _CLASS)
+        buried = db.execute(_BURY, values).fetchall()
         if buried:
             _log.warning("workers are dead: %s", ", ".join(str(row[0]) for row in buried))
             self._count(db, "takeovers", len(buried))
@@ -242,15 +258,15 @@ class PostgresLiveness:
 
         If it dies in between, the next one begins again: each step changes nothing the second time.
         """
-        row = db.execute(_LOCK, (_CLASS, 0)).fetchone()
+        owners = dict(dead)
+        left = [str(row[0]) for row in db.execute(_LEFT, (list(owners),))]
+        row = db.execute(_LOCK, (_CLASS, 0)).fetchone() if left else None
         if row is None or not row[0]:
             return
         try:
-            for id, owner in dead:
+            for id in left:
                 pending = self._work.pending(id)
-                if not pending:
-                    continue
-                self._fence(db, id, owner, pending)
+                self._fence(db, id, owners[id], pending)
                 self._work.requeue(pending)
                 self._count(db, "requeued", len(pending))
         finally:
