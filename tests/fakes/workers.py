@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,17 +28,23 @@ runpy.run_module("perdure", run_name="__main__", alter_sys=True)
 
 
 class WorkerProcess:
-    """One ``perdure worker``."""
+    """One ``perdure worker``; `within` comes before its command."""
 
     def __init__(
-        self, address: str, folder: Path, factory: str, *options: str, protocol: int = PROTOCOL
+        self,
+        address: str,
+        folder: Path,
+        factory: str,
+        *options: str,
+        protocol: int = PROTOCOL,
+        within: Sequence[str] = (),
     ) -> None:
         program = ("-m", "perdure") if protocol == PROTOCOL else ("-c", _OTHER.format(protocol))
         self.log = folder / f"worker-{time.monotonic_ns()}.log"
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
                 (
-                    *(sys.executable, *program, "worker"),
+                    *(*within, sys.executable, *program, "worker"),
                     *(f"tests.fakes.worker_program:{factory}", "--store", address, *options),
                 ),
                 cwd=ROOT,

