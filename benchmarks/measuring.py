@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks import (
     append,
+    cluster,
     concurrent,
     console,
     context,
@@ -53,6 +54,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "kills": kills.measure,
     "encryption": encryption.measure,
     "postgres": postgres.measure,
+    "cluster": cluster.measure,
     "search": search.measure,
     "postgres-search": postgres.measure_search,
     "jsonl-search": search.measure_jsonl,

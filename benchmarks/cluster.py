@@ -1,0 +1,248 @@
+"""Claims: workers run turns at 0.8 of what the database gives, and DBOS takes 4 ms of CPU a turn.
+
+And 10,000 waiting turns of one namespace delay a turn of another by less than a second.
+
+The workers are processes on a server of this benchmark's own. Their turns have no tools: a request
+is committed, queued, taken and answered by the scripted model. The raw driver commits as many bytes
+in as many transactions, from as many connections as there are workers and one for the program. A
+delay is from the request's entry to the turn's, both with the time of the process that wrote them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psycopg
+
+import perdure
+from benchmarks.figures import Figure, Run, percentile
+from benchmarks.raw import RawServer
+from perdure import Chat, Runtime, Store
+from perdure.client.cluster.dbos_queue import DbosQueue
+from perdure.client.cluster.requirements import own_queues
+from perdure.session.codec import new_side
+from perdure.session.ids import StreamId
+from perdure.session.ledger import TurnRequested
+from perdure.session.messages import user
+from perdure.stores.cluster.protocol import PROTOCOL, Work
+from perdure.stores.protocol import Commit, Write
+from tests.fakes.postgres import serving
+from tests.fakes.worker_program import HELPER
+from tests.fakes.workers import workers
+
+COUNTS = (1, 2, 4)
+SESSIONS = 24
+TURNS = 600
+EMPTY = 1_000
+WAITING = 10_000
+CROWD = 500
+"""The sessions that so many turns wait in."""
+
+RATIO = 0.8
+DBOS_MS = 4.0
+DELAY_S = 1.0
+LOAD = 0.7
+LOAD_S = 60
+BODY = b"x" * 600
+ENTRIES = (1, 3, 3)
+"""Entries of a turn by commit: the request, its start with the message, its end with the answer."""
+
+_ENQUEUE = """
+SELECT perdure_work.enqueue_workflow(
+    workflow_name => 'perdure.turn', queue_name => %s,
+    positional_args => ARRAY[to_json(i)], workflow_id => i, app_version => %s,
+    queue_partition_key => session, application_name => 'perdure'
+) FROM unnest(%s::text[], %s::text[]) AS w (i, session)
+"""
+_WAITING = "SELECT count(*) FROM perdure_work.workflow_status WHERE status = 'ENQUEUED'"
+
+
+async def measure(run: Run) -> list[Figure]:
+    """Turns by number of workers, DBOS alone, the delay under load, and two namespaces."""
+    with serving(is_own=True, is_quick=False) as server:
+        figures = await _dbos(run, server.new_database())
+        best = 0.0
+        for count in COUNTS:
+            address = server.new_database()
+            with tempfile.TemporaryDirectory() as folder, workers(count, address, Path(folder)):
+                rate = await _rate(run, address)
+                best = max(best, rate)
+                raw = await _raw_rate(run, address, count + 1)
+                claim = f"{count} workers" if count > 1 else "1 worker"
+                figures += [
+                    Figure(claim, "turns per second", rate, "/s", raw),
+                    Figure(claim, "of the raw driver's", rate / raw, "x", least=RATIO),
+                ]
+                if count == COUNTS[-1]:
+                    figures += await _delays(run, address, best * LOAD)
+        figures += await _namespaces(run, server.new_database())
+    return figures
+
+
+async def _rate(run: Run, address: str) -> float:
+    """Turns per second of sessions that always have one in flight; the first ones do not count."""
+    async with (
+        perdure.open(address) as store,
+        Runtime(store, [HELPER], runner="workers") as runtime,
+    ):
+        chats = [await runtime.start(HELPER) for _ in range(SESSIONS)]
+        await asyncio.gather(*(_turns(chat, 2) for chat in chats))
+        each = run.count(TURNS) // SESSIONS
+        began = time.perf_counter()
+        await asyncio.gather(*(_turns(chat, each) for chat in chats))
+        return each * SESSIONS / (time.perf_counter() - began)
+
+
+async def _turns(chat: Chat, count: int) -> None:
+    for _ in range(count):
+        await chat.send("And what do you say to this?")
+
+
+async def _raw_rate(run: Run, address: str, connections: int) -> float:
+    """The same transactions by the raw driver, per second of what a turn needs."""
+    servers = [await RawServer.connect(address) for _ in range(connections)]
+    count = run.count(TURNS)
+
+    async def write(number: int) -> None:
+        for _ in range(count // connections):
+            for entries in ENTRIES:
+                await servers[number].append([BODY] * entries, 1_000 + number)
+            # Queued, taken, done: what any queue in the database has to write.
+            for _ in range(3):
+                await servers[number].append([b"x" * 100], 1_000 + number)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(write(number) for number in range(connections)))
+    took_s = time.perf_counter() - began
+    for server in servers:
+        await server.close()
+    return count // connections * connections / took_s
+
+
+async def _dbos(run: Run, address: str) -> list[Figure]:
+    """CPU of this process for each empty piece of work, taken by DBOS and done at once."""
+    count, done = run.count(EMPTY), asyncio.Semaphore(0)
+
+    async def perform(work: Work) -> str:
+        del work
+        done.release()
+        return "done"
+
+    queue = DbosQueue(address, "benchmark", perform, 32)
+    await asyncio.to_thread(queue.launch)
+    works = [Work("default", StreamId(f"s{number}"), 1) for number in range(count)]
+    await asyncio.to_thread(_enqueue, address, "benchmark", works)
+    began, began_s = time.process_time(), time.perf_counter()
+    await asyncio.to_thread(queue.listen, ["benchmark"])
+    for _ in range(count):
+        await done.acquire()
+    cpu_ms = (time.process_time() - began) * 1000 / count
+    rate = count / (time.perf_counter() - began_s)
+    await asyncio.to_thread(queue.close)
+    return [
+        Figure("DBOS alone", "CPU of an empty turn", cpu_ms, "ms", limit=DBOS_MS),
+        Figure("DBOS alone", "empty turns per second", rate, "/s"),
+    ]
+
+
+async def _delays(run: Run, address: str, rate: float) -> list[Figure]:
+    """How long turns wait for their start at a part of the saturation that was measured."""
+    seconds = LOAD_S // 10 if run.is_quick else LOAD_S
+    async with (
+        perdure.open(address) as store,
+        Runtime(store, [HELPER], runner="workers") as runtime,
+    ):
+        count = max(20, int(rate * seconds))
+        chats = [await runtime.start(HELPER) for _ in range(min(count, 200))]
+        free = list(chats)
+        turns: list[asyncio.Task[None]] = []
+        began = time.perf_counter()
+        for number in range(count):
+            await asyncio.sleep(max(0.0, began + number / rate - time.perf_counter()))
+            chat = free.pop(0) if free else await runtime.start(HELPER)
+            turns.append(asyncio.ensure_future(_turn_of(chat, free)))
+        await asyncio.gather(*turns)
+        delays = [each for chat in chats for each in await delays_s(store, chat.id)]
+    claim = f"{COUNTS[-1]} workers at {LOAD:.0%} of the most for {seconds} s"
+    middle = len(delays) // 2
+    return [
+        Figure(claim, "delay of the start, p50", percentile(delays, 0.5), "s"),
+        Figure(claim, "p99", percentile(delays, 0.99), "s", limit=DELAY_S),
+        Figure(claim, "turns", middle * 2, ""),
+    ]
+
+
+async def _turn_of(chat: Chat, free: list[Chat]) -> None:
+    await _turns(chat, 1)
+    free.append(chat)
+
+
+async def delays_s(store: Store, session: StreamId) -> list[float]:
+    """Return how long each turn of the session waited for its start."""
+    entries = await store.backend.entries(session)
+    asked = {each.id: each.at for each in entries if each.kind == "turn_requested"}
+    return [
+        (each.at - asked[each.about]) / 1000
+        for each in entries
+        if each.kind == "turn_started" and each.about is not None and each.about in asked
+    ]
+
+
+async def _namespaces(run: Run, address: str) -> list[Figure]:
+    """The delay of single turns while another namespace has a long queue."""
+    count = run.count(WAITING)
+    with tempfile.TemporaryDirectory() as folder:
+        options = ("--namespace", "crowd", "--also", "single")
+        with workers(2, address, Path(folder), *options):
+            async with (
+                perdure.open(address, namespace="single") as single,
+                Runtime(single, [HELPER], runner="workers") as runtime,
+                perdure.open(address, namespace="crowd") as crowd,
+            ):
+                chat = await runtime.start(HELPER)
+                await _turns(chat, 3)
+                before = await delays_s(single, chat.id)
+                await _queue(crowd, address, count)
+                waiting = _waiting(address)
+                await _turns(chat, 10)
+                delays = (await delays_s(single, chat.id))[len(before) :]
+                left = _waiting(address)
+    claim = f"one turn beside {waiting:,} waiting ones of another namespace"
+    return [
+        Figure(claim, "delay of its start before, most", max(before), "s"),
+        Figure(claim, "delay of its start, most of 10", max(delays), "s", limit=DELAY_S),
+        Figure(claim, "turns that waited at the end", left, ""),
+    ]
+
+
+async def _queue(store: Store, address: str, count: int) -> None:
+    """Commit requests of new sessions, then queue them all in one statement."""
+    backend = store.backend
+    async with Runtime(store, [HELPER], runner="workers") as runtime:
+        streams = [(await runtime.start(HELPER)).id for _ in range(min(count, CROWD))]
+    body = new_side(TurnRequested(user("hello")))
+    works: list[Work] = []
+    for stream in streams:
+        writes = (Write(stream=stream, entries=(body,) * -(-count // len(streams))),)
+        commit = Commit(writes=writes, at=store.outside.clock.now_ms())
+        (entries,) = (await backend.commit(commit)).entries
+        works += [Work(backend.namespace, stream, entry.seq) for entry in entries]
+    (queue,) = own_queues(backend.namespace, [HELPER])
+    await asyncio.to_thread(_enqueue, address, queue, works)
+
+
+def _enqueue(address: str, queue: str, works: Sequence[Work]) -> None:
+    values = (queue, str(PROTOCOL), [work.id for work in works], [work.stream for work in works])
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(_ENQUEUE.encode(), values)
+
+
+def _waiting(address: str) -> int:
+    with psycopg.connect(address, autocommit=True) as db:
+        row = db.execute(_WAITING).fetchone()
+    assert row is not None
+    return int(row[0])
