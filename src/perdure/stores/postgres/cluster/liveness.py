@@ -178,7 +178,7 @@ class PostgresLiveness:
                     while not self._stop.wait(LOOK_S):
                         self._look(db)
                     db.execute(_LEAVE, (self._facts.id,))
-            except psycopg.Error as error:
+            except Exception as error:  # noqa: BLE001 - also of the queue: a worker must report on
                 log_failure(_log, error, "a worker could not report; it tries again")
                 self._stop.wait(RECONNECT_S)
 
