@@ -17,6 +17,7 @@ import msgspec
 from perdure.apps.settings.document import OF_PROJECTS, Settings
 from perdure.client.agents.files.document import AgentFile
 from perdure.models.catalogue import PROVIDERS
+from perdure.models.embedders.protocol import LOCAL, WIRES
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import NAME as SERVER
 from perdure.workflow.document import INPUT_TYPES, KEBAB, NAME, SCHEMA_VERSION
@@ -32,6 +33,11 @@ PROVIDED = sorted({"scripted", "gemini", *PROVIDERS})
 
 OWN_MODEL = f"^({'|'.join(sorted({'scripted', *PROVIDERS}))}):\\s*\\S"
 """What a model is called that says its provider itself."""
+
+EMBEDDER = (
+    f"^({'|'.join(sorted({*LOCAL, *(n for n, p in PROVIDERS.items() if p.wire in WIRES)}))}):."
+)
+"""What an embedder is called."""
 
 MODEL = r"^[^\s:]+:\s*\S"
 """Likewise, of any provider."""
@@ -54,6 +60,7 @@ def main(arguments: Sequence[str]) -> int:
 def schemas() -> dict[str, Mapping[str, Any]]:
     """Every schema by the name of its file."""
     agent = with_models(with_servers(plain(AgentFile, "A perdure agent file", "agent")))
+    _text_of(agent["$defs"]["FiledMemory"]["properties"]["embedder"])["pattern"] = EMBEDDER
     config = with_servers(plain(Settings, "A perdure settings file", "config"))
     chat: dict[str, Any] = config["$defs"]["ChatSettings"]["properties"]
     _text_of(chat["model"])["pattern"] = MODEL

@@ -1,7 +1,7 @@
 """Documents generated from the published schemas: accepted if and only if they match.
 
-What a schema cannot say is said here, in `UNSAID`: rules about the text of commands, hosts and
-addresses, and settings that contradict each other.
+What a schema cannot say is said here, in `UNSAID`: rules about the text of commands, hosts,
+addresses and times, and settings that contradict each other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNSAID = (
     *("looks like a credential", "disagree", "two MCP servers", "is no header", "credential for"),
     *("no folder", "empty or holds a NUL", "commands may not be given", "no allowed domain"),
     *("there is no node", "a second", "the default of a", "on their way round"),
-    *("needs window_size", "window_size needs"),
+    *("needs window_size", "window_size needs", "the cron expression", "unknown time zone"),
 )
 """Faults that matching documents may have."""
 
