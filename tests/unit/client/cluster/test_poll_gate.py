@@ -44,6 +44,8 @@ def test_thread_of_queue_with_work_goes_on_before_others() -> None:
         return ["a"]
 
     with gate(ask) as event:
+        for _ in range(2):  # the first answer is known once the second question is asked
+            assert asked.acquire(timeout=LONG_S)
         idle = waits(event, "b")
         assert waits(event, "a").wait(LONG_S)
         for _ in range(3):
