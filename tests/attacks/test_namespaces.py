@@ -203,6 +203,10 @@ CALLS: dict[str, list[Call]] = {
         lambda s, id: s.resolve(StreamId("own"), of(id)),
         lambda s, _: s.resolve(StreamId("own"), f"alias-{WORD}"),
     ],
+    "resolved": [
+        lambda s, id: s.resolved(id, of(id)),
+        lambda s, _: s.resolved(StreamId("own"), f"alias-{WORD}"),
+    ],
     "retention.policy": [lambda s, _: s.retention.policy()],
     "maintenance.salvage_namespace": [lambda s, _: s.maintenance.salvage_namespace()],
     "search.scan": [lambda s, _: s.search.hits(SearchQuery(text=WORD))],
