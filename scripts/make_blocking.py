@@ -89,6 +89,25 @@ def _top(tree: ast.Module) -> Iterator[ast.stmt]:
             yield node
 
 
+class Resolved(ast.NodeTransformer):
+    """Replaces ``module.Name`` by ``Name`` where it is a handle: ``watches.Watch`` by ``Watch``.
+
+    The client spells a handle so where it loads the module at its first use.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """Return the name of the handle that `node` is, or `node`."""
+        if isinstance(node.value, ast.Name) and node.attr in ALL:
+            alias = node.value.id
+            name = self.module.spelled.get(alias, alias).partition(" as ")[0]
+            if f"{self.module.homes.get(alias)}.{name}" == f"perdure.client.{ALL[node.attr]}":
+                return ast.copy_location(ast.Name(node.attr), node)
+        return node
+
+
 class Text:
     """Collects the lines of the file and the imports they need."""
 
@@ -103,6 +122,7 @@ class Text:
 
     def source(self, module: Module, node: ast.AST) -> str:
         """The source of `node`, whose names get imported."""
+        node = Resolved(module).visit(node)
         for each in ast.walk(node):
             if not isinstance(each, ast.Name) or hasattr(builtins, each.id):
                 continue
@@ -115,6 +135,7 @@ class Text:
 
     def parameters(self, module: Module, node: Function) -> str:
         """The parameters of `node`."""
+        node.args = Resolved(module).visit(node.args)
         spelled = ast.unparse(node.args)
         self.source(module, node.args)
         return spelled

@@ -150,6 +150,10 @@ def without_async() -> None:
             assert_type(entry.message, perdure.Message | None)
         for event in session.watch(after=3):
             assert_type(event, AnyEvent)
+        assert_type(session.watch(), perdure.blocking.Watch)
+        assert_type(store.watch(after=0), perdure.blocking.Watch)
+        assert_type(store.memory, perdure.blocking.Memory)
+        assert_type(store.schedule, perdure.blocking.Schedule)
         with perdure.blocking.Runtime(store, agents=[agent]) as runtime:
             turn = runtime.start(agent).send("Fix the failing test")
             for event in turn:

@@ -12,7 +12,6 @@ from typing import Annotated, Literal, Self, overload
 import msgspec
 from msgspec import Meta
 
-from perdure.client import watch as watches
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat as AsyncChat
 from perdure.client.agents.chat import ChatStatus
@@ -32,11 +31,9 @@ from perdure.client.conversation.append import (
     Parent,
 )
 from perdure.client.conversation.workspace import Selection, Workspace
-from perdure.client.memory import handle as memory_handle
 from perdure.client.memory.handle import RECALLED, Source
 from perdure.client.memory.handle import Memory as AsyncMemory
 from perdure.client.reads import EntryRef, OpenQuestion
-from perdure.client.requests import schedule as schedules
 from perdure.client.requests.schedule import Schedule as AsyncSchedule
 from perdure.client.requests.schedule import ScheduledMessage
 from perdure.client.session import Session as AsyncSession
@@ -201,7 +198,7 @@ class Session(Handle[AsyncSession]):
         `Note` of an entry. Erased notes are skipped. Raises: EntryNotFound.
         """
 
-    def watch(self, after: int | None = None) -> watches.Watch:
+    def watch(self, after: int | None = None) -> Watch:
         """Watch the events after seq `after` (default: after `head`), including future ones.
 
         Shape: durable events of all processes without gap or repetition; live events and snapshots
@@ -559,11 +556,11 @@ class Store(Handle[AsyncStore]):
         """
 
     @property
-    def memory(self) -> memory_handle.Memory:
+    def memory(self) -> Memory:
         """What is remembered across sessions: what they said, facts, and episodes."""
 
     @property
-    def schedule(self) -> schedules.Schedule:
+    def schedule(self) -> Schedule:
         """Messages that are sent later: list and cancel them."""
 
     @property
@@ -742,7 +739,7 @@ class Store(Handle[AsyncStore]):
         Raises: StoreReadOnly; StoreFull; StoreUnavailable (the indexer stopped, too); Unsupported.
         """
 
-    def watch(self, after: int | None = None) -> watches.Watch:
+    def watch(self, after: int | None = None) -> Watch:
         """Watch the events of every session after position `after` (default: now; 0: all).
 
         Shape: as `Session.watch`; continue later from ``Watch.cursor``. A position past the newest
