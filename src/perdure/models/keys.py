@@ -101,7 +101,5 @@ def _in_file(path: Path) -> str:
         reason = error.strerror or type(error).__name__
         raise ConfigError(f"the key file {path} cannot be read: {reason}") from error
     if mode & 0o077 and sys.platform != "win32":
-        raise ConfigError(
-            f"others may read the key file {path} (mode {mode:03o}): chmod 600 {path}"
-        )
+        raise ConfigError(f"run chmod 600 {path}: others may read this key file (mode {mode:03o})")
     return content.decode("utf-8", "replace").strip()

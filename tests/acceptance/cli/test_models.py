@@ -103,10 +103,16 @@ def test_key_kept_in_a_file_sets_up_its_provider_until_it_is_removed(tmp_path: P
     assert (found["openai"]["status"], found["openai"]["key"]) == ("configured", "file")
 
     path.chmod(0o640)
-    shared = world.run("models")
-    assert (shared.code, SECRET in shared.err) == (2, False)
-    assert f"chmod 600 {path}" in shared.err
-    path.chmod(0o600)
+    listed = world.ok("models")
+    (row,) = (line for line in listed.out.splitlines() if line.startswith("openai "))
+    assert "unusable key" in row
+    assert "run chmod 600 /" in row
+    assert SECRET not in listed.out + listed.err
+    doctor = world.run("doctor")
+    assert f"openai: run chmod 600 {path}: others may read this key file (mode 640)" in doctor.out
+    assert (doctor.code, "set up: scripted\n" in doctor.out) == (1, True)
+    other = world.ok("models", "set-key", "anthropic", "--file", stdin="anthropic-key")
+    assert "Try it: perdure models test anthropic:MODEL" in other.out
     again = world.ok("models", "set-key", "openai", "--file", stdin="another-key")
     assert path.read_text() == "another-key\n"
     assert SECRET not in again.out

@@ -251,11 +251,13 @@ def _encryption(facts: StoreInfo) -> Check:
 
 
 def _models() -> Iterator[Check]:
-    """Check the providers that are set up, and those with a key but without their package."""
+    """Check the providers that are set up, and those whose key or package cannot be used."""
     states = provider_states(os.environ)
     ready = [state.name for state in states if state.status == "configured"]
     yield Check("models", "ok", f"set up: {', '.join(ready)}", "`perdure models` lists them all")
     for state in states:
+        if state.status == "unusable key":
+            yield Check("models", "fail", f"{state.name}: {state.remedy}")
         if state.status == "missing package" and state.key is not None:
             detail = f"{state.name} has a key ({state.key}), and its package is not installed"
             yield Check("models", "fail", detail, state.remedy)

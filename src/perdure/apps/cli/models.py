@@ -20,7 +20,12 @@ from perdure.apps.terminal.line_input import piped_text
 from perdure.apps.terminal.output import out_style, show, show_result, width
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import Column, clip, safe, table
-from perdure.client.agents.providers import ProviderState, Readiness, provider_states
+from perdure.client.agents.providers import (
+    ProviderState,
+    Readiness,
+    provider_states,
+    state_of,
+)
 from perdure.client.clock import SystemClock
 from perdure.client.keys import has_keyring
 from perdure.errors import ModelUnavailable
@@ -48,6 +53,7 @@ _MEANINGS: dict[Readiness, Meaning] = {
     "default address": "plain",
     "missing key": "warning",
     "missing package": "warning",
+    "unusable key": "warning",
 }
 _SHOWN_CHARS = 60
 
@@ -213,7 +219,10 @@ def _typed_key(provider: Provider) -> str:
 
 def _after_key(provider: Provider, key: str) -> Iterator[str]:
     """Say what else `provider` needs, and how to try it."""
-    state = next(each for each in provider_states(os.environ) if each.name == provider.name)
+    state = state_of(provider, os.environ)
+    if state.status == "unusable key":
+        yield f"The key file comes first, and it cannot be used: {safe(state.remedy)}"
+        return
     used = find_key(provider, os.environ)
     if used is not None and used.value != key:
         yield f"Another key comes first, from {used.source}. Remove it to use the new one."

@@ -30,8 +30,12 @@ _CLIENTS: Mapping[Wire, tuple[str, str]] = {
 }
 """Wire format -> module and name of its client."""
 
-Readiness = Literal["configured", "default address", "missing key", "missing package"]
-"""``default address``: nothing was set; a server of one's own is used where it usually runs."""
+Readiness = Literal[
+    "configured", "default address", "missing key", "missing package", "unusable key"
+]
+"""``default address``: nothing was set; a server of one's own is used where it usually runs.
+``unusable key``: there is a key file that cannot be read, or that others can read.
+"""
 
 
 class ProviderState(msgspec.Struct, frozen=True):
@@ -69,13 +73,20 @@ def provider_states(
 ) -> tuple[ProviderState, ...]:
     """Return the set-up of every provider, in the order of the catalogue. Makes no request."""
     offline = ProviderState("scripted", "Scripted (offline)", "configured", "offline", None, "")
-    found = [_state(provider, environment, keyring) for provider in PROVIDERS.values()]
+    found = [state_of(each, environment, keyring=keyring) for each in PROVIDERS.values()]
     return (offline, *found)
 
 
-def _state(provider: Provider, environment: Mapping[str, str], keyring: Lookup) -> ProviderState:
+def state_of(
+    provider: Provider, environment: Mapping[str, str], *, keyring: Lookup = in_keyring
+) -> ProviderState:
+    """Return the set-up of `provider`; a key file that cannot be used is its status."""
     address = provider.address(environment)
-    key = find_key(provider, environment, keyring)
+    try:
+        key = find_key(provider, environment, keyring)
+    except ConfigError as error:
+        name, title = provider.name, provider.title
+        return ProviderState(name, title, "unusable key", address, None, str(error))
     status: Readiness = "configured"
     if not _is_installed(provider.package):
         status = "missing package"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from perdure.client.agents.providers import default_models, provider_states
 from perdure.errors import ConfigError
 from perdure.models.catalogue import PROVIDERS
+from perdure.models.keys import key_file, write_key_file
 from perdure.models.router import ModelRouter
 from tests.fakes.clock import ManualClock
 
@@ -106,6 +108,19 @@ def test_states_say_what_is_there_and_what_is_missing() -> None:
     assert found["google"].remedy == "set GEMINI_API_KEY, or keep the key in the keyring"
     assert (found["ollama"].status, found["ollama"].address) == ("configured", "http://big:1/v1")
     assert found["vllm"].status == "default address"
+    assert SECRET not in repr(found)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no mode there")
+def test_key_file_of_one_provider_that_others_can_read_is_its_status_alone(tmp_path: Path) -> None:
+    environment = {"XDG_CONFIG_HOME": str(tmp_path), "OPENAI_API_KEY": SECRET}
+    file = key_file(PROVIDERS["google"], environment)
+    write_key_file(file, SECRET)
+    file.chmod(0o640)
+    found = {state.name: state for state in provider_states(environment, keyring=nothing)}
+    assert (found["google"].status, found["google"].key) == ("unusable key", None)
+    assert f"chmod 600 {file}" in found["google"].remedy
+    assert found["openai"].status == "configured"
     assert SECRET not in repr(found)
 
 
