@@ -150,6 +150,21 @@ def test_help_as_a_word_prints_the_page_and_help_of_no_command_names_the_right_o
     assert (ended.code, "use `perdure sessions erase`" in ended.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("nonsense", "unknown command 'nonsense'"),
+        ("list", "there is no command 'list': use `perdure sessions list`"),
+        ("sessions frok", "unknown command 'frok'. Did you mean 'fork'?"),
+        ("sessions delete", "there is no command 'delete' of `perdure sessions`: use `perdure"),
+        ("help", "there is no command 'help': use `perdure --help`"),
+    ],
+)
+def test_help_of_an_unknown_command_names_that_command(world: World, asked: str, told: str) -> None:
+    ended = world.run("help", *asked.split())
+    assert (ended.code, told in ended.err) == (2, True), ended.err
+
+
 def test_fork_takes_its_entry_as_an_argument_or_an_option_but_not_both(sample: World) -> None:
     by_argument = sample.ok("sessions", "fork", "0196", "3", "--json").json
     by_option = sample.ok("sessions", "fork", by_argument["parent"], "--at", "3", "--json").json

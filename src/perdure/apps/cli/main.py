@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from perdure.apps.cli.exits import DONE, FAILED, INTERRUPTED, exit_code_of
-from perdure.apps.cli.surface.table import answer_from_table
+from perdure.apps.cli.surface.table import answer_from_table, asked_of
 from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.output import (
     OutputClosed,
@@ -103,7 +103,7 @@ def _run(words: list[str]) -> int:
             return answered
         # Imported lazily: loading the parser takes longer than running this module.
         program = importlib.import_module("perdure.apps.cli.program")
-    code: int = program.run(words)
+    code: int = program.run(asked_of(words))
     return code
 
 

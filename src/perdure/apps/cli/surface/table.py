@@ -33,6 +33,11 @@ def encode_table(program: Command) -> str:
     return msgspec.json.format(msgspec.json.encode(program), indent=1).decode() + "\n"
 
 
+def asked_of(words: Sequence[str]) -> Sequence[str]:
+    """Return the words that name a command: those after ``help``, or else all `words`."""
+    return words[1:] if words[:1] == ["help"] else words
+
+
 def answer_from_table(words: Sequence[str]) -> int | None:
     """Print the help or completion that `words` ask for; None if they ask for neither.
 
@@ -40,7 +45,7 @@ def answer_from_table(words: Sequence[str]) -> int | None:
     """
     if words and words[0] == _COMPLETE:
         return _complete(*words[1:2], words=words[2:])
-    asked = words[1:] if words[:1] == ["help"] else words
+    asked = asked_of(words)
     own = asked[: asked.index("--") if "--" in asked else None]
     if asked is words and _HELP.isdisjoint(own):
         return None
