@@ -8,7 +8,9 @@ time, so several processes that plan the same time make one session with one req
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -48,6 +50,9 @@ LOOK_S = 1.0
 _MOST_USED_TIMES = 100
 """Times of an expression that were used or cancelled before, which are tried in one pass."""
 
+_LONGEST_AGENT_ID = 100
+"""Characters of an agent's id in the ids of its sessions; 28 are left for the rest."""
+
 _LATER = (LeaseHeld, LeaseLost, StoreUnavailable, TurnOpen, TurnSuspended, InvalidTransition)
 """Errors after which the next pass tries again."""
 
@@ -70,10 +75,14 @@ class Scheduler:
         self._outside = runtime.host.store.outside
         self._unplanned: set[str] = set()
         self._sending: dict[str, asyncio.Task[None]] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._planning: dict[str, asyncio.Task[None]] = {}
+        self._keeping: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run())
+        self._keeping = [
+            asyncio.create_task(self._send_all()),
+            asyncio.create_task(self.keep_planned(LOOK_S)),
+        ]
         return self
 
     async def __aexit__(
@@ -82,10 +91,8 @@ class Scheduler:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        tasks = [*self._sending.values()] + ([] if self._task is None else [self._task])
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _cancel(self._keeping)
+        await _cancel(self._sending.values())
 
     async def plan(self) -> None:
         """Store the next message of each recurring one that has none waiting.
@@ -93,19 +100,19 @@ class Scheduler:
         A time that passed while nothing ran is made up for once. What cannot be planned is logged,
         and tried again the next time. Durable: when this returns.
         """
-        waiting = await scheduled_in(self._store)
-        for agent in self._host.agents.values():
-            for each in agent.recurring:
-                name = f"{agent.id}-{each.key}-"
-                if any(message.session.startswith(name) for message in waiting):
-                    continue
+        await asyncio.gather(*await self._begin_planning())
+
+    async def keep_planned(self, every_s: float) -> None:
+        """Do as `plan`, again and again. An agent that starts slowly delays no other."""
+        try:
+            while True:
                 try:
-                    await self._plan(agent, each, name)
-                    self._unplanned.discard(name)
-                except PerdureError as error:  # the others are planned all the same
-                    if name not in self._unplanned:
-                        _log.warning("agent %s: %r is not planned: %s", agent.id, each.cron, error)
-                    self._unplanned.add(name)
+                    await self._begin_planning()
+                except Exception:  # noqa: BLE001 - the next pass is due whatever failed in this one
+                    _log.warning("recurring messages could not be planned", exc_info=True)
+                await self._outside.clock.sleep(every_s)
+        finally:
+            await _cancel(self._planning.values())
 
     async def send_due(self) -> None:
         """Begin to send the messages that are due, each in a task of its own.
@@ -123,14 +130,36 @@ class Scheduler:
 
     # ------------------------------------------------------------ inside
 
-    async def _run(self) -> None:
+    async def _send_all(self) -> None:
         while True:
             try:
-                await self.plan()
                 await self.send_due()
-            except PerdureError as error:
-                _log.warning("scheduled messages could not be looked for: %s", error)
+            except Exception:  # noqa: BLE001 - the next pass is due whatever failed in this one
+                _log.warning("scheduled messages could not be looked for", exc_info=True)
             await self._outside.clock.sleep(LOOK_S)
+
+    async def _begin_planning(self) -> list[asyncio.Task[None]]:
+        """Begin to plan each agent in a task of its own, unless that still runs; return all."""
+        waiting = [message.session for message in await scheduled_in(self._store)]
+        for agent in self._host.agents.values():
+            if agent.recurring and agent.id not in self._planning:
+                task = asyncio.create_task(self._plan_agent(agent, waiting))
+                self._planning[agent.id] = task
+                task.add_done_callback(lambda _, id=agent.id: self._planning.pop(id, None))
+        return list(self._planning.values())
+
+    async def _plan_agent(self, agent: Agent, waiting: list[StreamId]) -> None:
+        for each in agent.recurring:
+            name = _session_prefix(agent, each)
+            if any(session.startswith(name) for session in waiting):
+                continue
+            try:
+                await self._plan(agent, each, name)
+                self._unplanned.discard(name)
+            except Exception as error:  # noqa: BLE001 - the others are planned all the same
+                if name not in self._unplanned:
+                    _log.warning("agent %s: %r is not planned: %s", agent.id, each.cron, error)
+                self._unplanned.add(name)
 
     async def _plan(self, agent: Agent, each: Recurring, name: str) -> None:
         due_at = self._outside.clock.now_ms()
@@ -182,3 +211,22 @@ class Scheduler:
             _log.warning("scheduled message %s cannot be sent: %s", message.id, error)
             with suppress(LeaseHeld, LeaseLost, StoreUnavailable, SessionNotFound, Erased):
                 await refuse_request(claim, seq, error.code, str(error))
+        except Exception:  # noqa: BLE001 - the next pass tries again
+            _log.warning("scheduled message %s cannot be sent", message.id, exc_info=True)
+
+
+def _session_prefix(agent: Agent, each: Recurring) -> str:
+    """Return how the ids of the sessions of `each` begin. A long agent id is shortened."""
+    id = agent.id
+    if len(id) > _LONGEST_AGENT_ID:
+        key = hashlib.blake2b(id.encode(), digest_size=8).hexdigest()
+        id = f"{id[: _LONGEST_AGENT_ID - len(key) - 1]}.{key}"
+    return f"{id}-{each.key}-"
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """End `tasks`, and return once all have ended."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -18,7 +18,7 @@ from perdure.client.cluster.requirements import own_queues, requirement_in
 from perdure.client.cluster.runner import cluster_of
 from perdure.client.cluster.scheduler import Scheduler
 from perdure.client.processes import is_gone
-from perdure.errors import ConfigError, PerdureError, TurnSuspended
+from perdure.errors import ConfigError, TurnSuspended
 from perdure.session.ids import StreamId
 from perdure.stores.cluster.protocol import Liveness, Work, WorkerFacts
 
@@ -93,6 +93,7 @@ class Worker:
         keeping = [
             asyncio.ensure_future(self._keep(queue, liveness)),
             asyncio.ensure_future(self._end_idle()),
+            *(asyncio.ensure_future(each.keep_planned(SWEEP_S)) for each in self._schedulers),
         ]
         try:
             on_ready()
@@ -157,13 +158,11 @@ class Worker:
                     liveness.queues = frozenset(wanted)
                 if loop.time() - swept_at >= SWEEP_S:
                     swept_at = loop.time()
-                    for scheduler in self._schedulers:
-                        await scheduler.plan()
                     for recovery in self._recoveries:
                         await recovery.run()
                     await asyncio.to_thread(queue.forget_done)
-            except PerdureError as error:
-                _log.warning("%s", error)
+            except Exception:  # noqa: BLE001 - the next pass is due whatever failed in this one
+                _log.warning("queued turns could not be looked for", exc_info=True)
             await asyncio.sleep(QUEUES_S)
 
     async def _end_idle(self) -> None:
@@ -176,8 +175,8 @@ class Worker:
             for runtime in self._runtimes.values():
                 try:
                     await runtime.end_idle()
-                except PerdureError as error:
-                    _log.warning("idle sessions could not be ended: %s", error)
+                except Exception:  # noqa: BLE001 - the next pass is due whatever failed in this one
+                    _log.warning("idle sessions could not be ended", exc_info=True)
             await asyncio.sleep(IDLE_S)
 
     async def _servable(self) -> set[str]:

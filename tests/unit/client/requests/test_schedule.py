@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 import perdure
-from perdure import Agent, Recurring, Runtime, Scheduler, Store
+from perdure import Agent, Chat, Recurring, Runtime, Scheduler, Store
 from perdure.client.requests.schedule import due_at_of
 from perdure.errors import InvalidAgentFile, TurnSuspended, WrongArgument
+from tests.fakes.workers import until
 
 DUE = datetime(2100, 1, 1, tzinfo=UTC)
 AGENT = Agent("helper", model="scripted:echo")
@@ -119,13 +120,75 @@ async def test_agent_that_cannot_start_does_not_keep_others_from_being_planned(
     assert [each.getMessage()[:14] for each in caplog.records] == ["agent a-broken"]
 
 
+async def test_agent_that_starts_slowly_delays_no_message_and_no_other_agent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Agent("a-slow", model="scripted:echo", recurring=[GREEN])
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        await chat.send("left", at=soon(store)).stored()
+    async with Runtime(store, agents=[slow, DAILY, AGENT]) as runtime:
+        start = runtime.start
+
+        async def start_slowly(agent: Agent, *, id: str, title: str) -> Chat:
+            if agent.id == "a-slow":
+                await asyncio.Event().wait()
+            return await start(agent, id=id, title=title)
+
+        monkeypatch.setattr(runtime, "start", start_slowly)
+
+        async def is_planned() -> bool:
+            return [each.session[:6] for each in await store.schedule.list()] == ["daily-"]
+
+        async with Scheduler(runtime):
+            assert await within(store, chat.id, "left")
+            await until(is_planned)
+
+
+async def test_unexpected_error_of_one_agent_does_not_keep_others_from_being_planned(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Agent("a-broken", model="scripted:echo", recurring=[GREEN])
+    async with Runtime(store, agents=[broken, DAILY]) as runtime:
+        start = runtime.start
+
+        async def start_or_fail(agent: Agent, *, id: str, title: str) -> Chat:
+            if agent.id == "a-broken":
+                raise OSError("the disk has gone")
+            return await start(agent, id=id, title=title)
+
+        monkeypatch.setattr(runtime, "start", start_or_fail)
+        await Scheduler(runtime).plan()
+        assert [each.session[:6] for each in await store.schedule.list()] == ["daily-"]
+    assert [each.getMessage()[:14] for each in caplog.records] == ["agent a-broken"]
+
+
+async def test_recurring_message_of_agent_with_long_id_is_planned_once(store: Store) -> None:
+    twins = [Agent("a" * 120 + end, model="scripted:echo", recurring=[GREEN]) for end in "xy"]
+    async with Runtime(store, agents=twins) as runtime:
+        for _ in range(2):
+            await Scheduler(runtime).plan()
+        sessions = {each.session for each in await store.schedule.list()}
+    assert len(sessions) == len(twins)
+    assert all(len(each) <= 128 and each.startswith("a" * 80) for each in sessions)
+
+
 async def test_message_of_unknown_agent_waits_for_a_runtime_that_has_it(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
-        await chat.send("left", at=soon(store, 60_000)).stored()
-    async with Runtime(store, agents=[DAILY]) as other, Scheduler(other):
-        await asyncio.sleep(0.05)
-        assert [each.session for each in await store.schedule.list(chat.id)] == [chat.id]
+        await chat.send("left", at=soon(store)).stored()
+    await asyncio.sleep(0.05)
+    async with Runtime(store, agents=[DAILY]) as other:
+        scheduler = Scheduler(other)
+        for _ in range(2):
+            async with scheduler:  # each begins with a pass
+                await asyncio.sleep(0.05)
+        (waiting,) = await store.schedule.list(chat.id)
+        assert waiting.due_at <= store.outside.clock.now_ms()
+        assert await texts(store, chat.id) == []
+    async with Runtime(store, agents=[AGENT]) as able, Scheduler(able):
+        assert await within(store, chat.id, "left")
+    assert await store.schedule.list(chat.id) == []
 
 
 FILE = """\
