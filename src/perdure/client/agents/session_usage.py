@@ -17,7 +17,7 @@ from perdure.session.codec import new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
-from perdure.session.ledger import Spending
+from perdure.session.ledger import Spending, TurnRequested
 from perdure.session.notes import GrantRevoked, Question, SessionEnded, SideBody
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import Commit, StreamState, Write
@@ -83,10 +83,13 @@ async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
 async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None) -> bool:
     """Close the session if it was silent for `timeout_s`; return whether it was closed.
 
-    A session with an open turn, even one that waits for an answer, is not idle.
+    A session with an open turn, even one that waits for an answer, is not idle, nor is one with a
+    turn that begins later.
     """
     info = state.info
     if state.open_turn is not None or not _is_silent(store, info, timeout_s):
+        return False
+    if info.id in await _awaiting_turns(store):
         return False
     try:
         at = store.outside.clock.now_ms()
@@ -108,8 +111,15 @@ async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
     found = [question.stream for question in await store.backend.open_of_all(Question.kind)]
     if timeout_s is not None:
         upto = math.floor(store.outside.clock.now_ms() - timeout_s * 1000)
-        found += await store.backend.idle_sessions(upto)
+        awaiting = await _awaiting_turns(store)
+        idle = await store.backend.idle_sessions(upto)
+        found += [stream for stream in idle if stream not in awaiting]
     return list(dict.fromkeys(found))
+
+
+async def _awaiting_turns(store: Store) -> set[StreamId]:
+    """Return the sessions with a requested turn that nobody has begun."""
+    return {each.stream for each in await store.backend.open_of_all(TurnRequested.kind)}
 
 
 def _is_silent(store: Store, info: SessionInfo, timeout_s: float | None) -> bool:

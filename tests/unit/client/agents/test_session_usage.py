@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.session_usage import SessionUsage, revoke, standing_of
+from perdure.client.agents.session_usage import SessionUsage, end_if_idle, revoke, standing_of
 from perdure.errors import RateLimited
 from perdure.session.ids import StreamId
 from perdure.session.ledger import Spending
@@ -116,6 +116,23 @@ async def test_end_idle_reads_no_session_that_cannot_end(
     assert len(read) == 50
     assert await runtime.end_idle() == []
     assert len(read) == 50
+
+
+async def test_session_with_a_scheduled_message_is_not_idle() -> None:
+    theatre = Theatre(main=[words("one")])
+    agent = Agent("a", model="p:main")
+    runtime = theatre.runtime(agent, idle_timeout_s=60)
+    chat = await runtime.start(agent, id="s")
+    await chat.send("hi")
+    later = chat.send("later", at=theatre.clock.now_ms() + 86_400_000)
+    await later.stored()
+    theatre.clock.advance(100)
+    assert await runtime.end_idle() == []
+    assert not await end_if_idle(theatre.store, await theatre.store.backend.state(chat.id), 60)
+    later.abort()
+    assert (await later).end == "aborted"
+    theatre.clock.advance(100)
+    assert await runtime.end_idle() == ["s"]
 
 
 async def test_session_removed_during_end_idle_is_skipped(
