@@ -12,8 +12,8 @@ from perdure.client.clock import Outside
 from perdure.client.processes import is_gone, this_process
 from perdure.engine.turns.environment import LEASE_TTL_MS
 from perdure.engine.turns.lease import Claim
-from perdure.engine.turns.requests import STOPPED, refuse_request
-from perdure.errors import LeaseHeld, LeaseLost, WrongArgument
+from perdure.engine.turns.requests import STOPPED, refuse_request, requested_stop
+from perdure.errors import Erased, LeaseHeld, LeaseLost, SessionNotFound, WrongArgument
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.clock import LAST_MS, ms_of
 from perdure.session.codec import body_of, new_side
@@ -68,9 +68,14 @@ class Schedule:
         return f"<Schedule of {self._store.namespace!r}>"
 
     async def list(self, session: str | None = None) -> list[ScheduledMessage]:
-        """List the messages that were not sent yet, the earliest first, of any process."""
-        found = await scheduled_in(self._store)
-        return [each for each in found if session in (None, each.session)]
+        """List the messages that were not sent yet, the earliest first, of any process.
+
+        One that was cancelled is not listed, also if another process has yet to close it.
+        """
+        found = [
+            each for each in await scheduled_in(self._store) if session in (None, each.session)
+        ]
+        return [each for each in found if not await self._is_cancelled(each)]
 
     async def cancel(self, message: str) -> None:
         """Cancel the scheduled message with the id `message`: it is never sent.
@@ -78,7 +83,7 @@ class Schedule:
         Durable: when this returns.
         Raises: WrongArgument if no message of this id waits.
         """
-        if message not in [each.id for each in await scheduled_in(self._store)]:
+        if message not in [each.id for each in await self.list()]:
             raise WrongArgument(
                 f"{message!r} is not a scheduled message: it was sent or cancelled, or never "
                 "scheduled; Schedule.list returns those that wait",
@@ -92,3 +97,10 @@ class Schedule:
         claim = Claim(self._store, stream, clock, this_process(), LEASE_TTL_MS, is_gone)
         with suppress(LeaseHeld, LeaseLost):  # a process that begins it sees that it was stopped
             await refuse_request(claim, seq, *STOPPED)
+
+    async def _is_cancelled(self, message: ScheduledMessage) -> bool:
+        seq = entry_place(message.id)[1]
+        try:
+            return await requested_stop(self._store, message.session, seq, seq) is not None
+        except (SessionNotFound, Erased):
+            return True

@@ -85,6 +85,19 @@ async def test_cancelled_message_is_never_sent(store: Store) -> None:
         assert await texts(store, chat.id) == []
 
 
+async def test_message_cancelled_during_a_turn_elsewhere_is_not_listed(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        await chat.send("tomorrow", at=DUE).stored()
+    (waiting,) = await store.schedule.list()
+    lease = await store.backend.acquire_lease(chat.id, "another process", 60_000)
+    await store.schedule.cancel(waiting.id)
+    assert await store.schedule.list() == []
+    with pytest.raises(WrongArgument, match="is not a scheduled message"):
+        await store.schedule.cancel(waiting.id)
+    await store.backend.release_lease(lease)
+
+
 async def test_recurring_message_is_planned_once_and_again_after_its_time(store: Store) -> None:
     async with Runtime(store, agents=[DAILY]) as first, Runtime(store, agents=[DAILY]) as second:
         planners = [Scheduler(first), Scheduler(second)]
