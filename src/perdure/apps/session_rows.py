@@ -15,6 +15,7 @@ from perdure.errors import AmbiguousId, SessionNotFound
 from perdure.session.clock import ms_of, timestamp
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo, SoughtStatus
+from perdure.stores.copy import with_forks
 from perdure.stores.protocol import SessionScope
 
 SessionState = Literal["running", "waiting", "interrupted", "idle", "ended"]
@@ -192,6 +193,26 @@ async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, Ses
 
 
 _SHORTEST_ID = 8
+
+
+def is_fork(info: SessionInfo) -> bool:
+    """Whether `info` is a fork of its parent; subagents and roles have parents, too."""
+    return info.parent is not None and info.origin != "subagent" and not info.is_role
+
+
+async def with_all_forks(store: Store, chosen: Iterable[StreamId]) -> list[StreamId]:
+    """Return the `chosen` sessions, and the forks of them and of those forks.
+
+    A fork that is a copy (all are, in session files) names its origin only as its parent.
+    Shape: an origin comes before its forks.
+    """
+    infos = await store.backend.sessions(limit=None, scope="all")
+    parents = {info.id: info.parent for info in infos if is_fork(info)}
+    moment = [
+        msgspec.structs.replace(each, origin=each.origin or parents.get(each.stream))
+        for each in await store.backend.maintenance.segment_states()
+    ]
+    return with_forks(moment, chosen)
 
 
 async def short_ids(store: Store, ids: Sequence[str]) -> dict[str, str]:

@@ -98,3 +98,17 @@ def test_copy_with_forks_and_the_list_of_forks_have_forks_of_forks_too(sample: W
     assert {each["stream"] for each in three["sessions"]} == {SAMPLE_ID, fork, inner}
     refused = sample.run("store", "copy", whole, "--with-forks")
     assert (refused.code, "needs --session" in refused.err) == (2, True)
+
+
+def test_forks_of_session_files_are_copies_and_are_found_by_their_origin(sample: World) -> None:
+    files = f"jsonl://{sample.folder}/files"
+    sample.ok("store", "copy", files, "--session", SAMPLE_ID)
+    there = ("--store", files, "--json")
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "3", *there).json["session"]
+    inner = sample.ok("sessions", "fork", fork, *there).json["session"]
+    sample.ok("chat", "-p", "a session of its own", "--store", files)
+    listed = sample.ok("sessions", "list", "--forks-of", SAMPLE_ID, *there).json
+    assert {row["id"] for row in listed} == {fork, inner}
+    copy = ("store", "copy", address(sample.folder / "whole.db"), "--session", SAMPLE_ID)
+    copied = sample.ok(*copy, "--with-forks", *there).json
+    assert {each["stream"] for each in copied["sessions"]} == {SAMPLE_ID, fork, inner}

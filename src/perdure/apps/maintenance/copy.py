@@ -14,6 +14,7 @@ from perdure.apps.cli.store_options import CommonOptions, existing_address
 from perdure.apps.maintenance.trust import TrustOption
 from perdure.apps.maintenance.whole_store import untold
 from perdure.apps.progress import progress_bar
+from perdure.apps.session_rows import with_all_forks
 from perdure.apps.store_access import copied_store
 from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.text import safe
@@ -24,7 +25,7 @@ from perdure.client.open import trust_folder
 from perdure.client.store import Store
 from perdure.interop.bundle import bundle_of
 from perdure.session.ids import StreamId
-from perdure.stores.copy import CopyReport, Progress, StoreCopy, Whole, with_forks, with_origins
+from perdure.stores.copy import CopyReport, Progress, StoreCopy, Whole, with_origins
 from perdure.stores.session_store import SessionStore
 
 
@@ -132,7 +133,7 @@ async def _chosen(source: Store, named: Sequence[str], *, has_forks: bool) -> li
     found = [await source.find(each) for each in named]
     if not has_forks:
         return found
-    return with_forks(await source.backend.maintenance.segment_states(), found)
+    return await with_all_forks(source, found)
 
 
 async def _copy(

@@ -17,11 +17,18 @@ from perdure.apps.cli.store_options import (
     opened_session,
     require_known,
 )
-from perdure.apps.session_rows import RowFilter, SessionRow, newest_rows, row_data, short_ids
+from perdure.apps.session_rows import (
+    RowFilter,
+    SessionRow,
+    is_fork,
+    newest_rows,
+    row_data,
+    short_ids,
+    with_all_forks,
+)
 from perdure.apps.terminal.output import local_time, out_style, remark, width
 from perdure.apps.terminal.text import Column, one_line, table
 from perdure.client.store import Store
-from perdure.stores.copy import with_forks
 
 _OWN = "perdure"
 _WIDE = 110
@@ -40,7 +47,7 @@ def add_to(sessions: typer.Typer) -> None:
 async def _forks_only(opened: Store, wanted: RowFilter, named: str) -> RowFilter:
     """Return `wanted` for the forks of the session `named` only, and the forks of those."""
     origin = await named_session(opened, named)
-    found = with_forks(await opened.backend.maintenance.segment_states(), [origin])
+    found = await with_all_forks(opened, [origin])
     return msgspec.structs.replace(wanted, among=frozenset(found) - {origin})
 
 
@@ -207,7 +214,7 @@ def _marks(row: SessionRow) -> tuple[tuple[str, bool], ...]:
         ("waits for you", row.state == "waiting"),
         ("running", row.state == "running"),
         ("role", info.is_role),
-        ("fork", info.parent is not None and info.origin != "subagent" and not info.is_role),
+        ("fork", is_fork(info)),
         ("invoked", info.origin == "subagent"),
         ("ended", info.status == "ended"),
         ("import not finished", info.status == "importing"),
