@@ -968,7 +968,10 @@ class Schedule(Handle[AsyncSchedule]):
     """`perdure.client.requests.schedule.Schedule` without async."""
 
     def list(self, session: str | None = None) -> list[ScheduledMessage]:
-        """List the messages that were not sent yet, the earliest first, of any process."""
+        """List the messages that were not sent yet, the earliest first, of any process.
+
+        One that was cancelled is not listed, also if another process has yet to close it.
+        """
 
     def cancel(self, message: str) -> None:
         """Cancel the scheduled message with the id `message`: it is never sent.
