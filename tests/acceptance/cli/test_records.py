@@ -77,7 +77,9 @@ def test_edits_name_the_entry_that_changed_a_file(imported: World) -> None:
     assert imported.run("edits", "--session", "nowhere").code == 3
 
 
-def test_activity_as_a_map_ends_with_the_newest_day_and_refuses_hours(sample: World) -> None:
+def test_activity_as_a_map_ends_with_the_newest_day_and_refuses_hours_and_last(
+    sample: World,
+) -> None:
     lines = sample.ok("activity", "--map").out.splitlines()
     assert [line[:3] for line in lines[1:8]] == ["Mon", "   ", "Wed", "   ", "Fri", "   ", "Sun"]
     assert "most on a day" in lines[8]
@@ -85,3 +87,5 @@ def test_activity_as_a_map_ends_with_the_newest_day_and_refuses_hours(sample: Wo
     assert counts == sample.ok("activity", "--json").json
     ended = sample.run("activity", "--map", "--hours")
     assert (ended.code, "leave out --hours" in ended.err) == (2, True)
+    ended = sample.run("activity", "--map", "--last", "60")
+    assert (ended.code, "leave out --last" in ended.err) == (2, True)

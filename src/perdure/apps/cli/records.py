@@ -196,6 +196,10 @@ def _short(number: int) -> str:
     return str(number)
 
 
+_ROWS = 60
+"""The rows of ``perdure activity`` without ``--last``."""
+
+
 async def activity(
     *,
     is_hourly: Annotated[bool, typer.Option("--hours", help="By hour instead of by day.")] = False,
@@ -205,8 +209,11 @@ async def activity(
     since: SinceOption = None,
     until: UntilOption = None,
     last: Annotated[
-        int, typer.Option(min=1, max=MOST, metavar="N", help="At most the newest N rows.")
-    ] = 60,
+        int | None,
+        typer.Option(
+            min=1, max=MOST, metavar="N", show_default="60", help="At most the newest N rows."
+        ),
+    ] = None,
     common: CommonOptions,
 ) -> None:
     """Count messages, turns, tool calls and tokens by day, oldest first.
@@ -218,10 +225,12 @@ async def activity(
     """
     if is_map and is_hourly:
         raise UsageMistake("a heat map has days: leave out --hours")
+    if is_map and last is not None:
+        raise UsageMistake("a heat map has no rows: leave out --last, or use --since")
     async with common.existing_store() as opened:
         by = "hour" if is_hourly else "day"
         found = await opened.activity(by, since=since, until=until, zone=_zone())
-    found = found if is_map else found[-last:]
+    found = found if is_map else found[-(last or _ROWS) :]
     draw = heat_map if is_map else _activity_lines
     lines = draw(found, width(), out_style()) if found else "No activity found."
     common.show([msgspec.structs.asdict(each) for each in found], lines)
