@@ -134,8 +134,18 @@ def test_facts_in_a_pipe_are_whole_and_part_of_an_id_names_a_fact(world: World) 
     for named in (f"{stream[:12]}/{number}", number):
         corrected = world.ok("memory", "correct", named, f"corrected by {named}", "--json").json
         assert (corrected["id"], corrected["text"]) == (fact, f"corrected by {named}")
-    ambiguous = world.run("memory", "forget", "m")
+    ambiguous = world.run("memory", "correct", "m", "no")
     assert (ambiguous.code, "ambiguous" in ambiguous.err) == (2, True)
-    assert world.ok("memory", "forget", number, "--json").json == {"forgotten": fact}
-    assert world.run("memory", "forget", number).code == 3
-    assert world.ok("memory", "forget", "m", "--json").json == {"forgotten": other}
+
+
+def test_fact_is_forgotten_by_its_whole_id_only(world: World) -> None:
+    fact = world.ok("memory", "remember", "Ana likes tea", "--json").json["id"]
+    stream, _, number = fact.rpartition("/")
+    for part in ("m", number, f"{stream[:12]}/{number}", stream):
+        refused = world.run("memory", "forget", part)
+        assert refused.code == 3
+        assert f"forgetting needs the whole id of a fact; '{part}' only matches {fact}" in (
+            refused.err
+        )
+    assert [each["id"] for each in world.ok("memory", "facts", "--json").json] == [fact]
+    assert world.ok("memory", "forget", fact, "--json").json == {"forgotten": fact}

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable
 from typing import ClassVar
 
-from perdure.errors import NotImported, PerdureError, SessionNotFound
+from perdure.errors import FactNotFound, NotImported, PerdureError, SessionNotFound
 
 DONE = 0
 FAILED = 1
@@ -91,6 +91,15 @@ class WholeIdNeeded(SessionNotFound):
         shown = ", ".join(candidates[:5]) + (" …" if len(candidates) > 5 else "")
         self.args = (f"erasing needs a whole session id; {typed!r} only matches {shown}",)
         self.candidates = candidates
+
+
+class WholeFactIdNeeded(FactNotFound):
+    """A command that erases a fact got a part of an id."""
+
+    def __init__(self, typed: str, candidates: tuple[str, ...]) -> None:
+        super().__init__(typed)
+        shown = ", ".join(candidates[:5]) + (" …" if len(candidates) > 5 else "")
+        self.args = (f"forgetting needs the whole id of a fact; {typed!r} only matches {shown}",)
 
 
 class NoTerminal(PerdureError):

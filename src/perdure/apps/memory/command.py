@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import FAILED, PathNotFound, UsageMistake
+from perdure.apps.cli.exits import FAILED, PathNotFound, UsageMistake, WholeFactIdNeeded
 from perdure.apps.cli.options import MOST, EmbedderOption, only_subject, only_text
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.memory.rows import (
@@ -52,6 +52,9 @@ FactArgument = Annotated[
         callback=only_text,
         help="The id of the fact; the beginning and the number are enough.",
     ),
+]
+WholeFactArgument = Annotated[
+    str, typer.Argument(metavar="ID", callback=only_text, help="The whole id of the fact.")
 ]
 TextArgument = Annotated[
     str, typer.Argument(metavar="TEXT", callback=only_text, help="What to remember.")
@@ -235,21 +238,23 @@ async def correct(
 
 
 @memory.command("forget")
-async def forget(fact: FactArgument, *, common: CommonOptions) -> None:
+async def forget(fact: WholeFactArgument, *, common: CommonOptions) -> None:
     """Permanently erase a fact, with its history.
 
     Examples:
         perdure memory forget memory-1f2e/0
-        perdure memory forget 3            # if only one fact has this number
 
     Exit codes:
-        2  several facts have ids that begin so
-        3  no fact has that id
+        3  no fact has that whole id
     """
     async with common.existing_store() as opened:
-        whole = await _whole_id(opened, fact)
-        await opened.memory.forget(whole)
-    common.show({"forgotten": whole}, f"Forgot {safe(whole)}.")
+        try:
+            await opened.memory.forget(fact)
+        except FactNotFound:
+            if matching := await _matching(opened, fact):
+                raise WholeFactIdNeeded(fact, matching) from None
+            raise
+    common.show({"forgotten": fact}, f"Forgot {safe(fact)}.")
 
 
 @memory.command("episodes")
@@ -394,11 +399,16 @@ async def _whole_id(opened: Store, named: str) -> str:
     """
     with suppress(FactNotFound):
         return (await opened.memory.fact(named)).id
-    every = await opened.memory.facts(scope="namespace", include_past=True, limit=None)
-    found = [fact.id for fact in every if _is_named(fact.id, named)]
+    found = await _matching(opened, named)
     if len(found) > 1:
-        raise AmbiguousId(named, tuple(found[:_CANDIDATES]))
+        raise AmbiguousId(named, found[:_CANDIDATES])
     return found[0] if found else named
+
+
+async def _matching(opened: Store, named: str) -> tuple[str, ...]:
+    """Return the ids of the facts that `named`, a part of an id, means."""
+    every = await opened.memory.facts(scope="namespace", include_past=True, limit=None)
+    return tuple(fact.id for fact in every if _is_named(fact.id, named))
 
 
 def _is_named(fact: str, named: str) -> bool:
