@@ -21,6 +21,7 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.cluster.requirements import requirement_for
 from perdure.client.requests.cron import Recurring
 from perdure.client.requests.schedule import ScheduledMessage, scheduled_in
+from perdure.engine.turns.lease import is_led_elsewhere
 from perdure.engine.turns.requests import STOPPED, refuse_request, requested_stop
 from perdure.errors import (
     Erased,
@@ -28,13 +29,16 @@ from perdure.errors import (
     InvalidTransition,
     LeaseHeld,
     LeaseLost,
-    PerdureError,
+    LimitExceeded,
     RequestAnswered,
+    SecretPasted,
     SessionExists,
     SessionNotFound,
+    StoreError,
     StoreUnavailable,
     TurnOpen,
     TurnSuspended,
+    WrongArgument,
 )
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.clock import minute, moment_of
@@ -56,6 +60,12 @@ _LONGEST_AGENT_ID = 100
 _LATER = (LeaseHeld, LeaseLost, StoreUnavailable, TurnOpen, TurnSuspended, InvalidTransition)
 """Errors after which the next pass tries again."""
 
+_STAYING = (LimitExceeded, SecretPasted, WrongArgument)
+"""Errors that the message would meet again at every try: it is refused."""
+
+_LONGEST_DELAY_S = 300.0
+"""After any other error, the longest time until the next try. The first is after `LOOK_S`."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -75,6 +85,7 @@ class Scheduler:
         self._outside = runtime.host.store.outside
         self._unplanned: set[str] = set()
         self._sending: dict[str, asyncio.Task[None]] = {}
+        self._delays: dict[str, tuple[float, float]] = {}  # when to try again, the wait after it
         self._planning: dict[str, asyncio.Task[None]] = {}
         self._keeping: list[asyncio.Task[None]] = []
 
@@ -121,9 +132,13 @@ class Scheduler:
         """
         if not isinstance(self._host.runner, EmbeddedRunner):
             return
-        now = self._outside.clock.now_ms()
-        for message in await scheduled_in(self._store):
-            if message.due_at <= now and message.id not in self._sending:
+        now, steady_s = self._outside.clock.now_ms(), self._outside.clock.steady_s()
+        waiting = await scheduled_in(self._store)
+        ids = {message.id for message in waiting}
+        self._delays = {id: delay for id, delay in self._delays.items() if id in ids}
+        for message in waiting:
+            again_s, _ = self._delays.get(message.id, (steady_s, 0.0))
+            if message.due_at <= now and again_s <= steady_s and message.id not in self._sending:
                 task = asyncio.create_task(self._send(message))
                 self._sending[message.id] = task
                 task.add_done_callback(lambda _, id=message.id: self._sending.pop(id, None))
@@ -199,6 +214,8 @@ class Scheduler:
             if await requested_stop(self._store, message.session, seq, seq) is not None:
                 await refuse_request(claim, seq, *STOPPED)
                 return
+            if await is_led_elsewhere(claim):
+                return
             chat = await self._runtime.resume(message.session)
             if chat.turn is not None:
                 await chat.turn.settled()
@@ -207,12 +224,22 @@ class Scheduler:
             await turn.stored()  # it has begun; its log has everything further
         except (*_LATER, RequestAnswered, SessionNotFound, Erased) as error:
             _log.info("scheduled message %s: %s", message.id, error)
-        except PerdureError as error:
-            _log.warning("scheduled message %s cannot be sent: %s", message.id, error)
-            with suppress(LeaseHeld, LeaseLost, StoreUnavailable, SessionNotFound, Erased):
+        except _STAYING as error:
+            self._delay(message)
+            _log.warning("scheduled message %s is refused: %s", message.id, error)
+            with suppress(StoreError, Erased):  # the next pass refuses it
                 await refuse_request(claim, seq, error.code, str(error))
-        except Exception:  # noqa: BLE001 - the next pass tries again
-            _log.warning("scheduled message %s cannot be sent", message.id, exc_info=True)
+        except Exception as error:  # noqa: BLE001 - what fails now may work later
+            self._delay(message)
+            _log.warning("scheduled message %s cannot be sent yet: %s", message.id, error)
+
+    def _delay(self, message: ScheduledMessage) -> None:
+        """Have the next try of `message` later than the one before."""
+        _, wait_s = self._delays.get(message.id, (0.0, LOOK_S))
+        self._delays[message.id] = (
+            self._outside.clock.steady_s() + wait_s,
+            min(wait_s * 2, _LONGEST_DELAY_S),
+        )
 
 
 def _session_prefix(agent: Agent, each: Recurring) -> str:

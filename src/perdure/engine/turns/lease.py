@@ -47,6 +47,14 @@ class Claim:
     is_gone: Callable[[str], bool] = lambda owner: False
 
 
+async def is_led_elsewhere(claim: Claim) -> bool:
+    """Whether another process holds the lease of the session now, as far as one read shows."""
+    lease = (await claim.store.state(claim.stream)).lease
+    if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
+        return False
+    return lease.until > claim.clock.now_ms()
+
+
 class LeaseHolder:
     """The lease of one session, held by this process. Created by `leading`."""
 

@@ -11,7 +11,8 @@ import pytest
 import perdure
 from perdure import Agent, Chat, Recurring, Runtime, Scheduler, Store
 from perdure.client.requests.schedule import due_at_of
-from perdure.errors import InvalidAgentFile, TurnSuspended, WrongArgument
+from perdure.errors import ConfigError, InvalidAgentFile, TurnSuspended, WrongArgument
+from perdure.session.ids import StreamId
 from tests.fakes.workers import until
 
 DUE = datetime(2100, 1, 1, tzinfo=UTC)
@@ -202,6 +203,73 @@ async def test_message_of_unknown_agent_waits_for_a_runtime_that_has_it(store: S
     async with Runtime(store, agents=[AGENT]) as able, Scheduler(able):
         assert await within(store, chat.id, "left")
     assert await store.schedule.list(chat.id) == []
+
+
+async def left_message(store: Store) -> str:
+    """Leave a due message that no process sends, and return its session."""
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        await chat.send("left", at=soon(store)).stored()
+    await asyncio.sleep(0.05)
+    return chat.id
+
+
+@pytest.mark.full_only
+async def test_message_that_cannot_be_sent_for_now_is_tried_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await left_message(store)
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        resume, failures = runtime.resume, [ConfigError("no key yet"), OSError("no disk yet")]
+
+        async def resume_later(session: str) -> Chat:
+            if failures:
+                raise failures.pop()
+            return await resume(session)
+
+        monkeypatch.setattr(runtime, "resume", resume_later)
+        async with Scheduler(runtime):
+            assert await within(store, session, "left")
+
+
+async def test_message_that_can_never_be_sent_is_refused(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await left_message(store)
+
+    async def refuse(session: str) -> Chat:
+        raise WrongArgument("too long", argument="message")
+
+    async def is_refused() -> bool:
+        return await store.schedule.list() == []
+
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        monkeypatch.setattr(runtime, "resume", refuse)
+        async with Scheduler(runtime):
+            await until(is_refused)
+    assert await texts(store, session) == []
+
+
+async def test_session_is_not_resumed_while_another_process_has_its_lease(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await left_message(store)
+    lease = await store.backend.acquire_lease(StreamId(session), "another process", 60_000)
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        resume, resumed = runtime.resume, list[str]()
+
+        async def resume_counted(session: str) -> Chat:
+            resumed.append(session)
+            return await resume(session)
+
+        monkeypatch.setattr(runtime, "resume", resume_counted)
+        async with Scheduler(runtime):
+            await asyncio.sleep(0.05)
+        assert resumed == []
+        await store.backend.release_lease(lease)
+        async with Scheduler(runtime):
+            assert await within(store, session, "left")
+        assert resumed == [session]
 
 
 FILE = """\
