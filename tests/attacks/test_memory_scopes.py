@@ -42,6 +42,8 @@ from tests.fakes.embedders import WordEmbedder
 
 WORD = re.compile(r"word-\d+-\w+-\w+-end")
 AGENTS = ("planner", "writer", None)
+FEW = 50
+"""Places for each of which every call is asked."""
 
 
 class Place(NamedTuple):
@@ -254,9 +256,10 @@ def questions(
 ) -> Iterator[Question]:
     """Yield each call that asks for the `asked` scopes, and the words that it returns.
 
-    A call that does not depend on the place is asked once for each subject or agent, and so is a
-    search of sessions: its scope is the subject.
+    A call that does not depend on the place is asked once for each subject or agent. So is a search
+    of sessions if many places are asked for: its scope is the subject.
     """
+    is_small = len(asked) <= FEW
     of_subject, of_agent = words_by(scopes, "subject"), words_by(scopes, "agent")
     subjects: set[object] = set()
     agents: set[object] = set()
@@ -265,14 +268,15 @@ def questions(
         recall = partial(stores[space].memory.recall, limit=50)
         own = of_subject[space, place.subject]
         yield Question("word", place, partial(recall, place.word, subject=subject), own)
+        history = History(stores[space], McpScope(subject, is_all=False))
+        if is_small or (space, subject) not in subjects:
+            search = partial(history.search_sessions, place.word)
+            yield Question("mcp search", place, search, {place.word})
         if (space, subject) not in subjects:
             subjects.add((space, subject))
-            history = History(stores[space], McpScope(subject, is_all=False))
             yield Question("subject", place, partial(recall, "Which moon?", subject=subject), own)
             recalled = partial(history.recall, "Which moon?", limit=50)
             yield Question("mcp recall", place, recalled, own)
-            search = partial(history.search_sessions, place.word)
-            yield Question("mcp search", place, search, {place.word})
         if agent is not None:
             call = partial(recall, "moon", subject=subject, agent=agent)
             yield Question("agent", place, call, {place.word})
