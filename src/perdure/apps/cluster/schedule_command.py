@@ -53,7 +53,12 @@ async def list_messages(*, common: CommonOptions) -> None:
 @schedule.command("cancel")
 async def cancel(
     message: Annotated[
-        str, typer.Argument(metavar="ID", help="The message: its id in `perdure schedule list`.")
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="The message: its id in `perdure schedule list`, or the beginning of its "
+            "session's id with its number.",
+        ),
     ],
     *,
     common: CommonOptions,
@@ -67,10 +72,13 @@ async def cancel(
 
     Exit codes:
         2  no message of that id waits
+        3  no session has such an id
     """
+    session, slash, number = message.rpartition("/")
     async with common.existing_store() as store:
-        await store.schedule.cancel(message)
-    common.show({"id": message}, f"Cancelled {message}.")
+        id = f"{await store.find(session)}/{number}" if slash else message
+        await store.schedule.cancel(id)
+    common.show({"id": id}, f"Cancelled {id}.")
 
 
 def _data(message: ScheduledMessage) -> dict[str, object]:
