@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from keyring.backend import KeyringBackend
-from keyring.errors import PasswordDeleteError
+from keyring.errors import KeyringLocked, PasswordDeleteError
 
 
 class FileKeyring(KeyringBackend):
@@ -36,3 +36,13 @@ class FileKeyring(KeyringBackend):
         if kept.pop(f"{service} {username}", None) is None:
             raise PasswordDeleteError("no such password")
         self._file.write_text(json.dumps(kept))
+
+
+class LockedKeyring(FileKeyring):
+    """A keyring that its owner does not unlock."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        raise KeyringLocked("locked")
+
+    def delete_password(self, service: str, username: str) -> None:
+        raise KeyringLocked("locked")

@@ -10,6 +10,7 @@ import base64
 import json
 import logging
 from collections.abc import Callable, Mapping
+from typing import Literal
 from urllib.parse import quote, quote_plus
 
 from perdure.errors import SecretMissing
@@ -29,6 +30,9 @@ _log = logging.getLogger(__name__)
 
 Lookup = Callable[[str], str | None]
 """Account in the keyring -> its value."""
+
+Drop = Literal["removed", "absent", "unread", "kept"]
+"""What became of an account. ``unread``: the keyring could not be asked; ``kept``: it refused."""
 
 
 def in_keyring(account: str) -> str | None:
@@ -57,16 +61,21 @@ def keep_in_keyring(account: str, value: str) -> bool:
         return False
 
 
-def drop_from_keyring(account: str) -> bool:
-    """Remove `account` from the keyring; return whether it was there. Blocks."""
+def drop_from_keyring(account: str) -> Drop:
+    """Remove `account` from the keyring, and return what became of it. Blocks."""
     try:
         keyring = usable_keyring()
-        if keyring is None:
-            return False
+        if keyring is None or keyring.get_password(SERVICE, account) is None:
+            return "absent"
+    except ImportError:
+        return "absent"
+    except Exception:  # noqa: BLE001 - headless, locked, broken: each backend has its own
+        return "unread"
+    try:
         keyring.delete_password(SERVICE, account)
-    except Exception:  # noqa: BLE001 - whatever a backend raises, there is nothing to take out
-        return False
-    return True
+    except Exception:  # noqa: BLE001 - whatever a backend raises, the value is still in it
+        return "kept"
+    return "removed"
 
 
 class Vault:

@@ -139,6 +139,36 @@ def test_key_kept_in_the_keyring_sets_up_its_provider_until_it_is_removed(tmp_pa
     assert "is removed from the keyring" in world.ok("models", "remove-key", "anthropic").out
 
 
+def test_key_in_a_locked_keyring_is_not_reported_as_absent(tmp_path: Path) -> None:
+    variables = {
+        "PYTHON_KEYRING_BACKEND": "tests.fakes.file_keyring.LockedKeyring",
+        "PERDURE_TEST_KEYRING": str(tmp_path / "keyring.json"),
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
+    world = World(tmp_path, variables)
+    unknown = "perdure: the keyring could not be asked: unlock it, and run the command again\n"
+    ended = world.run("models", "remove-key", "openai")
+    assert (ended.code, ended.out, ended.err) == (1, "", unknown)
+    world.ok("models", "set-key", "openai", "--file", stdin=SECRET)
+    ended = world.run("models", "remove-key", "openai")
+    assert (ended.code, ended.err) == (1, unknown)
+    assert "The key of OpenAI (chat completions) is removed from /" in ended.out
+
+
+def test_key_file_that_stays_does_not_hide_what_was_removed(tmp_path: Path) -> None:
+    variables = {
+        "PYTHON_KEYRING_BACKEND": "tests.fakes.file_keyring.FileKeyring",
+        "PERDURE_TEST_KEYRING": str(tmp_path / "keyring.json"),
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
+    world = World(tmp_path, variables)
+    world.ok("models", "set-key", "openai", stdin=SECRET)
+    (world.folder / ".config" / "perdure" / "keys" / "openai").mkdir(parents=True)
+    ended = world.run("models", "remove-key", "openai")
+    assert (ended.code, "is removed from the keyring." in ended.out) == (1, True)
+    assert "cannot be removed" in ended.err
+
+
 def test_word_that_is_no_key_is_refused_and_not_kept(world: World) -> None:
     for stdin, said in (("", "there is no key"), ("two words", "no key"), ("ключ", "no key")):
         ended = world.run("models", "set-key", "openai", "--file", stdin=stdin)

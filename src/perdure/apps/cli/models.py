@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, UsageMistake
+from perdure.apps.cli.exits import DONE, FAILED, UsageMistake
 from perdure.apps.cli.options import JsonOption
 from perdure.apps.terminal.advice import with_commands
 from perdure.apps.terminal.line_input import piped_text
-from perdure.apps.terminal.output import out_style, show, show_result, width
+from perdure.apps.terminal.output import out_style, remark, show, show_result, width
 from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import Column, clip, safe, table
 from perdure.client.agents.providers import (
@@ -33,7 +33,7 @@ from perdure.models.catalogue import PROVIDERS, Provider
 from perdure.models.keys import MOST_BYTES, account_of, find_key, key_file, write_key_file
 from perdure.models.protocol import ModelClient, ModelRequest
 from perdure.models.stream import AnswerBuilder
-from perdure.secrets.vault import drop_from_keyring, keep_in_keyring
+from perdure.secrets.vault import Drop, drop_from_keyring, keep_in_keyring
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, Message, Usage, user
 from perdure.stores.access.lazy_modules import Later
 
@@ -56,6 +56,11 @@ _MEANINGS: dict[Readiness, Meaning] = {
     "unusable key": "warning",
 }
 _SHOWN_CHARS = 60
+
+_NOT_DROPPED: dict[Drop, str] = {
+    "unread": "the keyring could not be asked: unlock it, and run the command again",
+    "kept": "the keyring did not remove the key: remove it with the program of the keyring",
+}
 
 models_commands = typer.Typer(invoke_without_command=True)
 
@@ -170,15 +175,20 @@ def set_key(
 
 
 @models_commands.command("remove-key")
-def remove_key(provider: ProviderArgument) -> None:
+def remove_key(provider: ProviderArgument) -> int:
     """Remove the key of a provider that `perdure models set-key` keeps.
 
     Examples:
         perdure models remove-key anthropic
+
+    Exit codes:
+        1  the keyring or the file could not be asked, or it kept the key
     """
     found = _provider(provider)
     path = key_file(found, os.environ)
-    places = ["the keyring"] if drop_from_keyring(account_of(found)) else []
+    dropped = drop_from_keyring(account_of(found)) if has_keyring() else "absent"
+    places = ["the keyring"] if dropped == "removed" else []
+    problems = [_NOT_DROPPED[dropped]] if dropped in _NOT_DROPPED else []
     try:
         path.unlink()
         places.append(safe(str(path)))
@@ -186,14 +196,17 @@ def remove_key(provider: ProviderArgument) -> None:
         pass
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise UsageMistake(f"the key file {path} cannot be removed: {reason}") from error
+        problems.append(f"the key file {path} cannot be removed: {reason}")
     if places:
         show(f"The key of {found.title} is removed from {' and '.join(places)}.")
-    else:
+    elif not problems:
         show(f"No key of {found.title} is kept here.")
     for name in found.key_variables:
         if os.environ.get(name):
             show(f"{name} is still set in your environment.")
+    for problem in problems:
+        remark(f"perdure: {safe(problem)}")
+    return FAILED if problems else DONE
 
 
 def _provider(name: str) -> Provider:

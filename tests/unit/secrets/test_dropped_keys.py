@@ -1,0 +1,33 @@
+"""What `drop_from_keyring` says of an account that is there, absent, locked or not let go."""
+
+from __future__ import annotations
+
+import pytest
+from keyring.errors import KeyringLocked, PasswordDeleteError
+
+from perdure.secrets.vault import SERVICE, drop_from_keyring
+from tests.fakes.memory_keyring import MemoryKeyring, memory_keyring
+
+
+def test_dropped_account_is_removed_then_absent() -> None:
+    with memory_keyring() as keyring:
+        keyring.kept[SERVICE, "openai"] = "value"
+        assert drop_from_keyring("openai") == "removed"
+        assert drop_from_keyring("openai") == "absent"
+
+
+def test_keyring_that_refuses_is_told_from_an_absent_account(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(self: MemoryKeyring, service: str, username: str) -> None:
+        raise PasswordDeleteError(f"{service} {username}")
+
+    def lock(self: MemoryKeyring, service: str, username: str) -> None:
+        raise KeyringLocked(f"{service} {username}")
+
+    with memory_keyring() as keyring:
+        keyring.kept[SERVICE, "openai"] = "value"
+        monkeypatch.setattr(MemoryKeyring, "delete_password", refuse)
+        assert drop_from_keyring("openai") == "kept"
+        monkeypatch.setattr(MemoryKeyring, "get_password", lock)
+        assert drop_from_keyring("openai") == "unread"
