@@ -20,7 +20,7 @@ from perdure.models.catalogue import Provider
 from perdure.secrets.vault import Lookup, in_keyring
 
 MOST_BYTES = 8_192
-"""Longer keys are refused; that of an account at Google may be a whole document."""
+"""Maximum bytes of a key file."""
 
 
 class ApiKey:
@@ -73,7 +73,7 @@ def key_file(provider: Provider, environment: Mapping[str, str]) -> Path:
 def write_key_file(path: Path, value: str) -> None:
     """Replace the file at `path` with one that has the key `value`, readable only by its owner.
 
-    Durable: on return. Raises: OSError.
+    Its content is synced; after power loss its folder may lack it. Raises: OSError.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = path.with_name(f".{path.name}.{os.getpid()}")
@@ -84,7 +84,7 @@ def write_key_file(path: Path, value: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         written.replace(path)
-    except OSError:
+    except BaseException:
         written.unlink(missing_ok=True)
         raise
 
