@@ -67,8 +67,8 @@ class Drafts:
         with suppress(OSError):
             self._remove_old()
             for file in self._files(session):
-                text = self._text_in(file)
-                found.append((file.stat().st_mtime, text))
+                if text := self._text_in(file):
+                    found.append((file.stat().st_mtime, text))
                 file.unlink()
         return max(found, default=(0.0, ""))[1]
 

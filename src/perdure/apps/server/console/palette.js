@@ -8,17 +8,19 @@ export function Palette({ views, close }) {
   const box = useModal(close);
   const [text, setText] = useState("");
   const [chosen, setChosen] = useState(0);
-  const [sessions, setSessions] = useState([]);
+  const [found, setFound] = useState({ query: "", items: [] });
   const settled = useSettled(text, 100);
   useEffect(() => {
     const control = new AbortController();
     get("sessions", { query: settled, limit: 12, scope: "all" }, control.signal)
-      .then((page) => setSessions(page.items), () => {});
+      .then((page) => setFound({ query: settled, items: page.items }), () => {});
     return () => control.abort();
   }, [settled]);
   const [flows, setFlows] = useState([]);
   useEffect(() => { get("flows").then((page) => setFlows(page.items), () => {}); }, []);
   const wanted = text.toLowerCase();
+  // Until the server has answered, Enter must not open what was found before.
+  const sessions = found.query === text ? found.items : found.items.filter((each) => each.name.toLowerCase().includes(wanted));
   const rows = [
     ...views.filter(([, title]) => title.toLowerCase().includes(wanted))
       .map(([name, title]) => ({ href: `#/${name}`, title, kind: "view" })),
