@@ -221,7 +221,7 @@ class Scheduler:
                 await chat.turn.settled()
             with answering(message.session, seq):
                 turn = chat.send(message.message)
-            await turn.stored()  # it has begun; its log has everything further
+            await turn.stored()  # from here on the turn cannot be lost
         except (*_LATER, RequestAnswered, SessionNotFound, Erased) as error:
             _log.info("scheduled message %s: %s", message.id, error)
         except _STAYING as error:
