@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perdure.bounds.files import open_named
+from perdure.bounds.user_folders import user_folder
 from perdure.errors import ConfigError
 from perdure.models.catalogue import Provider
 from perdure.secrets.vault import Lookup, in_keyring
@@ -64,10 +65,8 @@ def account_of(provider: Provider) -> str:
 
 def key_file(provider: Provider, environment: Mapping[str, str]) -> Path:
     """Return the path of the file with the key of `provider`, which may not exist."""
-    chosen = environment.get("XDG_CONFIG_HOME", "")
-    home = environment.get("HOME") or environment.get("USERPROFILE") or os.curdir
-    folder = Path(chosen) if chosen and Path(chosen).is_absolute() else Path(home) / ".config"
-    return folder / "perdure" / "keys" / account_of(provider)
+    folder = user_folder("XDG_CONFIG_HOME", ".config", environment)
+    return folder / "keys" / account_of(provider)
 
 
 def write_key_file(path: Path, value: str) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from perdure.apps.maintenance.whole_store import is_encrypted
 from perdure.bounds.files import read_named
+from perdure.bounds.user_folders import user_folder
 from perdure.client.lookup.store_files import database_file, own_folders
 from perdure.client.store import Store
 from perdure.errors import PerdureError
@@ -132,7 +133,4 @@ async def drafts_of(store: Store, environment: Mapping[str, str]) -> Drafts | No
 
 def state_folder(environment: Mapping[str, str]) -> Path:
     """Return the user's folder for the state of perdure, which may not exist."""
-    chosen = environment.get("XDG_STATE_HOME", "")
-    if chosen and Path(chosen).is_absolute():
-        return Path(chosen) / "perdure"
-    return Path(environment.get("HOME") or os.curdir) / ".local" / "state" / "perdure"
+    return user_folder("XDG_STATE_HOME", ".local/state", environment)

@@ -22,6 +22,7 @@ from perdure.apps.terminal.heat_map import heat_map
 from perdure.apps.terminal.output import count_of, local_time, out_style, width
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import Column, one_line, table
+from perdure.bounds.user_folders import user_folder
 from perdure.client.clock import SystemClock
 from perdure.models.price_list import kept_prices
 from perdure.models.prices import in_dollars
@@ -102,11 +103,7 @@ async def usage(
 
 def _prices_file(environment: Mapping[str, str]) -> Path:
     """Return the file that keeps prices which were looked up, in the user's cache folder."""
-    chosen = environment.get("XDG_CACHE_HOME", "")
-    folder = Path(environment.get("HOME") or os.curdir, ".cache")
-    if chosen and Path(chosen).is_absolute():
-        folder = Path(chosen)
-    return folder / "perdure" / "prices.json"
+    return user_folder("XDG_CACHE_HOME", ".cache", environment) / "prices.json"
 
 
 def _zone() -> tzinfo:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.bounds.files import read_named
+from perdure.bounds.user_folders import user_folder
 from perdure.errors import PerdureError
 
 
@@ -59,11 +60,7 @@ AGENTS = "agents"
 
 def person_file(environment: Mapping[str, str]) -> Path:
     """Return the path of the user's settings file, which may not exist."""
-    chosen = environment.get("XDG_CONFIG_HOME", "")
-    if chosen and Path(chosen).is_absolute():
-        return Path(chosen) / "perdure" / FILE
-    home = environment.get("HOME") or environment.get("USERPROFILE") or os.curdir
-    return Path(home) / ".config" / "perdure" / FILE
+    return user_folder("XDG_CONFIG_HOME", ".config", environment) / FILE
 
 
 def project_file(start: Path) -> Path | None:

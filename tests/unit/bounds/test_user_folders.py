@@ -1,0 +1,20 @@
+"""Tests of where the files of a user are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from perdure.bounds.user_folders import user_folder
+
+
+def test_user_folder_by_environment_is_absolute() -> None:
+    account = Path(os.path.expanduser("~"))  # noqa: PTH111 - as the code, which never raises
+    for environment, expected in (
+        ({"XDG_CONFIG_HOME": "/c", "HOME": "/h"}, Path("/c/perdure")),
+        ({"XDG_CONFIG_HOME": "relative", "HOME": "/h"}, Path("/h/.config/perdure")),
+        ({"HOME": "/h"}, Path("/h/.config/perdure")),
+        ({"USERPROFILE": "/p"}, Path("/p/.config/perdure")),
+        ({}, account / ".config" / "perdure"),
+    ):
+        assert user_folder("XDG_CONFIG_HOME", ".config", environment) == expected, environment
