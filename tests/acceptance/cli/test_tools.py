@@ -41,6 +41,9 @@ def test_change_waits_for_approval_and_always_lasts_until_revoked(
     assert (world.folder / "a.txt").read_text() == "one"
 
     assert world.ok("grants", "list", session, "--json").json == [asked["always"]]
+    everywhere = [{"session": session, "grants": [asked["always"]]}]
+    assert world.ok("grants", "list", "--json").json == everywhere
+    assert session[:8] in world.ok("grants", "list").out
     (world.folder / "a.txt").write_text("else")
     world.ok("chat", "--session", session, "-p", write("a.txt", "one"))
     assert (world.folder / "a.txt").read_text() == "one"

@@ -1,25 +1,30 @@
-"""``perdure grants``: list and revoke the grants of a session."""
+"""``perdure grants``: list and revoke grants."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.options import MOST
 from perdure.apps.cli.store_options import CommonOptions, named_session
-from perdure.apps.terminal.text import safe
+from perdure.apps.session_rows import short_ids
+from perdure.apps.terminal.output import out_style, width
+from perdure.apps.terminal.text import Column, one_line, safe, table
+from perdure.client.agents.session_usage import grants_by_session, standing_of
 from perdure.client.agents.session_usage import revoke as revoke_grant
-from perdure.client.agents.session_usage import standing_of
 
 grants = typer.Typer(
-    help="""List and revoke the grants of a session.
+    help="""List and revoke grants: approvals answered with "always".
 
 Examples:
-    perdure grants list 01jd
+    perdure grants list
 """
 )
+
+_NONE = "No grants: every call needs approval."
 
 SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="The session.")]
 
@@ -30,23 +35,38 @@ def add_to(program: typer.Typer) -> None:
 
 
 @grants.command("list")
-async def list_grants(session: SessionArgument, *, common: CommonOptions) -> None:
-    """List the grants of a session: approvals answered with "always".
+async def list_grants(
+    session: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Only the grants of this session.")
+    ] = None,
+    *,
+    common: CommonOptions,
+) -> None:
+    """List grants: approvals answered with "always".
 
     A grant allows one tool exactly one thing: this content in this file, this command with these
-    scripts, or this request.
+    scripts, or this request. It holds in one session.
 
     Examples:
+        perdure grants list
         perdure grants list 01jd
         perdure grants list 01jd --json
     """
     async with common.existing_store() as opened:
+        if session is None:
+            found = await grants_by_session(opened)
+            ids = await short_ids(opened, list(found))
+            data = [{"session": id, "grants": list(each)} for id, each in found.items()]
+            common.show(data, _lines(found, ids) if found else _NONE)
+            return
         stream = await named_session(opened, session)
-        found = (await standing_of(opened, stream)).grants
-    common.show(
-        list(found),
-        [safe(grant) for grant in found] if found else "No grants: every call needs approval.",
-    )
+        known = (await standing_of(opened, stream)).grants
+    common.show(list(known), [safe(grant) for grant in known] if known else _NONE)
+
+
+def _lines(found: Mapping[str, Sequence[str]], ids: Mapping[str, str]) -> Iterator[str]:
+    rows = [(ids[id], one_line(grant, MOST)) for id, each in found.items() for grant in each]
+    return table((Column("SESSION"), Column("GRANT", "strong")), rows, width(), out_style())
 
 
 def _find_grant(text: str, known: Sequence[str]) -> str:

@@ -10,8 +10,9 @@ import msgspec
 
 from perdure.bounds.short_repr import short_repr
 from perdure.client.conversation.authority import authority_of
+from perdure.client.records.sessions import newest_sessions
 from perdure.client.store import Store
-from perdure.errors import HeadConflict
+from perdure.errors import HeadConflict, SessionNotFound
 from perdure.session.argument_checks import takes_declared
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
@@ -66,6 +67,15 @@ async def standing_of(store: Store, session: str) -> SessionUsage:
         so_far.limit_microcents if is_in_force else None,
         dict(so_far.parked),
     )
+
+
+async def grants_by_session(store: Store) -> dict[str, tuple[str, ...]]:
+    """Return the grants of each session that has some, newest activity first."""
+    found: dict[str, tuple[str, ...]] = {}
+    async for info in newest_sessions(store.backend):
+        with suppress(SessionNotFound):  # erased meanwhile
+            found[info.id] = (await standing_of(store, info.id)).grants
+    return {id: grants for id, grants in found.items() if grants}
 
 
 @takes_declared
