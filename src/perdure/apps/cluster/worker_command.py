@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.serving.factory import FactoryArgument, made_by
+from perdure.apps.server_commands.factory import FactoryArgument, made_by
 from perdure.apps.store_access import writable_store
 from perdure.apps.terminal.output import remark, show
 from perdure.client.agents.runtime import Runtime

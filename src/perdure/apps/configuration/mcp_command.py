@@ -15,8 +15,8 @@ from perdure.apps.cli.options import EmbedderOption, JsonOption
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.mcp_server import server as mcp_server
 from perdure.apps.mcp_server.history import Scope
-from perdure.apps.serving import mcp as mcp_http
-from perdure.apps.serving.endpoint import (
+from perdure.apps.server_commands import mcp as mcp_http
+from perdure.apps.server_commands.endpoint import (
     CertificateOption,
     HostNameOption,
     KeyOption,

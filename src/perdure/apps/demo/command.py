@@ -14,8 +14,8 @@ from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.demo import acts, crash, workers
 from perdure.apps.demo.cast import SAMPLE, Stage
 from perdure.apps.demo.crash import Play
-from perdure.apps.serving.command import require_server, serve_store
-from perdure.apps.serving.endpoint import Wanted
+from perdure.apps.server_commands.command import require_server, serve_store
+from perdure.apps.server_commands.endpoint import Wanted
 from perdure.apps.store_access import file_address, writable_store
 from perdure.apps.terminal.output import count_of, show, show_json
 from perdure.client.clock import SystemClock

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.apps.serving.places import tokens_of
+from perdure.apps.server_commands.token_location import tokens_of
 
 
 async def test_namespaces_and_stores_share_no_tokens(

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.serving.endpoint import Wanted, listen
+from perdure.apps.server_commands.endpoint import Wanted, listen
 
 CERTIFICATE = Path("chain.pem")
 

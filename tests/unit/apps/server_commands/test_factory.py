@@ -10,7 +10,7 @@ import pytest
 import perdure
 from perdure import Agent, Runtime, Store
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.serving.factory import made_by
+from perdure.apps.server_commands.factory import made_by
 from perdure.errors import ConfigError
 
 AGENT = Agent("helper", model="scripted:echo")

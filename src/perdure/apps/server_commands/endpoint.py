@@ -101,7 +101,7 @@ def server_module(name: str) -> Any:
 
 async def run(application: Draining, wanted: Wanted, listening: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM. Raises: ConfigError without the extra."""
-    server_process = server_module("perdure.apps.serving.server_process")
+    server_process = server_module("perdure.apps.server_commands.server_process")
     config = server_process.config(
         app=application,
         log_level="warning",

@@ -15,7 +15,7 @@ from perdure.apps.chat.command import cast_for
 from perdure.apps.chat.permissions import permissions_of
 from perdure.apps.cli.options import EmbedderOption
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.serving.endpoint import (
+from perdure.apps.server_commands.endpoint import (
     CertificateOption,
     HostNameOption,
     KeyOption,
@@ -25,8 +25,8 @@ from perdure.apps.serving.endpoint import (
     run,
     server_module,
 )
-from perdure.apps.serving.factory import FactoryArgument, made_by
-from perdure.apps.serving.places import tokens_of
+from perdure.apps.server_commands.factory import FactoryArgument, made_by
+from perdure.apps.server_commands.token_location import tokens_of
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import remark, show
 from perdure.apps.wiring import models
@@ -113,7 +113,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
 
 def require_server() -> None:
     """Raises: ConfigError without the extra that the server needs."""
-    server_module("perdure.apps.serving.server_process")
+    server_module("perdure.apps.server_commands.server_process")
     server_module(_APPLICATION)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from uvicorn import Config, Server
 
 from perdure.apps.server.flows.socket import MAX_MESSAGE_BYTES
-from perdure.apps.serving.endpoint import Draining
+from perdure.apps.server_commands.endpoint import Draining
 
 
 def config(**options: Any) -> Config:

@@ -14,7 +14,7 @@ from perdure.apps.cli.options import only_subject, only_text
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.server.access.tokens import Role, TokenRecord
 from perdure.apps.server.access.visitors import KEY
-from perdure.apps.serving.places import tokens_of
+from perdure.apps.server_commands.token_location import tokens_of
 from perdure.apps.terminal.output import local_time, out_style, remark, width
 from perdure.apps.terminal.text import Column, safe, table
 from perdure.client.clock import system_random

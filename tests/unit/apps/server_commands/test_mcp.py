@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.apps.serving.mcp import require_libraries
+from perdure.apps.server_commands.mcp import require_libraries
 from perdure.errors import ConfigError
 from tests.acceptance.cli.conftest import World
 
@@ -35,6 +35,6 @@ def test_mistake_is_one_sentence(tmp_path: Path, words: tuple[str, ...], said: s
 )
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, missing: str, extra: str) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    monkeypatch.delitem(sys.modules, "perdure.apps.serving.server_process", raising=False)
+    monkeypatch.delitem(sys.modules, "perdure.apps.server_commands.server_process", raising=False)
     with pytest.raises(ConfigError, match=rf"perdure\[{extra}\]"):
         require_libraries()

@@ -6,8 +6,8 @@ import asyncio
 import sys
 
 from perdure.apps.mcp_server.server import load_library
-from perdure.apps.serving.endpoint import Wanted, listen, run, server_module
-from perdure.apps.serving.places import tokens_of
+from perdure.apps.server_commands.endpoint import Wanted, listen, run, server_module
+from perdure.apps.server_commands.token_location import tokens_of
 from perdure.apps.terminal.output import remark, show
 from perdure.client.store import Store
 from perdure.models.embedders.protocol import EmbedderName
@@ -17,7 +17,7 @@ PORT = 8322
 
 def require_libraries() -> None:
     """Raises: ConfigError without one of the extras "server" and "mcp"."""
-    server_module("perdure.apps.serving.server_process")
+    server_module("perdure.apps.server_commands.server_process")
     server_module("perdure.apps.server.mcp_application")
     load_library()
 

@@ -1,1 +1,0 @@
-"""``perdure serve`` and ``perdure token``."""
