@@ -79,7 +79,8 @@ async def _of_fork(
         names.update(await store.aliases(origin.header.id))
     names.update(aliases)
     known = {alias: ids[entry] for alias, entry in names.items() if entry in ids}
-    return Bundle(header, entries, known, await _blobs(store, entries))
+    stored = {new: old for old, new in ids.items()}
+    return Bundle(header, entries, known, await _blobs(store, entries), stored)
 
 
 async def _origins(store: SessionStore, fork: ForkPoint | None) -> list[StreamState]:

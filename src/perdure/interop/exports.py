@@ -94,7 +94,7 @@ async def export_session(
     if bundle.header.kind == "memory":
         bundle = facts.facts_bundle(bundle)
     if selection.leaf is not None:
-        leaf = await _in_bundle(store, stream, bundle, selection.leaf)
+        leaf = _in_bundle(bundle, selection.leaf)
         is_whole = selection.has_all_branches or format == "workflow"
         bundle = moved_to(bundle, leaf) if is_whole else cut_to(bundle, leaf)
     exported = await asyncio.to_thread(_export, bundle, format, selection)
@@ -130,19 +130,15 @@ async def note_export(
     await store.commit(Commit(writes=(Write(stream=stream, entries=(noted,)),), at=at))
 
 
-async def _in_bundle(
-    store: SessionStore, stream: StreamId, bundle: Bundle, leaf: EntryId
-) -> EntryId:
+def _in_bundle(bundle: Bundle, leaf: EntryId) -> EntryId:
     """Return the id in `bundle` of the entry `leaf`, which a fork may share with its origin.
 
     Raises: EntryNotFound.
     """
-    seen = await store.tree(stream)  # in the order of the bundle
-    own = (entry.id for entry in bundle.entries if entry.lane == "tree")
-    for entry, id in zip(seen, own, strict=True):
-        if entry.id == leaf:
-            return id
-    raise EntryNotFound(leaf, stream)
+    for entry in bundle.entries:
+        if entry.lane == "tree" and bundle.stored_ids.get(entry.id, entry.id) == leaf:
+            return entry.id
+    raise EntryNotFound(leaf, bundle.header.id)
 
 
 def _write_format(

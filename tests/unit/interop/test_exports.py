@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 
 import msgspec
 import pytest
@@ -158,6 +159,26 @@ async def test_leaf_that_is_no_entry_is_not_found() -> None:
     for leaf in ("nowhere/1", f"{session}/0"):  # the second is a side entry
         with pytest.raises(EntryNotFound):
             await export_session(store, session, "html", ExportSelection(EntryId(leaf)))
+
+
+async def test_markdown_numbers_entries_as_the_store_does() -> None:
+    store, session = await stored()
+    state = await store.state(session)
+    assert state.leaf is not None
+    header = StreamHeader(
+        StreamId("fork"), 1, fork=ForkPoint(session, state.leaf, state.head, "path")
+    )
+    own = (new_tree(user("only in the fork")),)
+    await store.commit(Commit(writes=(Write(stream=header.id, create=header, entries=own),), at=1))
+    tree = await store.tree(header.id)
+    numbers = [f"{'' if e.stream == header.id else '↑'}{e.seq}" for e in tree if e.kind == MESSAGE]
+    for leaf in (None, tree[-1].id):
+        selection = ExportSelection(leaf=leaf)
+        exported = await export_session(store, header.id, "markdown", selection)
+        headings = re.findall(r"^## (↑?\d+) · (?:User|Assistant)", exported.content.decode(), re.M)
+        assert headings == [n for n in numbers if n in headings]
+        assert headings[-1] == numbers[-1]
+        assert len(headings) > 3
 
 
 @pytest.mark.parametrize("format", FORMATS)

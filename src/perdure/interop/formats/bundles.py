@@ -128,7 +128,8 @@ def cut_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
         for seq, entry in enumerate(kept)
     )
     aliases = {alias: ids[entry] for alias, entry in bundle.aliases.items() if entry in ids}
-    cut = Bundle(bundle.header, entries, aliases, bundle.blobs)
+    stored = {new: bundle.stored_ids.get(old, old) for old, new in ids.items()}
+    cut = Bundle(bundle.header, entries, aliases, bundle.blobs, stored)
     return moved_to(cut, None if leaf is None else ids.get(leaf))
 
 

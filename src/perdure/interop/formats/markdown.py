@@ -119,7 +119,7 @@ def _other_branches(transcript: Transcript, shown: set[int]) -> Iterator[str]:
         above = lines[0].parent
         where = "from the beginning"
         if above is not None:
-            where = f"after entry {_number(transcript.lines[above])}"
+            where = f"after entry {_number(transcript, transcript.lines[above])}"
         yield "---"
         yield f"# Another branch, {where}"
         yield from _conversation(transcript, lines)
@@ -156,7 +156,7 @@ def _entry(
         return
     name = _NAMES.get(line.role, line.role)
     label = f" · {plain(line.label)}" if line.label else ""
-    yield f"## {_number(line)} · {plain(name)} · {_time(line.at)}{label}"
+    yield f"## {_number(transcript, line)} · {plain(name)} · {_time(line.at)}{label}"
     note = _note(transcript, line)
     if note:
         yield f"*{note}*"
@@ -169,9 +169,10 @@ def _entry(
         yield "*(nothing said)*"
 
 
-def _number(line: TranscriptLine) -> str:
-    """Return the number of the entry, by which commands name it."""
-    return line.id.rpartition("/")[2]
+def _number(transcript: Transcript, line: TranscriptLine) -> str:
+    """Return the number of the entry, by which commands name it; with ``↑`` if a fork shares it."""
+    session, _, number = line.id.rpartition("/")
+    return number if session == transcript.facts.id else f"↑{number}"
 
 
 def _note(transcript: Transcript, line: TranscriptLine) -> str:
@@ -181,7 +182,7 @@ def _note(transcript: Transcript, line: TranscriptLine) -> str:
         kept = line.first_kept
         if kept is None or not transcript.lines[kept].number < line.number:
             return "For the model it replaces everything before it."
-        number = _number(transcript.lines[kept])
+        number = _number(transcript, transcript.lines[kept])
         return f"For the model it replaces everything before entry {number}."
     if line.role in ("custom", "custom_message") and line.name:
         return plain(line.name) + (", never sent to a model" if line.is_outside else "")

@@ -35,13 +35,15 @@ class Bundle(msgspec.Struct, frozen=True):
     """A self-contained session.
 
     Shape: `entries` have the seqs 0, 1, 2, … of the stream in `header`, which has no fork.
-    `aliases` are foreign ids of its entries.
+    `aliases` are foreign ids of its entries. `stored_ids` are the ids that entries have in the
+    store, where they differ: those of a fork, and of a single branch.
     """
 
     header: StreamHeader
     entries: tuple[Entry, ...]
     aliases: Mapping[str, EntryId]
     blobs: tuple[bytes, ...]
+    stored_ids: Mapping[EntryId, EntryId] = {}
 
 
 class _Header(msgspec.Struct):

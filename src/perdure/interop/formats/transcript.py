@@ -120,7 +120,8 @@ Piece = Said | Thought | Medium | Called | Result | Strange
 class TranscriptLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of the tree.
 
-    Shape: `role` is the message's role, else the kind. `first_kept` is the number of the first
+    Shape: `id` is the one in the store: a fork shares entries of other sessions. `role` is the
+    message's role, else the kind. `first_kept` is the number of the first
     entry a compaction keeps; None keeps nothing before it. `is_outside`: it is never sent to a
     model.
     Units: `at` is Unix milliseconds, `cost_microcents` 1e-8 US dollars.
@@ -188,12 +189,12 @@ class Transcript(msgspec.Struct, frozen=True):
 def transcript_of(bundle: Bundle, redacted: Mapping[str, int] | None = None) -> Transcript:
     """Return the session in `bundle`; `redacted` are the counts of its replacements."""
     standing = standing_of(bundle)
-    lines = tuple(_Lines(bundle, standing).lines())
-    numbers = {line.id: line.number for line in lines}
+    built = _Lines(bundle, standing)
+    lines = tuple(built.lines())
     return Transcript(
         facts=_facts(bundle, standing, lines, redacted or {}),
         lines=lines,
-        leaf=None if standing.leaf is None else numbers.get(standing.leaf),
+        leaf=None if standing.leaf is None else built.numbers.get(standing.leaf),
     )
 
 
@@ -265,7 +266,8 @@ def brief(text: str, width: int = _BRIEF_CHARS) -> str:
 class _Lines:
     def __init__(self, bundle: Bundle, standing: FinalState) -> None:
         self._tree = [entry for entry in bundle.entries if entry.lane == "tree"]
-        self._numbers: dict[EntryId, int] = {e.id: n for n, e in enumerate(self._tree)}
+        self.numbers: dict[EntryId, int] = {e.id: n for n, e in enumerate(self._tree)}
+        self._stored_ids = bundle.stored_ids
         self._standing = standing
         self._media = {SCHEME + blob_hash(content): content for content in bundle.blobs}
         self._runs = _runs(bundle.entries)
@@ -273,10 +275,10 @@ class _Lines:
     def lines(self) -> Iterable[TranscriptLine]:
         """Yield a line for each tree entry."""
         for number, entry in enumerate(self._tree):
-            above = None if entry.parent_id is None else self._numbers.get(entry.parent_id)
+            above = None if entry.parent_id is None else self.numbers.get(entry.parent_id)
             line = TranscriptLine(
                 number=number,
-                id=entry.id,
+                id=self._stored_ids.get(entry.id, entry.id),
                 role=entry.kind,
                 at=entry.at,
                 pieces=(),
@@ -323,7 +325,7 @@ class _Lines:
         )
 
     def _compaction(self, line: TranscriptLine, entry: Entry, body: Compaction) -> TranscriptLine:
-        kept = None if body.first_kept is None else self._numbers.get(body.first_kept)
+        kept = None if body.first_kept is None else self.numbers.get(body.first_kept)
         return _with(
             line,
             pieces=(Said(body.summary),),

@@ -93,7 +93,7 @@ def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
     shown = [blob for blob in media if not _holds_some(redactor, blob)]
     aliases = {name: id for name, id in bundle.aliases.items() if redactor.replace(name) == name}
     return Redacted(
-        bundle=Bundle(header, entries, aliases, tuple(shown)),
+        bundle=Bundle(header, entries, aliases, tuple(shown), bundle.stored_ids),
         counts=redactor.counts,
         places=redactor.places,
         unseen=sum(_text(blob) is None for blob in shown),
