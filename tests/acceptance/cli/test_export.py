@@ -154,6 +154,11 @@ def test_many_sessions_are_exported_as_an_archive_with_an_index(sample: World) -
     assert (again.code, again.error["code"]) == (4, "path_exists")
     sample.ok("export", "--query", "tide", "--format", "html", "-o", "some")
     assert len(list((sample.folder / "some").iterdir())) == 2
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
+    sample.ok("export", "--with-forks", SAMPLE_ID, "--format", "html", "-o", "family")
+    names = {path.name for path in (sample.folder / "family").iterdir()}
+    assert names == {"index.html", f"{SAMPLE_ID}.html", f"{fork}.html"}
+    assert sample.run("export", "--with-forks", "nope", "--format", "html", "-o", "no").code == 3
     for words, told in (
         (("--all", "-o", "x"), "add --format html"),
         (("--all", "--format", "html"), "-o DIR"),

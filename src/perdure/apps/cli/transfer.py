@@ -12,8 +12,8 @@ import typer
 from perdure import errors
 from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import FolderFilter, SourceFilter
-from perdure.apps.cli.store_options import CommonOptions, opened_session
-from perdure.apps.session_rows import RowFilter
+from perdure.apps.cli.store_options import CommonOptions, named_session, opened_session
+from perdure.apps.session_rows import RowFilter, with_all_forks
 from perdure.apps.store_access import store_address
 from perdure.apps.terminal.output import count_of, remark, show_file, show_json, size
 from perdure.apps.terminal.text import safe
@@ -80,13 +80,25 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
     ] = None
     cwd: FolderFilter = None
     source: SourceFilter = None
+    with_forks: Annotated[
+        str | None,
+        typer.Option("--with-forks", metavar="ID", help="An archive of a session and its forks."),
+    ] = None
 
     @property
-    def rows(self) -> RowFilter | None:
-        """The sessions of the archive; None: one session is exported."""
-        if not self.is_all and (self.query, self.cwd, self.source) == (None, None, None):
-            return None
-        return RowFilter(query=self.query, cwd=self.cwd, source=self.source)
+    def is_chosen(self) -> bool:
+        """Whether an archive is asked for; else one session is exported."""
+        named = (self.query, self.cwd, self.source, self.with_forks)
+        return self.is_all or any(each is not None for each in named)
+
+    async def rows(self, store: Store) -> RowFilter:
+        """Return which sessions the archive has. Raises: SessionNotFound."""
+        filters = RowFilter(query=self.query, cwd=self.cwd, source=self.source)
+        if self.with_forks is None:
+            return filters
+        origin = await named_session(store, self.with_forks)
+        family = frozenset(await with_all_forks(store, [origin]))
+        return msgspec.structs.replace(filters, scope="all", among=family)
 
 
 def add_to(program: typer.Typer) -> None:
@@ -115,8 +127,8 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     contain, and what --redact replaced, is listed on stderr, or with --json on stdout. A workflow
     has one branch. `perdure export ID --format workflow -o .` names the file after the session.
 
-    With --all, --query, --cwd or --source the output is a new folder with an HTML page of each
-    session, and an index.html that lists and searches them.
+    With --all, --query, --cwd, --source or --with-forks the output is a new folder with an HTML
+    page of each session, and an index.html that lists and searches them.
 
     Examples:
         perdure export 01jd -o trip.html
@@ -131,13 +143,13 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     format, sorts = format or _format_of(output), redactions(redact)
     if common.as_json and output in (None, _STDOUT):
         raise UsageMistake("--json tells about a file: name one with -o FILE")
-    if many.rows is None:
+    if not many.is_chosen:
         _require_file(output, format)
     _require_workflow(format, dialect, has_all_branches=has_all_branches)
     output = None if output == _STDOUT else output
-    if (wanted := many.rows) is not None or session is None:
-        _require_archive(session, wanted, format, output, leaf)
-        await _export_many(common, wanted, output, sorts, is_forced=is_forced)
+    if many.is_chosen or session is None:
+        folder = _archive_folder(session, many, format, output, leaf)
+        await _export_many(common, many, folder, sorts, is_forced=is_forced)
         return
     _check_output(output, store_address(common.store), is_forced=is_forced)
     async with common.existing_store() as opened:
@@ -175,15 +187,15 @@ def _check_output(output: Path | None, address: str, *, is_forced: bool) -> None
     _check_outside(output, address)
 
 
-def _require_archive(
+def _archive_folder(
     session: str | None,
-    wanted: RowFilter | None,
+    many: ArchiveOptions,
     format: ExportFormat,
     output: Path | None,
     leaf: str | None,
-) -> None:
-    """Reject an archive that cannot be made. Raises: UsageMistake."""
-    if wanted is None:
+) -> Path:
+    """Return the folder of the archive. Raises: UsageMistake if it cannot be made."""
+    if not many.is_chosen:
         raise UsageMistake("name a session, or add --all for an archive of every session")
     if session is not None or leaf is not None:
         raise UsageMistake("an archive has many sessions: omit the ID and --leaf")
@@ -193,22 +205,22 @@ def _require_archive(
         raise UsageMistake("name the folder of the archive: -o DIR")
     if output.is_file():
         raise UsageMistake(f"{output} is a file; name a folder")
+    return output
 
 
 async def _export_many(
     common: CommonOptions,
-    wanted: RowFilter | None,
-    output: Path | None,
+    many: ArchiveOptions,
+    folder: Path,
     sorts: tuple[Redaction, ...],
     *,
     is_forced: bool,
 ) -> None:
-    assert wanted is not None
-    assert output is not None
-    _check_outside(output, store_address(common.store))
+    _check_outside(folder, store_address(common.store))
     selection = ExportSelection(redact=sorts)
     async with common.existing_store() as opened:
-        made = await archive.write_archive(opened, wanted, output, selection, is_forced=is_forced)
+        wanted = await many.rows(opened)
+        made = await archive.write_archive(opened, wanted, folder, selection, is_forced=is_forced)
     if common.as_json:
         show_json(made)
         return
