@@ -187,7 +187,7 @@ reference: $(INSTALLED)
 # Versions stay unless asked for: `make lock ARGS=--upgrade`, or ARGS="--upgrade-package ruff".
 lock: $(INSTALLED)
 	$(BIN)/uv pip compile pyproject.toml --group build $(LOCK) -o requirements/run.txt $(ARGS)
-	$(BIN)/uv pip compile pyproject.toml --extra models --extra openai-agents --extra langgraph --extra google-adk --extra pydantic-ai --extra embed --extra cluster --extra tui --extra keyring --extra mcp --extra memory --extra pg --extra server --group build --group dev $(LOCK) \
+	$(BIN)/uv pip compile pyproject.toml --extra models --extra openai-agents --extra langgraph --extra google-adk --extra pydantic-ai --extra embed --extra cluster --extra tui --extra keyring --extra mcp --extra memory --extra pg --extra server --extra zed --group build --group dev $(LOCK) \
 		--constraint requirements/run.txt -o requirements/dev.txt $(ARGS)
 	$(BIN)/uv pip compile pyproject.toml --extra cluster --group postgres --group build $(LOCK) \
 		--constraint requirements/dev.txt -o requirements/cluster.txt

@@ -31,6 +31,17 @@ CREATE TABLE ItemTable (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB);
 CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB);
 """
 
+ZED = """
+CREATE TABLE IF NOT EXISTS threads (
+    id TEXT PRIMARY KEY, summary TEXT NOT NULL, updated_at TEXT NOT NULL,
+    data_type TEXT NOT NULL, data BLOB NOT NULL
+);
+ALTER TABLE threads ADD COLUMN parent_id TEXT;
+ALTER TABLE threads ADD COLUMN folder_paths TEXT;
+ALTER TABLE threads ADD COLUMN folder_paths_order TEXT;
+ALTER TABLE threads ADD COLUMN created_at TEXT;
+"""
+
 
 def rows_in(lines: bytes) -> list[tuple[str, dict[str, object]]]:
     """The rows that a fixture stands for, with their tables."""

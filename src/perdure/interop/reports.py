@@ -28,6 +28,7 @@ Format = Literal[
     "amp",
     "goose",
     "cursor",
+    "zed",
     "aider",
 ]
 """The formats of session files that can be imported."""

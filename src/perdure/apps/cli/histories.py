@@ -19,6 +19,8 @@ _PLACES: Mapping[str, tuple[str | None, str, str]] = {
     "Goose": ("XDG_DATA_HOME", ".local/share", "goose/sessions"),
     "Cursor": ("XDG_CONFIG_HOME", ".config", "Cursor/User/globalStorage"),
     "Cursor on macOS": (None, "Library/Application Support", "Cursor/User/globalStorage"),
+    "Zed": ("XDG_DATA_HOME", ".local/share", "zed/threads"),
+    "Zed on macOS": (None, "Library/Application Support", "Zed/threads"),
     "pi": ("PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
     "Operator": (None, ".operator", "profiles"),
 }

@@ -13,7 +13,7 @@ from perdure.codecs.pi import words as pi_words
 from perdure.interop.formats import aider
 from perdure.interop.formats.claude_code import reader as claude_code
 from perdure.interop.formats.codex import reader as codex
-from perdure.interop.formats.databases import cursor, goose
+from perdure.interop.formats.databases import cursor, goose, zed
 from perdure.interop.formats.databases.row_lines import DatabaseFormat
 from perdure.interop.formats.items import ParsedSource, SourceHeader
 from perdure.interop.formats.json_lines import (
@@ -116,6 +116,7 @@ FORMATS: Mapping[Format, SourceFormat] = {
     cursor.FORMAT: SourceFormat(
         "Cursor", cursor.parse, cursor.Reader, cursor.is_record, database=cursor.DATABASE
     ),
+    zed.FORMAT: SourceFormat("Zed", zed.parse, zed.Reader, zed.is_record, database=zed.DATABASE),
     aider.FORMAT: SourceFormat(
         "Aider",
         aider.parse,

@@ -15,7 +15,7 @@ def test_histories_are_found_where_the_programs_keep_them(tmp_path: Path) -> Non
     assert [each.program for each in found] == [
         *("Claude Code", "Codex", "Gemini CLI", "Qwen Code", "Copilot CLI"),
         *("Kimi CLI", "OpenHands", "Amp", "Goose", "Cursor"),
-        "Cursor on macOS",
+        *("Cursor on macOS", "Zed", "Zed on macOS"),
         *("pi", "Operator"),
     ]
     assert all(each.folder.is_dir() for each in found)
