@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 
 import perdure
 from perdure.errors import WrongArgument
-from perdure.session.messages import Message
+from perdure.session.messages import Message, TextPart
 
 CHAT: dict[str, Any] = {
     "id": "chat-1",
@@ -155,6 +156,9 @@ class Provider(BaseHTTPRequestHandler):
     def _send(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)
         self.send_header("content-type", kind)
+        if "gzip" in self.headers.get("accept-encoding", ""):  # as the libraries ask by themselves
+            body = gzip.compress(body)
+            self.send_header("content-encoding", "gzip")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -357,6 +361,121 @@ def test_default_store_is_used_without_one(
         client.responses.create(model="gpt-x", input="Hello")
     with perdure.blocking.open(f"sqlite:///{tmp_path}/default.db") as store:
         assert as_text(said(store, recording)) == [("user", "Hello"), ("assistant", "Three.")]
+
+
+ASKED: Any = [{"role": "user", "content": "1 + 2?"}]
+PARTS = [TextPart("I add."), perdure.tool_call("c1", "add", {"a": 1})]
+
+
+def read_lines(response: Any) -> object:
+    return list(response.iter_lines())
+
+
+def read_raw(response: Any) -> object:
+    return b"".join(response.http_response.iter_raw())
+
+
+def read_raw_pieces(response: Any) -> object:
+    return list(response.http_response.iter_raw(chunk_size=5))
+
+
+READ: list[Callable[[Any], object]] = [
+    lambda response: list(response.parse()),
+    lambda response: response.read(),
+    lambda response: response.json(),
+    lambda response: response.text(),
+    lambda response: list(response.iter_bytes(7)),
+    lambda response: list(response.iter_text()),
+    read_lines,
+    read_raw,
+    read_raw_pieces,
+]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("streams", [False, True])
+def test_response_is_recorded_however_it_is_read(
+    provider: str, *, compressed: bool, streams: bool
+) -> None:
+    encoding = {"accept-encoding": "gzip" if compressed else "identity"}
+    with (
+        perdure.blocking.open("memory:") as store,
+        openai.OpenAI(api_key="key", base_url=f"{provider}/v1", default_headers=encoding) as client,
+    ):
+        create: Any = client.chat.completions.with_streaming_response.create
+        for number, read in enumerate(READ):
+            if streams and number == 2:
+                continue  # events are no JSON document
+            with perdure.record(client, store) as recording:
+                with create(model="gpt-x", messages=ASKED, stream=streams) as response:
+                    assert response.headers.get("content-encoding") == (
+                        "gzip" if compressed else None
+                    )
+                    assert read(response)
+                asked, answer = said(store, recording)
+            assert (asked.text, [*answer.parts]) == ("1 + 2?", PARTS), number
+            assert (answer.stop_reason, answer.usage) == ("tool_calls", perdure.Usage(12, 5))
+
+
+def test_raw_responses_are_recorded(provider: str) -> None:
+    with (
+        perdure.blocking.open("memory:") as store,
+        openai.OpenAI(api_key="key", base_url=f"{provider}/v1") as client,
+        anthropic.Anthropic(api_key="key", base_url=provider) as other,
+    ):
+        for streams in (False, True):
+            with recorded(store, client) as recording:
+                create: Any = client.responses.with_raw_response.create
+                answer = create(model="gpt-x", input="1 + 2?", stream=streams).parse()
+                assert not streams or list(answer)
+            assert as_text(said(store, recording)) == [("user", "1 + 2?"), ("assistant", "Three.")]
+            with recorded(store, other) as recording:
+                create = other.messages.with_raw_response.create
+                answer = create(model="c", max_tokens=9, messages=ASKED, stream=streams).parse()
+                assert not streams or list(answer)
+            assert as_text(said(store, recording)) == [("user", "1 + 2?"), ("assistant", "Three.")]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_async_response_is_recorded_when_it_is_read_as_sent(
+    provider: str, *, streams: bool
+) -> None:
+    async with (
+        perdure.open("memory:") as store,
+        anthropic.AsyncAnthropic(api_key="key", base_url=provider) as client,
+    ):
+        create: Any = client.messages.with_streaming_response.create
+        for is_raw in (True, False):
+            with perdure.record(client, store) as recording:
+                async with create(
+                    model="c", max_tokens=9, messages=ASKED, stream=streams
+                ) as response:
+                    pieces = response.http_response.aiter_raw() if is_raw else response.iter_lines()
+                    assert [piece async for piece in pieces]
+            session = await store.open(recording.session_id or "")
+            asked, answer = await session.messages()
+            assert (asked.text, answer.text) == ("1 + 2?", "Three.")
+            assert answer.stop_reason == ("tool_calls" if streams else "stop")
+
+
+def test_response_that_was_left_early_or_not_read_is_told(provider: str) -> None:
+    with (
+        perdure.blocking.open("memory:") as store,
+        openai.OpenAI(api_key="key", base_url=f"{provider}/v1") as client,
+    ):
+        create: Any = client.chat.completions.with_streaming_response.create
+        with recorded(store, client) as recording:
+            with create(model="gpt-x", messages=ASKED, stream=True) as response:
+                pieces = response.http_response.iter_raw(chunk_size=20)
+                assert next(pieces)
+            with create(model="gpt-x", messages=ASKED):
+                pass
+        session = store.open(recording.session_id or "")
+        assert as_text(session.messages()) == [("user", "1 + 2?")]
+        notes = [perdure.body_of(entry) for entry in session.notes("recorded.failure")]
+        assert [note.data["reason"] for note in notes if isinstance(note, perdure.Note)] == [
+            "the response is not JSON, or was not read"
+        ] * 2
 
 
 async def test_other_clients_and_stores_are_refused() -> None:

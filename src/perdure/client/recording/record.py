@@ -209,6 +209,7 @@ class _Call:
         self.streamed = StreamedResponse(api)
         self.status = 200
         self.body = bytearray()
+        self._raw = bytearray()
         self.is_reading = False  # the response may close itself then
 
     async def begin(self, body: bytes) -> None:
@@ -255,73 +256,139 @@ class _Call:
         if len(self.body) < _WHOLE_BYTES:
             self.body += data
 
+    def feed_raw(self, data: bytes) -> None:
+        """Keep the next bytes of a response that the program reads as they were sent."""
+        if len(self._raw) < _WHOLE_BYTES:
+            self._raw += data
+
+    def decode(self, response: Any) -> None:
+        """Read what `feed_raw` kept, with the encoding that `response` names."""
+        raw, self._raw = bytes(self._raw), bytearray()
+        if raw:
+            same: Any = type(response)(200, headers=response.headers, content=raw)
+            self.feed(same.content)
+
 
 def _record_sync(
     response: Any, call: _Call, told: Callable[[Coroutine[Any, Any, None]], None]
 ) -> None:
     """Record the bytes of `response` while the program reads them, and its end."""
-    iterate, close = response.iter_bytes, response.close
+    decoded, as_sent, close = response.iter_bytes, response.iter_raw, response.close
     call.status = response.status_code
 
-    def iter_bytes(chunk_size: int | None = None) -> Iterator[bytes]:
-        pieces = iterate(chunk_size)
-        while True:
-            call.is_reading = True
-            try:
-                data: bytes | None = next(pieces, None)
-            except BaseException:
-                if not call.is_over:
-                    told(call.ended())
-                raise
-            finally:
-                call.is_reading = False
-            if data is None:
-                break
-            call.feed(data)
-            yield data
-        told(call.ended())
+    def end() -> None:
+        if not call.is_over:
+            told(_ended(call, response))
 
     def close_recorded() -> None:
         close()
-        if not call.is_reading and not call.is_over:
-            told(call.ended())
+        if not call.is_reading:
+            end()
+
+    def iter_bytes(chunk_size: int | None = None) -> Iterator[bytes]:
+        return _decoded(decoded(chunk_size), call, end)
+
+    def iter_raw(chunk_size: int | None = None) -> Iterator[bytes]:
+        return _as_sent(as_sent(chunk_size), call, end)
 
     response.iter_bytes = iter_bytes
+    response.iter_raw = iter_raw
     response.close = close_recorded
+
+
+def _decoded(pieces: Iterator[bytes], call: _Call, end: Callable[[], None]) -> Iterator[bytes]:
+    while True:
+        call.is_reading = True
+        try:
+            data: bytes | None = next(pieces, None)
+        except BaseException:
+            end()
+            raise
+        finally:
+            call.is_reading = False
+        if data is None:
+            break
+        call.feed(data)
+        yield data
+    end()
+
+
+def _as_sent(pieces: Iterator[bytes], call: _Call, end: Callable[[], None]) -> Iterator[bytes]:
+    if call.is_reading:  # `iter_bytes` reads and decodes them
+        yield from pieces
+        return
+    try:
+        for data in pieces:
+            call.feed_raw(data)
+            yield data
+    finally:
+        end()
 
 
 def _record_async(
     response: Any, call: _Call, told: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 ) -> None:
     """Record the bytes of `response` while the program reads them, and its end."""
-    iterate, close = response.aiter_bytes, response.aclose
+    decoded, as_sent, close = response.aiter_bytes, response.aiter_raw, response.aclose
     call.status = response.status_code
 
-    async def aiter_bytes(chunk_size: int | None = None) -> AsyncIterator[bytes]:
-        pieces = iterate(chunk_size)
-        while True:
-            call.is_reading = True
-            try:
-                data: bytes | None = await anext(pieces, None)
-            except BaseException:
-                if not call.is_over:
-                    await told(call.ended())
-                raise
-            finally:
-                call.is_reading = False
-            if data is None:
-                break
-            call.feed(data)
-            yield data
-        await told(call.ended())
+    async def end() -> None:
+        if not call.is_over:
+            await told(_ended(call, response))
 
     async def close_recorded() -> None:
         await close()
-        if not call.is_reading and not call.is_over:
-            await told(call.ended())
+        if not call.is_reading:
+            await end()
+
+    def aiter_bytes(chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        return _adecoded(decoded(chunk_size), call, end)
+
+    def aiter_raw(chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        return _aas_sent(as_sent(chunk_size), call, end)
 
     response.aiter_bytes = aiter_bytes
+    response.aiter_raw = aiter_raw
     response.aclose = close_recorded
+
+
+async def _adecoded(
+    pieces: AsyncIterator[bytes], call: _Call, end: Callable[[], Awaitable[None]]
+) -> AsyncIterator[bytes]:
+    while True:
+        call.is_reading = True
+        try:
+            data: bytes | None = await anext(pieces, None)
+        except BaseException:
+            await end()
+            raise
+        finally:
+            call.is_reading = False
+        if data is None:
+            break
+        call.feed(data)
+        yield data
+    await end()
+
+
+async def _aas_sent(
+    pieces: AsyncIterator[bytes], call: _Call, end: Callable[[], Awaitable[None]]
+) -> AsyncIterator[bytes]:
+    if call.is_reading:  # `aiter_bytes` reads and decodes them
+        async for data in pieces:
+            yield data
+        return
+    try:
+        async for data in pieces:
+            call.feed_raw(data)
+            yield data
+    finally:
+        await end()
+
+
+async def _ended(call: _Call, response: Any) -> None:
+    call.decode(response)
+    await call.ended()
 
 
 def _api_in(request: Any) -> Api | None:
