@@ -204,15 +204,13 @@ class _Place:
         record.mkdir()
         for node in self._graph.nodes:
             (record / f"{node.id}.md").write_text(f"what {node.id} of {name} made")
-        (record / AGAIN).write_text("It has to be better.")
         flow = await self._flows.start(
             self._graph, id=name, workspace=self._run.folder, record_folder=record
         )
         if past:
             store = cast("SessionStore", self._recording)
-            for role in (FIRST.role, SECOND.role):
-                await store.commit(_session(name, role, str(self._run.folder)))
-            await Journal(store, name, CLOCK).append(lambda _: _back_and_forth(name, past))
+            await past_of(store, name, past, self._run.folder)
+            (record / AGAIN).write_text("It has to be better.")
         await flow.state()
         return flow
 
@@ -274,6 +272,13 @@ def _under(commit: Commit, leases: Mapping[StreamId, Lease]) -> Commit:
 
 
 # ---------------------------------------------------------------- what flows are made of
+
+
+async def past_of(store: SessionStore, flow: StreamId, past: int, folder: Path) -> None:
+    """Append so many entries of work that went back and forth; the first node has it now."""
+    for role in (FIRST.role, SECOND.role):
+        await store.commit(_session(flow, role, str(folder)))
+    await Journal(store, flow, CLOCK).append(lambda _: _back_and_forth(flow, past))
 
 
 def _session(flow: StreamId, role: str, folder: str) -> Commit:

@@ -7,63 +7,59 @@ that does; every other one must stay flat.
 from __future__ import annotations
 
 import asyncio
+import copy
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing
 from itertools import count
-from pathlib import Path
-
-import msgspec
 
 import perdure
 from benchmarks.figures import CLOCK
-from benchmarks.flows import line_of, runtime_of
+from benchmarks.flow_subjects import flow_past, flows, nodes
+from benchmarks.operations import (
+    AGENT,
+    AT_ONCE,
+    FEW,
+    LINEAR,
+    MANY,
+    Made,
+    Operation,
+    fill,
+    model_of,
+    runtime_with_tools,
+    session_of,
+    sessions_of,
+)
+from benchmarks.texts import text_of
 from perdure.apps.maintenance.copy import copy_sessions
+from perdure.apps.maintenance.stats import figures
 from perdure.apps.terminal.reports import MOST_READ, report_of
 from perdure.client import retention
-from perdure.client.flows.flows import Flows
 from perdure.client.session import Session
 from perdure.client.store import Store
-from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCall, When
-from perdure.models.scripted import ScriptedModel
-from perdure.session.codec import new_side, new_tree
+from perdure.session.codec import new_side
 from perdure.session.entries import Sibling
 from perdure.session.ids import StreamId
-from perdure.session.info import StreamHeader
-from perdure.session.messages import Message, assistant, user
+from perdure.session.messages import user
 from perdure.session.notes import Answer, Question
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.policy import Retention
 
-FLAT, LINEAR = 0.15, 1.15
-FEW, MANY = (10, 100, 1_000), (1_000, 10_000, 100_000)
 DEEP = (100, 1_000, 10_000)
-AT_ONCE = 500
+BYTES = (150_000, 1_500_000, 15_000_000)
+HELD = 12
+"""Entries of the namespace that is worked in, beside another."""
+
 _numbers = count()
-
-Act = Callable[[], Awaitable[object]]
-
-
-class Operation(msgspec.Struct, frozen=True):
-    """Something to measure. `limit` is what its exponents may be; `is_once` if it cannot repeat."""
-
-    name: str
-    act: Act
-    limit: float = FLAT
-    is_once: bool = False
-
-
-Made = Callable[[Store, int, AsyncExitStack], Awaitable[list[Operation]]]
 
 
 async def entries(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
     """One session of so many entries, and two forks of all of it, each with a pin."""
-    session = await _session(store, size)
-    runtime = await stack.enter_async_context(_runtime(store))
-    pinned, hidden = [await runtime.resume((await session.fork()).id, _AGENT) for _ in range(2)]
+    session = await session_of(store, size)
+    runtime = await stack.enter_async_context(runtime_with_tools(store))
+    pinned, hidden = [await runtime.resume((await session.fork()).id, AGENT) for _ in range(2)]
     for chat in (pinned, hidden):
         await chat.session.pin(f"{session.id}/5")
-    chat = await runtime.resume(session.id, _AGENT)
+    chat = await runtime.resume(session.id, AGENT)
     await chat.send("go on")
     await pinned.send("go on")
     await store.search("number")
@@ -80,13 +76,14 @@ async def entries(store: Store, size: int, stack: AsyncExitStack) -> list[Operat
         Operation("branch back", lambda: session.branch(f"{session.id}/{size - 2}")),
         Operation("fork", session.fork),
         Operation("search, one more entry", lambda: _said_and_sought(store, session)),
-        Operation("resume", lambda: runtime.resume(session.id, _AGENT)),
+        Operation("resume", lambda: runtime.resume(session.id, AGENT)),
         Operation("a turn with two tools", lambda: chat.send("again")),
         Operation("the same, with a pin", lambda: pinned.send("again")),
         Operation("the same, the pin compacted away", lambda: hidden.send("again")),
         Operation("all messages", session.messages, LINEAR),
         Operation("the whole context", session.context, LINEAR),
         Operation("the tree", session.tree, LINEAR),
+        Operation("the tree, copied, shown and as JSON", lambda: _used(session), LINEAR),
         *await _looks(store, session, size),
     ]
 
@@ -107,9 +104,9 @@ async def _looks(store: Store, session: Session, size: int) -> list[Operation]:
 async def sessions(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
     """A store of so many sessions of two entries."""
     for first in range(0, size, AT_ONCE):
-        await store.backend.commit(_sessions(range(first, min(size, first + AT_ONCE))))
+        await store.backend.commit(sessions_of(range(first, min(size, first + AT_ONCE))))
     runtime = await stack.enter_async_context(
-        perdure.Runtime(store, models=_model(store), idle_timeout_s=3_600)
+        perdure.Runtime(store, models=model_of(store), idle_timeout_s=3_600)
     )
     return [
         Operation("create and append", lambda: _created(store)),
@@ -123,13 +120,14 @@ async def sessions(store: Store, size: int, stack: AsyncExitStack) -> list[Opera
         Operation("facts of the store", store.info),
         Operation("a retention that removes nothing", lambda: _retained(store)),
         Operation("all sessions", lambda: store.recent(None), LINEAR),
+        Operation("statistics of the store", lambda: figures(store), LINEAR),
     ]
 
 
 async def branches(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
     """A session with so many branches at one entry."""
     del stack
-    session = await _session(store, 10)
+    session = await session_of(store, 10)
     for _ in range(size):
         await session.append(user("another way"), parent=f"{session.id}/4")
     return [
@@ -142,9 +140,9 @@ async def branches(store: Store, size: int, stack: AsyncExitStack) -> list[Opera
 
 async def pins(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
     """A session of 2,000 entries of which so many are pinned."""
-    runtime = await stack.enter_async_context(_runtime(store))
-    chat = await runtime.start(_AGENT)
-    await _fill(chat.session, 2_000)
+    runtime = await stack.enter_async_context(runtime_with_tools(store))
+    chat = await runtime.start(AGENT)
+    await fill(chat.session, 2_000)
     for number in range(4, 4 + size):
         await chat.session.pin(f"{chat.session.id}/{number}")
     await chat.send("go on")
@@ -154,7 +152,7 @@ async def pins(store: Store, size: int, stack: AsyncExitStack) -> list[Operation
 async def questions(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
     """A session with so many answered questions."""
     del stack
-    session = await _session(store, 10)
+    session = await session_of(store, 10)
     asked = (
         new_side(Question("approval", "May I?", ("allow", "deny"))),
         new_side(Answer("allow", "somebody"), Sibling(0)),
@@ -171,7 +169,7 @@ async def questions(store: Store, size: int, stack: AsyncExitStack) -> list[Oper
 async def open_questions(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
     """A session with so many questions that nothing has answered, beside another session."""
     del stack
-    session, other = await _session(store, 10), await _session(store, 10)
+    session, other = await session_of(store, 10), await session_of(store, 10)
     asked = tuple(
         new_side(Question("approval", f"May I do {number}?", ("allow", "deny")))
         for number in range(size)
@@ -190,19 +188,25 @@ async def open_questions(store: Store, size: int, stack: AsyncExitStack) -> list
 
 async def watchers(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
     """So many watchers, each of an idle session."""
+    runtime = await stack.enter_async_context(runtime_with_tools(store))
+    chat = await runtime.start(AGENT)
+    await chat.send("go on")
     for _ in range(size):
-        session = await _session(store, 1)
+        session = await session_of(store, 1)
         watching = asyncio.create_task(_watch(session))
         stack.callback(watching.cancel)
-    elsewhere = await _session(store, 1)
+    elsewhere = await session_of(store, 1)
     await asyncio.sleep(0.2)
-    return [Operation("append elsewhere", lambda: _appended_and_settled(elsewhere))]
+    return [
+        Operation("append elsewhere", lambda: _appended_and_settled(elsewhere)),
+        Operation("a turn elsewhere", lambda: chat.send("again")),
+    ]
 
 
 async def forks(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
     """A chain of so many forks of forks."""
     del stack
-    first = session = await _session(store, 4)
+    first = session = await session_of(store, 4)
     for number in range(size):
         session = await session.fork()
         await session.append(user(f"fork {number}"))
@@ -218,12 +222,12 @@ async def forks(store: Store, size: int, stack: AsyncExitStack) -> list[Operatio
 
 async def namespaces(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
     """So many namespaces of a session each beside the one that is worked in."""
-    session = await _session(store, 200)
+    session = await session_of(store, 200)
     for number in range(size):
         async with perdure.open(store.backend.address, namespace=f"beside-{number}") as beside:
-            await _session(beside, 20)
-    runtime = await stack.enter_async_context(_runtime(store))
-    chat = await runtime.start(_AGENT)
+            await session_of(beside, 20)
+    runtime = await stack.enter_async_context(runtime_with_tools(store))
+    chat = await runtime.start(AGENT)
     await chat.send("go on")
     return [
         Operation("the first search", lambda: store.search("number"), is_once=True),
@@ -234,33 +238,59 @@ async def namespaces(store: Store, size: int, stack: AsyncExitStack) -> list[Ope
         Operation("search, one more entry", lambda: _said_and_sought(store, session)),
         Operation("a turn with two tools", lambda: chat.send("again")),
         Operation("facts of the store", store.info),
-        Operation("verify", store.verify),
+        Operation("verify, and the file as a whole", store.verify, LINEAR),
         Operation("the first event of all", lambda: _first_event(store, 0)),
         Operation("the position", store.backend.position),
     ]
 
 
-async def nodes(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
-    """A flow of so many nodes in a line, run from its first to its last."""
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-flow-")))
-    graph = line_of(size)
-    flows = await stack.enter_async_context(Flows(runtime_of(store, graph)))
-    for node in graph.nodes:
-        (folder / f"{node.id}.md").write_text(f"what {node.id} made")
-    flow = await flows.start(graph, id="line", workspace=folder, record_folder=folder)
+async def neighbour(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """A few entries in the middle of so many of another namespace."""
+    session = await session_of(store, 1)
+    opening = perdure.open(store.backend.address, namespace="beside", durability="normal")
+    beside = await stack.enter_async_context(opening)
+    for half in (size // 2, size - size // 2):
+        await session_of(beside, half)
+        await fill(session, HELD // 2)
+    await beside.search("number")
+    after = await store.backend.position()
+    await session.append(user("the newest"))
     return [
-        Operation("run the whole flow", flow.run, LINEAR, is_once=True),
-        Operation("its state", flow.state),
-        Operation("open it", lambda: flows.open("line"), LINEAR),
-        Operation("what it waits for", flow.waiting),
-        Operation("questions of the store", store.questions, LINEAR),
-        Operation("the list of flows", flows.list, LINEAR),
+        Operation("the first search", lambda: store.search("number"), is_once=True),
+        Operation("search, one more entry", lambda: _said_and_sought(store, session)),
+        Operation("append", lambda: session.append(user("one more"))),
+        Operation("the first event of all", lambda: _first_event(store, 0)),
+        Operation("the first event after a position", lambda: _first_event(store, after)),
+        Operation("the position", store.backend.position),
+        Operation("newest 50 sessions", store.recent),
+        Operation("facts of the store", store.info),
+        Operation("verify, and the file as a whole", store.verify, LINEAR),
+        Operation("statistics, and the file as a whole", lambda: figures(store), LINEAR),
+    ]
+
+
+async def large_message(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """Messages of so many bytes."""
+    text = text_of("source code", size, 1)
+    session = await store.create()
+    runtime = await stack.enter_async_context(
+        perdure.Runtime(store, [perdure.Agent("echo", model="scripted:echo")])
+    )
+    chat = await runtime.start("echo")
+    await chat.send("hello")
+    await store.search("hello")
+    return [
+        Operation("append", lambda: session.append(user(text)), LINEAR),
+        Operation("the newest message", lambda: session.messages(last=1), LINEAR),
+        Operation("its first search", lambda: store.search("hello"), LINEAR, is_once=True),
+        Operation("a turn", lambda: chat.send(text), LINEAR, is_once=True),
+        Operation("append elsewhere", lambda: _created(store)),
     ]
 
 
 async def copied(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
     """So many sessions that were copied, to be copied again."""
-    await store.backend.commit(_sessions(range(size)))
+    await store.backend.commit(sessions_of(range(size)))
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-bench-"))
     target = await stack.enter_async_context(perdure.open(f"sqlite:///{folder}/copy.db"))
     await copy_sessions(store, target)
@@ -270,7 +300,7 @@ async def copied(store: Store, size: int, stack: AsyncExitStack) -> list[Operati
 async def fork_chain(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
     """A deep chain of forks; every one has its own word, and the first a label."""
     del stack
-    session = await _session(store, 200)
+    session = await session_of(store, 200)
     await session.label(f"{session.id}/0", "first")
     for number in range(size):
         session = await session.fork()
@@ -286,10 +316,11 @@ async def fork_chain(store: Store, size: int, stack: AsyncExitStack) -> list[Ope
     ]
 
 
-SUBJECTS: dict[str, tuple[Made, Sequence[int]]] = {
+SUBJECTS: dict[str, tuple[Made, tuple[int, ...]]] = {
     "entries of a session": (entries, MANY),
     "sessions of a store": (sessions, MANY),
     "copied sessions": (copied, FEW),
+    "bytes of a message": (large_message, BYTES),
     "branches": (branches, FEW),
     "pins": (pins, FEW),
     "answered questions": (questions, FEW),
@@ -298,66 +329,14 @@ SUBJECTS: dict[str, tuple[Made, Sequence[int]]] = {
     "forks of forks": (forks, FEW),
     "a deep chain of forks": (fork_chain, DEEP),
     "namespaces": (namespaces, FEW),
+    "entries of another namespace": (neighbour, MANY),
     "nodes of a flow": (nodes, FEW),
+    "entries of a flow": (flow_past, MANY),
+    "flows": (flows, FEW),
 }
 
 
-# ---------------------------------------------------------------- what they are made of
-
-
-@perdure.tool(effect="read")
-async def look(where: str) -> str:
-    """Look somewhere."""
-    return f"nothing in {where}"
-
-
-_AGENT = perdure.Agent(
-    "bench", model="scripted:bench", tools=(look,), limits=perdure.Limits(max_turns=10_000)
-)
-
-
-def _model(store: Store) -> ScriptedModel:
-    def looking(number: int) -> Reply:
-        call = ScriptedCall("look", f'{{"where": "place {number}"}}')
-        return Reply(when=When(round=number + 1), steps=(Say("Let me look."), CallTools((call,))))
-
-    rules = (looking(0), looking(1), Reply(steps=(Say("There is nothing."),)))
-    return ScriptedModel(Scenario(name="bench", rules=rules), clock=store.outside.clock)
-
-
-@asynccontextmanager
-async def _runtime(store: Store) -> AsyncGenerator[perdure.Runtime]:
-    async with perdure.Runtime(store, [_AGENT], models=_model(store)) as runtime:
-        yield runtime
-
-
-async def _session(store: Store, size: int) -> Session:
-    session = await store.create()
-    await _fill(session, size)
-    return session
-
-
-async def _fill(session: Session, size: int) -> None:
-    for first in range(0, size, AT_ONCE):
-        await session.append_many([_said(n) for n in range(first, min(size, first + AT_ONCE))])
-
-
-def _said(number: int) -> Message:
-    text = f"This is number {number}, and it says what all the others say. " * 3
-    return assistant(text) if number % 2 else user(text)
-
-
-def _sessions(numbers: range) -> Commit:
-    at = CLOCK.now_ms()
-    writes = [
-        Write(
-            stream=StreamId(f"s{number}"),
-            create=StreamHeader(StreamId(f"s{number}"), at, cwd=f"/folder/{number % 50}"),
-            entries=(new_tree(user(f"Number {number}")), new_tree(_said(1))),  # a short name
-        )
-        for number in numbers
-    ]
-    return Commit(writes=tuple(writes), at=at)
+# ---------------------------------------------------------------- what is measured
 
 
 async def _retained(store: Store) -> None:
@@ -373,6 +352,12 @@ async def _created(store: Store) -> None:
 async def _said_and_sought(store: Store, session: Session) -> None:
     await session.append(user(f"word{next(_numbers)}"))
     await store.search("number", limit=10)
+
+
+async def _used(session: Session) -> None:
+    roots = await session.tree()
+    for root in copy.deepcopy(roots):
+        assert len(repr(root)) < len(root.to_json())
 
 
 async def _to_and_fro(session: Session) -> None:

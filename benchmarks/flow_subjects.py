@@ -1,0 +1,80 @@
+"""What the costs of flows may grow with: their nodes, their past, and how many there are."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from benchmarks.flows import AGAIN, NODES, line_of, past_of, runtime_of
+from benchmarks.operations import LINEAR, Operation
+from perdure.client.flows.flow import Flow
+from perdure.client.flows.flows import Flows
+from perdure.client.store import Store
+from perdure.session.flows.graph import Graph
+from perdure.session.messages import user
+
+HUNDRED = 100
+
+
+async def nodes(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """A flow of so many nodes in a line, run from its first to its last."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-flow-")))
+    graph = line_of(size)
+    flows = await stack.enter_async_context(Flows(runtime_of(store, graph)))
+    for node in graph.nodes:
+        (folder / f"{node.id}.md").write_text(f"what {node.id} made")
+    flow = await flows.start(graph, id="line", workspace=folder, record_folder=folder)
+    return [
+        Operation("run the whole flow", flow.run, LINEAR, is_once=True),
+        Operation("its state", flow.state),
+        Operation("open it", lambda: flows.open("line"), LINEAR),
+        Operation("what it waits for", flow.waiting),
+        Operation("questions of the store", store.questions, LINEAR),
+        Operation("the list of flows", flows.list, LINEAR),
+    ]
+
+
+async def flow_past(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """A flow of a hundred nodes whose log has so many entries of work that went back and forth."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-flow-")))
+    graph = line_of(HUNDRED)
+    flows = await stack.enter_async_context(Flows(runtime_of(store, graph)))
+    flow = await _begun(flows, graph, "past", folder)
+    (folder / "past" / AGAIN).write_text("It has to be better.")
+    await past_of(store.backend, flow.id, size, folder)
+    await flow.state()
+    return [
+        Operation("its state", flow.state),
+        Operation("open it", lambda: flows.open("past")),
+        Operation("what it waits for", flow.waiting),
+        Operation("questions of the store", store.questions),
+        Operation("the list of flows", flows.list),
+        Operation("run its nodes", flow.run, is_once=True),
+    ]
+
+
+async def flows(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
+    """So many flows that wait to be run."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-flow-")))
+    graph = line_of(NODES)
+    made = await stack.enter_async_context(Flows(runtime_of(store, graph)))
+    for number in range(size):
+        await _begun(made, graph, f"flow-{number}", folder)
+    session = await store.create()
+    return [
+        Operation("open one", lambda: made.open("flow-0")),
+        Operation("append to a session", lambda: session.append(user("more"))),
+        Operation("newest 50 sessions", store.recent),
+        Operation("questions of the store", store.questions, LINEAR),
+        Operation("the list of flows", made.list, LINEAR),
+    ]
+
+
+async def _begun(flows: Flows, graph: Graph, id: str, folder: Path) -> Flow:
+    """A flow whose artifacts are there already, so that no tool has to write them."""
+    record = folder / id
+    record.mkdir()
+    for node in graph.nodes:
+        (record / f"{node.id}.md").write_text(f"what {node.id} made")
+    return await flows.start(graph, id=id, workspace=folder, record_folder=record)
