@@ -213,7 +213,9 @@ def _reasoning(item: Item) -> Entry | None:
         return None
     parts, kept = _contents(item, "summary", cast("list[object]", summary))
     thoughts = [perdure.ThinkingPart(part) for part in parts if isinstance(part, str)]
-    if not thoughts or len(thoughts) < len(parts):
+    if not summary and item.get("encrypted_content"):  # readable by its provider only
+        thoughts = [perdure.ThinkingPart("", is_redacted=True)]
+    elif not thoughts or len(thoughts) < len(parts):
         return None
     return _as_message("assistant", thoughts, kept)
 
