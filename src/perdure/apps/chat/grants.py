@@ -37,7 +37,7 @@ def add_to(program: typer.Typer) -> None:
 @grants.command("list")
 async def list_grants(
     session: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Only the grants of this session.")
+        str | None, typer.Argument(metavar="ID", help="Only the grants of this session.")
     ] = None,
     *,
     common: CommonOptions,
