@@ -10,22 +10,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import tempfile
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
-from pathlib import Path
+from itertools import islice
 from random import Random
 from typing import Any
 
 from agents import SQLiteSession
 from google.adk.events import Event
+from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
-from rich.console import Console
-from rich.table import Table
 
 import perdure
+from benchmarks.side_by_side import Meter, megabytes, show
 from perdure.adapters.google_adk import PerdureSessionService
 from perdure.adapters.openai_agents import PerdureSession
 
@@ -33,24 +32,43 @@ TURNS = (100, 1_000, 5_000)
 LISTED = 20
 """Sessions of the ADK in a list."""
 
-KINDS = ("openai ours", "openai theirs", "adk ours", "adk theirs")
-COLUMNS = ("append ms", "CPU ms", "all ms", "opened", "newest 10", "list", "MB", "x text")
 APP: dict[str, Any] = {"app_name": "app", "user_id": "ana"}
 WORDS = [
     f"{word}{number}" for word in ("light", "cape", "stone", "harbour") for number in range(99)
 ]
+Read = Callable[[], Awaitable[None]]
+WARM = 5
+"""Times that a read is repeated in one measurement, once the session is warm."""
 
 
 def main() -> None:
-    """Print a row for each kind of session and number of turns."""
+    """Print the rows of each framework and number of turns."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.framework_sessions")
     parser.add_argument("turns", nargs="*", type=int, default=TURNS)
-    table = Table("turns", "sessions", *COLUMNS)
-    for turns in parser.parse_args().turns:
-        for kind in KINDS:
-            figures = asyncio.run(measured(kind, turns))
-            table.add_row(str(turns), kind, *(f"{each:.2f}" for each in figures))
-    Console().print(table)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=("openai", "adk"))
+    given = parser.parse_args()
+    for turns in given.turns:
+        for framework in ("openai", "adk"):
+            if given.only in (None, framework):
+                compare(framework, turns, given.rounds)
+
+
+def compare(framework: str, turns: int, rounds: int) -> None:
+    """Measure both sessions in turn, and print their rows."""
+    meters = {whose: Meter() for whose in ("ours", "theirs", "memory")}
+    for _ in range(rounds):
+        for whose, meter in meters.items():
+            asyncio.run(measure(f"{framework} {whose}", turns, meter))
+    ours, theirs, memory = meters.values()
+    text = 2 * turns * 500 / 1e6
+    ratios = {
+        "growth of our share": ours.growth("append, first half", "append, last half", memory),
+        "growth of theirs": theirs.growth("append, first half", "append, last half", memory),
+        "file x text, ours": ours.wall["file MB"] / text,
+        "file x text, theirs": theirs.wall["file MB"] / text,
+    }
+    show(f"{framework}, {turns:,} turns", ours, theirs, ratios)
 
 
 def texts(turns: int) -> Iterator[str]:
@@ -60,23 +78,32 @@ def texts(turns: int) -> Iterator[str]:
         yield " ".join(rng.choices(WORDS, k=80))[:500]
 
 
-async def measured(kind: str, turns: int) -> list[float]:
-    """Return the figures of one kind; times of reads are in milliseconds."""
+async def measure(kind: str, turns: int, meter: Meter) -> None:
+    """Fill a session in a new file, read it, and read it again after opening the file."""
     with tempfile.TemporaryDirectory() as folder:
         async with AsyncExitStack() as stack:
             session = await opened(kind, folder, stack)
-            begun, cpu = time.perf_counter(), time.process_time()
-            await session.add(texts(turns))
-            figures = [(time.perf_counter() - begun) / turns * 1000]
-            figures.append((time.process_time() - cpu) / turns * 1000)
-            figures.append(await best_ms(session.all))
-            newest = await best_ms(session.newest)
-            listed = await best_ms(session.listed)
-        async with AsyncExitStack() as stack:
-            session = await opened(kind, folder, stack)
-            figures.append(await best_ms(session.all, times=1))
-        size = sum(file.stat().st_size for file in Path(folder).iterdir())  # noqa: ASYNC240 - nothing else runs
-    return [*figures, newest, listed, size / 1e6, size / (2 * turns * 500)]
+            said = texts(turns)
+            await session.begin(said)
+            half = turns // 2
+            with meter.row("append, first half", half - 1):
+                await session.add(islice(said, 2 * (half - 1)))
+            with meter.row("append, last half", turns - half):
+                await session.add(said)
+            for name, read in session.reads().items():
+                await read()
+                with meter.row(f"{name}, warm", WARM):
+                    for _ in range(WARM):
+                        await read()
+        if kind.endswith("memory"):
+            return
+        meter.note("file MB", megabytes(folder))
+        for name in session.reads():
+            async with AsyncExitStack() as stack:
+                with meter.row("opening"):
+                    session = await opened(kind, folder, stack)
+                with meter.row(f"{name}, first after opening"):
+                    await session.reads()[name]()
 
 
 class OpenAISession:
@@ -84,6 +111,14 @@ class OpenAISession:
 
     def __init__(self, session: Any) -> None:
         self._session = session
+
+    def reads(self) -> dict[str, Read]:
+        """Return the calls that read."""
+        return {"all": self.all, "newest 10": self.newest}
+
+    async def begin(self, said: Iterator[str]) -> None:
+        """Create the session with its first turn."""
+        await self.add(islice(said, 2))
 
     async def add(self, said: Iterator[str]) -> None:
         """Add the items of each turn."""
@@ -101,8 +136,20 @@ class OpenAISession:
         """Read the newest 10."""
         assert len(await self._session.get_items(10)) == 10
 
-    async def listed(self) -> None:
-        """Do nothing."""
+
+class Unkept:
+    """A session that keeps its items in a list: what the SDK itself costs."""
+
+    def __init__(self) -> None:
+        self._items: list[Any] = []
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Keep `items`."""
+        self._items += items
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Return the newest items."""
+        return self._items[-(limit or 0) :]
 
 
 class AdkSession:
@@ -110,18 +157,27 @@ class AdkSession:
 
     def __init__(self, service: Any) -> None:
         self._service = service
+        self._session: Any = None
+
+    def reads(self) -> dict[str, Read]:
+        """Return the calls that read."""
+        return {"all": self.all, "newest 10": self.newest, "list": self.listed}
+
+    async def begin(self, said: Iterator[str]) -> None:
+        """Create the session with its first turn, and those beside it."""
+        for number in range(LISTED - 1):
+            await self._service.create_session(**APP, session_id=f"{number}", state={"n": number})
+        self._session = await self._service.create_session(**APP, session_id="s")
+        await self.add(islice(said, 2))
 
     async def add(self, said: Iterator[str]) -> None:
         """Append the events of each turn."""
-        for number in range(LISTED - 1):
-            await self._service.create_session(**APP, session_id=f"{number}", state={"n": number})
-        session = await self._service.create_session(**APP, session_id="s")
         for number, question in enumerate(said):
             for author, text in (("user", question), ("guide", next(said))):
                 role = "user" if author == "user" else "model"
                 content = types.Content(role=role, parts=[types.Part(text=text)])
                 event = Event(invocation_id=f"e-{number}", author=author, content=content)
-                await self._service.append_event(session, event)
+                await self._service.append_event(self._session, event)
 
     async def all(self) -> None:
         """Read everything."""
@@ -141,6 +197,10 @@ class AdkSession:
 async def opened(kind: str, folder: str, stack: AsyncExitStack) -> OpenAISession | AdkSession:
     """Open the session `kind` with its file in `folder`."""
     framework, _, whose = kind.partition(" ")
+    if whose == "memory":
+        return (
+            AdkSession(InMemorySessionService()) if framework == "adk" else OpenAISession(Unkept())
+        )
     if whose == "theirs":
         file = f"{folder}/theirs.db"
         if framework == "adk":
@@ -153,16 +213,6 @@ async def opened(kind: str, folder: str, stack: AsyncExitStack) -> OpenAISession
     if framework == "adk":
         return AdkSession(PerdureSessionService(store))
     return OpenAISession(PerdureSession("s", store))
-
-
-async def best_ms(act: Callable[[], Awaitable[None]], times: int = 3) -> float:
-    """Return the shortest time of `act`. Units: milliseconds."""
-    taken: list[float] = []
-    for _ in range(times):
-        begun = time.perf_counter()
-        await act()
-        taken.append((time.perf_counter() - begun) * 1000)
-    return min(taken)
 
 
 if __name__ == "__main__":

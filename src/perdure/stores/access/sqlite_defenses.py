@@ -23,6 +23,8 @@ _SWITCHES = (
     (apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0),
     (apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0),
     (apsw.SQLITE_DBCONFIG_ENABLE_FTS3_TOKENIZER, 0),
+    # Plans do not depend on values: else each call of a statement with a join prepares it again.
+    (apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1),
 )
 
 
