@@ -39,7 +39,7 @@ CLASS_PUBLIC_METHODS = 15
 MORE_OF_CLASS = {
     # class whose methods are what a program can do: its most lines, and its most public methods;
     # a method of a handle is its signature, its docstring and a call of the part that does it
-    "PerdureSaver": (250, 16),
+    "PerdureSaver": (250, 17),
     "Session": (550, 43),
     "Store": (540, 30),
     "Chat": (260, 18),

@@ -9,8 +9,8 @@ docs/guides/langgraph.md has the details.
 
 from __future__ import annotations
 
-from perdure.adapters.langgraph.migration import copy_checkpoints
+from perdure.adapters.langgraph.migration import copy_checkpoints, copy_items
 from perdure.adapters.langgraph.saver import PerdureSaver
 from perdure.adapters.langgraph.store import PerdureStore
 
-__all__ = ["PerdureSaver", "PerdureStore", "copy_checkpoints"]
+__all__ = ["PerdureSaver", "PerdureStore", "copy_checkpoints", "copy_items"]

@@ -1,12 +1,20 @@
-"""Copies checkpoints from another checkpoint saver of LangGraph."""
+"""Copies checkpoints from another checkpoint saver of LangGraph, and items from another store."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.store.base import BaseStore, Op, PutOp
 
 from perdure.adapters.langgraph.saver import PerdureSaver
+from perdure.adapters.langgraph.store import PerdureStore
+
+_PAGE: Final = 100
+"""Namespaces and items that are read at a time; the items become one commit."""
+
+T = TypeVar("T")
 
 
 def copy_checkpoints(
@@ -35,3 +43,35 @@ def copy_checkpoints(
         target.put(config, found.checkpoint, found.metadata, versions)
         copied += 1
     return copied
+
+
+def copy_items(source: BaseStore, target: PerdureStore, prefix: tuple[str, ...] = ()) -> int:
+    """Copy the items of `source` in the namespaces that begin with `prefix`; return how many.
+
+    Repeating a call copies only what is new or has another value. `source` keeps everything, and
+    nobody may write to it meanwhile. The copies have the time of the copy, and are found by the
+    index of `target`. Durable: when this returns.
+    """
+    namespaces = _pages(
+        lambda offset: source.list_namespaces(prefix=prefix, limit=_PAGE, offset=offset)
+    )
+    copied = 0
+    for namespace in [each for page in namespaces for each in page]:
+        pages = _pages(lambda offset, ns=namespace: source.search(ns, limit=_PAGE, offset=offset))
+        for page in pages:
+            found = [item for item in page if tuple(item.namespace) == tuple(namespace)]
+            known = {item.key: target.get(namespace, item.key) for item in found}
+            new: list[Op] = [
+                PutOp(namespace, item.key, item.value)
+                for item in found
+                if (same := known[item.key]) is None or same.value != item.value
+            ]
+            copied += len(target.batch(new)) if new else 0
+    return copied
+
+
+def _pages(read: Callable[[int], list[T]]) -> Iterator[list[T]]:
+    offset = 0
+    while page := read(offset):
+        yield page
+        offset += len(page)

@@ -22,8 +22,12 @@ from perdure.adapters.store_loop import StoreLoop
 T = TypeVar("T")
 
 
-class AsyncSaver(BaseCheckpointSaver[int]):
-    """The async half of `PerdureSaver`."""
+class AsyncSaver(BaseCheckpointSaver[Any]):
+    """The async half of `PerdureSaver`.
+
+    Versions of channels are numbers, or texts in a thread that was copied from LangGraph's own
+    savers.
+    """
 
     def __init__(
         self,
@@ -34,6 +38,11 @@ class AsyncSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=serde)
         self._loop = StoreLoop(store)
         self._made = Threads(self._loop.store, self.serde)
+
+    def get_next_version(self, current: int | str | None, channel: None) -> int | str:
+        if isinstance(current, str):  # a number of 32 digits, and a fraction that tells writers
+            return f"{int(current.partition('.')[0]) + 1:032}.{0:016}"
+        return 1 if current is None else current + 1
 
     @property
     def _threads(self) -> Threads:

@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMissingTypeStubs] - it has none
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 import perdure
-from perdure.adapters.langgraph import PerdureSaver, copy_checkpoints
+from perdure.adapters.langgraph import PerdureSaver
 from tests.conftest import REPOSITORY
 from tests.integration.adapters.langgraph.children.graph import graph_with, saver_at
 
@@ -169,26 +168,6 @@ def test_copy_shows_what_it_copied_after_its_origin_is_gone(store_address: str) 
         saver.prune(["b"])
         assert len(list(saver.list(config("b")))) == 1
         assert texts(graph.get_state(config("b")))[::2] == ["one", "three"]
-
-
-def test_migration_copies_all_threads_once(tmp_path: Path) -> None:
-    with (
-        SqliteSaver.from_conn_string(str(tmp_path / "langgraph.db")) as theirs,
-        perdure.blocking.open(f"sqlite:///{tmp_path / 'perdure.db'}") as store,
-    ):
-        old = graph_with(theirs)
-        for thread in ("a", "b"):
-            for question in ("one", "two"):
-                old.invoke({"messages": [("user", question)]}, config(thread))
-        ours = PerdureSaver(store)
-        assert copy_checkpoints(theirs, ours) == 12
-        assert copy_checkpoints(theirs, ours) == 0
-        new = graph_with(ours)
-        for thread in ("a", "b"):
-            was, now = (list(g.get_state_history(config(thread))) for g in (old, new))
-            assert [state.values for state in now] == [state.values for state in was]
-            assert [state.metadata for state in now] == [state.metadata for state in was]
-            assert [state.next for state in now] == [state.next for state in was]
 
 
 @pytest.mark.parametrize(
