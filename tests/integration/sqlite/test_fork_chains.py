@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import apsw
 import pytest
 
+from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.info import ForkPoint, StreamHeader
+from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.erase import EraseRequest
+from perdure.stores.sqlite import reads
 from perdure.stores.sqlite.retention.erase_plan import begin
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import START_MS, SeededRandom
 from tests.fakes.streams import S, create, say
 from tests.integration.sqlite.conftest import Opener
+from tests.integration.sqlite.test_neighbours import steps_of
 
 
-async def chain(store: SqliteStore, length: int) -> None:
-    """A session of some entries, and `length` forks, each of the one before."""
+async def chain(store: SqliteStore, length: int) -> StreamId:
+    """Make a session of some entries, and `length` forks, each of the one before; return the last.
+
+    Each fork has a word of its own.
+    """
     await create(store)
     await say(store, *(str(number) for number in range(20)))
     origin = S
@@ -30,9 +39,10 @@ async def chain(store: SqliteStore, length: int) -> None:
         point = ForkPoint(origin, state.leaf, state.head, "tree")
         stream = StreamId(f"f{number}")
         header = StreamHeader(stream, START_MS, parent=origin, fork=point)
-        write = Write(stream=stream, create=header)
+        write = Write(stream=stream, create=header, entries=(new_tree(user(f"fork {number}")),))
         await store.commit(Commit(writes=(write,), at=START_MS))
         origin = stream
+    return origin
 
 
 def steps_of_begin(path: Path) -> int:
@@ -72,3 +82,60 @@ async def test_erase_keep_in_a_chain_of_forks_is_linear(open_store: Opener, tmp_
         assert (await store.maintenance.verify()).problems == ()
 
     assert steps[250] <= steps[25] * 10 * 1.15
+
+
+async def test_newest_of_a_deep_fork_takes_same_steps_at_any_depth(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    found: list[dict[str, int]] = []
+    for depth in (60, 240):
+        path = tmp_path / f"{depth}.db"
+        store = await open_store(path)
+        last = await chain(store, depth)
+        leaf = (await store.state(last)).leaf
+        looks: dict[str, Callable[[Tables], object]] = {
+            "state": partial(reads.state, namespace="default", stream=last),
+            "newest": partial(reads.branch, namespace="default", stream=last, leaf=leaf, limit=20),
+            "window": partial(
+                reads.context_window, namespace="default", stream=last, leaf=leaf, limit=20
+            ),
+            "tree": partial(reads.tree, namespace="default", stream=last, limit=20),
+        }
+        found.append({name: steps_of(path, look) for name, look in looks.items()})
+    few, many = found
+    assert {name: steps for name, steps in many.items() if steps > few[name] * 1.1 + 20} == {}
+
+
+async def test_erasure_changes_few_rows_in_each_transaction_at_any_length(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    widest: list[int] = []
+    for size in (1_000, 4_000):
+        changes: list[int] = []
+
+        def hook(db: Any, changes: list[int] = changes) -> None:
+            before = 0
+
+            def note() -> bool:
+                nonlocal before
+                changes.append(db.total_changes() - before)
+                before = db.total_changes()
+                return False
+
+            db.set_commit_hook(note)
+
+        store = await open_store(tmp_path / f"{size}.db")
+        await create(store)
+        await say(store, *(str(number) for number in range(size)))
+        await store.close()
+        apsw.connection_hooks.append(hook)
+        try:
+            store = await open_store(tmp_path / f"{size}.db")
+            await store.retention.erase(
+                EraseRequest(id="e", scope="session", by="x", at=START_MS, name=S)
+            )
+        finally:
+            apsw.connection_hooks.remove(hook)
+        assert sum(changes) > size
+        widest.append(max(changes))
+    assert widest[1] <= widest[0]
