@@ -56,8 +56,8 @@ def checked(checker: str, *arguments: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.full_only
-@pytest.mark.timeout(900)  # without its cache mypy reads the whole library
+@pytest.mark.all_only
+@pytest.mark.timeout(900)  # without its cache mypy reads the whole library: 37 CPU-seconds
 def test_programs_pass_mypy_strict(programs: list[Path]) -> None:
     checked("mypy", "--strict", *EXAMPLES, *programs)
 
