@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -26,7 +27,12 @@ class StoreLoop:
         """Run `work` on the loop of the store and return its result."""
         if self._portal is None:
             return await work
-        return await asyncio.to_thread(self._portal.call, work)
+        try:
+            return await asyncio.to_thread(self._portal.call, work)
+        except asyncio.CancelledError:
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()  # no thread took it
+            raise
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` to its end even if the caller is cancelled meanwhile, then cancel it."""
@@ -38,6 +44,8 @@ class StoreLoop:
             except asyncio.CancelledError as error:
                 cancelled = cancelled or error
         if cancelled is not None:
+            if not task.cancelled():
+                task.exception()  # nobody awaits it, and asyncio would report it as lost
             raise cancelled
         return task.result()
 
