@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import threading
 from pathlib import Path
 
 import apsw
@@ -302,6 +303,17 @@ async def test_unfinished_read_releases_its_snapshot(store: SqliteStore) -> None
     await say(store, "one")
     for _ in range(2 * READERS):
         assert (await store.state(S)).head == 0
+
+
+async def test_reads_one_after_another_share_a_thread(store: SqliteStore) -> None:
+    def thread_name(_: Tables) -> str:
+        return threading.current_thread().name
+
+    database = store.handle.opened
+    assert len({await database.read(thread_name) for _ in range(50)}) == 1
+    together = [database.read(lambda _: (barrier.wait(30), thread_name(_))) for _ in range(READERS)]
+    barrier = threading.Barrier(READERS)
+    assert len(set(await asyncio.gather(*together))) == READERS
 
 
 async def test_reads_that_wait_when_store_closes_get_an_outcome(

@@ -10,10 +10,10 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import apsw
@@ -212,7 +212,11 @@ class _Reader:
 
 
 class _Readers:
-    """A few threads, each with a connection of its own."""
+    """A few threads, each with a connection of its own.
+
+    A ThreadPoolExecutor would start another one for a read that follows the answer of the first:
+    it counts a thread as idle only after that.
+    """
 
     def __init__(self, path: Path, connect: Callable[[], Connection], doubt: LogDoubt) -> None:
         self._path = path
@@ -223,14 +227,34 @@ class _Readers:
         self._local = threading.local()
         self._opened: list[Connection] = []
         self._is_closed = False
-        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="perdure-reader")
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._asking = threading.Lock()  # after the end markers nothing is queued
+        self._unanswered = 0
+        self._threads: list[threading.Thread] = []
 
     async def run(self, work: Callable[[_Reader], T]) -> T:
         """Run `work` on one of the threads."""
         loop = running_loop()
         answer: Answer[T] = Answer(loop)
-        self._pool.submit(self._answer, loop, answer, work)
+        with self._asking:
+            if self._is_closed:
+                raise self._closed()
+            self._unanswered += 1
+            self._queue.put(partial(self._answer, loop, answer, work))
+            if len(self._threads) < min(self._unanswered, READERS):
+                self._start_thread()
         return await answer
+
+    def _start_thread(self) -> None:
+        name = f"perdure-reader_{len(self._threads)}"
+        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self) -> None:
+        while (read := self._queue.get()) is not None:
+            read()
+            del read  # free its data before waiting
 
     def _answer(
         self,
@@ -239,19 +263,20 @@ class _Readers:
         work: Callable[[_Reader], object],
     ) -> None:
         """Run `work` and give its outcome to the loop of its caller."""
-        if answer.is_cancelled:
-            return
         value, failure = None, None
         try:
-            value = self._with_reader(work)
+            if not answer.is_cancelled:
+                value = self._with_reader(work)
         except BaseException as error:  # noqa: BLE001 - whatever it is, its caller gets it
             failure = error
+        with self._asking:
+            self._unanswered -= 1
         with suppress(RuntimeError):  # the loop is closed: nothing waits any more
             loop.call_soon_threadsafe(answer.give, value, failure)
 
     def _with_reader(self, work: Callable[[_Reader], T]) -> T:
         if self._is_closed:
-            raise StoreUnavailable(str(self._path), "it is closed")
+            raise self._closed()
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
             reader = self._local.reader = self._start_reader()
@@ -282,10 +307,17 @@ class _Readers:
             self._guard = self._file
         db.close(force=True)
 
+    def _closed(self) -> StoreUnavailable:
+        return StoreUnavailable(str(self._path), "it is closed")
+
     def close(self) -> None:
         """Wait for running reads, then close the connections. Blocks."""
-        self._is_closed = True
-        self._pool.shutdown(wait=True)
+        with self._asking:
+            self._is_closed = True
+            for _ in self._threads:
+                self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
         for db in self._opened:
             db.close()
         self._opened.clear()
