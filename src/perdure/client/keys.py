@@ -12,13 +12,18 @@ import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from perdure.bounds.files import open_named
 from perdure.errors import KeyMissing
 from perdure.secrets.keyrings import usable_keyring
-from perdure.secrets.vault import SERVICE, drop_from_keyring, keep_in_keyring
+from perdure.stores.access.lazy_modules import Later
 from perdure.stores.key import StoreKey
+
+if TYPE_CHECKING:
+    from perdure.secrets import vault
+else:
+    vault = Later("perdure.secrets.vault")
 
 NEXT = " (next)"
 """What follows the address in the name of a key that a rekey is about to take."""
@@ -126,7 +131,7 @@ def keyring_keys(address: str) -> tuple[StoreKey, ...]:
     found: list[StoreKey] = []
     for user in (canonical(address), canonical(address) + NEXT):
         try:
-            kept = keyring.get_password(SERVICE, user)
+            kept = keyring.get_password(vault.SERVICE, user)
             found += () if kept is None else (StoreKey.of(kept),)
         except Exception:  # noqa: BLE001, S112 - no keyring here, a locked one, or not our key
             continue
@@ -144,12 +149,12 @@ def has_keyring() -> bool:
 
 def keep_next_key(address: str, key: StoreKey) -> bool:
     """Store `key` beside the store's own before a rekey; return whether it is stored. Blocks."""
-    return keep_in_keyring(canonical(address) + NEXT, key.reveal())
+    return vault.keep_in_keyring(canonical(address) + NEXT, key.reveal())
 
 
 def keep_key(address: str, key: StoreKey) -> bool:
     """Make `key` the store's own key in the keyring; return whether it succeeded. Blocks."""
-    is_kept = keep_in_keyring(canonical(address), key.reveal())
+    is_kept = vault.keep_in_keyring(canonical(address), key.reveal())
     if is_kept:
         forget_key(canonical(address) + NEXT)
     return is_kept
@@ -157,7 +162,7 @@ def keep_key(address: str, key: StoreKey) -> bool:
 
 def forget_key(user: str) -> None:
     """Remove a key from the keyring, if it exists. Blocks."""
-    drop_from_keyring(user)
+    vault.drop_from_keyring(user)
 
 
 def _keyring() -> Keyring | None:

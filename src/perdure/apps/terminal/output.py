@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable
 from io import TextIOWrapper
@@ -28,8 +27,10 @@ from perdure.stores.access.lazy_modules import Later
 
 if TYPE_CHECKING:
     import json
+    import shutil
 else:
     json = Later("json")
+    shutil = Later("shutil")
 
 NARROWEST = 40
 WIDTH_WITHOUT_TERMINAL = 100

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
-from rich.cells import cell_len, set_cell_size
 
 from perdure.apps.terminal.style import Meaning, Style
 from perdure.session.printable import safe
+from perdure.stores.access.lazy_modules import Later
+
+if TYPE_CHECKING:
+    from rich import cells
+else:
+    cells = Later("rich.cells")
 
 _HALF = re.compile("[\ud800-\udfff]")
 _SPACES = re.compile(r"\s+")
@@ -48,13 +54,23 @@ def shorten_echoes(message: str, words: Iterable[str]) -> str:
     return message
 
 
+def cell_len(text: str) -> int:
+    """Return the cells that `text` takes; plain ASCII is counted without loading rich."""
+    return len(text) if _is_plain(text) else cells.cell_len(text)
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
 def clip(text: str, width: int) -> str:
     """Cut `text` to at most `width` cells, with an ellipsis in the last one."""
     if width <= 0:
         return ""
     if cell_len(text) <= width:
         return text
-    return set_cell_size(text, width - 1).rstrip() + "…"
+    start = text[: width - 1] if _is_plain(text) else cells.set_cell_size(text, width - 1)
+    return start.rstrip() + "…"
 
 
 def pad(text: str, width: int) -> str:

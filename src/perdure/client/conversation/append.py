@@ -20,7 +20,6 @@ from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef, Sibling
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Custom, CustomMessage, TreeBody
-from perdure.session.media_storage.embedded_base64 import stored_message
 from perdure.session.media_storage.handles import settled_data, settled_message
 from perdure.session.messages import InFlightMessage, Message, decode_message
 from perdure.session.notes import Note, SessionEnded, SideBody
@@ -32,7 +31,9 @@ from perdure.stores.validation import TIMES, check_contents, is_text
 if TYPE_CHECKING:
     from perdure.client.conversation import role_sessions
     from perdure.engine import episodes
+    from perdure.session.media_storage import embedded_base64
 else:
+    embedded_base64 = Later("perdure.session.media_storage.embedded_base64")
     episodes = Later("perdure.engine.episodes")
     role_sessions = Later("perdure.client.conversation.role_sessions")
 
@@ -294,7 +295,7 @@ def _settled_item(item: Item) -> tuple[Durable, tuple[bytes, ...]]:
         case Message():
             if isinstance(item.foreign, dict):  # other types are rejected when it is written
                 settled_data(item.foreign)
-            return stored_message(item) if item.role in _OF_TOOLS else (item, ())
+            return embedded_base64.stored_message(item) if item.role in _OF_TOOLS else (item, ())
         case InFlightMessage():
             settled_data(item.foreign)
             return settled_message(item)
