@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from tests.fakes import real_pi
+from tests.fakes.pooler import NO_PGBOUNCER
 from tests.fakes.postgres import PostgresServer, serving
 from tests.fakes.samples import SOAK
 
@@ -177,6 +178,7 @@ MISSING = (
     (NO_AXE, "AXE-CORE MISSING", "make programs (needs npm)"),
     (NO_PI, "PI MISSING", "make programs (needs node and npm)"),
     (NO_AGENT_PROGRAM, "AGENT PROGRAMS MISSING", "make programs (needs npm)"),
+    (NO_PGBOUNCER, "PGBOUNCER MISSING", "apt-get install pgbouncer"),
     (NO_SUITES, "SUITES OF FRAMEWORKS MISSING", "make suites"),
 )
 """Reason of a skip, how it is announced, and what installs what is missing."""

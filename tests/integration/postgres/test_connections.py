@@ -6,7 +6,8 @@ import asyncio
 
 from perdure.client.clock import system_random
 from perdure.session.ids import StreamId
-from perdure.stores.postgres.database import Database, Statement, conninfo_of
+from perdure.stores.postgres.address import route_of
+from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.store import PostgresStore
 from tests.conformance.store.building import append, create, said, texts
 
@@ -16,7 +17,7 @@ A_WHILE = Statement("SELECT pg_sleep(0.05)")
 
 async def opened(address: str, max_connections: int) -> Database:
     """Below the store: what asks the server."""
-    database = Database(conninfo_of(address), "default", "normal")
+    database = Database(route_of(address), "default", "normal")
     await database.open(max_connections)
     return database
 

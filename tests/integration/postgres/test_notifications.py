@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from perdure.stores.postgres.database import Connected, Database, conninfo_of
+from perdure.stores.postgres.address import route_of
+from perdure.stores.postgres.database import Connected, Database
 from perdure.stores.postgres.notifications import Watcher
 from tests.fakes.clock import SeededRandom
 
@@ -26,7 +27,7 @@ class SlowDatabase(Database):
 
 
 async def test_cancelled_close_raises_its_cancellation_and_ends_the_watches() -> None:
-    database = SlowDatabase(conninfo_of("postgresql://127.0.0.1:1/none"), "default", "normal")
+    database = SlowDatabase(route_of("postgresql://127.0.0.1:1/none"), "default", "normal")
     database.is_ending, database.may_end = asyncio.Event(), asyncio.Event()
     watcher = Watcher(database, SeededRandom())
     changes = watcher.watch()

@@ -23,7 +23,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.session.ids import blob_hash
-from perdure.stores.postgres.database import conninfo_of, public_address
+from perdure.stores.postgres.address import public_address, route_of
 from perdure.stores.postgres.migrate import (
     UNRELEASED,
     first_version,
@@ -220,7 +220,7 @@ async def test_perdure_opens_it_by_its_address(address: str) -> None:
 
 def test_no_password_is_ever_shown() -> None:
     shown = public_address(
-        conninfo_of("postgresql://me:secret@db.example:5433/name?sslmode=disable")
+        route_of("postgresql://me:secret@db.example:5433/name?sslmode=disable").direct
     )
 
     assert shown == "postgresql://me@db.example:5433/name"

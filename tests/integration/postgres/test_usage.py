@@ -9,9 +9,9 @@ import pytest
 from psycopg import sql
 
 from perdure.session.ids import StreamId
-from perdure.stores.postgres import usage
 from perdure.stores.postgres.database import Database as PostgresDatabase
 from perdure.stores.postgres.database import Statement
+from perdure.stores.postgres.retention import usage
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.erase import EraseRequest

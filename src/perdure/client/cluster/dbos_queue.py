@@ -20,6 +20,7 @@ import psycopg
 import sqlalchemy
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, WorkflowStatus
 from msgspec import DecodeError
+from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
 from perdure.client.cluster.poll_gate import PollGate
@@ -40,6 +41,8 @@ CONNECTIONS = 8
 
 STALLED_MS = 1_500
 """A transaction that is left open for longer is ended by the server: others wait for its rows."""
+
+_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', %s, %s)"
 
 _LISTENED = "_listening_queues"
 
@@ -75,7 +78,9 @@ logging.getLogger("dbos").setLevel(logging.ERROR)
 class DbosQueue:
     """Takes work from queues, and has `perform` do it. Its methods block, except `perform`."""
 
-    def __init__(self, conninfo: str, worker: str, perform: Perform, slots: int) -> None:
+    def __init__(
+        self, conninfo: str, worker: str, perform: Perform, slots: int, *, has_pooler: bool
+    ) -> None:
         self._worker = worker
         self._perform = perform
         self._slots = slots
@@ -85,11 +90,13 @@ class DbosQueue:
         self._gate = PollGate(self._listened, self._with_work, POLL_S)
         self._engine = sqlalchemy.create_engine(
             "postgresql+psycopg://",
-            creator=lambda: _connected(conninfo),
+            creator=lambda: _connected(conninfo, has_pooler=has_pooler),
             pool_size=CONNECTIONS,
             max_overflow=0,
             pool_pre_ping=True,
         )
+        if has_pooler:
+            event.listen(self._engine, "begin", _limit_transaction)
         config: DBOSConfig = {
             "name": APPLICATION,
             "system_database_engine": self._engine,
@@ -134,8 +141,8 @@ class DbosQueue:
 
     def stop_taking(self) -> None:
         """Take no more work; what has begun goes on."""
-        for event in self._dbos.background_thread_stop_events:
-            event.set()
+        for stop in self._dbos.background_thread_stop_events:
+            stop.set()
 
     def pending(self, worker: str) -> Sequence[Pending]:
         """Return the work that `worker` has begun and not ended."""
@@ -191,13 +198,18 @@ def listen_to(dbos: Any, queues: list[str]) -> None:
     setattr(dbos, _LISTENED, queues)
 
 
-def _connected(conninfo: str) -> psycopg.Connection:
+def _connected(conninfo: str, *, has_pooler: bool) -> psycopg.Connection:
     db = psycopg.connect(conninfo, connect_timeout=10, autocommit=True)
-    db.execute(
-        "SELECT set_config('idle_in_transaction_session_timeout', %s, false)", (str(STALLED_MS),)
-    )
+    if has_pooler:
+        db.prepare_threshold = None  # the next transaction may be on another connection
+    else:
+        db.execute(_LIMIT, (str(STALLED_MS), False))
     db.autocommit = False
     return db
+
+
+def _limit_transaction(db: sqlalchemy.Connection) -> None:
+    db.exec_driver_sql(_LIMIT, (str(STALLED_MS), True))
 
 
 def _pending(status: WorkflowStatus) -> Pending | None:

@@ -82,7 +82,10 @@ class Worker:
         `on_ready` is called when others can see the worker. Turns that have not ended by then stay
         open, and other workers continue them.
         """
-        queue = self._module.DbosQueue(self._cluster.conninfo, self.id, self._perform, self._slots)
+        cluster = self._cluster
+        queue = self._module.DbosQueue(
+            cluster.conninfo, self.id, self._perform, self._slots, has_pooler=cluster.has_pooler
+        )
         await asyncio.to_thread(queue.launch)
         liveness = self._cluster.liveness(self._facts, queue)
         liveness.running = lambda: self._running

@@ -173,9 +173,13 @@ class Liveness(Protocol):
 
 
 class ClusterService(Protocol):
-    """Queue work and report on it, for one namespace. `conninfo` is for the library of queues."""
+    """Queue work and report on it, for one namespace.
+
+    `conninfo` is for the library of queues; with `has_pooler` its connections last a transaction.
+    """
 
     conninfo: str
+    has_pooler: bool
 
     def liveness(self, facts: WorkerFacts, work: BegunWork) -> Liveness:
         """Return the reports of a worker of the database, not started yet."""

@@ -14,7 +14,7 @@ from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, Placed, first_kept_by, undone_among
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.notes import CompactionUndone
-from perdure.stores.postgres.database import Database, Statement
+from perdure.stores.postgres.database import Database, Statement, Transaction
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
     MAX_SEQ,
@@ -312,7 +312,9 @@ async def around(
     return [Placed(row[9], entry_of(row[:9])) for row in rows]
 
 
-async def tree(db: Database, stream: StreamId, limit: int | None = None) -> list[Entry]:
+async def tree(
+    db: Database | Transaction, stream: StreamId, limit: int | None = None
+) -> list[Entry]:
     """Return the newest `limit` visible tree entries, in log order, a fork's origin first.
 
     One statement, however many forks the entries are from. Raises: SessionNotFound.
@@ -327,7 +329,7 @@ async def tree(db: Database, stream: StreamId, limit: int | None = None) -> list
     return [entry_of(row) for row in reversed(rows)]
 
 
-async def notes(db: Database, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
+async def notes(db: Database | Transaction, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
     """Return the visible side entries of `kinds`, in order, a fork's origin first."""
     head, rows = await db.ask(
         Statement(HEAD, (db.namespace, stream)), _ask_notes(db.namespace, stream, kinds)

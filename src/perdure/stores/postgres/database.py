@@ -1,7 +1,8 @@
 """A namespace of a database: its connection pool, and statements run through it.
 
-A connection is configured once (role, timeouts, planner); the namespace is set in every
-transaction, so that no connection carries one from a caller to the next. Statements of one call are
+A connection is configured once (role, timeouts, planner), or behind a pooler in every transaction;
+the namespace is set in every transaction, so that no connection carries one from a caller to the
+next. Statements of one call are
 sent together and answered in one round trip.
 """
 
@@ -10,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
-import socket
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -23,16 +22,16 @@ import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection, errors
 from psycopg.abc import AdaptContext
 from psycopg.adapt import Dumper
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Format, TransactionStatus
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import StrBinaryDumper
 from psycopg_pool import AsyncConnectionPool
 
-from perdure.errors import ConfigError, StoreUnavailable
+from perdure.errors import StoreUnavailable
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import OwnProcess, running_loop
+from perdure.stores.postgres.address import Route, public_address
 from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.migrate import prepare_schema
 from perdure.stores.postgres.rows import Contents, Numbers, Row, Salts, Texts, key_of
@@ -49,6 +48,8 @@ WAIT_S = 15.0
 STATEMENT_S = 60
 IDLE_IN_TRANSACTION_S = 10
 
+_AUTOCOMMIT: dict[str, Any] = {"autocommit": True, "connect_timeout": CONNECT_S}
+
 CLOSING_S = 2.0
 """How long closing waits for running calls before it cancels them on the server."""
 
@@ -57,29 +58,28 @@ _OTHER_LOOP = (
     "whose handles work in every thread"
 )
 
-# A server that disappears silently is noticed within half a minute.
-_DEFAULTS = {
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "4",
-    "tcp_user_timeout": "30000",
-}
-
 _SET_NAMESPACE: LiteralString = "SELECT set_config('perdure.namespace', %s, true)"
 
 # Cached plans of prepared statements may stem from a time when a table was empty: only plans with
-# an index are good here. A timeout that an administrator configured stays.
+# an index are good here. A timeout that an administrator configured stays. Behind a pooler all this
+# lasts for one transaction, and is set once in it.
 _SET_UP: LiteralString = """
-SELECT set_config('role', coalesce(%s, current_user), false),
-    set_config('synchronous_commit', %s, false),
-    set_config('default_transaction_isolation', 'read committed', false),
-    set_config('jit', 'off', false),
-    set_config('enable_seqscan', 'off', false),
-    set_config('enable_bitmapscan', 'off', false),
-    set_config(name, CASE setting WHEN '0' THEN chosen ELSE setting END, false)
-FROM pg_settings JOIN (VALUES
-    ('statement_timeout', %s), ('lock_timeout', %s), ('idle_in_transaction_session_timeout', %s)
-) AS ours (of, chosen) ON of = name
+SELECT set_config('role', coalesce(%s, current_user), is_local),
+    set_config('synchronous_commit', %s, is_local),
+    set_config('default_transaction_isolation', 'read committed', is_local),
+    set_config('jit', 'off', is_local),
+    set_config('enable_seqscan', 'off', is_local),
+    set_config('enable_bitmapscan', 'off', is_local),
+    set_config('perdure.is_set_up', '1', is_local),
+    set_config('statement_timeout', CASE current_setting('statement_timeout')
+        WHEN '0' THEN %s ELSE current_setting('statement_timeout') END, is_local),
+    set_config('lock_timeout', CASE current_setting('lock_timeout')
+        WHEN '0' THEN %s ELSE current_setting('lock_timeout') END, is_local),
+    set_config('idle_in_transaction_session_timeout',
+        CASE current_setting('idle_in_transaction_session_timeout')
+        WHEN '0' THEN %s ELSE current_setting('idle_in_transaction_session_timeout') END, is_local)
+FROM (VALUES (%s)) AS of (is_local)
+WHERE NOT is_local OR current_setting('perdure.is_set_up', true) IS DISTINCT FROM '1'
 """
 
 
@@ -115,7 +115,12 @@ Connected = AsyncConnection[Row]
 
 
 class _PooledConnection(AsyncConnection[Row]):
-    """Reuses one cursor, which remembers how the values of its last statement are sent."""
+    """Reuses one cursor, which remembers how the values of its last statement are sent.
+
+    `set_up` is what every transaction begins with behind a pooler; None: the connection is set up.
+    """
+
+    set_up: Statement | None = None
 
     @cached_property
     def shared_cursor(self) -> AsyncCursor[Row]:
@@ -131,15 +136,15 @@ class Database:
 
     def __init__(
         self,
-        conninfo: str,
+        route: Route,
         namespace: str,
         durability: Durability,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
     ) -> None:
-        self.address = public_address(conninfo)
+        self.address = public_address(route.direct)
         self.namespace = key_of(namespace)
         self.durability: Durability = durability
-        self.conninfo = conninfo
+        self.route = route
         self._role: str | None = None
         self._pool: AsyncConnectionPool[_PooledConnection] | None = None
         self._lock_ms = f"{math.ceil(lock_timeout_s * 1000)}"
@@ -160,19 +165,19 @@ class Database:
         Raises: NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable.
         """
         try:
-            async with await AsyncConnection.connect(
-                self.conninfo, autocommit=True, connect_timeout=CONNECT_S
-            ) as first:
+            async with await AsyncConnection.connect(self.route.direct, **_AUTOCOMMIT) as first:
                 await first.execute(_LIMITS, (self._lock_ms, f"{IDLE_IN_TRANSACTION_S * 1000}"))
                 self._role = await prepare_schema(first, self.address, is_copied=is_copied)
+            has_pooler = self.route.has_pooler
+            threshold = None if has_pooler else 0
             pool: AsyncConnectionPool[_PooledConnection] = AsyncConnectionPool(
-                self.conninfo,
+                self.route.pooled,
                 connection_class=_PooledConnection,
-                kwargs={"autocommit": True, "prepare_threshold": 0, "connect_timeout": CONNECT_S},
+                kwargs={**_AUTOCOMMIT, "prepare_threshold": threshold},
                 min_size=1,
                 max_size=max_connections,
                 timeout=WAIT_S,
-                configure=self._configure,
+                configure=self._configure_pooled if has_pooler else self._configure,
                 open=False,
             )
             await pool.open(wait=True, timeout=WAIT_S)
@@ -184,17 +189,20 @@ class Database:
 
     async def _configure(self, db: Connected) -> None:
         set_types(db)
-        await db.execute(_SET_UP, self._settings())
+        await db.execute(*self._set_up(is_local=False))
 
-    def _settings(self) -> tuple[object, ...]:
+    async def _configure_pooled(self, db: _PooledConnection) -> None:
+        set_types(db)
+        db.set_up = self._set_up(is_local=True)
+
+    def _set_up(self, *, is_local: bool) -> Statement:
         commit = "on" if self.durability == "full" else "off"
-        statement, idle = (f"{s * 1000}" for s in (STATEMENT_S, IDLE_IN_TRANSACTION_S))
-        return (self._role, commit, statement, self._lock_ms, idle)
+        return _setting_up(self._role, commit, self._lock_ms, is_local=is_local)
 
     async def connect_apart(self) -> Connected:
         """Open a connection outside the pool; the caller must close it."""
         db = await AsyncConnection.connect(
-            self.conninfo, autocommit=True, connect_timeout=CONNECT_S
+            self.route.direct, autocommit=True, connect_timeout=CONNECT_S
         )
         try:
             await self._configure(db)
@@ -205,11 +213,11 @@ class Database:
 
     def connect_blocking(self) -> Connection[Row]:
         """Open a connection for a thread, in a transaction with one snapshot of the namespace."""
-        db = psycopg.connect(self.conninfo, connect_timeout=CONNECT_S)
+        db = psycopg.connect(self.route.direct, connect_timeout=CONNECT_S)
         set_types(db)
         db.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         db.read_only = True
-        db.execute(_SET_UP, self._settings())
+        db.execute(*self._set_up(is_local=False))
         db.execute("SELECT set_config('statement_timeout', '0', true)")
         db.execute(_SET_NAMESPACE, (self.namespace,))
         return db
@@ -236,7 +244,10 @@ class Database:
     async def carry_out(self, statement: Statement) -> None:
         """Run a `statement` without a result in its own transaction."""
         async with self._lent() as db:
-            await db.shared_cursor.execute(*statement)
+            if db.set_up is None:
+                await db.shared_cursor.execute(*statement)
+            else:
+                await run_statements(db, self.namespace, (statement,))
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connected]:
@@ -311,7 +322,7 @@ class Database:
         row: Row | None = None
         with suppress(psycopg.Error):
             async with await AsyncConnection.connect(
-                self.conninfo, autocommit=True, connect_timeout=CONNECT_S
+                self.route.direct, autocommit=True, connect_timeout=CONNECT_S
             ) as db:
                 row = await (await db.execute(_HOLDER)).fetchone()
         if row is None:
@@ -368,6 +379,27 @@ class Database:
             await self._is_idle.wait()
 
 
+def _setting_up(role: str | None, commit: str, lock_ms: str, *, is_local: bool) -> Statement:
+    statement, idle = (f"{s * 1000}" for s in (STATEMENT_S, IDLE_IN_TRANSACTION_S))
+    return Statement(_SET_UP, (role, commit, statement, lock_ms, idle, is_local))
+
+
+class Transaction:
+    """A transaction of `connected` as its caller began it.
+
+    Calls in it must not borrow a second connection: when all are in use, each would wait for
+    another.
+    """
+
+    def __init__(self, connected: Connected, namespace: str) -> None:
+        self._connected = connected
+        self.namespace = namespace
+
+    async def ask(self, *statements: Statement) -> list[list[Row]]:
+        """Run `statements` in one round trip."""
+        return await run_statements(self._connected, self.namespace, statements)
+
+
 async def run_statements(
     db: Connected, namespace: str, statements: Sequence[Statement]
 ) -> list[list[Row]]:
@@ -375,7 +407,10 @@ async def run_statements(
 
     Outside of a transaction they form one: all of them take effect, or none.
     """
+    set_up = db.set_up if isinstance(db, _PooledConnection) else None
     async with db.pipeline():
+        if set_up is not None:
+            await db.execute(*set_up)
         await db.execute(_SET_NAMESPACE, (namespace,))
         cursors = [await db.execute(*statement, binary=True) for statement in statements]
     return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
@@ -446,33 +481,3 @@ def set_types(db: AdaptContext) -> None:
     db.adapters.register_dumper(Texts, _TextsDumper)
     db.adapters.register_dumper(Contents, _ContentsDumper)
     db.adapters.register_dumper(Salts, _SaltsDumper)
-
-
-def conninfo_of(address: str) -> str:
-    """Return the libpq connection string for a ``postgresql:`` or ``postgres:`` address.
-
-    Raises: ConfigError for another address.
-    """
-    try:
-        chosen = conninfo_to_dict(address)
-        name = f"perdure (process {os.getpid()} on {socket.gethostname()})"[:63]
-        defaults = {"application_name": name, **_DEFAULTS}
-        defaults = {name: value for name, value in defaults.items() if name not in chosen}
-        return make_conninfo(address, client_encoding="UTF8", **defaults)
-    except psycopg.Error as error:
-        raise ConfigError(
-            "this is no address of a PostgreSQL database: use postgresql://USER@HOST/DATABASE"
-        ) from error
-
-
-def public_address(conninfo: str) -> str:
-    """Return the address without its password, for errors and lists."""
-    told: dict[str, Any] = conninfo_to_dict(conninfo)
-    user = f"{told['user']}@" if told.get("user") else ""
-    host = str(told.get("host", ""))
-    is_folder = host.startswith("/")
-    place = "" if is_folder else host
-    if told.get("port") and not is_folder:
-        place += f":{told['port']}"
-    where = f"?host={host}" if is_folder else ""
-    return f"postgresql://{user}{place}/{told.get('dbname', '')}{where}"

@@ -21,6 +21,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.stores.maintenance.protocol import MigrationPlan, purpose
+from perdure.stores.postgres.address import DIRECT
 from perdure.stores.postgres.rows import Row
 
 APP_ROLE = "perdure_app"
@@ -42,7 +43,8 @@ SELECT current_setting('server_version_num')::int,
     EXISTS (
         SELECT FROM pg_class
         WHERE relnamespace = to_regnamespace('perdure') AND relname = 'schema_version'
-    )
+    ),
+    pg_backend_pid()
 FROM pg_roles AS r WHERE r.rolname = current_user
 """
 
@@ -61,6 +63,7 @@ class Site(NamedTuple):
     has_schema: bool
     has_content: bool
     has_version: bool
+    process: int
 
 
 @cache
@@ -93,6 +96,12 @@ async def prepare_schema(
     # Whatever the server's default: after waiting for the lock, concurrent changes must be visible.
     await db.set_isolation_level(IsolationLevel.READ_COMMITTED)
     site = await _site(db)
+    if site.process != db.info.backend_pid:
+        raise StoreUnavailable(
+            store,
+            "the address leads to a connection pooler: name the server behind it, too, with "
+            f"?{DIRECT}=HOST:PORT, for locks and notifications",
+        )
     _check_site(site, store)
     version = await _version(db, site)
     _check_version(version, store, is_copied=is_copied)

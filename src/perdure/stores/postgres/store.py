@@ -20,10 +20,12 @@ from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.append_rules import check_commit, wants_leases
 from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.marks import TRUSTED
-from perdure.stores.postgres import leases, reads, usage
+from perdure.stores.postgres import leases, reads
+from perdure.stores.postgres.address import route_of
 from perdure.stores.postgres.append import Request
 from perdure.stores.postgres.cluster.queue import PostgresCluster
-from perdure.stores.postgres.database import CONNECTIONS, Database, conninfo_of
+from perdure.stores.postgres.database import CONNECTIONS, Database
+from perdure.stores.postgres.retention import usage
 from perdure.stores.postgres.rows import is_text
 from perdure.stores.postgres.services import (
     PostgresHandle,
@@ -84,7 +86,7 @@ class PostgresStore:
         """
         if not is_text(namespace):
             raise ConfigError(f"{namespace!r} cannot be a namespace in PostgreSQL")
-        database = Database(conninfo_of(address), namespace, durability, lock_timeout_s)
+        database = Database(route_of(address), namespace, durability, lock_timeout_s)
         await database.open(max_connections, is_copied=is_copied)
         return cls(PostgresHandle(database, namespace, clock, random))
 

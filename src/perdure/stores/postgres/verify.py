@@ -27,6 +27,7 @@ from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.lists import folder_key
 from perdure.stores.postgres.names import PARTS, SESSIONS, wrong_names
 from perdure.stores.postgres.reads import ask_streams
+from perdure.stores.postgres.retention.usage import NamespaceTotals, asking_counted, asking_kept
 from perdure.stores.postgres.row_builder import left_behind
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
@@ -41,7 +42,6 @@ from perdure.stores.postgres.rows import (
     stream_of,
 )
 from perdure.stores.postgres.search.search_index import INDEXED_TEXTS, index_problems
-from perdure.stores.postgres.usage import NamespaceTotals, asking_counted, asking_kept
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.verification import (
     STEP_BYTES,

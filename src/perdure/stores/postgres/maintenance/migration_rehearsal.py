@@ -6,7 +6,8 @@ import psycopg
 from psycopg import AsyncConnection
 
 from perdure.stores.maintenance.protocol import MigrationPlan
-from perdure.stores.postgres.database import CONNECT_S, conninfo_of, public_address
+from perdure.stores.postgres.address import public_address, route_of
+from perdure.stores.postgres.database import CONNECT_S
 from perdure.stores.postgres.faults import meaning_of
 from perdure.stores.postgres.migrate import rehearse_migration as rehearsed_in
 
@@ -17,7 +18,7 @@ async def rehearse_migration(address: str) -> MigrationPlan:
     Processes that open the store meanwhile wait.
     Raises: ConfigError; as ``PostgresStore.open``; StoreCorrupt if a step fails.
     """
-    conninfo = conninfo_of(address)
+    conninfo = route_of(address).direct
     store = public_address(conninfo)
     try:
         async with await AsyncConnection.connect(

@@ -37,9 +37,9 @@ from perdure.stores.postgres.append import (
 )
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.reads import ask_streams
+from perdure.stores.postgres.retention.usage import resetting
 from perdure.stores.postgres.row_builder import Facts, NotLookedUp, share_placed
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, Stream, entry_of, stream_of
-from perdure.stores.postgres.usage import resetting
 from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.verification import StoredEntry
 

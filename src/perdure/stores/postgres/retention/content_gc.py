@@ -12,8 +12,8 @@ from typing import LiteralString
 
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.retention.quotas import counting
+from perdure.stores.postgres.retention.usage import resetting
 from perdure.stores.postgres.rows import Texts
-from perdure.stores.postgres.usage import resetting
 
 BATCH = 64
 """Contents removed per transaction."""

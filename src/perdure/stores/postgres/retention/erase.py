@@ -22,14 +22,20 @@ from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.chain import SALT_BYTES
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.append import Appender, Request
-from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
+from perdure.stores.postgres.database import (
+    Connected,
+    Database,
+    Statement,
+    Transaction,
+    run_statements,
+)
 from perdure.stores.postgres.lists import forgetting
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.retention.content_gc import remove_unreferenced_of
 from perdure.stores.postgres.retention.quotas import LIFT, counting
+from perdure.stores.postgres.retention.usage import resetting
 from perdure.stores.postgres.rows import Row, Stream, entry_of, info_of_row, stream_of
 from perdure.stores.postgres.search.tables import forget
-from perdure.stores.postgres.usage import resetting
 from perdure.stores.protocol import Commit
 from perdure.stores.retention import copies
 from perdure.stores.retention.backups import Backup
@@ -168,7 +174,7 @@ _header = msgspec.json.Decoder(StreamHeader)
 _certificate = msgspec.json.Decoder(Certificate)
 
 
-async def certificates(db: Database) -> list[Certificate]:
+async def certificates(db: Database | Transaction) -> list[Certificate]:
     """Implement ``RetentionService.erasures``."""
     (rows,) = await db.ask(Statement(_CERTIFICATES, (db.namespace,)))
     return [_certificate.decode(row[0]) for row in rows]
@@ -179,7 +185,7 @@ async def remember_backup(db: Database, backup: Backup) -> None:
     await db.ask(Statement(_REMEMBER, (db.namespace, backup.path, backup.at)))
 
 
-async def backups(db: Database) -> list[Backup]:
+async def backups(db: Database | Transaction) -> list[Backup]:
     """Implement ``RetentionService.backups``."""
     (rows,) = await db.ask(Statement(_BACKUPS, (db.namespace,)))
     return [Backup(*row) for row in rows]
@@ -199,9 +205,10 @@ class _Erasure:
     def __init__(
         self, db: Database, connected: Connected, request: EraseRequest, appender: Appender
     ) -> None:
-        self._db = db
         self._ns = db.namespace
         self._connected = connected
+        self._within = Transaction(connected, db.namespace)
+        self._ask = self._within.ask
         self._request = request
         self._appender = appender
 
@@ -211,7 +218,7 @@ class _Erasure:
         reach, relations = await self._reach()
         plans = await self._plans(reach, relations)
         if not plans and self._request.is_of_session:
-            done = self._request.answered_by(await certificates(self._db))
+            done = self._request.answered_by(await certificates(self._within))
             if done is not None:
                 return done
         plans += await self._fact_plans(plans)
@@ -232,7 +239,7 @@ class _Erasure:
             copies=(
                 *copies.fork_copies(reach.forks, reach.copies),
                 *outside,
-                *copies.backed_up(await backups(self._db)),
+                *copies.backed_up(await backups(self._within)),
                 Copy("server", _SERVER),
                 Copy("backup", _ELSEWHERE),
             ),
@@ -241,9 +248,6 @@ class _Erasure:
         values = (self._ns, certificate.id, certificate.at, content)
         await self._ask(Statement(_KEEP, values))
         return certificate
-
-    async def _ask(self, *statements: Statement) -> list[list[Row]]:
-        return await run_statements(self._connected, self._ns, statements)
 
     # -- scope
 
@@ -294,8 +298,8 @@ class _Erasure:
         try:
             stream, kinds = next(steps)
             while True:
-                tree = await branches.tree(self._db, stream)
-                notes = await branches.notes(self._db, stream, kinds)
+                tree = await branches.tree(self._within, stream)
+                notes = await branches.notes(self._within, stream, kinds)
                 stream, kinds = steps.send(VisibleEntries(tree, notes))
         except StopIteration as end:
             return end.value
@@ -335,7 +339,7 @@ class _Erasure:
         if not plan.taking.is_whole:
             return []
         stream = plan.taking.stream
-        notes = await branches.notes(self._db, stream, copies.TELLING)
+        notes = await branches.notes(self._within, stream, copies.TELLING)
         return list(copies.outside(note for note in notes if note.stream == stream))
 
     # -- marked as erased

@@ -27,8 +27,8 @@ from perdure.stores.postgres.retention.erase import (
     locking_mark,
 )
 from perdure.stores.postgres.retention.quotas import counting
+from perdure.stores.postgres.retention.usage import namespace_totals, resetting
 from perdure.stores.postgres.rows import MAX_SEQ, Row, stream_of
-from perdure.stores.postgres.usage import namespace_totals, resetting
 from perdure.stores.retention.policy import (
     KEY_WINDOW_MS,
     Hold,

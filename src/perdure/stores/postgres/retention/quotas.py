@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import LiteralString
 
 from perdure.stores.postgres.database import Database, Statement, run_statements
-from perdure.stores.postgres.usage import namespace_totals
+from perdure.stores.postgres.retention.usage import namespace_totals
 from perdure.stores.retention.quotas import Quota, Usage
 
 _KEPT: LiteralString = """

@@ -1,0 +1,41 @@
+"""Workers whose transactions go through a real PgBouncer in transaction mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure import Runtime, Store
+from tests.fakes.pooler import pooling
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.worker_program import HELPER
+from tests.fakes.workers import effect_of, effects, of, workers
+
+pytestmark = pytest.mark.full_only
+
+
+@pytest.fixture(scope="module")
+def address(postgres: PostgresServer) -> Iterator[str]:
+    """The address of a new database through the pooler, which has few connections to it."""
+    made = postgres.new_database()
+    with pooling(postgres, connections=4) as pooler:
+        yield pooler.address_of(made)
+    postgres.drop(made)
+
+
+async def test_killed_worker_behind_a_pooler_is_replaced_within_its_turn(
+    store: Store, address: str, folder: Path
+) -> None:
+    with workers(2, address, folder) as two:
+        async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+            chat = await runtime.start(HELPER)
+            turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 1}}')
+            dead = of(await effect_of(folder, chat.id), two)
+            dead.kill()
+            assert (await turn).end == "stop"
+            assert (await chat.send("and now?")).end == "stop"
+    done = [pid for pid, text in effects(folder) if text == chat.id]
+    assert len(done) == 2
+    assert done[0] == dead.pid != done[1]
