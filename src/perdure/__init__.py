@@ -93,7 +93,7 @@ def __getattr__(name: str) -> object:
     if name == "__all__":
         return _public()
     if name in _HOMES:
-        with importlib.import_module("perdure.stores.access.collector").collector_paused():
+        with importlib.import_module("perdure.stores.access.collector").collector_paused_to_load():
             value: object = getattr(importlib.import_module(_HOMES[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(f"{__name__}.{name}")

@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 
-from perdure.stores.access.collector import collector_paused
+from perdure.stores.access.collector import collector_paused_to_load
 
 INTERRUPTED = 130
 
@@ -15,7 +15,7 @@ INTERRUPTED = 130
 def run() -> int:
     """Run the command line and return its exit code. Ctrl-C during startup exits quietly too."""
     try:
-        with collector_paused():
+        with collector_paused_to_load():
             main = importlib.import_module("perdure.apps.cli.main").main
     except KeyboardInterrupt:
         return INTERRUPTED

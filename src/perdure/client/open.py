@@ -29,7 +29,7 @@ from perdure.errors import ConfigError, KeyMissing, KeyWrong, PerdureError, Stor
 from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.notes import SessionEnded
-from perdure.stores.access.collector import collector_paused
+from perdure.stores.access.collector import collector_paused_to_load
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
@@ -300,7 +300,7 @@ def _marks(*, is_trusted: bool) -> Marks:
 def _opener_of(scheme: str) -> Opener:
     module, name = _BACKENDS[scheme]
     try:
-        with collector_paused():
+        with collector_paused_to_load():
             return cast("Opener", getattr(importlib.import_module(module), name))
     except ModuleNotFoundError as error:
         raise ConfigError(

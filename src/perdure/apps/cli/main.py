@@ -31,7 +31,7 @@ from perdure.events.scope import scope
 from perdure.secrets.mask import mask_secrets
 from perdure.session.clock import timestamp
 from perdure.session.printable import json_escaped, safe
-from perdure.stores.access.collector import collector_paused
+from perdure.stores.access.collector import collector_paused_to_load
 from perdure.stores.access.lazy_modules import Later
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _is_nowhere() -> bool:
 
 def _run(words: list[str]) -> int:
     set_up_logs(os.environ, sys.stderr)
-    with collector_paused():
+    with collector_paused_to_load():
         importlib.import_module("perdure.apps.settings.lookup").apply_limits()
         answered = answer_from_table(words)
         if answered is not None:

@@ -21,7 +21,7 @@ from perdure.apps.cli.surface.shape import Command, describe_program, page_lines
 from perdure.apps.cli.surface.table import command_table
 from perdure.apps.terminal.output import remark, show, width
 from perdure.apps.terminal.style import Style
-from perdure.stores.access.collector import collector_paused
+from perdure.stores.access.collector import collector_paused_to_load
 
 _COMMON = "CommonOptions"
 _VERSION = ("--version", "-V")
@@ -102,7 +102,7 @@ _programs: dict[tuple[str, ...], Any] = {}
 
 def _built(names: tuple[str, ...]) -> Any:
     if names not in _programs:
-        with collector_paused():
+        with collector_paused_to_load():
             program = _program(names[:1])
             only = names[1] if names[1:] else None
             with _loaded(program, only) as is_one:

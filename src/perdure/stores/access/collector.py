@@ -1,4 +1,4 @@
-"""Pause Python's garbage collector while a long log is decoded.
+"""Pause Python's garbage collector while a long log is decoded, or modules are loaded.
 
 The collector runs after every few hundred new objects and scans them repeatedly. Decoding 100,000
 entries spends 20 to 45 % of its time there, and longer logs more. None of the objects is garbage.
@@ -31,6 +31,21 @@ def collector_paused() -> Generator[None]:
     finally:
         gc.enable()
         _pausing.release()
+
+
+@contextmanager
+def collector_paused_to_load() -> Generator[None]:
+    """Pause the collector while modules are loaded, and count what they hold as old.
+
+    Modules stay, and have tens of thousands of objects: the next collection would scan them all.
+    Garbage that other code left before waits for a full collection. So this is only for loading,
+    which ends. Objects that the program froze stay frozen, and then nothing is counted as old.
+    """
+    with collector_paused():
+        yield
+        if gc.get_freeze_count() == 0:
+            gc.freeze()
+            gc.unfreeze()  # returns them as the oldest objects
 
 
 def _resume_in_child() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 
-from perdure.stores.access.collector import collector_paused
+from perdure.stores.access.collector import collector_paused_to_load
 
 
 class Later:
@@ -18,7 +18,7 @@ class Later:
         self._name = name
 
     def __getattr__(self, attribute: str) -> object:
-        with collector_paused():
+        with collector_paused_to_load():
             module = importlib.import_module(self._name)
         value: object = getattr(module, attribute)
         setattr(self, attribute, value)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections.abc import Generator
 
 import pytest
 
-from perdure.stores.access.collector import collector_paused
+from perdure.stores.access.collector import collector_paused, collector_paused_to_load
 
 
 def test_collector_runs_again_after_work_that_failed() -> None:
@@ -59,3 +60,28 @@ def test_child_forked_during_pause_has_its_collector_on() -> None:
                 is_paused = not gc.isenabled()
             os._exit(0 if is_paused and gc.isenabled() else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.fixture
+def thawed() -> Generator[None]:
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("thawed")
+def test_load_leaves_its_objects_to_full_collections() -> None:
+    with collector_paused_to_load():
+        loaded = [[None] for _ in range(1000)]
+    oldest = {id(each) for each in gc.get_objects(generation=2)}
+    assert all(id(each) in oldest for each in loaded)
+    assert gc.isenabled()
+
+
+@pytest.mark.usefixtures("thawed")
+def test_load_leaves_objects_frozen_that_the_program_froze() -> None:
+    kept = [None]
+    gc.freeze()
+    with collector_paused_to_load():
+        pass
+    assert id(kept) not in {id(each) for each in gc.get_objects()}
