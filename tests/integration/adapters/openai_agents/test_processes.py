@@ -66,10 +66,13 @@ async def test_no_item_is_popped_twice_beside_clearing_processes(store_address: 
     assert Counter(message.text for message in entries if message) == Counter(added)
 
 
-async def items_of(folder: Path) -> list[dict[str, Any]]:
-    async with perdure.open(f"sqlite:///{folder / 's.db'}") as store:
-        assert (await store.verify()).is_ok
-        items = await PerdureSession("s", store).get_items()
+async def items_of(kind: str, folder: Path) -> list[dict[str, Any]]:
+    """Return what the session holds; the order of its items is that of the run."""
+    async with runner.session_in(kind, folder, 0) as session:
+        items = await session.get_items()
+    if kind == "perdure":
+        async with perdure.open(f"sqlite:///{folder / 's.db'}") as store:
+            assert (await store.verify()).is_ok
     return [cast("dict[str, Any]", item) for item in items]
 
 
@@ -79,14 +82,21 @@ def without_ids(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.full_only
 async def test_session_after_any_kill_is_beginning_of_run(tmp_path: Path) -> None:
+    """The same run is killed on our session and on the SDK's own, after each of their commits."""
     done = run_forked(runner.run_and_die, str(tmp_path), COMMITS)
-    assert done.out.decode().split() == ["0", *["-9"] * COMMITS], done.err
-    whole = without_ids(await items_of(tmp_path / "0"))
+    codes = done.out.decode().split()
+    assert codes[: COMMITS + 2] == ["0", *["-9"] * COMMITS, "0"], done.err
+    assert set(codes) == {"0", "-9"}, done.err
+    whole = without_ids(await items_of("perdure", tmp_path / "perdure" / "0"))
     assert len(whole) == 4 * runner.TURNS
-    for dies_at in range(1, COMMITS + 1):
-        folder = tmp_path / str(dies_at)
-        items = without_ids(await items_of(folder))
-        assert items == whole[: len(items)]
-        acknowledged = folder / "done"
-        finished = int(acknowledged.read_text()) if acknowledged.exists() else 0
-        assert len(items) >= 4 * finished
+    for kind in runner.KINDS:
+        for dies_at in range(1, COMMITS + 1):
+            folder = tmp_path / kind / str(dies_at)
+            items = without_ids(await items_of(kind, folder))
+            assert items == whole[: len(items)]
+            finished = int((folder / "done").read_text()) if (folder / "done").exists() else 0
+            assert len(items) >= 4 * finished
+            ran = (folder / "ran").read_text().split() if (folder / "ran").exists() else []
+            assert ran == [str(number) for number in range(len(ran))]
+            stored = sum(item.get("type") == "function_call_output" for item in items)
+            assert len(ran) - stored in (0, 1)

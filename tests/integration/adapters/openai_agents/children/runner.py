@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import sqlite3
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
-from agents import Agent, RunConfig, Runner, function_tool
+from agents import Agent, RunConfig, Runner, Session, SQLiteSession, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 import perdure
@@ -15,34 +20,71 @@ from perdure.adapters.openai_agents import PerdureSession
 from tests.crash.children.invoker import dying
 
 TURNS = 3
+KINDS = ("perdure", "sqlite")
+"""Our session and the SDK's own."""
 
 
 def run_and_die(folder: str, commits: int) -> None:
-    """Run once to the end in ``folder/0``, and once for each commit in the folder of its number.
+    """Run each kind once to the end in ``0``, and once for each commit in the folder of its number.
 
     Each run is a fork of this process, which has loaded the SDK. Prints how each one ended.
     """
-    for dies_at in range(commits + 1):
-        place = Path(folder) / str(dies_at)
-        place.mkdir()
-        child = os.fork()
-        if child == 0:
-            asyncio.run(_run(place, dies_at))
-            os._exit(0)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        sys.stdout.write(f"{code}\n")
-        sys.stdout.flush()
+    for kind in KINDS:
+        for dies_at in range(commits + 1):
+            place = Path(folder) / kind / str(dies_at)
+            place.mkdir(parents=True)
+            child = os.fork()
+            if child == 0:
+                asyncio.run(_run(kind, place, dies_at))
+                os._exit(0)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            sys.stdout.write(f"{code}\n")
+            sys.stdout.flush()
 
 
-async def _run(folder: Path, dies_at: int) -> None:
+@asynccontextmanager
+async def session_in(kind: str, folder: Path, dies_at: int) -> AsyncGenerator[Session]:
+    """Open the session `kind`, which kills this process after the commit number `dies_at`."""
+    if kind == "sqlite":
+        if dies_at:
+            _dying_sqlite(dies_at)
+        own = SQLiteSession("s", folder / "s.db")
+        yield own
+        own.close()
+        return
+    async with perdure.open(f"sqlite:///{folder / 's.db'}") as store:
+        dying(store, dies_at)
+        yield PerdureSession("s", store)
+
+
+def _dying_sqlite(dies_at: int) -> None:
+    connect, counted = sqlite3.connect, 0
+
+    class Dying(sqlite3.Connection):
+        def commit(self) -> None:
+            nonlocal counted
+            counted += self.in_transaction
+            super().commit()
+            if counted == dies_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def connecting(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        return connect(*arguments, **options, factory=Dying)
+
+    sqlite3.connect = connecting
+
+
+async def _run(kind: str, folder: Path, dies_at: int) -> None:
+    ran = folder / "ran"
+
     @function_tool
     def add(a: int, b: int) -> int:
         """Add two numbers."""
+        with ran.open("a") as file:
+            file.write(f"{a}\n")
         return a + b
 
-    async with perdure.open(f"sqlite:///{folder / 's.db'}") as store:
-        dying(store, dies_at)
-        session = PerdureSession("s", store)
+    async with session_in(kind, folder, dies_at) as session:
         for turn in range(TURNS):
             call = function_call("add", {"a": turn, "b": 1}, call_id=f"call-{turn}")
             model = ScriptedModel([[call], [assistant_message(f"sum {turn + 1}")]])
