@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from litestar import Litestar, Request, Response, Router, get
 from litestar.di import NamedDependency, Provide
 from litestar.enums import OpenAPIMediaType
+from litestar.middleware import DefineMiddleware
 from litestar.types import Receive, Scope, Send
 
-from perdure.apps.server.access.caller import CONDITIONAL, READING, Caller, authentication
+from perdure.apps.server.access.caller import (
+    CONDITIONAL,
+    READING,
+    Authentication,
+    Caller,
+    Callers,
+)
 from perdure.apps.server.access.guard import Guard
 from perdure.apps.server.access.heads import heads_in
-from perdure.apps.server.access.idempotency import Idempotency, keyed_of
+from perdure.apps.server.access.idempotency import Idempotency, Locks, keyed_of
 from perdure.apps.server.access.origins import Origins
 from perdure.apps.server.access.rates import Limits, Rates
 from perdure.apps.server.access.sign_in import SignIn
@@ -75,6 +81,9 @@ _API = (
 )
 
 IDLE_CHECK_S = 30.0
+_SERVICES = "perdure_services"
+"""The key of the scope of a request under which its server is found."""
+
 LIMITS = Limits()
 
 AnyScope = MutableMapping[str, Any]
@@ -89,6 +98,24 @@ class Access(NamedTuple):
     tokens: TokenFile
     codes: SignIn
     rates: Rates
+
+
+class Services(NamedTuple):
+    """What the routes of one server use."""
+
+    runtime: Runtime
+    access: Access
+    callers: Callers
+    conversations: Conversations
+    runs: FlowRuns
+    memory: Memory
+    readiness: Readiness
+    locks: Locks
+
+    @property
+    def store(self) -> Store:
+        """The store of the runtime."""
+        return self.runtime.host.store
 
 
 class Server:
@@ -106,49 +133,69 @@ class Server:
         runs: FlowRuns,
         memory: Memory,
     ) -> None:
-        self._runtime = runtime
+        store = runtime.host.store
         self._background: asyncio.Task[None] | None = None
-        self._runs = runs
-        self._readiness = Readiness(runtime.host.store)
-        self._routes = _routes(
-            runtime, access, runs, memory, self._readiness, lifespan=self._running
+        self._services = Services(
+            runtime,
+            access,
+            Callers(store, access.tokens, access.rates),
+            Conversations(runtime),
+            runs,
+            memory,
+            Readiness(store),
+            Locks(),
         )
-        outside = runtime.host.store.outside
-        shared = Origins(self._routes, access.tokens)
-        self._guarded = Requests(Guard(shared, hosts), outside.random)
+        self._routes = _routes()
+        shared = Origins(self._serve, access.tokens)
+        self._guarded = Requests(Guard(shared, hosts), store.outside.random)
 
     async def __call__(self, scope: AnyScope, receive: AnyReceive, send: AnySend) -> None:
         """Serve one connection."""
-        connection = (cast("Scope", scope), cast("Receive", receive), cast("Send", send))
         if scope["type"] == "lifespan":
-            await self._routes(*connection)
+            await self._live(receive, send)
         else:
             self._begin()
+            connection = (cast("Scope", scope), cast("Receive", receive), cast("Send", send))
             await self._guarded(*connection)
 
     def drain(self) -> None:
         """Answer ``/readyz`` with 503 from now on, so that a balancer sends requests elsewhere."""
-        self._readiness.is_draining = True
+        self._services.readiness.is_draining = True
 
     def stop(self) -> None:
         """End the open event streams, which otherwise keep a server process from its end."""
         self.drain()
-        self._readiness.is_stopping = True
+        self._services.readiness.is_stopping = True
 
-    @contextlib.asynccontextmanager
-    async def _running(self, _: Litestar) -> AsyncGenerator[None]:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        cast("AnyScope", scope)[_SERVICES] = self._services
+        await self._routes(scope, receive, send)
+
+    async def _live(self, receive: AnyReceive, send: AnySend) -> None:
+        """Do the work in the background from the start of the application to its end."""
+        await receive()
         self._begin()
-        yield
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        try:
+            await self._end()
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            await send({"type": "lifespan.shutdown.failed", "message": message})
+            raise
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _begin(self) -> None:
+        if self._background is None:
+            self._background = asyncio.create_task(_look_after(self._services.runtime))
+
+    async def _end(self) -> None:
         self.stop()
         if self._background is not None:
             self._background.cancel()
             await asyncio.wait((self._background,))
-        await self._runs.close()
-        await self._runtime.suspend()
-
-    def _begin(self) -> None:
-        if self._background is None:
-            self._background = asyncio.create_task(_look_after(self._runtime))
+        await self._services.runs.close()
+        await self._services.runtime.suspend()
 
 
 def app(
@@ -193,69 +240,104 @@ def sign_in_of(store: Store, tokens: TokenFile) -> SignIn:
     return SignIn(tokens, outside.clock.now_ms, outside.random, store.backend.namespace)
 
 
-def _routes(
-    runtime: Runtime,
-    access: Access,
-    runs: FlowRuns,
-    memory: Memory,
-    readiness: Readiness,
-    *,
-    lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
-) -> Litestar:
-    served = runtime.host.store
+@cache
+def _routes() -> Litestar:
+    """Return the routes of all servers of this process: Litestar takes 80 ms to make them.
+
+    They find the server of a request in its scope.
+    """
     return Litestar(
         [
             Router(
                 "/v1",
                 route_handlers=[*_API, openapi],
-                dependencies=_dependencies(runtime, access, runs, memory, readiness),
+                dependencies=_dependencies(),
                 request_class=ApiRequest,
             ),
             *console.ROUTES,
-            mcp.mcp_route(served, embedder=memory.embedder),
+            mcp.mcp_route(_mcp_served),
             healthz,
             readyz,
         ],
-        dependencies={"readiness": Provide(lambda: readiness, sync_to_thread=False)},
+        dependencies={"readiness": Provide(_readiness_of, sync_to_thread=False)},
         exception_handlers={Exception: answer_problem},
         middleware=[
-            authentication(served, access.tokens, access.rates),
-            Idempotency(),
+            DefineMiddleware(Authentication, callers_of=_callers_of),
+            Idempotency(_locks_of),
         ],
         openapi_config=openapi_config(),
         request_max_body_size=MAX_BODY_BYTES,
-        lifespan=[lifespan],
         logging_config=None,
     )
 
 
-def _dependencies(
-    runtime: Runtime, access: Access, runs: FlowRuns, memory: Memory, readiness: Readiness
-) -> dict[str, Provide]:
-    conversations, store = Conversations(runtime), runtime.host.store
+def _services(scope: Scope) -> Services:
+    """Return what the server of a request has."""
+    return cast("Any", scope)[_SERVICES]
 
-    async def caller_of(request: Request[Any, Any, Any]) -> Caller:
-        require_known_parameters(request)
-        keyed = await keyed_of(request)
-        heads = heads_in("If-Match", request.headers.getall("if-match", []))
 
-        def is_valid() -> bool:
-            return not readiness.is_stopping and request.auth()
+def _callers_of(scope: Scope) -> Callers:
+    return _services(scope).callers
 
-        caller = Caller(request.user, store, heads, keyed, is_valid)
-        if request.method not in READING and not request.route_handler.opt.get(CONDITIONAL):
-            caller.require_unconditional()
-        return caller
 
+def _locks_of(scope: Scope) -> Locks:
+    return _services(scope).locks
+
+
+def _mcp_served(scope: Scope) -> mcp.McpServed:
+    services = _services(scope)
+    return mcp.McpServed(services.store, embedder=services.memory.embedder)
+
+
+def _dependencies() -> dict[str, Provide]:
     return {
-        "caller": Provide(caller_of),
-        "memory": Provide(lambda: memory, sync_to_thread=False),
+        "caller": Provide(_caller_of),
+        "memory": Provide(_memory_of, sync_to_thread=False),
         "rows": Provide(selected_rows),
-        "runs": Provide(lambda: runs, sync_to_thread=False),
-        "rates": Provide(lambda: access.rates, sync_to_thread=False),
-        "conversations": Provide(lambda: conversations, sync_to_thread=False),
-        "signing_in": Provide(lambda: access.codes, sync_to_thread=False),
+        "runs": Provide(_runs_of, sync_to_thread=False),
+        "rates": Provide(_rates_of, sync_to_thread=False),
+        "conversations": Provide(_conversations_of, sync_to_thread=False),
+        "signing_in": Provide(_sign_in_of, sync_to_thread=False),
     }
+
+
+def _memory_of(scope: Scope) -> Memory:
+    return _services(scope).memory
+
+
+def _runs_of(scope: Scope) -> FlowRuns:
+    return _services(scope).runs
+
+
+def _rates_of(scope: Scope) -> Rates:
+    return _services(scope).access.rates
+
+
+def _conversations_of(scope: Scope) -> Conversations:
+    return _services(scope).conversations
+
+
+def _sign_in_of(scope: Scope) -> SignIn:
+    return _services(scope).access.codes
+
+
+def _readiness_of(scope: Scope) -> Readiness:
+    return _services(scope).readiness
+
+
+async def _caller_of(request: Request[Any, Any, Any]) -> Caller:
+    services = _services(request.scope)
+    require_known_parameters(request)
+    keyed = await keyed_of(request)
+    heads = heads_in("If-Match", request.headers.getall("if-match", []))
+
+    def is_valid() -> bool:
+        return not services.readiness.is_stopping and request.auth()
+
+    caller = Caller(request.user, services.store, heads, keyed, is_valid)
+    if request.method not in READING and not request.route_handler.opt.get(CONDITIONAL):
+        caller.require_unconditional()
+    return caller
 
 
 async def _look_after(runtime: Runtime) -> None:

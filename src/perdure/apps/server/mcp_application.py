@@ -11,9 +11,10 @@ from typing import cast
 
 from litestar import Litestar
 from litestar.di import Provide
+from litestar.middleware import DefineMiddleware
 from litestar.types import Receive, Scope, Send
 
-from perdure.apps.server.access.caller import authentication
+from perdure.apps.server.access.caller import Authentication, Callers
 from perdure.apps.server.access.guard import Guard
 from perdure.apps.server.access.rates import Limits, Rates
 from perdure.apps.server.access.tokens import TokenFile
@@ -28,7 +29,7 @@ from perdure.apps.server.application import (
 from perdure.apps.server.problems import answer_problem
 from perdure.apps.server.readiness import Readiness
 from perdure.apps.server.requests import Requests
-from perdure.apps.server.routes.mcp import mcp_route
+from perdure.apps.server.routes.mcp import McpServed, mcp_route
 from perdure.client.store import Store
 from perdure.models.embedders.protocol import EmbedderName
 
@@ -52,12 +53,17 @@ class McpApplication:
         limits: Limits = LIMITS,
     ) -> None:
         self._readiness = Readiness(store)
-        rates = Rates(limits, store.outside.clock.steady_s)
+        callers = Callers(store, tokens, Rates(limits, store.outside.clock.steady_s))
+
+        def callers_of(_: Scope) -> Callers:
+            return callers
+
+        served = McpServed(store, is_writable=is_writable, embedder=embedder)
         self._routes = Litestar(
-            [mcp_route(store, is_writable=is_writable, embedder=embedder), healthz, readyz],
+            [mcp_route(lambda _: served), healthz, readyz],
             dependencies={"readiness": Provide(lambda: self._readiness, sync_to_thread=False)},
             exception_handlers={Exception: answer_problem},
-            middleware=[authentication(store, tokens, rates)],
+            middleware=[DefineMiddleware(Authentication, callers_of=callers_of)],
             openapi_config=None,
             lifespan=[self._running],
             logging_config=None,

@@ -104,3 +104,17 @@ async def test_server_is_mounted_in_another_application(
                 assert (await client.get(page.url.join(script))).status_code == 200
                 document = (await client.get(f"{url}/agents/v1/openapi.json")).json()
                 assert document["servers"] == [{"url": "/agents"}]
+
+
+async def test_servers_of_one_process_serve_their_own_stores(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    async with served(tmp_path / "a", ["of a"]) as a, served(tmp_path / "b", ["of b"]) as b:
+        session = await a.said("hello")
+        assert (await b.http.get(f"/v1/sessions/{session}")).status_code == 404
+        other = await b.said("hello")
+        for server, own in ((a, session), (b, other)):
+            listed = (await server.http.get("/v1/sessions")).json()["items"]
+            assert [each["id"] for each in listed] == [own]
+        refused = await b.http.get("/v1/sessions", headers=a.http.headers)
+        assert refused.status_code == 401

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
-from litestar.middleware import (
-    AbstractAuthenticationMiddleware,
-    AuthenticationResult,
-    DefineMiddleware,
-)
-from litestar.types import ASGIApp
+from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult
+from litestar.types import ASGIApp, Scope
 
 from perdure.apps.server.access.heads import at_head
 from perdure.apps.server.access.idempotency import KeyedRequest
@@ -36,24 +32,16 @@ _NO_HEAD = 2**62
 """Above every head."""
 
 
-class Authentication(AbstractAuthenticationMiddleware):
-    """Finds the caller by the ``Authorization`` header; every route needs one but the open ones."""
+class Callers:
+    """Finds the callers of a server of `store` by their `tokens`, and counts their requests."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        tokens: Tokens,
-        now_ms: Callable[[], int],
-        namespace: Callable[[], Awaitable[str]],
-        rates: Rates,
-    ) -> None:
-        super().__init__(app, exclude_from_auth_key="is_open")
+    def __init__(self, store: Store, tokens: Tokens, rates: Rates) -> None:
+        self._store = store
         self._tokens = tokens
-        self._now_ms = now_ms
-        self._namespace = namespace
         self._rates = rates
+        self._namespace: str | None = None
 
-    async def authenticate_request(self, connection: AnyConnection) -> AuthenticationResult:
+    async def authenticate(self, connection: AnyConnection) -> AuthenticationResult:
         """Return the caller, and a function that says if its token is still valid.
 
         Raises: Problem 401, also for a token of another namespace; Problem 403; Problem 429.
@@ -77,25 +65,29 @@ class Authentication(AbstractAuthenticationMiddleware):
         )
 
     def _found(self, token: str) -> Principal | None:
-        return principal_of(self._tokens, token, self._now_ms())
+        return principal_of(self._tokens, token, self._store.outside.clock.now_ms())
 
     async def _is_of_store(self, principal: Principal) -> bool:
-        return principal.namespace is None or principal.namespace == await self._namespace()
+        if principal.namespace is None:
+            return True
+        if self._namespace is None:
+            self._namespace = (await self._store.info()).namespace
+        return principal.namespace == self._namespace
 
 
-def authentication(store: Store, tokens: Tokens, rates: Rates) -> DefineMiddleware:
-    """Return what finds the callers of a server of `store`."""
-    names: list[str] = []
+class Authentication(AbstractAuthenticationMiddleware):
+    """Finds the caller by the ``Authorization`` header; every route needs one but the open ones.
 
-    async def namespace() -> str:
-        if not names:
-            names.append((await store.info()).namespace)
-        return names[0]
+    `callers_of` returns the `Callers` of the server that got a request.
+    """
 
-    now_ms = store.outside.clock.now_ms
-    return DefineMiddleware(
-        Authentication, tokens=tokens, now_ms=now_ms, namespace=namespace, rates=rates
-    )
+    def __init__(self, app: ASGIApp, callers_of: Callable[[Scope], Callers]) -> None:
+        super().__init__(app, exclude_from_auth_key="is_open")
+        self._callers_of = callers_of
+
+    async def authenticate_request(self, connection: AnyConnection) -> AuthenticationResult:
+        """Return the caller. Raises: as `Callers.authenticate`."""
+        return await self._callers_of(connection.scope).authenticate(connection)
 
 
 def _require_visit(connection: AnyConnection, principal: Principal) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from http import HTTPStatus
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -142,14 +142,21 @@ class KeyedRequest:
         return None
 
 
+Locks = WeakValueDictionary[str, asyncio.Lock]
+"""The locks of the keys of requests that a server is serving."""
+
+
 class Idempotency(ASGIMiddleware):
-    """Serves requests with the same key one after the other, and records their answers."""
+    """Serves requests with the same key one after the other, and records their answers.
+
+    `locks_of` returns the locks of the server that got a request.
+    """
 
     scopes = (ScopeType.HTTP,)
     exclude_opt_key = "is_open"
 
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+    def __init__(self, locks_of: Callable[[Scope], Locks]) -> None:
+        self._locks_of = locks_of
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
         """Serve one request."""
@@ -160,7 +167,7 @@ class Idempotency(ASGIMiddleware):
             return
         _check(request, key)
         token = request.user.token
-        lock = self._locks.setdefault(f"{token}:{key}", asyncio.Lock())
+        lock = self._locks_of(scope).setdefault(f"{token}:{key}", asyncio.Lock())
         async with lock:
             keyed = KeyedRequest(request.method, scope["path"], key, token, presented(request))
             request.state[_STATE] = keyed

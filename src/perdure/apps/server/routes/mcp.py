@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from litestar import Request, asgi
 from litestar.datastructures import State
@@ -21,14 +22,19 @@ from perdure.errors import ConfigError
 from perdure.models.embedders.protocol import Embedder, EmbedderName
 
 
-def mcp_route(
-    store: Store, *, is_writable: bool = True, embedder: Embedder | EmbedderName | None = None
-) -> ASGIRouteHandler:
-    """Return the route of the MCP server of `store`.
+class McpServed(NamedTuple):
+    """What an MCP server serves: a store, with the embedder of recalls.
 
-    With `is_writable` a token of the role write also gets the tools that write. `embedder` is that
-    of recalls.
+    With `is_writable` a token of the role write also gets the tools that write.
     """
+
+    store: Store
+    is_writable: bool = True
+    embedder: Embedder | EmbedderName | None = None
+
+
+def mcp_route(served_of: Callable[[Scope], McpServed]) -> ASGIRouteHandler:
+    """Return the route of an MCP server; `served_of` returns what it serves at a request."""
 
     @asgi("/mcp", copy_scope=False)
     async def serve_mcp(scope: Scope, receive: Receive, send: Send) -> None:
@@ -42,13 +48,14 @@ def mcp_route(
                 "send JSON-RPC messages with POST", headers={"allow": "POST"}
             )
         require_own_origin(request)
+        served = served_of(scope)
         try:
             await asyncio.to_thread(load_library)  # takes seconds, once
             server = await server_of(
-                store,
+                served.store,
                 _scope_of(request.user),
-                is_writable=is_writable and request.user.may("write"),
-                embedder=embedder,
+                is_writable=served.is_writable and request.user.may("write"),
+                embedder=served.embedder,
             )
         except ConfigError as error:
             raise Problem(501, "mcp_missing", str(error)) from error
