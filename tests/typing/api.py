@@ -6,7 +6,7 @@ that its users rely on.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Literal, assert_never, assert_type
 
 import perdure
@@ -65,10 +65,16 @@ async def classes_of_events(turn: perdure.Turn) -> None:
                 assert_type(type_, Literal["agent:message"])
                 assert_type(message["entryId"], str)
                 assert_type(message["parts"], list[dict[str, object]])
-            case event_types.SessionRenamed(payload={"title": title}):
-                assert_type(title, object)
+            case event_types.AgentToolCall(payload=call):
+                assert_type(call["toolId"], str)
+                assert_type(call["toolInput"], dict[str, object])
             case _:
                 pass
+
+
+async def followed(connect: Callable[[int], AsyncIterator[dict[str, object]]]) -> None:
+    async for event in perdure.Follower().events(connect):
+        assert_type(event, dict[str, object])
 
 
 async def events(session: perdure.Session, store: perdure.Store, turn: perdure.Turn) -> None:

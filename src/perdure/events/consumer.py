@@ -8,7 +8,7 @@ regardless of the session's length.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from msgspec import Meta
 
@@ -24,7 +24,8 @@ Verdict = Literal["new", "repeated", "gap"]
 Told = AnyEvent | Mapping[str, object]
 """An event from a watch, or in its wire form."""
 
-Connect = Callable[[int], AsyncIterator[Told]]
+ToldT = TypeVar("ToldT", bound=Told)
+Connect = Callable[[int], AsyncIterator[ToldT]]
 """Seq -> the events after it, as long as the connection lasts."""
 
 _CLOSING = frozenset(("agent:model_finished", "agent:tool_result", "agent:interrupted"))
@@ -60,8 +61,8 @@ class Follower:
         return self._durable(read) if isinstance(read, Event) else self._live(read)
 
     async def events(
-        self, connect: Connect, *, broken: tuple[type[Exception], ...] = (ConnectionError,)
-    ) -> AsyncIterator[Told]:
+        self, connect: Connect[ToldT], *, broken: tuple[type[Exception], ...] = (ConnectionError,)
+    ) -> AsyncIterator[ToldT]:
         """Yield the new events, over as many connections as needed.
 
         A lost event, or an error in `broken`, ends a connection; `connect` is the place for a delay

@@ -117,7 +117,7 @@ def _told_by(entry: Entry) -> list[Told]:
 
 def _on_compaction(body: kinds.Compaction) -> list[Told]:
     payload = fields_of(body)
-    for name in ("usage", "retained", "kept", "own_summary"):
+    for name in ("usage", "retained", "kept", "ownSummary"):
         payload.pop(name, None)
     payload["reason"] = _COMPACTING.get(body.reason, body.reason)
     kept = body.kept if body.retained is None else len(body.retained)

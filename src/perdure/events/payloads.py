@@ -1,0 +1,234 @@
+"""Payloads of durable events that are not just the fields of the entry's body.
+
+Only the documents and the types for checkers are made of these classes; a test compares them with
+the payloads of `projection`. Every payload also has the place of its entry.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired, TypedDict
+
+
+class AgentApprovalRequested(TypedDict):
+    """Payload of ``agent:approval_requested``."""
+
+    nodeId: NotRequired[str]
+    callId: NotRequired[str]
+    toolId: NotRequired[str]
+    action: str
+    preview: dict[str, str]
+
+
+class AgentModelCalled(TypedDict):
+    """Payload of ``agent:model_called``."""
+
+    call: int
+    model: str
+    attempt: int
+    attemptNumber: int
+    purpose: Literal["answer", "summary"]
+    tokensEstimated: NotRequired[int]
+    link: int
+    nodeId: NotRequired[str]
+    reason: NotRequired[Literal["manual", "threshold", "overflow"]]
+
+
+class AgentModelFinished(TypedDict):
+    """Payload of ``agent:model_finished``."""
+
+    stopReason: NotRequired[
+        Literal["stop", "length", "tool_calls", "content_filter", "aborted", "error"]
+    ]
+    answer: NotRequired[str]
+    error: NotRequired[str]
+    errorCode: NotRequired[str]
+    waitS: NotRequired[float]
+    model: NotRequired[str]
+    isEstimated: bool
+    nextLink: NotRequired[int]
+    parkedUntil: NotRequired[int]
+    isRenewed: bool
+    nodeId: NotRequired[str]
+    attempt: int
+    attemptNumber: int
+
+
+class AgentToolCall(TypedDict):
+    """Payload of ``agent:tool_call``."""
+
+    nodeId: NotRequired[str]
+    model: NotRequired[str]
+    callId: str
+    toolId: str
+    toolInput: dict[str, object]
+    attemptNumber: int
+    effect: Literal["read", "write", "external"]
+    calledAt: str
+
+
+class AgentToolResult(TypedDict):
+    """Payload of ``agent:tool_result``."""
+
+    nodeId: NotRequired[str]
+    callId: str
+    toolId: str
+    toolInput: NotRequired[dict[str, object]]
+    calledAt: NotRequired[str]
+    attemptNumber: int
+    success: bool
+    isError: bool
+    outcome: Literal["ok", "error", "refused", "timeout", "aborted", "unknown"]
+    outputSummary: str
+    resultId: NotRequired[str]
+    errorCode: NotRequired[str]
+    durationMs: NotRequired[int]
+    childSessionId: NotRequired[str]
+
+
+class CostUpdated(TypedDict):
+    """Payload of ``cost:updated``."""
+
+    nodeId: NotRequired[str]
+    model: NotRequired[str]
+    attemptNumber: int
+    inputTokens: int
+    outputTokens: int
+    cacheReadTokens: int
+    cacheWriteTokens: int
+    costMicrocents: NotRequired[int]
+    priced: bool
+    isEstimated: bool
+    cumulativeCostMicrocents: NotRequired[int]
+    unpricedCalls: NotRequired[int]
+
+
+class InboxQuestion(TypedDict):
+    """Payload of ``inbox:question``."""
+
+    topic: str
+    text: str
+    choices: list[str]
+    callId: NotRequired[str]
+    argsHash: NotRequired[str]
+    expiresAt: NotRequired[int]
+    grant: NotRequired[str]
+    limitMicrocents: NotRequired[int]
+    nodeId: NotRequired[str]
+    tool: NotRequired[str]
+    action: NotRequired[str]
+    preview: NotRequired[str]
+    freeIn: NotRequired[list[str]]
+    arguments: NotRequired[dict[str, object]]
+    bound: NotRequired[dict[str, str]]
+    diff: NotRequired[str]
+
+
+class LogEntry(TypedDict):
+    """Payload of ``log:entry``."""
+
+    kind: str
+    lane: Literal["tree", "side"]
+    problem: NotRequired[str]
+
+
+class SessionBranchSummarized(TypedDict):
+    """Payload of ``session:branch_summarized``."""
+
+    summary: str
+    fromId: NotRequired[str]
+    readFiles: list[str]
+    modifiedFiles: list[str]
+    tokensUsed: NotRequired[dict[str, int]]
+
+
+class SessionCancelled(TypedDict):
+    """Payload of ``session:cancelled``."""
+
+    stopReason: NotRequired[Literal["cancelled"]]
+    tokensUsed: NotRequired[dict[str, object]]
+    error: NotRequired[dict[str, object]]
+
+
+class SessionCompacted(TypedDict):
+    """Payload of ``session:compacted``."""
+
+    summary: str
+    firstKept: NotRequired[str]
+    tokensBefore: NotRequired[int]
+    tokensAfter: NotRequired[int]
+    reason: str
+    readFiles: list[str]
+    modifiedFiles: list[str]
+    keptMessageCount: NotRequired[int]
+    tokensUsed: NotRequired[dict[str, int]]
+
+
+class SessionCompacting(TypedDict):
+    """Payload of ``session:compacting``."""
+
+    reason: str
+
+
+class SessionExported(TypedDict):
+    """Payload of ``session:exported``."""
+
+    workflowPath: str
+    format: str
+    dialect: NotRequired[str]
+
+
+class SessionLabeled(TypedDict):
+    """Payload of ``session:labeled``."""
+
+    text: str | None
+
+
+class SessionMoved(TypedDict):
+    """Payload of ``session:moved``."""
+
+    cwd: str
+
+
+class SessionRenamed(TypedDict):
+    """Payload of ``session:renamed``."""
+
+    title: str | None
+
+
+class SessionStarted(TypedDict):
+    """Payload of ``session:started``."""
+
+    agentRef: NotRequired[str]
+    model: NotRequired[str]
+    agent: NotRequired[dict[str, object]]
+    context: NotRequired[dict[str, object]]
+    systemPrompt: NotRequired[str]
+
+
+class SessionTrimmed(TypedDict):
+    """Payload of ``session:trimmed``."""
+
+    reason: Literal["auto-fallback"]
+    droppedMessageCount: int
+    keptMessageCount: int
+    limit: NotRequired[str]
+    limitTokens: NotRequired[int]
+    recalledLeftOutCount: NotRequired[int]
+
+
+class SessionTurnCompleted(TypedDict):
+    """Payload of ``session:turn_completed``."""
+
+    stopReason: Literal["stop", "length", "content_filter", "aborted", "error", "interrupted"]
+    tokensUsed: NotRequired[dict[str, object]]
+    error: NotRequired[dict[str, object]]
+
+
+class SessionTurnStarted(TypedDict):
+    """Payload of ``session:turn_started``."""
+
+    turnNumber: int
+    agentRef: str
+    base: NotRequired[str]
+    onInterrupt: Literal["retry", "continue", "rollback", "ask"]
+    contextTokens: NotRequired[int]
