@@ -2,8 +2,8 @@
 
 A message, a tool call, a tool result and a reasoning item become messages, which every reader of
 the session shows. `Message.foreign` keeps the item, except the long texts that the message has:
-they are stored once, and `OpenAIItem.taken` says where they belong. Other items are `Custom`
-entries that hold the item's JSON.
+they are stored once, and `OpenAIItem.taken` says where they belong. A message of a role and a text
+is the message alone. Other items are `Custom` entries that hold the item's JSON.
 """
 
 from __future__ import annotations
@@ -52,6 +52,19 @@ _ROLES: Mapping[object, _Role] = {
     "assistant": "assistant",
 }
 
+_ANSWERS: tuple[tuple[str, ...], ...] = (
+    ("id", "content", "role", "status", "type"),
+    ("id", "type", "role", "content", "status"),
+    ("id", "type", "role", "status", "content"),
+)
+"""The usual keys of an answer."""
+_OUTPUTS: tuple[Item, ...] = (
+    {"annotations": [], "text": "", "type": "output_text", "logprobs": []},
+    {"annotations": [], "text": "", "type": "output_text"},
+    {"type": "output_text", "text": "", "annotations": []},
+)
+"""The usual parts of its content."""
+
 Place = list[str | int]
 """Where a value of an item is: keys and indexes from the item down."""
 
@@ -62,16 +75,19 @@ class OpenAIItem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The item in `Message.foreign`.
 
     `taken` are the texts and media that only the message holds: the number of its part, and the
-    place in the item.
+    place in the item. A usual answer is `openai_answer` instead: the numbers of its `_ANSWERS` and
+    `_OUTPUTS`, its id and its status; the texts of the message are its content.
     """
 
-    openai_item: Item
+    openai_item: Item | None = None
     taken: list[list[Any]] = []
+    openai_answer: tuple[int, int, str, str] | None = None
 
 
 class _StoredPart(msgspec.Struct, gc=False):
     """A part of a stored message: its text, or the handle of its bytes."""
 
+    type: str = ""
     text: str = ""
     handle: str = ""
     mime_type: str = ""
@@ -80,6 +96,7 @@ class _StoredPart(msgspec.Struct, gc=False):
 class _Stored(msgspec.Struct, gc=False):
     """The body of an entry, as far as an item is made from it."""
 
+    role: str = ""
     foreign: OpenAIItem | None = None
     parts: list[_StoredPart] = []
     custom_type: str = ""
@@ -156,6 +173,8 @@ def item_of(entry: perdure.Entry) -> ItemParts | None:
         except (IndexError, KeyError, TypeError):  # likewise
             pass
     if entry.kind == "message":
+        if (item := _plain_item(stored)) is not None:
+            return ItemParts(item)
         return None if (message := entry.message) is None else said_item(message)
     if stored.custom_type != CUSTOM_TYPE or stored.data is None:
         return None
@@ -196,6 +215,8 @@ def _message(item: Item) -> Entry | None:
     if role is None:
         return None
     if isinstance(content, str):
+        if content and item.get("role") == role and list(item) == ["role", "content"]:
+            return perdure.Message(role, (perdure.TextPart(content),))
         kept = OpenAIItem({**item, "content": ""}, [[0, "content"]])
         return _as_message(role, [perdure.TextPart(content)], kept)
     if not isinstance(content, list):
@@ -204,7 +225,28 @@ def _message(item: Item) -> Entry | None:
     if any(not isinstance(part, str) for part in parts):
         return _with_media(role, parts, kept)
     texts = [perdure.TextPart(part) for part in parts if isinstance(part, str)]
+    if texts and (answer := _answer(item)) is not None:
+        kept = OpenAIItem(openai_answer=answer)
     return _as_message(role, texts, kept) if texts else None
+
+
+def _answer(item: Item) -> tuple[int, int, str, str] | None:
+    """Return a usual answer as `OpenAIItem` holds it; None for another item."""
+    keys, id, status = tuple(item), item.get("id"), item.get("status")
+    if keys not in _ANSWERS or item["role"] != "assistant":
+        return None
+    if not isinstance(id, str) or not isinstance(status, str):
+        return None
+    for number, usual in enumerate(_OUTPUTS):
+        if all(list(_blank(part).items()) == list(usual.items()) for part in item["content"]):
+            return _ANSWERS.index(keys), number, id, status
+    return None
+
+
+def _blank(part: object) -> Item:
+    """Return a part of a content without its text."""
+    fields = cast("Item", part) if isinstance(part, dict) else {}
+    return {**fields, "text": ""} if isinstance(fields.get("text"), str) else fields
 
 
 def _reasoning(item: Item) -> Entry | None:
@@ -321,8 +363,21 @@ def _foreign(kept: OpenAIItem) -> dict[str, object]:
 # ------------------------------------------------------------ from entries
 
 
+def _plain_item(stored: _Stored) -> Item | None:
+    """Return the item of a message that is a role and a text."""
+    if stored.role not in ("user", "assistant", "system") or len(stored.parts) != 1:
+        return None
+    part = stored.parts[0]
+    is_plain = part.type == "text" and part.text != ""
+    return {"role": stored.role, "content": part.text} if is_plain else None
+
+
 def _restored(kept: OpenAIItem, parts: Sequence[_StoredPart]) -> ItemParts:
+    if kept.openai_answer is not None:
+        return ItemParts(_answer_of(*kept.openai_answer, parts))
     item = kept.openai_item
+    if item is None:
+        raise KeyError("openai_item")
     wanted: list[tuple[str, str, Place]] = []
     for taken in kept.taken:
         number: int = taken[0]
@@ -332,6 +387,20 @@ def _restored(kept: OpenAIItem, parts: Sequence[_StoredPart]) -> ItemParts:
         else:
             _put(item, place, part.text)
     return ItemParts(item, tuple(wanted))
+
+
+def _answer_of(keys: int, output: int, id: str, status: str, parts: Sequence[_StoredPart]) -> Item:
+    content = [_output(_OUTPUTS[output], part.text) for part in parts]
+    fields: Item = {"id": id, "status": status, "content": content}
+    fields |= {"type": "message", "role": "assistant"}
+    return {key: fields[key] for key in _ANSWERS[keys]}
+
+
+def _output(usual: Item, text: str) -> Item:
+    made: Item = {**usual, "text": text, "annotations": []}
+    if "logprobs" in made:
+        made["logprobs"] = []
+    return made
 
 
 def _put(item: Item, place: Place, value: str) -> None:

@@ -30,6 +30,12 @@ ANSWER: dict[str, Any] = {
         {"type": "refusal", "refusal": "No."},
     ],
 }
+OUTPUTS: list[list[dict[str, Any]]] = [
+    [{"type": "output_text", "text": "Hi", "annotations": []}],
+    [{"annotations": [], "text": "Hi", "type": "output_text", "logprobs": []}],
+    [{"annotations": [], "text": "Hi", "type": "output_text"}],
+]
+"""What the content of an answer nearly always is."""
 CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1,"b":2}'}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "3"}
 THOUGHT = {
@@ -46,6 +52,18 @@ READABLE: list[tuple[dict[str, Any], str, str]] = [
     ({"role": "system", "content": "Be short."}, "system", "Be short."),
     ({"type": "message", "role": "assistant", "content": "Hi"}, "assistant", "Hi"),
     (ANSWER, "assistant", "Hi\n\nNo."),
+    *(({**ANSWER, "content": each}, "assistant", "Hi") for each in OUTPUTS),
+    ({**ANSWER, "content": OUTPUTS[1] * 2}, "assistant", "Hi\n\nHi"),
+    ({**ANSWER, "content": [*OUTPUTS[0], *OUTPUTS[2]]}, "assistant", "Hi\n\nHi"),
+    (
+        {**ANSWER, "content": [{"type": "output_text", "annotations": [], "text": "Hi"}]},
+        "assistant",
+        "Hi",
+    ),
+    ({**ANSWER, "content": OUTPUTS[1], "phase": "final"}, "assistant", "Hi"),
+    ({**ANSWER, "content": OUTPUTS[1], "id": None}, "assistant", "Hi"),
+    ({**ANSWER, "content": OUTPUTS[1], "role": "user"}, "user", "Hi"),
+    ({"content": "Hello", "role": "user"}, "user", "Hello"),
     (CALL, "assistant", ""),
     ({**CALL, "arguments": "not JSON"}, "assistant", ""),
     (RESULT, "tool", "3"),
@@ -113,6 +131,26 @@ async def test_text_is_stored_once() -> None:
     assert entry.body.count(said.encode()) == 1
 
 
+async def test_message_of_role_and_text_is_stored_without_its_item() -> None:
+    entry, _ = await stored(USER)
+    assert entry.message == perdure.user("Hello")
+
+
+@pytest.mark.parametrize("content", OUTPUTS)
+async def test_usual_answer_is_stored_without_its_content(content: list[dict[str, Any]]) -> None:
+    entry, again = await stored({**ANSWER, "content": content})
+    assert again == {**ANSWER, "content": content}
+    assert b"annotations" not in entry.body
+
+
+async def test_changing_a_read_answer_changes_no_other() -> None:
+    (first,) = await through_memory([{**ANSWER, "content": OUTPUTS[1]}])
+    first["content"][0]["annotations"].append({})
+    first["content"][0]["logprobs"].append({})
+    (second,) = await through_memory([{**ANSWER, "content": OUTPUTS[1]}])
+    assert second["content"] == OUTPUTS[1]
+
+
 async def test_picture_is_stored_as_bytes_and_returns_unchanged() -> None:
     picture = {"type": "input_image", "detail": "auto", "image_url": PNG}
     item = {"role": "user", "content": [{"type": "input_text", "text": "Look"}, picture]}
@@ -148,13 +186,24 @@ json_values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
+
+
+def output(usual: dict[str, Any], text: str) -> dict[str, Any]:
+    return {**usual, "text": text}
+
+
 texts = st.fixed_dictionaries({"type": st.just("input_text"), "text": st.text()})
+outputs: st.SearchStrategy[dict[str, Any]] = st.builds(
+    output, st.sampled_from([each[0] for each in OUTPUTS]), st.text()
+)
 made_up = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "system", "developer", "x"])},
     optional={
-        "content": st.text() | st.lists(texts | json_values, max_size=4),
+        "content": st.text() | st.lists(texts | outputs | json_values, max_size=4),
         "type": st.sampled_from(["message", "function_call", "reasoning"]),
         "summary": json_values,
+        "id": st.text(),
+        "status": st.text(),
         "openai_item": json_values,
         "taken": json_values,
     },
@@ -186,6 +235,18 @@ async def test_damaged_foreign_data_falls_back_to_text_of_message(taken: object)
         parts = item_of(await session.append(perdure.user("said", foreign=foreign)))
         assert parts is not None
         assert parts.item["role"] == "user"
+
+
+@pytest.mark.parametrize(
+    "answer", [[9, 0, "msg", "completed"], [0, 9, "msg", "completed"], [0, 0, 1, 2], "none"]
+)
+async def test_damaged_answer_falls_back_to_text_of_message(answer: object) -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        foreign = {"openai_answer": answer}
+        parts = item_of(await session.append(perdure.assistant("said", foreign=foreign)))
+        assert parts is not None
+        assert parts.item == {"role": "assistant", "content": "said"}
 
 
 async def test_message_of_another_program_becomes_item() -> None:
