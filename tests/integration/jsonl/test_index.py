@@ -338,7 +338,10 @@ REBUILT = ("page of zeros", "huge place", "huge seq", "state of a file")
 """Changes that a search notices; the others are reported by verify."""
 
 
-async def test_verify_names_each_change_of_index(open_store: Opener, folder: Path) -> None:
+async def test_verify_names_each_change_of_index(
+    open_store: Opener, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizes, "MOST_LOOSE", 128)
     store = await open_store()
     await fill(store, "a", count=sizes.MOST_LOOSE)
     for name, sql in CHANGES.items():
@@ -477,7 +480,9 @@ async def test_replaced_feed_rebuilds_index(
 ERRORS = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError)
 
 
-async def test_index_that_cannot_be_written_is_not_needed(open_store: Opener, folder: Path) -> None:
+async def test_index_that_cannot_be_written_is_not_needed(
+    open_store: Opener, folder: Path, small_parts: None
+) -> None:
     with faulty_vfs() as layer:
         store = await open_store()
         await fill(store, "a")
