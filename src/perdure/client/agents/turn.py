@@ -83,7 +83,8 @@ class Turn:
     """A running or ended turn.
 
     ``await turn`` returns its `Reply`, or raises TurnFailed, or TurnSuspended if it was stopped
-    here. ``async for event in turn`` yields its events from the beginning, any number of times.
+    here. ``async for event in turn`` yields its events from the beginning, any number of times;
+    the last one comes when the turn has ended, so the chat is idle then.
     Where `while_waiting` is "raise", both raise Waiting while the turn waits for a person, the
     loop after the newest event.
     Leaving the loop, or never entering it, does not stop the turn. While it runs it is a member of
@@ -151,9 +152,12 @@ class Turn:
         watch = self._watch(before)
         try:
             async for event in self._until_over(watch):
-                yield event
-                if isinstance(event, Event) and event.type == REFUSED and event.seq == before + 1:
+                is_refused = isinstance(event, Event) and event.type == REFUSED
+                if is_refused and event.seq == before + 1:
+                    await self.settled()
+                    yield event
                     return
+                yield event
         finally:
             await watch.aclose()
 
@@ -272,8 +276,11 @@ class Turn:
             finally:
                 following.cancel()
                 await asyncio.wait((following,))
+            is_over = isinstance(event, Event) and event.type in OVER
+            if is_over:
+                await self.settled()  # the log has the end before the turn has ended
             yield event
-            if isinstance(event, Event) and event.type in OVER:
+            if is_over:
                 return
 
     def _settle(self, task: asyncio.Task[TurnState]) -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from operator import attrgetter
+from pathlib import Path
 
 import pytest
 
+from perdure import blocking
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.turn import Turn
 from perdure.client.watch import Watch
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import LeaseHeld, StoreUnavailable, TurnSuspended
 from perdure.session.ids import StreamId
+from perdure.session.ledger import TurnFinished
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.protocol import Commit, CommitResult
 from tests.fakes.chats import Stage, calls, says
 
 
@@ -73,3 +79,35 @@ async def test_field_of_the_reply_asked_of_the_turn_says_where_it_is() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'txet'$"):
         attrgetter("txet")(turn)
     assert (await turn).text == "Hello"
+
+
+async def test_chat_is_idle_when_the_iteration_of_a_turn_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage(says("one"), says("two"))
+    chat = await stage.chat()
+    commit = MemoryStore.commit
+
+    async def slow_end(store: MemoryStore, what: Commit) -> CommitResult:
+        committed = await commit(store, what)
+        if any(new.kind == TurnFinished.kind for new in what.writes[0].entries):
+            for _ in range(50):  # a watcher reads the end before the turn returns
+                await asyncio.sleep(0)
+        return committed
+
+    monkeypatch.setattr(MemoryStore, "commit", slow_end)
+    async for _ in chat.send("first"):
+        pass
+    assert chat.status == "idle"
+    assert (await chat.send("second")).text == "two"
+
+
+def test_chat_in_sqlite_takes_a_message_after_each_iteration_when_blocking(tmp_path: Path) -> None:
+    agent = Agent("echo", model="scripted:echo")
+    with (
+        blocking.open(f"sqlite:///{tmp_path}/s.db") as store,
+        blocking.Runtime(store, [agent]) as runtime,
+    ):
+        chat = runtime.start("echo")
+        ends = [[event.type for event in chat.send(str(n))][-1] for n in range(20)]
+    assert ends == ["session:turn_completed"] * 20
