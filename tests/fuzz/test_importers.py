@@ -14,15 +14,13 @@ from tests.fuzz.corpus import FORMATS, corpus
 from tests.fuzz.memory import check_memory
 from tests.fuzz.mutation import mutated
 
-CASES = 40
 
-
-@pytest.mark.soak
+@pytest.mark.parametrize("cases", [20, pytest.param(40, marks=FOR_LONG)])
 @pytest.mark.parametrize("format", FORMATS)
-def test_no_mutated_file_crashes_an_importer_or_loses_a_line(format: str) -> None:
+def test_no_mutated_file_crashes_an_importer_or_loses_a_line(format: str, cases: int) -> None:
     files = corpus(format)
     first = int(os.environ.get("FUZZ_SEED", random.randrange(10**9)))
-    for seed in range(first, first + rounds(CASES)):
+    for seed in range(first, first + rounds(cases)):
         try:
             asyncio.run(check(mutated(files, seed), seed))
         except BaseException as error:
