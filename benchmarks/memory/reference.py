@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.memory.conversations import Conversation, Language, Place
 from perdure.memory.ranking import TALK
+from perdure.stores.search.corpus import REACH
 
 NEAR = {-4: 0.1, -3: 0.2, -2: 0.35, -1: 0.7, 0: 1.0, 1: 0.5, 2: 0.25, 3: 0.1}
 """Weight of a word in the entries before and after."""
@@ -66,6 +67,11 @@ _MONTHS = (
 )
 _MONTH = {name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()}
 _WHEN = re.compile(r"\b(?:when|what time|wann|um wie viel uhr|quand|quelle heure)\b", re.IGNORECASE)
+_OTHER = re.compile(
+    r"\b(?:how|what|where|which|who|whom|whose|why|was|wer|wie|wo|welche[mnrs]?|warum|comment|où"
+    r"|pourquoi|quel(?:le)?s?|qui|quoi)\b",
+    re.IGNORECASE,
+)
 _TIME = re.compile(
     r"\b(?:\d{1,4}|o'clock|today|tomorrow|yesterday|to-morrow|morning|evening|night|week|month|year"
     r"|uhr|heute|morgen|gestern|abends?|woche|monat|jahre?|heures?|demain|hier|matin|soir|semaine"
@@ -94,8 +100,10 @@ class Techniques(NamedTuple):
     asks: float = -0.6
     has_question: float = -0.25
     names: float = 0.25
-    vector: float = 7.6
-    own_vector: float = 0.8
+    exchange: float = 1.0
+    reach: int = REACH
+    vector: float = 5.0
+    own_vector: float = 2.0
 
 
 STANDARD = Techniques()
@@ -107,6 +115,8 @@ WITHOUT: dict[str, Techniques] = {
     "session": STANDARD._replace(session=0),
     "speaker": STANDARD._replace(speaker=0),
     "names among several": STANDARD._replace(names=0),
+    "exchange of two": STANDARD._replace(exchange=0),
+    "reach": STANDARD._replace(reach=1_000_000),
     "date": STANDARD._replace(date=0),
     "time": STANDARD._replace(time=0),
     "question marks": STANDARD._replace(answers=0, asks=0, has_question=0),
@@ -166,11 +176,16 @@ class Reference:
         for units in self._sessions:
             smooth = [Counter[str]() for _ in units]
             for at, unit in enumerate(units):
+                reach = min(1.0, self.techniques.reach / max(unit.length, 1))
                 for distance, weight in near.items():
+                    share = weight if distance == 0 else weight * reach
                     if 0 <= at - distance < len(units):
                         for word, count in unit.counts.items():
-                            smooth[at - distance][word] += weight * count  # pyright: ignore[reportArgumentType] - counts are fractions here
+                            smooth[at - distance][word] += share * count  # pyright: ignore[reportArgumentType] - counts are fractions here
             self._near.append(smooth)
+        self._authors = [
+            {unit.author for unit in units if unit.author is not None} for units in self._sessions
+        ]
         every = [unit for units in self._sessions for unit in units]
         self._having = Counter(word for unit in every for word in unit.counts)
         self._number = len(every)
@@ -186,8 +201,7 @@ class Reference:
         asked = {self._stem(word, language) for word in words if len(word) > 1}
         named = set(_words(question))
         scores = dict[Place, float]()
-        for at, units in enumerate(self._sessions):
-            authors = {unit.author for unit in units if unit.author is not None}
+        for at, authors in enumerate(self._authors):
             speakers = {author for author in authors if named & set(_words(author))}
             spoken = {self._stem(word, language) for each in speakers for word in _words(each)}
             name = self.techniques.names if len(authors) > TALK else 0.0
@@ -204,7 +218,7 @@ class Reference:
         part, units = self.techniques, self._sessions[at]
         fixed = part.session * self._of_session(at, terms)
         fixed += part.date * _closeness(question, self._days[at])
-        asks_when = _WHEN.search(question) is not None
+        asks_when = _asks_when(question)
         for number, unit in enumerate(units):
             near = self._near[at][number]
             score = fixed
@@ -216,6 +230,8 @@ class Reference:
                 score += part.own * idf * 1.9 * own / (own + 0.9)
             if unit.author in speakers:
                 score += part.speaker
+                if len(self._authors[at]) > TALK and _is_exchange(units, number, speakers):
+                    score += part.exchange
             if asks_when and _TIME.search(unit.text):
                 score += part.time
             if number and units[number - 1].text.rstrip().endswith("?"):
@@ -233,6 +249,12 @@ class Reference:
             idf, count = _idf(len(self._whole), self._in_sessions[term]), weight * whole[term]
             score += idf * 2.2 * count / (count + 1.2 * length)
         return score
+
+
+def _is_exchange(units: Sequence[_Unit], number: int, speakers: set[str]) -> bool:
+    """Whether another one of `speakers` said the unit before or after."""
+    around = [units[at].author for at in (number - 1, number + 1) if 0 <= at < len(units)]
+    return any(author in speakers and author != units[number].author for author in around)
 
 
 def language_of(languages: Sequence[Language], question: str) -> Language:
@@ -274,6 +296,12 @@ def _stemmer(language: Language) -> Callable[[str], str] | None:
         library: Any = importlib.import_module("snowballstemmer")
         return library.stemmer(language).stemWord
     return None
+
+
+def _asks_when(question: str) -> bool:
+    """Whether "when" asks; after another question word it does not."""
+    when, other = _WHEN.search(question), _OTHER.search(question)
+    return when is not None and (other is None or when.start() <= other.start())
 
 
 def _closeness(question: str, day: date | None) -> float:

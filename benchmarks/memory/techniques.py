@@ -16,7 +16,7 @@ from perdure.models.embedders.protocol import Embedder
 FACTORS = (0.0, 0.5, 0.75, 1.0, 1.33, 2.0)
 FITTED_VECTORS = ("vector", "own_vector")
 FITTED = ("context", "own", "session", "speaker", "date", "time", "answers", "asks", "has_question")
-IN_RECALL = frozenset(WITHOUT) - {"stems"}
+IN_RECALL = frozenset(WITHOUT) - {"stems", "reach"}
 """What the product has a switch for."""
 
 VECTORS = ("meaning", "own meaning")

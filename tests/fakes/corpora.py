@@ -20,6 +20,7 @@ QUESTIONS = (
     "Which storm was there in November 2023?",
     "moon moon tide",
     "What did Ray say of storms?",
+    "What did Bob tell Eve Ray, and Ana?",
 )
 
 
@@ -30,8 +31,8 @@ def random_sessions(seed: int, count: int = 8) -> list[list[SaidText]]:
         [
             SaidText(
                 f"{number}-{index}",
-                chance.choice(("Ana", "Bob Ray", None)),
-                " ".join(chance.choices(WORDS, k=chance.randint(1, 12)))
+                chance.choice(("Ana", "Bob Ray", "Eve Ray", None)),
+                " ".join(chance.choices(WORDS, k=chance.choice((2, 6, 12, 100))))
                 + chance.choice(("", "?", "? yes")),
                 START_MS + 86_400_000 * (number * 30) + index,
             )

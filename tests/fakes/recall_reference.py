@@ -9,7 +9,7 @@ from typing import NamedTuple
 from perdure.memory.question import Question, question_of
 from perdure.session.search.words import terms
 
-BEFORE, AFTER = (0.7, 0.35, 0.2, 0.1), (0.5, 0.25, 0.1)
+BEFORE, AFTER, REACH = (0.7, 0.35, 0.2, 0.1), (0.5, 0.25, 0.1), 60
 
 
 class SaidText(NamedTuple):
@@ -26,8 +26,10 @@ def reference_scores(sessions: list[list[SaidText]], question: str, now: int) ->
     asked = question_of(question, now)
     texts = [(session, index) for session in sessions for index in range(len(session))]
     lengths = {said.name: len(terms(said.text)) for session in sessions for said in session}
+    reach = {name: min(1, REACH / length) for name, length in lengths.items() if length}
     spans = {
-        session[index].name: sum(weight * lengths[name] for weight, name in _near(session, index))
+        session[index].name: lengths[session[index].name]
+        + sum(weight * reach[name] * lengths[name] for weight, name in _near(session, index))
         for session, index in texts
     }
     mean = sum(spans.values()) / len(texts)
@@ -53,7 +55,8 @@ def reference_scores(sessions: list[list[SaidText]], question: str, now: int) ->
                 of_session[number] += session_idf * 2.2 * total / (total + norm)
         for session, index in texts:
             name = session[index].name
-            c = sum(weight * tf[near] for weight, near in _near(session, index))
+            c = tf[name]
+            c += sum(weight * reach[near] * tf[near] for weight, near in _near(session, index))
             if c:
                 context[name] += idf * 2.2 * c / (c + 1.2 * (0.7 + 0.3 * spans[name] / mean))
             if tf[name]:
@@ -61,7 +64,7 @@ def reference_scores(sessions: list[list[SaidText]], question: str, now: int) ->
     for number, session in enumerate(sessions):
         for index, said in enumerate(session):
             main = 0.28 * context[said.name] + 0.10 * own[said.name]
-            main += 0.45 * of_session[number] + _circumstances(asked, session, said)
+            main += 0.45 * of_session[number] + _circumstances(asked, session, index)
             score = main + _cues(asked, session, index)
             is_found = score > 0 or context[said.name] > 0
             is_any |= is_found and main != 0.45 * of_session[number]
@@ -71,18 +74,22 @@ def reference_scores(sessions: list[list[SaidText]], question: str, now: int) ->
 
 
 def _near(session: list[SaidText], index: int) -> list[tuple[float, str]]:
-    """Return the weight and the name of a text and of its neighbours."""
-    near = [(1.0, index)]
-    near += [(weight, index - distance) for distance, weight in enumerate(BEFORE, 1)]
+    """Return the weight and the name of each neighbour of a text."""
+    near = [(weight, index - distance) for distance, weight in enumerate(BEFORE, 1)]
     near += [(weight, index + distance) for distance, weight in enumerate(AFTER, 1)]
     return [(weight, session[at].name) for weight, at in near if 0 <= at < len(session)]
 
 
-def _circumstances(asked: Question, session: list[SaidText], said: SaidText) -> float:
-    score, question_words = 0.0, set(terms(asked.text))
-    named = {each.author for each in session if question_words & set(terms(each.author or ""))}
-    if said.author in named:
+def _circumstances(asked: Question, session: list[SaidText], index: int) -> float:
+    said, score, question_words = session[index], 0.0, set(terms(asked.text))
+    named = [question_words & set(terms(each.author or "")) for each in session]
+    if named[index]:
         score += 1.0
+        around = [named[at] for at in (index - 1, index + 1) if 0 <= at < len(session)]
+        if _speakers(session) > 2 and any(
+            one - named[index] and named[index] - one for one in around
+        ):
+            score += 1.0
     if asked.period is not None and (closeness := asked.period.closeness(said.at)) >= 0.05:
         score += 6 * closeness
     return score
@@ -104,7 +111,11 @@ def _cues(asked: Question, session: list[SaidText], index: int) -> float:
 def _weight(session: list[SaidText], asked: Question, stem: str) -> float:
     if not _is_name(session, asked, stem):
         return 1.0
-    return 0.25 if len({said.author for said in session if said.author}) > 2 else 0.0
+    return 0.25 if _speakers(session) > 2 else 0.0
+
+
+def _speakers(session: list[SaidText]) -> int:
+    return len({said.author for said in session if said.author})
 
 
 def _is_name(session: list[SaidText], asked: Question, stem: str) -> bool:

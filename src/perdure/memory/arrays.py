@@ -21,6 +21,7 @@ from perdure.memory.ranking import (
     Saturation,
     Scope,
     Size,
+    Spoken,
     Weights,
     idf,
 )
@@ -58,6 +59,7 @@ class ArraySums:
             int(lengths[self._allowed].sum()),
             float(_view(corpus.session_spans, np.float64)[self._allowed].sum()),
         )
+        self._reach = _view(corpus.reach, np.float64)
         self._spans = _view(corpus.spans, np.float64)
         self._session_lengths = lengths / self.size.mean_session
         self._context = np.zeros(len(self._owner))
@@ -91,12 +93,9 @@ class ArraySums:
         number = self._corpus.session(session)
         return number >= 0 and bool(self._allowed[number])
 
-    def best(self, spoken: Sequence[Sequence[int]], limit: int) -> list[Ranked]:
-        said = np.zeros(len(self._owner), dtype=np.bool_)
-        for texts in spoken:
-            said[texts] = True
-        closeness = self._closeness()
-        score, main = self._scores(said, closeness)
+    def best(self, spoken: Sequence[Spoken], limit: int) -> list[Ranked]:
+        speech, closeness = self._speech(spoken), self._closeness()
+        score, main = self._scores(speech, closeness)
         found = (score > 0) | (self._context > 0)
         meaning = self._question.meaning
         near = None if meaning is None else similarity(self._corpus, meaning)
@@ -112,15 +111,32 @@ class ArraySums:
             least = np.partition(score[best], len(best) - limit)[len(best) - limit]
             best = best[score[best] >= least - _ROUNDING]
         positions = self._corpus.positions
-        ranked = [self._ranked(int(text), said, closeness, near) for text in best]
+        ranked = [self._ranked(int(text), speech, closeness, near) for text in best]
         return nsmallest(limit, ranked, key=lambda each: (-each.score, -positions[each.text]))
 
-    def _scores(self, said: NDArray[np.bool_], closeness: Floats | None) -> tuple[Floats, Floats]:
+    def _speech(self, spoken: Sequence[Spoken]) -> Floats | None:
+        """Return what it adds that a named speaker said a text, or answered another one."""
+        if not spoken:
+            return None
+        size, weights = len(self._owner), self._weights
+        said, names = np.zeros(size), np.zeros(size + 1, np.int64)  # the last is for neighbour -1
+        for name, texts in spoken:
+            said[_view(texts)] = weights.speaker
+            names[_view(texts)] |= name
+        where = np.flatnonzero(names[:size])
+        own, is_exchange = names[where], np.zeros(len(where), np.bool_)
+        for column in (self._corpus.before, self._corpus.after):
+            other = names[_view(column[0])[where]]
+            is_exchange |= ((own & ~other) != 0) & ((other & ~own) != 0)
+        said[where] += weights.exchange * is_exchange
+        return said
+
+    def _scores(self, speech: Floats | None, closeness: Floats | None) -> tuple[Floats, Floats]:
         """Return the score of each text, 0 where it is not allowed, and its part by ``MAIN``."""
         weights = self._weights
         main = weights.context * self._context
-        if said.any():
-            main += weights.speaker * said
+        if speech is not None:
+            main += speech
         if closeness is not None:
             main += weights.date * closeness
         score = (weights.session * self._of_session)[self._owner]
@@ -150,6 +166,7 @@ class ArraySums:
         smooth[texts] = frequencies
         if self._weights.neighbours:
             corpus = self._corpus
+            frequencies = frequencies * self._reach[texts]
             for columns, weights in ((corpus.after, BEFORE), (corpus.before, AFTER)):
                 for column, weight in zip(columns, weights, strict=True):
                     smooth[_view(column)[texts]] += weight * frequencies
@@ -158,7 +175,7 @@ class ArraySums:
     def _ranked(
         self,
         text: int,
-        said: NDArray[np.bool_],
+        speech: Floats | None,
         closeness: Floats | None,
         near: Similarity | None,
     ) -> Ranked:
@@ -168,7 +185,7 @@ class ArraySums:
             "words": weights.own * self._own[text],
             "neighbours": weights.context * self._context[text],
             "session": weights.session * self._of_session[corpus.sessions[text]],
-            "speaker": weights.speaker * said[text],
+            "speaker": 0.0 if speech is None else speech[text],
             "date": 0.0 if closeness is None else weights.date * closeness[text],
             "time": weights.time * (self._question.asks_when and cues & Cue.TIME > 0),
             "answer": weights.answers * (before >= 0 and corpus.cues[before] & Cue.ASKS > 0),

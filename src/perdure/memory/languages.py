@@ -24,7 +24,8 @@ _FUNCTION_WORDS = {
         goes going got had hadn has hasn have haven having he her here hers herself him himself
         his how i if in into is isn it its itself just ll let like m make many may me might more
         most much must my myself no nor not now of off on once one only or other our ours
-        ourselves out over own re s same shall she should shouldn so some such t than that the
+        ourselves out over own re s said same say says shall she should shouldn so some such t tell
+        than that the told
         their theirs them themselves then there these they this those through to too under until
         up us ve very was wasn we were weren what when where which while who whom whose why will
         with would wouldn you your yours yourself yourselves""",
@@ -44,7 +45,7 @@ _FUNCTION_WORDS = {
         wirst wo wodurch wofur wogegen woher wohin wollen wollte womit woran worauf woraus worin
         woruber worum wovon wovor wozu wurde wurden zu zum zur zwar zwischen""",
     "french": """
-        a ai auquel aux auxquels avait avec avez avoir avons c ce cela celle celles celui ces cet
+        a ai au auquel aux auxquels avait avec avez avoir avons c ce cela celle celles celui ces cet
         cette ceux chez combien comme comment d dans de depuis des dit donc dont du duquel elle
         elles en encore entre est estce et etaient etait ete etre eu eux faire fait fut il ils j je
         l la laquelle le lequel les lesquelles lesquels leur leurs lui m ma mais me meme mes moi

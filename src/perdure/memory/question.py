@@ -16,6 +16,13 @@ MOST_CLASSES = 48
 """Of a longer question the longest words are asked for: they are the rarest."""
 
 _WHEN = frozenset(["when", "wann", "quand", "cuando", "quando", "wanneer"])
+_ASKING = frozenset(
+    terms("""
+        how what where which who whom whose why warum was welche welchen welcher welches wer wie
+        wieso wo woher wohin combien comment où pourquoi quel quelle quelles quels qui quoi como
+        donde quien chi come dove perche quale onde quem hoe waar waarom wat welke wie""")
+)
+"""After one of these, "when" asks nothing: "What did she do when he left?"."""
 _SHORTEST = 3
 """A shorter word is compared as it is: it has no endings."""
 
@@ -52,7 +59,12 @@ def question_of(text: str, now: int) -> Question:
         stem = language.stem(word)
         classes.setdefault(stem, _class(language, word, stem))
     asked = sorted(classes.values(), key=lambda each: -len(each.key))[:MOST_CLASSES]
-    return Question(text, tuple(asked), names, period_of(text, now), not _WHEN.isdisjoint(words))
+    return Question(text, tuple(asked), names, period_of(text, now), _asks_when(words))
+
+
+def _asks_when(words: Sequence[str]) -> bool:
+    first = next((word for word in words if word in _WHEN or word in _ASKING), "")
+    return first in _WHEN
 
 
 def _is_word(word: str) -> bool:

@@ -12,6 +12,7 @@ The sums over all texts are in ``arrays`` (numpy) and ``sums`` (without numpy, n
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import log
 from typing import NamedTuple, Protocol
@@ -25,6 +26,8 @@ class Weights(NamedTuple):
     """The weight of each reason; 0 switches it off. `neighbours` False counts a text alone.
 
     A word that names one of more than `TALK` speakers of a session counts `names` times there.
+    `exchange` is added to `speaker` if another speaker that the question names said the text
+    directly before or after, in a session of more than `TALK` speakers.
     `vector` is the weight of the meaning of a text with its neighbours, `own_vector` of its own.
     """
 
@@ -38,8 +41,9 @@ class Weights(NamedTuple):
     asks: float = -0.6
     has_question: float = -0.25
     names: float = 0.25
-    vector: float = 7.6
-    own_vector: float = 0.8
+    exchange: float = 1.0
+    vector: float = 5.0
+    own_vector: float = 2.0
     neighbours: bool = True
 
 
@@ -50,6 +54,9 @@ MAIN = frozenset({"neighbours", "speaker", "date"})
 
 TALK = 2
 """Two speakers call each other by name in any text; among more, a name tells who is spoken of."""
+
+_MOST_NAMES = 62
+"""Names that get a bit of their own in `Spoken`."""
 
 MEANT = 0.3
 """Similarity from which a text is recalled for its meaning, without a word of the question."""
@@ -82,6 +89,16 @@ CONTEXT, OWN, SESSION = (
     Saturation(1.9, 0.9, 0),
     Saturation(2.2, 1.2, 0.75),
 )
+
+
+class Spoken(NamedTuple):
+    """Texts of the speakers whose name has a word of the question.
+
+    `name` is a bit for the word; 0 for texts of sessions with at most `TALK` speakers.
+    """
+
+    name: int
+    texts: array[int]
 
 
 class Having(NamedTuple):
@@ -132,7 +149,7 @@ class Sums(Protocol):
         """Return whether the scope allows a session, by its key. False if it has no text."""
         ...
 
-    def best(self, spoken: Sequence[Sequence[int]], limit: int) -> list[Ranked]:
+    def best(self, spoken: Sequence[Spoken], limit: int) -> list[Ranked]:
         """Return the best texts, best first; `spoken` are texts of the named speakers."""
         ...
 
@@ -201,13 +218,21 @@ def saturated(form: Saturation, count: float, length: float) -> float:
 
 def _speakers(
     corpus: Corpus, question: Question, weight: float
-) -> tuple[list[Sequence[int]], dict[str, dict[int, float]]]:
-    """Return what the named speakers of each session said, and how much a name counts there."""
-    spoken: list[Sequence[int]] = []
+) -> tuple[list[Spoken], dict[str, dict[int, float]]]:
+    """Return what the named speakers said, and how much a name counts in their sessions."""
+    spoken: list[Spoken] = []
     named: dict[str, dict[int, float]] = {}
-    for author, word in question.names.items():
-        for session, texts in corpus.authors.get(author, {}).items():
-            counts = weight if corpus.session_speakers[session] > TALK else 0.0
-            named.setdefault(word, {})[session] = counts
-            spoken.append(texts)
+    known = [author for author in question.names if author in corpus.authors]
+    for number, author in enumerate(known):
+        counts = named.setdefault(question.names[author], {})
+        among_two, among_several = array("l"), array("l")
+        for session, texts in corpus.authors[author].items():
+            is_talk = corpus.session_speakers[session] <= TALK
+            counts[session] = 0.0 if is_talk else weight
+            if is_talk:
+                among_two += texts
+            else:
+                among_several += texts
+        spoken.append(Spoken(0, among_two))
+        spoken.append(Spoken(1 << min(number, _MOST_NAMES), among_several))
     return spoken, named

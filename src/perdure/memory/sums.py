@@ -15,6 +15,7 @@ from perdure.memory.ranking import (
     Having,
     Scope,
     Size,
+    Spoken,
     Weights,
     idf,
     saturated,
@@ -72,15 +73,18 @@ class PlainSums:
         number = self._corpus.session(session)
         return number >= 0 and bool(self._allowed[number])
 
-    def best(self, spoken: Sequence[Sequence[int]], limit: int) -> list[Ranked]:
-        said = {text for texts in spoken for text in texts}
+    def best(self, spoken: Sequence[Spoken], limit: int) -> list[Ranked]:
+        said = dict[int, int]()
+        for name, texts in spoken:
+            for text in texts:
+                said[text] = said.get(text, 0) | name
         best = self._best(self._context, said, limit)
         least = best[-1].score if len(best) == limit > 0 else 0.0
         others = {text for session in self._promising(said, least) for text in session}
         found = self._best(others.union(each.text for each in best), said, limit)
         return found if any(MAIN.intersection(each.reasons) for each in found) else []
 
-    def _best(self, texts: Iterable[int], said: Collection[int], limit: int) -> list[Ranked]:
+    def _best(self, texts: Iterable[int], said: Mapping[int, int], limit: int) -> list[Ranked]:
         scored = (self._scored(text, said) for text in texts)
         found = (each for each in scored if each.score > 0 or each.text in self._context)
         positions = self._corpus.positions
@@ -92,7 +96,7 @@ class PlainSums:
         spoken = {corpus.sessions[text] for text in said}
         for session, is_allowed in enumerate(self._allowed):
             score = weights.session * self._of_session.get(session, 0.0)
-            score += weights.speaker * (session in spoken)
+            score += (weights.speaker + weights.exchange) * (session in spoken)
             score += weights.date * (self._question.period is not None)
             if is_allowed and score + weights.time + weights.answers >= least:
                 yield corpus.texts_of(session)
@@ -104,17 +108,17 @@ class PlainSums:
             for column, weight in zip(columns, weights, strict=True):
                 for text, frequency in found.items():
                     if column[text] >= 0:
-                        _add(smooth, column[text], weight * frequency)
+                        _add(smooth, column[text], weight * frequency * corpus.reach[text])
         return smooth
 
-    def _scored(self, text: int, said: Collection[int]) -> Ranked:
+    def _scored(self, text: int, said: Mapping[int, int]) -> Ranked:
         weights, corpus = self._weights, self._corpus
         cues, before = corpus.cues[text], corpus.before[0][text]
         reasons = {
             "words": weights.own * self._own.get(text, 0.0),
             "neighbours": weights.context * self._context.get(text, 0.0),
             "session": weights.session * self._of_session.get(corpus.sessions[text], 0.0),
-            "speaker": weights.speaker * (text in said),
+            "speaker": self._speech(text, said),
             "date": weights.date * self._closeness(text),
             "time": weights.time * (self._question.asks_when and cues & Cue.TIME > 0),
             "answer": weights.answers * (before >= 0 and corpus.cues[before] & Cue.ASKS > 0),
@@ -123,6 +127,15 @@ class PlainSums:
         }
         reasons = {name: value for name, value in reasons.items() if value}
         return Ranked(text, sum(reasons.values()), reasons)
+
+    def _speech(self, text: int, said: Mapping[int, int]) -> float:
+        """Return what it adds that a named speaker said the text, or answered another one."""
+        if text not in said:
+            return 0.0
+        own, corpus = said[text], self._corpus
+        near = (said.get(column[0][text], 0) for column in (corpus.before, corpus.after))
+        is_exchange = any(own & ~other and other & ~own for other in near)
+        return self._weights.speaker + self._weights.exchange * is_exchange
 
     def _closeness(self, text: int) -> float:
         period = self._question.period

@@ -106,7 +106,7 @@ def _parts(sessions: list[list[SaidText]], question: str) -> list[tuple[str, flo
                 if 0 <= other < len(session):
                     window = [a + weight * b for a, b in zip(window, vectors[other], strict=True)]
             cosines = _dot(asked, _unit(window)), _dot(asked, vectors[index])
-            found.append((said.name, 7.6 * cosines[0] + 0.8 * cosines[1]))
+            found.append((said.name, 5.0 * cosines[0] + 2.0 * cosines[1]))
     return found
 
 

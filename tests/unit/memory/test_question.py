@@ -46,4 +46,6 @@ def test_long_question_asks_for_a_bounded_number_of_words() -> None:
 def test_question_that_asks_when_is_recognized() -> None:
     assert asked("When was that?").asks_when
     assert asked("Seit wann geht das?").asks_when
+    assert asked("Do you know when that was?").asks_when
     assert not asked("Where was that?").asks_when
+    assert not asked("What did he do when she left?").asks_when

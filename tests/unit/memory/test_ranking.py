@@ -38,6 +38,29 @@ def test_every_speaker_that_the_question_names_counts() -> None:
         assert {name for name, each in found.items() if each.reasons.get("speaker")} == speakers
 
 
+def test_named_speakers_who_answer_each_other_count_more_among_several() -> None:
+    texts = [
+        said("a", "Ana", "the moon"),
+        said("e", "Eve", "the moon"),
+        said("b", "Bob", "the moon"),
+    ]
+    texts += [said("f", "Eve", "the moon"), said("c", "Bob", "the moon")]
+    question = "What did Ana Bob and Eve say of the moon?"
+    alone = ranked(texts, "What did Ana and Bob say of the moon?")
+    assert {each.reasons.get("speaker", 0.0) for each in alone.values()} == {0.0, 1.0}
+    assert {each.reasons["speaker"] for each in ranked(texts, question).values()} == {2.0}
+    between_two = ranked(texts[1:3], question)
+    assert {each.reasons["speaker"] for each in between_two.values()} == {1.0}
+
+
+def test_words_of_a_long_text_count_less_at_its_neighbours() -> None:
+    def of_neighbour(length: int) -> float:
+        texts = [said("a", None, "moon " + "so " * (length - 1)), said("b", None, "so")]
+        return ranked(texts, "the moon?")["b"].reasons["neighbours"]
+
+    assert of_neighbour(600) < 0.2 * of_neighbour(60)
+
+
 def test_neighbours_are_named_with_their_words() -> None:
     texts = [said("a", None, "the hotel"), said("b", None, "by the river"), said("c", None, "so")]
     found = ranked(texts, "Which hotel by the river?")

@@ -11,22 +11,23 @@ from enum import IntFlag
 
 _TIME_WORDS = {
     "english": """
-        yesterday today tomorrow tonight ago last next week weeks weekend month months year years
-        day days monday tuesday wednesday thursday friday saturday sunday january february march
-        april may june july august september october november december recently soon earlier later
-        since spring summer autumn fall winter morning evening night""",
+        yesterday today tomorrow morrow tonight ago last next week weeks weekend month months year
+        years day days monday tuesday wednesday thursday friday saturday sunday mondays tuesdays
+        wednesdays thursdays fridays saturdays sundays january february march april june july august
+        september october november december recently soon earlier later since spring summer autumn
+        winter morning noon afternoon evening night midnight clock""",
     "german": """
         gestern heute morgen vorgestern letzte letzten letztes letzter nachste nachsten woche
         wochen monat monate jahr jahre jahren tag tage montag dienstag mittwoch donnerstag freitag
         samstag sonntag januar februar marz mai juni juli oktober dezember kurzlich fruhling
-        sommer herbst""",
+        sommer herbst uhr abend abends nachts""",
     "french": """
-        hier demain aujourd semaine semaines mois an ans annee annees jour jours lundi mardi
+        demain aujourd semaine semaines mois ans annee annees jour jours lundi mardi
         mercredi jeudi vendredi samedi dimanche janvier fevrier mars avril juin juillet aout
-        septembre octobre novembre decembre dernier derniere prochain prochaine recemment ete
-        hiver printemps automne""",
+        septembre octobre novembre decembre dernier derniere prochain prochaine recemment hiver
+        printemps automne heure heures matin midi soir minuit""",
     "spanish": """
-        ayer hoy manana semana semanas mes meses ano anos dia dias lunes martes miercoles jueves
+        ayer hoy manana semana semanas meses ano anos dia dias lunes martes miercoles jueves
         viernes sabado domingo enero febrero marzo abril mayo junio julio agosto septiembre
         octubre noviembre diciembre pasado pasada proximo proxima verano invierno primavera
         otono""",
@@ -35,6 +36,9 @@ _TIME_WORDS = {
         giovedi venerdi domenica gennaio febbraio maggio giugno luglio settembre ottobre dicembre
         ontem hoje amanha janeiro fevereiro maio junho julho setembro outubro novembro dezembro""",
 }
+"""Words of all languages count in each text, so words that are frequent in another language as
+something else are left out: "an", "été", "hier", "may", "mes".
+"""
 _YEARS = range(1900, 2100)
 
 _NAMES_TIME = frozenset([*" ".join(_TIME_WORDS.values()).split(), *map(str, _YEARS)])

@@ -28,6 +28,10 @@ BEFORE, AFTER = (0.7, 0.35, 0.2, 0.1), (0.5, 0.25, 0.1)
 A text has the words of the texts before it with the weights `BEFORE`, and so their lengths.
 """
 
+REACH = 60
+"""A longer text counts at its neighbours as if it had so many words: most of it is far from them.
+"""
+
 _ROLES = frozenset(map(role_key, ("user", "assistant", "tool", "custom")))
 """Only what was said, done or shown in a session is recalled, not what was derived from it."""
 
@@ -66,11 +70,11 @@ class Corpus:
     Shape: `positions` (in the log), `ats` (Unix milliseconds), `lengths` (words), `sessions`
     (number of the session) and `cues` are columns of texts; `before[d - 1][i]` and
     `after[d - 1][i]` are the d-th neighbour of text i in its session, or -1; `before` has the
-    neighbours of `AFTER`, which the words of i reach, and `after` those of `BEFORE`. `spans` are
-    lengths with those of the neighbours, weighed. `session_subjects` (number of a subject),
-    `session_sizes` (texts), `session_lengths` (words), `session_spans` and `session_speakers` (how
-    many) are columns of sessions. `authors`: author key -> number of a session -> what the author
-    said there. `vectors`: those of each model asked for.
+    neighbours of `AFTER`, which the words of i reach, and `after` those of `BEFORE`. `reach` is the
+    share of a text that counts at its neighbours, `spans` are lengths with theirs, weighed.
+    `session_subjects` (number of a subject), `session_sizes` (texts), `session_lengths` (words),
+    `session_spans` and `session_speakers` (how many) are columns of sessions. `authors`: author key
+    -> number of a session -> what the author said there. `vectors`: those of each model asked for.
     """
 
     def __init__(self) -> None:
@@ -81,6 +85,7 @@ class Corpus:
         self.cues = bytearray()
         self.before = tuple(array("l") for _ in AFTER)
         self.after = tuple(array("l") for _ in BEFORE)
+        self.reach = array("d")
         self.spans = array("d")
         self.session_subjects = array("l")
         self.session_sizes = array("l")
@@ -222,6 +227,7 @@ class Corpus:
         self.positions.append(text.position)
         self.ats.append(text.at)
         self.lengths.append(length)
+        self.reach.append(min(length, REACH) / max(length, 1))
         self.sessions.append(owner)
         self.cues.append(cues.value)
         self._place(owner, text.place, number)
@@ -288,12 +294,10 @@ class Corpus:
         number = order[index][1]
         span = float(self.lengths[number])
         earlier = order[max(index - len(BEFORE), 0) : index]
-        for weight, (_, other) in zip(BEFORE, reversed(earlier), strict=False):
-            span += weight * self.lengths[other]
-        for weight, (_, other) in zip(
-            AFTER, order[index + 1 : index + 1 + len(AFTER)], strict=False
-        ):
-            span += weight * self.lengths[other]
+        later = order[index + 1 : index + 1 + len(AFTER)]
+        for weights, near in ((BEFORE, reversed(earlier)), (AFTER, later)):
+            for weight, (_, other) in zip(weights, near, strict=False):
+                span += weight * min(self.lengths[other], REACH)
         self.session_spans[owner] += span - self.spans[number]
         self.spans[number] = span
         for each in self.vectors.values():

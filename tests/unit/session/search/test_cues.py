@@ -19,6 +19,8 @@ from perdure.session.search.words import terms
         ("It rained last week.", Cue.TIME),
         ("It rained in 1999.", Cue.TIME),
         ("Es regnete am Montag.", Cue.TIME),
+        ("Come to-morrow at ten o'clock.", Cue.TIME),
+        ("An old man may have been here: mes amis, cela a été fait. Hier ist es.", Cue(0)),
         ("Room 4711", Cue(0)),
         ("", Cue(0)),
     ],
