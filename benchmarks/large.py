@@ -3,7 +3,8 @@
 Each content form and each provider has a process of its own. Beside the CPU of a turn is the
 physical limit: encoding the same text as JSON, writing it and its fsync. A stall is the CPU that
 the thread of the event loop spends between two turns of the loop, and, in the table by itself, the
-longest time in which the loop had no turn; the latter counts what else the machine does.
+longest time in which the loop had no turn; the latter counts what else the machine does. What all
+threads spend meanwhile is what it would be on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def _of_turn(claim: str, found: Outcome) -> list[Figure]:
         Figure(claim, "turn, CPU", found.cpu_s, "s", raw=found.raw_s, limit=MOST_CPU_S),
         Figure(claim, "memory / size", found.sizes, "x", limit=MOST_SIZES),
         Figure(claim, "stall, CPU", found.held_ms, "ms", limit=MOST_STALL_MS),
+        Figure(claim, "stall, CPU of all threads", found.busy_ms, "ms"),
         Figure(claim, "stall, wall", found.stall_ms, "ms"),
         Figure(claim, "first search, CPU", found.search_cpu_s, "s"),
         Figure(claim, "first search: stall, CPU", found.search_held_ms, "ms", limit=MOST_STALL_MS),
@@ -62,6 +64,7 @@ def _of_call(claim: str, found: Outcome) -> list[Figure]:
     return [
         Figure(claim, "turn, CPU", found.cpu_s, "s"),
         Figure(claim, "stall, CPU", found.held_ms, "ms", limit=MOST_STALL_MS),
+        Figure(claim, "stall, CPU of all threads", found.busy_ms, "ms", limit=MOST_STALL_MS),
         Figure(claim, "stall, wall", found.stall_ms, "ms", limit=MOST_STALL_MS),
         Figure(claim, "second turn: stall, wall", found.next_stall_ms, "ms"),
     ]

@@ -38,12 +38,13 @@ class Job(msgspec.Struct, frozen=True):
 class Outcome(msgspec.Struct, frozen=True):
     """What a turn took. `sizes`: how many times the text's size the process grew.
 
-    `held_ms` is the most CPU of the loop's thread between two turns of the loop, `stall_ms` the
-    longest time.
+    Between two turns of the loop: `held_ms` is the most CPU of the loop's thread, `busy_ms` that of
+    all threads, which share Python's lock, and `stall_ms` the longest time.
     """
 
     cpu_s: float
     held_ms: float
+    busy_ms: float
     stall_ms: float
     sizes: float = 0
     raw_s: float = 0
@@ -53,20 +54,21 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Watch:
-    """The turns of the event loop: how long each took, and what CPU its thread spent."""
+    """The turns of the event loop: how long each took, and what CPU its thread and all spent."""
 
     def __init__(self) -> None:
-        self.held_s = self.stall_s = 0.0
+        self.held_s = self.busy_s = self.stall_s = 0.0
 
     async def tick(self) -> None:
         """Count until cancelled."""
-        wall, cpu = time.perf_counter(), time.thread_time()
+        wall, cpu, all_cpu = time.perf_counter(), time.thread_time(), time.process_time()
         while True:
             await asyncio.sleep(_TICK_S)
-            now, used = time.perf_counter(), time.thread_time()
+            now, used, all_used = time.perf_counter(), time.thread_time(), time.process_time()
             self.stall_s = max(self.stall_s, now - wall - _TICK_S)
             self.held_s = max(self.held_s, used - cpu)
-            wall, cpu = now, used
+            self.busy_s = max(self.busy_s, all_used - all_cpu)
+            wall, cpu, all_cpu = now, used, all_used
 
 
 @asynccontextmanager
@@ -75,7 +77,7 @@ async def watched() -> AsyncGenerator[Watch]:
     watch = Watch()
     ticking = asyncio.create_task(watch.tick())
     await asyncio.sleep(10 * _TICK_S)
-    watch.held_s = watch.stall_s = 0.0
+    watch.held_s = watch.busy_s = watch.stall_s = 0.0
     try:
         yield watch
     finally:
@@ -105,6 +107,7 @@ async def turn_of(job: Job, folder: str) -> Outcome:
         return Outcome(
             cpu_s=cpu_s,
             held_ms=watch.held_s * 1_000,
+            busy_ms=watch.busy_s * 1_000,
             stall_ms=watch.stall_s * 1_000,
             sizes=grown / job.size,
             raw_s=_cpu_of(lambda: _raw(text, Path(folder) / "raw.json")),
@@ -150,6 +153,7 @@ async def first_call(job: Job, folder: str) -> Outcome:
     return Outcome(
         cpu_s=cpu_s,
         held_ms=watch.held_s * 1_000,
+        busy_ms=watch.busy_s * 1_000,
         stall_ms=watch.stall_s * 1_000,
         next_stall_ms=again.stall_s * 1_000,
     )

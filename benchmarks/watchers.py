@@ -1,8 +1,8 @@
 """Goal: 1,000 watchers of idle sessions make an append elsewhere cost at most 1.1 times as much.
 
-Two stores in one process, one of them with the watchers, are appended to by turns, so that a load
-of the machine meets both alike. An append counts with all that it wakes: what the process computes
-until it is at rest again.
+Two stores in one process hold the same sessions, one of them with the watchers. They are appended
+to by turns, so that a load of the machine meets both alike. An append counts with all that it
+wakes: what the process computes until it is at rest again.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ async def _figures(run: Run, kind: str, watched: str, alone: str) -> list[Figure
         for session in sessions:
             await session.append(user("the first"))
         for _ in range(run.count(WATCHERS)):
-            idle = await stores[0].create()
-            await idle.append(user("and then nothing"))
-            watching = asyncio.create_task(_watch(idle))
+            idle = [await store.create() for store in stores]
+            for session in idle:
+                await session.append(user("and then nothing"))
+            watching = asyncio.create_task(_watch(idle[0]))
             stack.callback(watching.cancel)
         await asyncio.sleep(IDLE_S)
         chance = random.Random(run.seed)
