@@ -1,4 +1,7 @@
-"""The first call of a model loads nothing on the event loop: a thread has loaded it before."""
+"""The first call of a model loads nothing on the event loop: a thread has loaded it before.
+
+A full collection of garbage would hold Python's lock, and so the event loop, until it ends.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tests.fakes.samples import sampled
 
 @pytest.mark.all_only
 @sampled("provider", ["openai", "anthropic", "openai-responses", "google"], kind=type, each=1)
-def test_first_call_of_loaded_provider_imports_no_module(provider: str) -> None:
+def test_first_call_imports_no_module_and_loading_runs_no_full_collection(provider: str) -> None:
     child = subprocess.run(
         [sys.executable, "-m", "tests.concurrency.children.first_call", provider],
         capture_output=True,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol, runtime_checkable
 
 from perdure.errors import ConfigError, ModelError, ModelRefused
@@ -43,7 +43,10 @@ class Preparable(Protocol):
 
 
 class ModelRouter:
-    """A `ModelClient` that passes every call to the client of the model's provider."""
+    """A `ModelClient` that passes every call to the client of the model's provider.
+
+    `loading` returns the context in which `load` makes a client and prepares a model.
+    """
 
     def __init__(
         self,
@@ -51,10 +54,12 @@ class ModelRouter:
         *,
         factories: Mapping[str, Factory] | None = None,
         remedies: Mapping[str, str] = REMEDIES,
+        loading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._clients = dict(clients)
         self._factories = dict(factories or {})
         self._remedies = remedies
+        self._loading = loading
         self._prepared: set[str] = set()
 
     @property
@@ -103,9 +108,10 @@ class ModelRouter:
                     await asyncio.to_thread(self._prepare, model)
 
     def _prepare(self, model: str) -> None:
-        client = self.client_for(model)
-        if isinstance(client, Preparable):
-            client.prepare(model)
+        with self._loading():
+            client = self.client_for(model)
+            if isinstance(client, Preparable):
+                client.prepare(model)
 
     def info(self, model: str) -> ModelInfo:
         try:

@@ -1,8 +1,12 @@
-"""A process whose first model call is one of `PROVIDER`: it writes which modules that loads."""
+"""A process whose first model call is one of `PROVIDER`.
+
+It writes which modules that loads, and each full collection of garbage while the provider loads.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 
@@ -23,6 +27,11 @@ SERVERS = {
 }
 
 
+def note_full_collection(phase: str, info: dict[str, int]) -> None:
+    if phase == "start" and info["generation"] == 2:
+        sys.stdout.write("full-collection ")
+
+
 async def main(provider: str) -> None:
     serving, events = SERVERS[provider]
     async with serving() as server:
@@ -30,7 +39,9 @@ async def main(provider: str) -> None:
         environment = {**os.environ, PROVIDERS[provider].url_variables[0]: server.url}
         models = default_models(environment, ManualClock(), keyring=lambda _: None)
         model = f"{provider}:some-model"
+        gc.callbacks.append(note_full_collection)
         await models.load([model])
+        gc.callbacks.remove(note_full_collection)
         request = ModelRequest(model, (perdure.user("hello"),))
         before = set(sys.modules)
         deltas = [delta async for delta in models.stream(request)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
 
 import pytest
 
@@ -161,3 +162,21 @@ async def test_clients_are_loaded_on_another_thread_once() -> None:
     assert len(made) == 1
     assert made[0] is not threading.main_thread()
     assert await said(router, "a:x") == "made for a:x"
+
+
+async def test_clients_are_made_and_prepared_within_the_context_of_loading() -> None:
+    seen: list[str] = []
+
+    class Prepared(NamedClient):
+        def prepare(self, model: str) -> None:
+            seen.append(f"prepare {model}")
+
+    @contextmanager
+    def loading() -> Generator[None]:
+        seen.append("begin")
+        yield
+        seen.append("end")
+
+    router = ModelRouter({}, factories={"a": lambda: Prepared("made")}, loading=loading)
+    await router.load(["a:x", "a:x"])
+    assert seen == ["begin", "prepare a:x", "end"]

@@ -20,6 +20,7 @@ from perdure.models.protocol import ModelClient
 from perdure.models.router import Factory, ModelRouter
 from perdure.secrets.vault import Lookup, in_keyring
 from perdure.session.clock import Clock
+from perdure.stores.access.collector import collector_paused_to_load
 
 _SCRIPTED = "perdure.models.scripted_files"
 _CLIENTS: Mapping[Wire, tuple[str, str]] = {
@@ -65,7 +66,8 @@ def default_models(
         return lambda: _client(provider, environment, keyring)
 
     factories = {name: factory_of(provider) for name, provider in PROVIDERS.items()}
-    return ModelRouter({}, factories={"scripted": scripted, **factories})
+    factories["scripted"] = scripted
+    return ModelRouter({}, factories=factories, loading=collector_paused_to_load)
 
 
 def provider_states(
