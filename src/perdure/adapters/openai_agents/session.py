@@ -24,6 +24,7 @@ from perdure.adapters.openai_agents.items import (
 from perdure.adapters.session_ids import session_id_of
 from perdure.adapters.store_loop import StoreLoop
 from perdure.errors import (
+    EntryNotFound,
     Erased,
     InvalidEntry,
     LeafConflict,
@@ -34,11 +35,15 @@ from perdure.errors import (
 )
 
 if TYPE_CHECKING:  # importing the framework takes seconds, and the program has done it
+    from agents import Agent, RunState
     from agents.items import TResponseInputItem
     from agents.memory.session_settings import SessionSettings
 
 PREFIX: Final = "oa"
 """Sessions of the SDK have ids that begin with it and a colon."""
+
+RUN_STATE: Final = "openai.run_state"
+"""`Note.note_type` of the state of a paused run, and the beginning of its alias."""
 
 _GENERATIONS: Final = 1000
 """Sessions that one id can have had: an erased one whose entries a fork shows keeps its id."""
@@ -127,7 +132,45 @@ class PerdureSession:
         """Remove all items."""
         await self._loop.finish(self._erase() if self._is_erasing else self._clear())
 
+    async def save_state(self, state: RunState[Any, Any] | None, **options: Any) -> None:
+        """Store the state of a paused run with the session; None removes it.
+
+        `options` are those of `RunState.to_string`. Durable: when this returns.
+        """
+        text = None if state is None else state.to_string(**options)
+        await self._loop.finish(self._save_state(text))
+
+    async def load_state(self, agent: Agent[Any], **options: Any) -> RunState[Any, Any] | None:
+        """Return the state that was stored last, for a run that `agent` began; None without one.
+
+        `options` are those of `RunState.from_string`. Only one process may resume it.
+        """
+        text = await self._loop.call(self._state())
+        if text is None:
+            return None
+        states: type[RunState[Any, Any]] = importlib.import_module("agents.run_state").RunState
+        return await states.from_string(agent, text, **options)
+
     # ------------------------------------------------------------ on the loop of the store
+
+    async def _save_state(self, text: str | None) -> None:
+        if text is None and await self._state() is None:
+            return
+        data: dict[str, object] = {}
+        if text is not None:  # beside the log: it is long, and no search or export shows it
+            data["content"] = perdure.content(text.encode(), "application/json")
+
+        async def append(session: perdure.Session) -> None:
+            await session.append_many(
+                [perdure.Note(RUN_STATE, data)], aliases=[f"{RUN_STATE}:{session.id}"]
+            )
+
+        await self._in_session(append)
+
+    async def _state(self) -> str | None:
+        session = await self._open()
+        handle = None if session is None else await _state_in(session)
+        return None if handle is None else (await self._store.content(handle)).decode()
 
     async def _items(self, limit: int | None) -> list[TResponseInputItem]:
         if limit == 0:
@@ -254,6 +297,17 @@ class PerdureSession:
                         continue
                 break  # or created by another process in the meantime
         return session
+
+
+async def _state_in(session: perdure.Session) -> str | None:
+    """Return the handle of the state that was stored last."""
+    try:
+        note = perdure.body_of(await session.entry(f"{RUN_STATE}:{session.id}"))
+    except EntryNotFound:
+        return None
+    if not isinstance(note, perdure.Note) or "content" not in note.data:
+        return None
+    return cast("dict[str, str]", note.data["content"])["handle"]
 
 
 def _at(entry: Entry, moment: datetime | None) -> Entry:
