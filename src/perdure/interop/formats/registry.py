@@ -68,7 +68,9 @@ FORMATS: Mapping[Format, SourceFormat] = {
     claude_code.FORMAT: SourceFormat(
         "Claude Code", claude_code.parse, claude_code.Reader, claude_code.is_record
     ),
-    codex.FORMAT: SourceFormat("Codex", codex.parse, codex.Reader, codex.is_record),
+    codex.FORMAT: SourceFormat(
+        "Codex", codex.parse, codex.Reader, codex.is_record, at_path=codex.at_path
+    ),
     gemini_cli.FORMAT: SourceFormat(
         "Gemini CLI", gemini_cli.parse, gemini_cli.Reader, gemini_cli.is_record
     ),

@@ -58,7 +58,7 @@ _ALREADY_READ = 1_000_000  # characters of a result that are searched for an exi
 def body_of(item: Fields, media: Media, model: str | None) -> Body | None:
     """Convert the response item `item`; None if it has no known content."""
     kind = text_in(item, "type") or ""
-    if kind == _MESSAGE:  # the usual case
+    if kind == _MESSAGE or (not kind and "role" in item):  # nearly always with its type
         return _message(item, media, model)
     read = _READERS.get(kind)
     body = None if read is None else read(item, media)

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from perdure.codecs.fields import (
     Fields,
@@ -57,6 +60,9 @@ _METADATA = (
 )
 _CWD = re.compile(r"<cwd>([^<]+)</cwd>|Current working directory: (.+)")
 
+_NAMED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""The id at the end of the name of a rollout."""
+
 _BARE_FIELDS = {
     "reasoning": "encrypted_content",
     "function_call": "call_id",
@@ -68,6 +74,14 @@ _CONTENT = frozenset({"input_text", "output_text", "input_image"})
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
     """Parse the Codex rollout in `content`, even if it is damaged."""
     return parsed_whole(content, FORMAT, Reader, progress)
+
+
+def at_path(header: SourceHeader, path: Path) -> SourceHeader:
+    """Return `header` with the session that the file is named after, for one without a header."""
+    found = _NAMED.search(path.stem)
+    if header.session is not None or found is None:
+        return header
+    return msgspec.structs.replace(header, session=found[0])
 
 
 class Reader:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -249,6 +251,33 @@ def test_incomplete_line_is_reported(content: bytes) -> None:
     assert [each.number for each in parsed.malformed] == [2]
     assert texts_on(path_of(parsed)) == ["a", "b"]
     check_items(parsed)
+
+
+def test_payload_with_role_and_content_is_a_message() -> None:
+    thin = line("response_item", role="user", content="Hi")
+    thin += line("response_item", role="assistant", content=[{"text": "Hello"}])
+    parsed = parse(thin + line("response_item", role="oracle", content="x"))
+    assert texts_on(path_of(parsed)) == ["Hi", "Hello"]
+    assert [item.body.role for item in parsed.items if isinstance(item.body, Message)] == [
+        "user",
+        "assistant",
+    ]
+    check_items(parsed)
+
+
+async def test_rollout_without_a_header_is_named_by_its_path(tmp_path: Path) -> None:
+    thin = line("response_item", role="user", content="Hi")
+    path = tmp_path / f"rollout-2026-04-01T10-00-00-{ROLLOUT}.jsonl"
+    path.write_bytes(thin)
+    store = empty_store()
+    report = await imported(store, path)
+    assert (report.session, report.messages) == (ROLLOUT, 1)
+    path.write_bytes(thin + line("response_item", role="assistant", content="Hello"))
+    again = await imported(store, path)
+    assert (again.session, again.messages, again.is_new) == (ROLLOUT, 1, False)
+    other = tmp_path / "notes.jsonl"
+    other.write_bytes(said("a"))
+    assert (await imported(store, other)).session.startswith("codex-")
 
 
 def test_second_header_is_side_entry() -> None:
