@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from perdure.session.codec import new_tree
-from perdure.session.ids import StreamId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Write
@@ -20,8 +20,9 @@ from perdure.stores.sqlite import reads
 from perdure.stores.sqlite.retention.erase_plan import begin
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.store import SqliteStore
+from tests.conformance.store.building import labelled
 from tests.fakes.clock import START_MS, SeededRandom
-from tests.fakes.streams import S, create, say
+from tests.fakes.streams import S, append, create, say
 from tests.integration.sqlite.conftest import Opener
 from tests.integration.sqlite.test_neighbours import steps_of
 
@@ -139,3 +140,23 @@ async def test_erasure_changes_few_rows_in_each_transaction_at_any_length(
         assert sum(changes) > size
         widest.append(max(changes))
     assert widest[1] <= widest[0]
+
+
+async def test_labels_of_a_deep_fork_name_only_the_streams_that_have_some(
+    open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store(tmp_path / "a.db")
+    last = await chain(store, 60)
+    await append(store, labelled("first", EntryId("s/0")))
+    named: list[int] = []
+    stream_id = Tables.stream_id
+
+    def counted(tables: Tables, number: int) -> StreamId:
+        named.append(number)
+        return stream_id(tables, number)
+
+    monkeypatch.setattr(Tables, "stream_id", counted)
+    assert await store.notes(last, ("label",)) == []  # it came after the forks
+    assert named == []
+    assert len(await store.notes(S, ("label",))) == 1
+    assert len(named) == 1

@@ -34,25 +34,31 @@ class StateCache:
 
     def __init__(self) -> None:
         self._kept: dict[StreamId, CachedState] = {}
+        self._completed: dict[StreamId, None] = {}
         self._entries = 0
 
     def take(self, flow: StreamId) -> CachedState | None:
         """Remove the cached state of `flow` and return it."""
         kept = self._kept.pop(flow, None)
+        self._completed.pop(flow, None)
         if kept is not None:
             self._entries -= _size(kept)
         return kept
 
     def keep(self, kept: CachedState) -> None:
         """Cache the state if it fits; completed flows are evicted first."""
-        self.take(kept.last.stream)
-        if not _is_completed(kept):
-            for flow in [flow for flow, each in self._kept.items() if _is_completed(each)]:
-                if self._entries + _size(kept) > MOST_ENTRIES:
-                    self.take(flow)
-        if self._entries + _size(kept) <= MOST_ENTRIES:
-            self._kept[kept.last.stream] = kept
+        flow, is_completed = kept.last.stream, _is_completed(kept)
+        self.take(flow)
+        while not is_completed and self._completed and not self._has_room(kept):
+            self.take(next(iter(self._completed)))
+        if self._has_room(kept):
+            self._kept[flow] = kept
             self._entries += _size(kept)
+            if is_completed:
+                self._completed[flow] = None
+
+    def _has_room(self, kept: CachedState) -> bool:
+        return self._entries + _size(kept) <= MOST_ENTRIES
 
 
 def state_cache_of(store: SessionStore) -> StateCache:

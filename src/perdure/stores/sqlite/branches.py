@@ -263,12 +263,13 @@ def notes(tables: Tables, stream: int, head: int, kinds: Sequence[str]) -> list[
         return []
     parts: list[list[Entry]] = []
     for near, upto, _ in lineage(tables, stream, head):
-        name = tables.stream_id(near)
-        found = [
-            tables.entry(name, row)
-            for number in numbers
-            for row in tables.rows(_notes_of(number), near, number, upto)
+        rows = [
+            row for number in numbers for row in tables.rows(_notes_of(number), near, number, upto)
         ]
+        if not rows:
+            continue
+        name = tables.stream_id(near)
+        found = [tables.entry(name, row) for row in rows]
         if len(numbers) > 1:
             found.sort(key=lambda entry: entry.seq)
         parts.append(found)

@@ -154,3 +154,21 @@ def test_completed_flow_is_evicted_first(monkeypatch: pytest.MonkeyPatch) -> Non
     for each in (kept("a", 6, FlowCompleted()), kept("b", 5), kept("c", 6, FlowCompleted())):
         states.keep(each)
     assert held(states, "abc") == ["b"]
+
+
+def test_cache_looks_at_no_other_state_when_it_keeps_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    is_completed = state_cache._is_completed  # pyright: ignore[reportPrivateUsage] - it is counted
+
+    def counted(each: CachedState) -> bool:
+        looked.append(each.last.stream)
+        return is_completed(each)
+
+    monkeypatch.setattr(state_cache, "_is_completed", counted)
+    monkeypatch.setattr(state_cache, "MOST_ENTRIES", 100)
+    states = StateCache()
+    names = [f"flow-{number}" for number in range(60)]
+    for number, name in enumerate(names):
+        bodies = (FlowCompleted(),) if number % 2 else ()
+        states.keep(kept(name, 5, *bodies))
+    assert looked == names
