@@ -51,18 +51,23 @@ class Served:
 
     async def said(self, text: str, session: str | None = None) -> str:
         """Send `text`, wait for the answer, and return the id of the session."""
+        turns = await self._turns(session) if session else 0
         sent = await self.http.post("/v1/messages", json={"text": text, "sessionId": session})
         sent.raise_for_status()
         session = str(sent.json()["sessionId"])
-        await self.until(session, "idle")
+        await self.until(session, "idle", more_than=turns)
         return session
 
-    async def until(self, session: str, state: str) -> dict[str, Any]:
-        """Wait until `session` is in `state`, and return it."""
+    async def _turns(self, session: str) -> int:
+        shown = await self.http.get(f"/v1/sessions/{session}")
+        return int(shown.json()["turns"]) if shown.status_code == 200 else 0
+
+    async def until(self, session: str, state: str, *, more_than: int = -1) -> dict[str, Any]:
+        """Wait until `session` is in `state` with more turns than that, and return it."""
         async with asyncio.timeout(60):
             while True:
                 shown = (await self.http.get(f"/v1/sessions/{session}")).json()
-                if shown["state"] == state:
+                if shown["state"] == state and shown["turns"] > more_than:
                     return shown
                 await asyncio.sleep(0.01)
 
