@@ -165,7 +165,7 @@ class StoredSession:
             self.reopen(await self._store.open(self.session.id))
             head = self.session.head
         if self._fold is None:
-            self._fold = await self._snapshot()
+            self._fold = await self._snapshot(head)
         fold = self._fold
         if head == fold.head:
             return fold
@@ -182,8 +182,8 @@ class StoredSession:
         self._fold = StateFold(head, values, updated_at, since)
         return self._fold
 
-    async def _snapshot(self) -> StateFold:
-        newest = await newest_snapshot(self.session)
+    async def _snapshot(self, head: int) -> StateFold:
+        newest = await newest_snapshot(self.session) if head >= 0 else None
         if newest is not None:
             snapshot = await read_json(self._store, newest)
             return StateFold(newest.seq, snapshot["state"], snapshot["updated_at"])

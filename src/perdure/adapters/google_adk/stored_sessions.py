@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -220,7 +219,7 @@ class StoredSessions:
     async def _shared(self, app_name: str, user_id: str) -> tuple[Fields, Fields]:
         """Return the state of a user and of the app."""
         user, app = self.user_state(app_name, user_id), self.app_state(app_name)
-        return await asyncio.gather(user.values(), app.values())
+        return await user.values(), await app.values()
 
     def _state(self, id: str, metadata: dict[str, object], subject: str | None) -> ScopedState:
         state = self._scoped.get(id)
