@@ -8,59 +8,80 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs] - it has none
-from rich.console import Console
-from rich.table import Table
 
 import perdure
+from benchmarks.side_by_side import Meter, megabytes, show
 from perdure.adapters.langgraph import PerdureSaver
 
 TURNS = (33, 100, 167)
 """About 100, 300 and 500 checkpoints, three a turn."""
 
 AT: Any = {"configurable": {"thread_id": "t"}}
-COLUMNS = ("turns", "saver", "total s", "CPU s", "ms/turn", "latest", "opened", "list 10", "MB")
+WARM = 3
+"""Times that a read is repeated in one measurement."""
 
 
 def main() -> None:
-    """Print a row for each saver and number of turns."""
+    """Print the rows of each number of turns."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.langgraph_saver")
     parser.add_argument("turns", nargs="*", type=int, default=TURNS)
-    table = Table(*COLUMNS)
-    for turns in parser.parse_args().turns:
-        for kind in ("memory", "perdure", "sqlite"):
-            table.add_row(str(turns), kind, *(f"{each:.2f}" for each in measured(kind, turns)))
-    Console().print(table)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    for turns in given.turns:
+        meters = {kind: Meter() for kind in ("perdure", "sqlite", "memory")}
+        for _ in range(given.rounds):
+            for kind, meter in meters.items():
+                measure(kind, turns, meter)
+        ours, theirs, memory = meters.values()
+        ratios = {
+            "growth of our share": ours.growth("turn, first half", "turn, last half", memory),
+            "growth of theirs": theirs.growth("turn, first half", "turn, last half", memory),
+            "file, ours of theirs": ours.wall["file MB"] / theirs.wall["file MB"],
+        }
+        show(f"LangGraph, {3 * turns} checkpoints", ours, theirs, ratios)
 
 
-def measured(kind: str, turns: int) -> list[float]:
-    """Return the figures of one saver; reads are in milliseconds."""
+def measure(kind: str, turns: int, meter: Meter) -> None:
+    """Run the graph on a saver, read it, and read it again after opening the file."""
     with tempfile.TemporaryDirectory() as folder:
         with ExitStack() as stack:
             saver = opened(kind, folder, stack)
-            begun, cpu = time.perf_counter(), time.process_time()
-            newest = run(saver, turns)
-            figures = [time.perf_counter() - begun, time.process_time() - cpu, newest]
-            figures.append(best_ms(lambda: saver.get_tuple(AT)))
-            list_ms = best_ms(lambda: list(saver.list(AT, limit=10)))
-        with ExitStack() as stack:
-            saver = opened(kind, folder, stack)
-            figures.append(best_ms(lambda: saver.get_tuple(AT), times=1))
-        size = sum(file.stat().st_size for file in Path(folder).iterdir())
-    return [*figures, list_ms, size / 1e6]
+            graph = graph_on(saver)
+            run(graph, 1)
+            half = turns // 2
+            with meter.row("turn, first half", half - 1):
+                run(graph, half - 1)
+            with meter.row("turn, last half", turns - half):
+                run(graph, turns - half)
+            with meter.row("latest, warm", WARM):
+                for _ in range(WARM):
+                    saver.get_tuple(AT)
+            with meter.row("list 10, warm", WARM):
+                for _ in range(WARM):
+                    assert len(list(saver.list(AT, limit=10))) == 10
+        if kind == "memory":
+            return
+        meter.note("file MB", megabytes(folder))
+        for name in ("latest", "list 10"):
+            with ExitStack() as stack:
+                with meter.row("opening"):
+                    saver = opened(kind, folder, stack)
+                with meter.row(f"{name}, first after opening"):
+                    if name == "latest":
+                        saver.get_tuple(AT)
+                    else:
+                        list(saver.list(AT, limit=10))
 
 
-def run(saver: Any, turns: int) -> float:
-    """Run the graph; return the milliseconds of a turn in the last tenth."""
+def graph_on(saver: Any) -> Any:
+    """Return a graph of one node that answers with 500 characters."""
 
     def answer(_: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage("a" * 500)]}
@@ -69,14 +90,13 @@ def run(saver: Any, turns: int) -> float:
     builder.add_node("answer", answer)
     builder.add_edge(START, "answer")
     builder.add_edge("answer", END)
-    graph: Any = builder.compile(checkpointer=saver)
-    last = max(1, turns // 10)
-    begun = time.perf_counter()
-    for turn in range(turns):
-        if turn == turns - last:
-            begun = time.perf_counter()
+    return builder.compile(checkpointer=saver)
+
+
+def run(graph: Any, turns: int) -> None:
+    """Run the graph."""
+    for _ in range(turns):
         graph.invoke({"messages": [("user", "q" * 500)]}, AT, durability="sync")
-    return (time.perf_counter() - begun) / last * 1000
 
 
 def opened(kind: str, folder: str, stack: ExitStack) -> Any:
@@ -87,16 +107,6 @@ def opened(kind: str, folder: str, stack: ExitStack) -> Any:
         return stack.enter_context(SqliteSaver.from_conn_string(f"{folder}/theirs.db"))
     address = f"sqlite:///{folder}/ours.db"
     return PerdureSaver(stack.enter_context(perdure.blocking.open(address, durability="normal")))
-
-
-def best_ms(act: Callable[[], object], times: int = 3) -> float:
-    """Return the shortest time of `act`. Units: milliseconds."""
-    taken: list[float] = []
-    for _ in range(times):
-        begun = time.perf_counter()
-        act()
-        taken.append((time.perf_counter() - begun) * 1000)
-    return min(taken)
 
 
 if __name__ == "__main__":

@@ -73,12 +73,6 @@ class CheckpointReader:
         self._serde = serde
         self._known: dict[str, StoredCheckpoint] = {}
 
-    async def get(self, ns: str, id: str | None) -> StoredCheckpoint | None:
-        """Return a checkpoint, by default the newest of its namespace."""
-        if id is None:
-            id = await self.newest_id(ns)
-        return None if id is None else await self.checkpoint(ns, id)
-
     async def all(self, ns: str | None) -> list[perdure.Entry]:
         """Return the entries of the checkpoints of `ns` (None: of all), newest id first."""
         entries = await self.session.tree_entries()

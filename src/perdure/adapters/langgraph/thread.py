@@ -16,6 +16,7 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 import perdure
+from perdure.adapters.langgraph.cached_thread import CachedThread
 from perdure.adapters.langgraph.checkpoints import (
     CHECKPOINT,
     DELETED,
@@ -57,10 +58,8 @@ class Thread:
         self.session = session
         self._serde = serde
         self._lock = asyncio.Lock()
-        self._head = session.head
-        self._newest: dict[str, str | None] = {}
-        self._tails: dict[Key, str | None] = {}
         self.reader = CheckpointReader(store, session, serde)
+        self.cached = CachedThread(store, self.reader, self._lock)
 
     # ------------------------------------------------------------ writing
 
@@ -87,10 +86,11 @@ class Thread:
         ]
 
         async def put() -> None:
-            before = await self._tail(ns, id)
+            before = await self.cached.tail(ns, id)
             data: Record = {"ns": ns, "checkpoint": id, "before": before, "writes": listed}
             await self._append([perdure.Note(WRITES, data)], [writes_alias(ns, id)])
-            self._tails[ns, id] = f"{self.session.id}/{self._head}"
+            self.cached.tails[ns, id] = f"{self.session.id}/{self.cached.head}"
+            self.cached.written.pop((ns, id), None)
 
         async with self._lock:
             await self._retried(put)
@@ -100,24 +100,18 @@ class Thread:
             try:
                 return await work()
             except HeadConflict:  # another process, or another handle, wrote
-                await self._refresh()
-
-    async def _refresh(self) -> None:
-        await self.session.info()
-        self._head = self.session.head
-        self._newest.clear()
-        self._tails.clear()
+                await self.cached.refresh()
 
     async def _append(
         self,
         items: Sequence[perdure.types.Item],
         aliases: Sequence[str | None],
-        parent: str | None = None,
+        parent: perdure.Entry | None = None,
     ) -> list[perdure.Entry]:
         entries = await self.session.append_many(
-            items, parent=parent, aliases=aliases, expected_head=self._head
+            items, parent=parent, aliases=aliases, expected_head=self.cached.head
         )
-        self._head = entries[-1].seq
+        self.cached.head = entries[-1].seq
         return entries
 
     async def _put(
@@ -131,7 +125,7 @@ class Thread:
         whole: Whole | None = None,
     ) -> None:
         id = checkpoint["id"]
-        above = None if parent is None else await self.reader.checkpoint(ns, parent)
+        above = None if parent is None else await self.cached.checkpoint(ns, parent)
         records, values = self._values(checkpoint, None if whole else above, changed)
         state = cast("dict[str, Any]", {**checkpoint, "channel_values": {}})
         kind, data = self._serde.dumps_typed({"checkpoint": state, "metadata": metadata})
@@ -148,20 +142,21 @@ class Thread:
             "shown": len(messages),
             "said": 0,
         }
-        at = None if above is None else above.entry.id
+        at = None if above is None else above.entry
         entry = await self._append_checkpoint(body, at, readable(messages[shown:]))
         own = cast("Checkpoint", deepcopy(state))
         known = StoredCheckpoint(
             ns, id, parent, entry, own, deepcopy(metadata), values, len(messages)
         )
         self.reader.remember(known)
+        self.cached.place(known)
 
     async def _append_checkpoint(
-        self, body: Record, parent: str | None, messages: Sequence[perdure.Message]
+        self, body: Record, parent: perdure.Entry | None, messages: Sequence[perdure.Message]
     ) -> perdure.Entry:
         """Append a checkpoint, its readable messages, and the note of the newest one."""
         ns, id = cast("str", body["ns"]), cast("str", body["id"])
-        newest = await self._newest_id(ns)
+        newest = await self.cached.newest_id(ns)
         after: list[perdure.types.Item] = [perdure.Custom(CHECKPOINT, body)]
         aliases = [checkpoint_alias(ns, id)]
         if newest is None or id > newest:
@@ -178,7 +173,7 @@ class Thread:
             # A message that no log can hold, such as half of a character pair, is not shown.
             after[0] = perdure.Custom(CHECKPOINT, body)
             made = (await self._append(after, aliases, parent))[0]
-        self._newest[ns] = id if newest is None else max(newest, id)
+        self.cached.newest[ns] = id if newest is None else max(newest, id)
         return made
 
     def _values(
@@ -199,17 +194,6 @@ class Thread:
             records[channel], values[channel] = stored(serialized, old)
         return records, values
 
-    async def _newest_id(self, ns: str) -> str | None:
-        if ns not in self._newest:
-            self._newest[ns] = await self.reader.newest_id(ns)
-        return self._newest[ns]
-
-    async def _tail(self, ns: str, id: str) -> str | None:
-        if (ns, id) not in self._tails:
-            entry = await self.reader.entry(writes_alias(ns, id))
-            self._tails[ns, id] = None if entry is None else entry.id
-        return self._tails[ns, id]
-
     # ------------------------------------------------------------ copying and deleting
 
     async def adopt(self, origin: Thread) -> None:
@@ -228,11 +212,11 @@ class Thread:
         erased: a killed call deletes nothing or can be repeated. Durable: when this returns.
         """
         async with self._lock:
-            await self._refresh()
+            await self.cached.refresh()
             known = {key_of(entry) for entry in await self.reader.all(None)}
             await self._retried(lambda: self._keep(kept, known))
             self.reader.forget()
-            await self._refresh()
+            await self.cached.refresh()
 
     async def _keep(self, kept: Collection[Key], known: Collection[Key]) -> None:
         """Delete what is not `kept`; what another process put beside the `known` ones stays.
@@ -270,6 +254,7 @@ class Thread:
             aliases.append(checkpoint_alias(ns, id))
         if items:
             await self._append(items, aliases)
+        self.cached.forget()
 
     async def _erase(self, entries: Sequence[perdure.Entry], gone: Sequence[Key]) -> None:
         """Erase the checkpoints among `entries`, their messages, and the writes of `gone`.

@@ -50,12 +50,8 @@ class Threads:
     async def get(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that `config` names, or the newest of its namespace."""
         thread_id, ns, id = _thread_of(config), _ns_of(config) or "", get_checkpoint_id(config)
-        is_cached = thread_id in self._threads
-        thread = await self._open(thread_id)
-        read = None if thread is None else await thread.reader.get(ns, id)
-        if read is None and is_cached:  # another process may have deleted it and begun it anew
-            thread = await self._current(thread_id)
-            read = None if thread is None else await thread.reader.get(ns, id)
+        thread = await self._current(thread_id)
+        read = None if thread is None else await thread.cached.get(ns, id)
         if thread is None or read is None:
             return None
         return await self._tuple(thread_id, thread, read)
@@ -65,7 +61,7 @@ class Threads:
     ) -> CheckpointTuple:
         writes = [
             (each.task, each.channel, self.serde.loads_typed((each.type, each.data)))
-            for each in await thread.reader.writes(read.ns, read.id)
+            for each in await thread.cached.writes(read.ns, read.id)
         ]
         return CheckpointTuple(
             config=_config(thread_id, read.ns, read.id),
@@ -230,13 +226,9 @@ class Threads:
 
     async def _current(self, thread_id: str) -> Thread | None:
         """Return the thread as it is now, whatever another process deleted; None without one."""
-        if (thread := self._threads.get(thread_id)) is not None:
-            try:
-                is_erased = (await thread.session.info()).status == "erased"
-            except (Erased, SessionNotFound):
-                is_erased = True
-            if is_erased:
-                del self._threads[thread_id]
+        thread = self._threads.get(thread_id)
+        if thread is not None and not await thread.cached.look():
+            self._threads.pop(thread_id, None)
         return await self._open(thread_id)
 
     async def _open(self, thread_id: str) -> Thread | None:

@@ -1,0 +1,115 @@
+"""What is cached of a thread, as of the head of its session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import perdure
+from perdure.adapters.langgraph.checkpoints import (
+    CheckpointReader,
+    Key,
+    PendingWrite,
+    StoredCheckpoint,
+    writes_alias,
+)
+from perdure.errors import Erased, SessionNotFound
+
+V = TypeVar("V")
+
+_CACHED: Final = 64
+"""Checkpoints of a thread, and their writes, that are cached."""
+
+
+class CachedThread:
+    """The newest state of a thread that this process has read or written.
+
+    Shape: `head` is the head of the session that all of it is of. An append that expects this head
+    uses nothing older; a read calls `look` first.
+    """
+
+    def __init__(self, store: perdure.Store, reader: CheckpointReader, lock: asyncio.Lock) -> None:
+        self.head = reader.session.head
+        self.newest: dict[str, str | None] = {}
+        self.tails: dict[Key, str | None] = {}
+        self.written: dict[Key, Sequence[PendingWrite]] = {}
+        self._placed: dict[Key, StoredCheckpoint] = {}
+        self._store = store
+        self._reader = reader
+        self._lock = lock
+
+    async def look(self) -> bool:
+        """Forget what is cached if others wrote; return False if the session was erased."""
+        try:
+            if (await self._store.open(self._reader.session.id)).head != self.head:
+                async with self._lock:  # an append of our own may be running
+                    await self.refresh()
+        except (Erased, SessionNotFound):
+            return False
+        return True
+
+    async def refresh(self) -> None:
+        """Read the head, and forget what is cached. Raises: Erased; SessionNotFound."""
+        self.head = (await self._store.open(self._reader.session.id)).head
+        self.forget()
+
+    def forget(self) -> None:
+        """Empty the cache."""
+        self.newest.clear()
+        self.tails.clear()
+        self.written.clear()
+        self._placed.clear()
+
+    async def get(self, ns: str, id: str | None) -> StoredCheckpoint | None:
+        """Return a checkpoint as of the last `look`, by default the newest of its namespace."""
+        if id is None:
+            id = await self.newest_id(ns)
+        return None if id is None else await self.checkpoint(ns, id)
+
+    async def checkpoint(self, ns: str, id: str) -> StoredCheckpoint | None:
+        """Return a checkpoint, or None."""
+        if (known := self._placed.get((ns, id))) is not None:
+            return known
+        head = self.head
+        read = await self._reader.checkpoint(ns, id)
+        if read is not None and head == self.head:
+            self.place(read)
+        return read
+
+    def place(self, read: StoredCheckpoint) -> None:
+        """Cache a checkpoint."""
+        _cache(self._placed, (read.ns, read.id), read)
+
+    async def newest_id(self, ns: str) -> str | None:
+        """Return the id of the newest checkpoint of `ns`."""
+        if ns in self.newest:
+            return self.newest[ns]
+        head = self.head
+        found = await self._reader.newest_id(ns)
+        if head == self.head:
+            self.newest[ns] = found
+        return found
+
+    async def tail(self, ns: str, id: str) -> str | None:
+        """Return the entry of the newest pending writes of a checkpoint."""
+        if (ns, id) not in self.tails:
+            entry = await self._reader.entry(writes_alias(ns, id))
+            self.tails[ns, id] = None if entry is None else entry.id
+        return self.tails[ns, id]
+
+    async def writes(self, ns: str, id: str) -> Sequence[PendingWrite]:
+        """Return the pending writes of a checkpoint as of the last `look`."""
+        if (known := self.written.get((ns, id))) is not None:
+            return known
+        head = self.head
+        found = await self._reader.writes(ns, id)
+        if head == self.head:
+            _cache(self.written, (ns, id), found)
+        return found
+
+
+def _cache(cached: dict[Key, V], key: Key, value: V) -> None:
+    cached[key] = value
+    while len(cached) > _CACHED:
+        del cached[next(iter(cached))]
