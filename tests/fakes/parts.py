@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from perdure.session.search.bm25 import Candidate
 from perdure.session.search.matches import counts_in
+from perdure.session.search.parts.blocks import Block, BlockRow, Said, block_rows
 from perdure.session.search.parts.builder import Part, Text
-from perdure.session.search.parts.lookup import Head, Looked, PartLookup, Read, Spoken
-from perdure.session.search.parts.pages import SESSION, after
+from perdure.session.search.parts.lookup import Head, Looked, PartLookup, Read
+from perdure.session.search.parts.pages import SESSION, after, everything
 from perdure.session.search.parts.part_query import Asked
+from perdure.session.search.parts.postings import MOST_TEXTS
 from perdure.session.search.query import sought_in
 
 Filters = Sequence[Sequence[str]]
@@ -25,7 +28,7 @@ def text(position: int, words: str, *filters: str) -> Text:
 def found_in(
     parts: Sequence[Part], query: str, filters: Filters = (), most: int = 1_000
 ) -> tuple[list[Candidate], int]:
-    """The newest `most` texts in `parts` that fit, and how many were read for that."""
+    """The newest `most` texts in `parts` that fit, and how many are in the blocks read for that."""
     heads = [Head(no, len(part.said), part.said[-1].position) for no, part in enumerate(parts)]
     finding = PartLookup(Asked(sought_in(query), filters), heads, [], most)
     read = 0
@@ -37,8 +40,9 @@ def found_in(
             begun = [page for head in looked for page in _begun(parts, head.part, finding.asked)]
             finding.look_up(looked, exact, begun)
         else:
-            read += len(wanted)
-            finding.read(_spoken(parts, each) for each in wanted)
+            blocks = [block for each in wanted for block in _blocks(parts, each)]
+            read += sum(block.behind - block.first for block in blocks)
+            finding.read(blocks, -(2**62), 2**62)
     return finding.candidates(), read
 
 
@@ -52,6 +56,42 @@ def fitting(texts: Sequence[Text], query: str, filters: Filters = ()) -> list[Ca
         if (counts := counts_in(each.words, sought)) is not None
     ]
     return sorted(fits, key=lambda each: -each.position)
+
+
+def words_of(pages: Iterable[bytes]) -> set[str]:
+    """The keys of compressed pages: words that a search of bytes does not see."""
+    return {kept.key for body in pages for kept in everything(body)}
+
+
+def rewritten(blocks: Iterable[Block], change: Callable[[list[Said]], object]) -> list[BlockRow]:
+    """The blocks of a part after `change` of its texts."""
+    said = [each for block in blocks for each in block.said()]
+    change(said)
+    return list(block_rows(said))
+
+
+def rewrite_texts(db: Any, change: Callable[[list[Said]], object]) -> None:
+    """Change the texts of the only part of an SQLite file."""
+    rows = db.execute("SELECT id, said FROM search_text ORDER BY id").fetchall()
+    blocks = [Block(id_ // MOST_TEXTS, id_ % MOST_TEXTS, body) for id_, body in rows]
+    db.execute("DELETE FROM search_text")
+    for row in rewritten(blocks, change):
+        id_ = blocks[0].part * MOST_TEXTS + row.first
+        db.execute("INSERT INTO search_text VALUES (?, ?, ?, ?, ?)", (id_, *row[1:]))
+
+
+def without_text(number: int) -> Callable[[list[Said]], object]:
+    """A change that removes a text of a part."""
+    return lambda said: said.pop(number)
+
+
+def with_text(number: int, **fields: object) -> Callable[[list[Said]], object]:
+    """A change of fields of a text of a part."""
+
+    def change(said: list[Said]) -> None:
+        said[number] = said[number]._replace(**fields)
+
+    return change
 
 
 def _exact(parts: Sequence[Part], number: int, asked: Asked) -> Iterator[Looked]:
@@ -73,6 +113,7 @@ def _begun(parts: Sequence[Part], number: int, asked: Asked) -> Iterator[Looked]
             place += 1
 
 
-def _spoken(parts: Sequence[Part], read: Read) -> Spoken:
-    said = parts[read.part].said[read.number]
-    return Spoken(read.part, read.number, said.position, said.length, said.codes, said.at)
+def _blocks(parts: Sequence[Part], read: Read) -> Iterator[Block]:
+    for row in block_rows(parts[read.part].said):
+        if any(row.first <= number < row.first + row.texts for number in read.numbers):
+            yield Block(read.part, row.first, row.body)

@@ -21,7 +21,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import assistant, tool_call, tool_result, user
 from perdure.session.search.matches import counts_in
-from perdure.session.search.parts import builder, sizes
+from perdure.session.search.parts import blocks, sizes
 from perdure.session.search.query import MOST_PHRASES, sought_in
 from perdure.session.search.snippets import snippet_of
 from perdure.session.search.values import SearchQuery, SearchRole
@@ -176,7 +176,7 @@ def test_index_finds_what_a_scan_finds(
     with (
         tempfile.TemporaryDirectory() as folder,
         patch.object(sizes, "MOST_LOOSE", loose),
-        patch.object(builder, "_FEW", 1),
+        patch.object(blocks, "BLOCK_BYTES", 40),
     ):
         asyncio.run(compare(Path(folder, "s.db"), script, wanted, index))
 

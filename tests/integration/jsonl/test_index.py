@@ -28,6 +28,7 @@ from perdure.stores.search import indexer as service
 from tests.conformance.store.building import append, create, header, labelled, moved, said
 from tests.fakes.clock import START_MS
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
+from tests.fakes.parts import rewrite_texts, with_text, without_text, words_of
 from tests.fakes.raw_database import raw_database
 from tests.fakes.samples import sampled
 from tests.fakes.session_files import file_of, files_below
@@ -70,7 +71,13 @@ def parts_of(folder: Path) -> list[int]:
 
 def leaks_in(folder: Path, word: str = CANARY) -> list[str]:
     files = [file for file in folder.rglob("*") if file.is_file()]
-    return [file.name for file in files if word.encode() in file.read_bytes()]
+    found = [file.name for file in files if word.encode() in file.read_bytes()]
+    for file in files:
+        if file.name == index_of(folder).name:
+            with raw_database(file) as db:
+                pages = db.execute("SELECT body FROM search_page").fetchall()
+            found += [file.name] if word in words_of(body for (body,) in pages) else []
+    return found
 
 
 async def faults_of_index(store: JsonlStore) -> list[str]:
@@ -320,9 +327,11 @@ async def test_session_erased_while_it_is_indexed_is_not_stored(
 # ---------------------------------------------------------------- a damaged or foreign file
 
 CHANGES = {
-    "code of a text": "UPDATE search_text SET said = CAST(x'02' || substr(said, 2) AS BLOB)",
-    "time of a text": "UPDATE search_text SET at = at + 1",
-    "missing texts": "DELETE FROM search_text WHERE n % 7 = 0",
+    "code of a text": with_text(7, codes=b"\1\2"),
+    "time of a text": with_text(7, at=1),
+    "missing text": without_text(7),
+    "missing block": "DELETE FROM search_text",
+    "position of a block": "UPDATE search_text SET n = n + 1",
     "missing pages": "DELETE FROM search_page WHERE first > 'number3'",
     "page of zeros": "UPDATE search_page SET body = zeroblob(40)",
     "missing part": "DELETE FROM search_part",
@@ -344,11 +353,14 @@ async def test_verify_names_each_change_of_index(
     monkeypatch.setattr(sizes, "MOST_LOOSE", 128)
     store = await open_store()
     await fill(store, "a", count=sizes.MOST_LOOSE)
-    for name, sql in CHANGES.items():
+    for name, change in CHANGES.items():
         await store.search.reindex()
         assert await faults_of_index(store) == [], name
         with raw_database(index_of(folder)) as db:
-            db.execute(sql)
+            if isinstance(change, str):
+                db.execute(change)
+            else:
+                rewrite_texts(db, change)
         assert await faults_of_index(store), name
         if name in REBUILT:
             assert len(await search(store, "word")) == sizes.MOST_LOOSE + 1, name

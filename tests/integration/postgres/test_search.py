@@ -9,6 +9,8 @@ import pytest
 
 from perdure.errors import SearchIndexDamaged
 from perdure.session.search.parts import sizes
+from perdure.session.search.parts.blocks import Block, Said
+from perdure.session.search.parts.pages import everything
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
@@ -20,6 +22,7 @@ from perdure.stores.search import indexer
 from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import S, append, create, header, said
 from tests.conformance.store.random_log import check_it_finds_what_memory_finds
+from tests.fakes.parts import rewritten
 from tests.fakes.samples import sampled
 from tests.integration.postgres.conftest import Database, Open
 
@@ -41,10 +44,11 @@ def mark(db: Database) -> tuple[int, int, int] | None:
 
 
 def bodies(db: Database) -> bytes:
-    """Return all bodies of the index."""
+    """Return all words and bodies of the index, decompressed."""
     pages = db.execute("SELECT first, body FROM perdure.search_page").fetchall()
     texts = db.execute("SELECT filters, said FROM perdure.search").fetchall()
-    return b" ".join(text.encode() + b" " + body for text, body in (*pages, *texts))
+    keys = [kept.key.encode() + b"\n" for _, body in pages for kept in everything(body)]
+    return b" ".join([*keys, *(filters.encode() + b" " + said for filters, said in texts)])
 
 
 async def test_nothing_is_indexed_before_first_search(store: PostgresStore, db: Database) -> None:
@@ -138,6 +142,14 @@ async def test_index_with_other_rules_is_rebuilt(store: PostgresStore, db: Datab
     assert (await store.maintenance.verify()).problems == ()
 
 
+def damage(said: list[Said]) -> None:
+    """Change a text and the title, the first, and remove others."""
+    for number in (4, 0):
+        said[number] = said[number]._replace(at=1)
+    for number in (MANY + 1, 10):
+        del said[number]
+
+
 async def test_damaged_index_is_reported_and_reindex_repairs_it(
     store: PostgresStore, db: Database
 ) -> None:
@@ -145,14 +157,12 @@ async def test_damaged_index_is_reported_and_reindex_repairs_it(
     await create(store, header("titled", title="tide"))
     await append(store, S, said("loose"), said("not loose"))
     await store.search.reindex()
-    db.execute(
-        "UPDATE perdure.search SET length = 7 WHERE n = (SELECT n FROM perdure.entry WHERE seq = 3)"
-    )
-    db.execute("UPDATE perdure.search SET at = 1 WHERE n < 0")
-    for seq in (MANY, 9):
+    rows = db.execute("SELECT part, number, said FROM perdure.search ORDER BY number").fetchall()
+    db.execute("DELETE FROM perdure.search")
+    for row in rewritten([Block(*row) for row in rows], damage):
         db.execute(
-            "DELETE FROM perdure.search WHERE n = (SELECT n FROM perdure.entry WHERE seq = %s)",
-            (seq,),
+            "INSERT INTO perdure.search VALUES (%s, %s, 1, %s, %s, %s, '', %s)",
+            ("default", row.position, row.first, row.at, row.texts, row.body),
         )
     db.execute(
         "INSERT INTO perdure.search"
@@ -241,7 +251,7 @@ async def test_search_uses_indexes_under_row_level_security(
         (search_index.BEHIND, (ns, list(KINDS), 9, ns, 9, ns, ns, VERSION), "(n > "),
         (tables.EXACT, ([1], keys, ns), "(first <= "),
         (tables.BEGUN, ([1], keys, ends, ns, ns), "(first >= "),
-        (tables.SPOKEN, ([1], [7], ns, 0, 2**60), "(number = "),
+        (tables.BLOCKS, ([1], [7], ns, ns), "(number <= "),
     ):
         plan = db.execute(b"EXPLAIN " + sql.encode(), values).fetchall()
         assert any("Index Cond" in row[0] and condition in row[0] for row in plan), sql

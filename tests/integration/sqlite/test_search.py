@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import apsw
@@ -16,6 +16,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
 from perdure.session.search.parts import sizes
+from perdure.session.search.parts.blocks import Said
 from perdure.session.search.parts.sizes import MOST_LOOSE
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
@@ -28,9 +29,13 @@ from perdure.stores.sqlite.search import search_index
 from perdure.stores.sqlite.search.log import progress
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
+from tests.fakes.parts import rewrite_texts, with_text, without_text
 from tests.fakes.raw_database import raw_database
 from tests.fakes.streams import S, append, create
 from tests.integration.sqlite.conftest import Opener
+
+Alteration = str | Callable[[list[Said]], object]
+"""A statement, or a change of the texts of a part."""
 
 MANY = 400
 """More entries than a search reads, or indexes in one step."""
@@ -199,7 +204,7 @@ async def test_search_works_on_full_disk(open_store: Opener) -> None:
 
 
 async def indexed(
-    open_store: Opener, path: Path, *alterations: str, count: int = MANY
+    open_store: Opener, path: Path, *alterations: Alteration, count: int = MANY
 ) -> SqliteStore:
     """A store whose index was altered behind its back."""
     store = await open_store()
@@ -208,8 +213,11 @@ async def indexed(
     assert (await store.maintenance.verify()).problems == ()
     await store.close()
     with raw_database(path) as db:
-        for sql in alterations:
-            db.execute(sql)
+        for each in alterations:
+            if isinstance(each, str):
+                db.execute(each)
+            else:
+                rewrite_texts(db, each)
     return await open_store()
 
 
@@ -248,9 +256,11 @@ async def test_verify_names_entry_that_differs_in_index(
 @pytest.mark.parametrize(
     ("alterations", "seqs"),
     [
-        (["DELETE FROM search_text WHERE n = 8"], range(7, MOST_LOOSE)),
-        (["UPDATE search_text SET at = at + 1 WHERE n = 8"], [7]),
-        (["UPDATE search_text SET said = CAST(x'02' || substr(said, 2) AS BLOB) WHERE n = 8"], [7]),
+        ([without_text(7)], range(7, MOST_LOOSE)),
+        ([with_text(7, at=2)], [7]),
+        ([with_text(7, codes=b"\x01\x02")], [7]),
+        (["UPDATE search_text SET n = n + 1"], range(MOST_LOOSE)),
+        (["UPDATE search_text SET said = zeroblob(1)"], range(MOST_LOOSE)),
         (["DELETE FROM search_page WHERE part = 1 AND first > 'number3'"], range(MOST_LOOSE)),
         (["DELETE FROM search_part"], range(MOST_LOOSE)),
     ],
@@ -258,7 +268,7 @@ async def test_verify_names_entry_that_differs_in_index(
 async def test_verify_names_entries_of_differing_index_part(
     open_store: Opener,
     path: Path,
-    alterations: list[str],
+    alterations: list[Alteration],
     seqs: Sequence[int],
 ) -> None:
     store = await indexed(open_store, path, *alterations, count=MOST_LOOSE)

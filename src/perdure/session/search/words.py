@@ -55,6 +55,11 @@ _DROPPED = "\u00ad\u0640\u200b-\u200d\u2060\ufe00-\ufe0f\U0001f3fb-\U0001f3ff"
 _VOICED = "\u3099\u309a\uff9e\uff9f"
 
 _ASCII_WORD = re.compile(f"[a-z0-9]{{1,{LONGEST}}}")
+_PUNCTUATION = re.compile(
+    "[\u00a0-\u00a9\u00ab\u00b0\u00b4\u00b7\u00bb\u00bf\u2010-\u2027\u2030-\u205e]"
+)
+"""The most frequent separators that are not ASCII."""
+
 _SLICE = 65_536
 _RUN = re.compile("[A-Za-z0-9\x80-\U0010ffff]+")
 _HAS_ASCII = re.compile("[a-z0-9]")
@@ -125,6 +130,8 @@ def terms(text: str) -> list[str]:
 
 
 def _terms(text: str) -> Iterable[str]:
+    if not text.isascii():
+        text = _PUNCTUATION.sub(" ", text)  # often all that is not ASCII
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
     found: list[str] = []

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from perdure.session.search.cues import Cue
+from perdure.session.search.parts.blocks import Block
 from perdure.session.search.parts.builder import Text
-from perdure.session.search.parts.lookup import Head, Spoken
+from perdure.session.search.parts.lookup import Head
 from perdure.session.search.parts.occurrences import frequencies, places
 from perdure.session.search.parts.pages import FILTER, SESSION, Kept, is_word, role_key
 from perdure.session.search.parts.postings import listed
@@ -152,7 +153,7 @@ class Corpus:
 
     # -- additions
 
-    def add_part(self, head: Head, texts: Iterable[Spoken], filters: Iterable[Kept]) -> None:
+    def add_part(self, head: Head, blocks: Iterable[Block], filters: Iterable[Kept]) -> None:
         """Add the texts of a part with the pages of their filters. Raises: ``pages.DAMAGE``."""
         keys: list[list[str]] = [[] for _ in range(head.size)]
         where = dict[int, int]()
@@ -162,10 +163,11 @@ class Corpus:
             if kept.key.startswith(SESSION):
                 where.update(places(kept, head.size))
         numbered = array("l", [_NOWHERE]) * head.size
-        for said in texts:
-            text = Text(said.position, said.at, (), keys[said.number], where[said.number])
-            numbered[said.number] = self._number(text, said.length)
-            self._forget_words(numbered[said.number])
+        for block in blocks:
+            for number, said in enumerate(block.said(), block.first):
+                text = Text(said.position, said.at, (), keys[number], where[number])
+                numbered[number] = self._number(text, said.length)
+                self._forget_words(numbered[number])
         self._measure_near()
         self._parts[head] = numbered
 

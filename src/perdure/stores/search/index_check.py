@@ -5,8 +5,11 @@ Each part is compared with the part that the log would give. Loose texts are com
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 
+from perdure.session.search.parts.blocks import block_rows
 from perdure.session.search.parts.builder import Text
 from perdure.session.search.parts.comparison import differing, is_same
 from perdure.session.search.parts.pages import DAMAGE
@@ -39,6 +42,19 @@ async def index_problems(
     return await _Check(index, log, mark, steps).problems(ignored)
 
 
+class SortedPositions(Container[int]):
+    """Positions of texts, in 8 bytes each."""
+
+    def __init__(self, positions: Iterable[int]) -> None:
+        self._sorted = array("q", sorted(positions))
+
+    def __contains__(self, position: object) -> bool:
+        if not isinstance(position, int):
+            return False
+        place = bisect_left(self._sorted, position)
+        return place < len(self._sorted) and self._sorted[place] == position
+
+
 class _Check:
     """One comparison of an index with its log."""
 
@@ -47,26 +63,46 @@ class _Check:
         self._log = log
         self._mark = mark
         self._steps = steps
+        self._indexed = array("q")
+        self._starts: dict[int, list[tuple[int, int]]] = {}
+        self._is_damaged = False
 
     async def problems(self, ignored: Collection[int]) -> list[Problem]:
         """Return every difference, except at the positions `ignored`."""
-        wrong = {*await self._index.homeless()}
+        wrong = set[int]()
+        for number in await self._index.homeless():
+            wrong |= {said.position for said in (await self._index.part(number)).said}
+        self._indexed.extend(wrong)
+        for part, number, position in await self._index.block_starts():
+            self._starts.setdefault(part, []).append((number, position))
         for row in await self._index.part_rows():
             wrong |= await self._of_part(row)
         wrong |= await self._of_loose()
         wrong.difference_update(ignored)
+        indexed = SortedPositions(self._indexed)
         problems: list[Problem] = []
         for some in _in_pieces(sorted(wrong)):
             found = {each.position: each for each in await self._log.texts_at(some)}
             problems += [_problem(position, found.get(position)) for position in some]
-        async for missing in self._log.missing(self._mark):
+        async for missing in self._log.missing(self._mark, indexed):
             problems += [_difference(each) for each in missing if each.position not in wrong]
+        if self._is_damaged and not problems:
+            problems.append(Problem(None, None, f"the search index cannot be read; {REMEDY}"))
         return problems
 
     async def _of_part(self, row: PartRow) -> set[int]:
-        part = await self._index.part(row.number)
+        try:
+            part = await self._index.part(row.number)
+        except DAMAGE:  # its texts are missing
+            self._steps.add(row.size)
+            self._is_damaged = True
+            return set()
         self._steps.add(len(part.said))
         positions = {said.position for said in part.said}
+        self._indexed.extend(positions)
+        starts = [(each.first, each.position) for each in block_rows(part.said)]
+        if starts != self._starts.get(row.number):
+            return positions
         found = differing(part, await self._expected(positions))
         return found or (set() if row == part_row(row.number, part) else positions)
 
@@ -75,6 +111,7 @@ class _Check:
         after = -(2**62)
         while rows := await self._index.loose_after(after, SOME):
             after = rows[-1].position
+            self._indexed.extend(row.position for row in rows)
             log = await self._expected(row.position for row in rows)
             wrong |= {row.position for row in rows if not _is_as_in(log.get(row.position), row)}
         return wrong

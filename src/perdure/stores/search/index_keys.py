@@ -25,7 +25,9 @@ def text_of(found: Found) -> Text:
     words = terms(what.text)
     filters = [session_key(found.stream), role_key(what.role), *map(tool_key, what.tools)]
     if what.role != "title":
-        filters += [subject_key(found.subject), *map(author_key, terms(what.author or ""))]
+        filters.append(subject_key(found.subject))
+        if what.author:
+            filters += _author_keys(what.author)
         if cues := cues_of(what.text, words):
             filters.append(f"{CUES}{cues.value}")
     place = 0 if found.entry is None else found.entry.seq + 1
@@ -41,14 +43,21 @@ def filters_of(query: SearchQuery) -> list[list[str]]:
     ]
 
 
+@lru_cache(maxsize=4_096)
 def session_key(stream: str) -> str:
     """Return the key of a session."""
     return f"{SESSION}{_hash(stream)}"
 
 
+@lru_cache(maxsize=4_096)
 def subject_key(subject: str | None) -> str:
     """Return the key of a session's subject; without one, a key that no subject has."""
     return SUBJECT if subject is None else f"{SUBJECT}{_hash(subject)}"
+
+
+@lru_cache(maxsize=4_096)
+def _author_keys(author: str) -> tuple[str, ...]:
+    return tuple(map(author_key, terms(author)))
 
 
 def author_key(word: str) -> str:
@@ -61,11 +70,11 @@ def cues_in(key: str) -> Cue:
     return Cue(int(key.removeprefix(CUES)))
 
 
+@lru_cache(maxsize=4_096)
 def tool_key(tool: str) -> str:
     """Return the key of a tool's name."""
     return f"{FILTER}t{_hash(tool)}"
 
 
-@lru_cache(maxsize=4_096)
 def _hash(name: str) -> str:
     return blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()

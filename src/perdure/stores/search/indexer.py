@@ -7,6 +7,8 @@ step was read. New texts are loose; some hundred of them become a part (``sessio
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ from perdure.errors import SearchIndexDamaged
 from perdure.session.search.parts import sizes
 from perdure.session.search.parts.builder import Part, Text, make_part, texts_in
 from perdure.session.search.parts.codes import MOST_WORDS
+from perdure.session.search.parts.lookup import Read
 from perdure.session.search.parts.pages import DAMAGE
 from perdure.session.search.phrase_text import join_terms
 from perdure.session.search.words import VERSION
@@ -135,7 +138,7 @@ async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
     emptied: the next search rebuilds it.
     """
     stored = await index.reader.mark()
-    parts = await index.parts_of(positions)
+    parts = await _parts_of(index.reader, positions)
     if stored.version != VERSION:
         await clear(index)
         return sum(parts.values())
@@ -152,6 +155,27 @@ async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
     if positions:
         await index.set_mark(stored._replace(forgotten=stored.forgotten + 1))
     return sum(parts.values())
+
+
+async def _parts_of(index: IndexReader, positions: Sequence[int]) -> dict[int, int]:
+    """Return how many of the texts at `positions` each part has; key 0 counts loose texts."""
+    firsts: dict[int, tuple[list[int], list[int]]] = {}
+    for part, number, position in await index.block_starts():
+        numbers, begins = firsts.setdefault(part, ([], []))
+        numbers.append(number)
+        begins.append(position)
+    wanted: list[Read] = []
+    for part, (numbers, begins) in firsts.items():
+        places = {bisect_right(begins, position) - 1 for position in positions}
+        wanted.append(Read(part, [numbers[place] for place in sorted(places) if place >= 0]))
+    gone, counts = frozenset(positions), Counter[int]()
+    try:
+        for block in await index.blocks(wanted):
+            counts[block.part] += sum(said.position in gone for said in block.said())
+    except DAMAGE:  # it may have any text: reading its part fails as well
+        counts.update(firsts.keys())
+    counts[0] = await index.loose_at(positions)
+    return +counts
 
 
 def _rows_of(texts: Sequence[Text]) -> list[LooseRow]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from perdure.errors import SearchIndexDamaged
-from perdure.session.search.parts.lookup import Head, Looked, Read
+from perdure.session.search.parts.lookup import Head, Looked
 from perdure.session.search.parts.pages import DAMAGE, beginning
 from perdure.stores.scan import Found
 from perdure.stores.search.corpus import FILTERS, Corpus, Counts, WordClass
@@ -120,9 +120,8 @@ def scanned(
 async def _follow_parts(index: IndexReader, corpus: Corpus, heads: Sequence[Head]) -> None:
     for head in corpus.unknown(heads):
         pages = await index.pages_from([head.part], [FILTERS])
-        wanted = [Read(head.part, number) for number in range(head.size)]
         filters = [kept for page in pages for kept in beginning(page.body, FILTERS)]
-        corpus.add_part(head, await index.spoken(wanted, _ALWAYS), filters)
+        corpus.add_part(head, await index.blocks_of(head.part), filters)
 
 
 async def _follow_loose(index: IndexReader, corpus: Corpus, after: int, mark: Mark) -> None:

@@ -7,12 +7,13 @@ connection. All answers of one object belong to one snapshot or one transaction.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from perdure.session.search.parts import sizes
+from perdure.session.search.parts.blocks import Block
 from perdure.session.search.parts.builder import Part, Text
-from perdure.session.search.parts.lookup import Head, Looked, Read, Spoken
+from perdure.session.search.parts.lookup import Head, Looked, Read
 from perdure.session.search.words import VERSION
 from perdure.stores.scan import Found
 
@@ -105,6 +106,14 @@ class PartRow(NamedTuple):
     last_at: int
 
 
+class BlockStart(NamedTuple):
+    """The first text of a block: its part, its number there, and its position."""
+
+    part: int
+    number: int
+    position: int
+
+
 def part_row(number: int, part: Part) -> PartRow:
     """Return the row of a part."""
     ats = [said.at for said in part.said] or [0]
@@ -142,8 +151,16 @@ class IndexReader(Protocol):
         """Return for each part and prefix the pages that may hold keys with that prefix."""
         ...
 
-    async def spoken(self, wanted: Sequence[Read], span: Span) -> Iterable[Spoken]:
-        """Return those of the `wanted` texts that are in `span`, ascending in each part."""
+    async def blocks(self, wanted: Sequence[Read]) -> Iterable[Block]:
+        """Return the blocks of the `wanted` texts, which are ascending in each part."""
+        ...
+
+    async def blocks_of(self, part: int) -> Iterable[Block]:
+        """Return all blocks of a part, ascending."""
+        ...
+
+    async def block_starts(self) -> Sequence[BlockStart]:
+        """Return where the blocks of all parts begin, ascending in each part."""
         ...
 
     async def part(self, number: int) -> Part:
@@ -159,7 +176,11 @@ class IndexReader(Protocol):
         ...
 
     async def homeless(self) -> Iterable[int]:
-        """Return the positions of texts whose part is missing."""
+        """Return the numbers of parts that have texts but no row."""
+        ...
+
+    async def loose_at(self, positions: Sequence[int]) -> int:
+        """Return how many of the texts at `positions` are in no part."""
         ...
 
 
@@ -195,10 +216,6 @@ class IndexWriter(Protocol):
         """Remove a part with its texts."""
         ...
 
-    async def parts_of(self, positions: Sequence[int]) -> dict[int, int]:
-        """Return how many of the texts at `positions` each part has; key 0 counts loose texts."""
-        ...
-
 
 class IndexedLog(Protocol):
     """The searchable log of one namespace."""
@@ -216,8 +233,8 @@ class IndexedLog(Protocol):
         """Yield all texts after `mark` in batches."""
         ...
 
-    def missing(self, mark: Mark) -> AsyncIterator[Sequence[Found]]:
-        """Yield the texts before `mark` that the index lacks, in batches."""
+    def missing(self, mark: Mark, indexed: Container[int]) -> AsyncIterator[Sequence[Found]]:
+        """Yield the texts before `mark` whose position is not `indexed`, in batches."""
         ...
 
     async def texts_at(self, positions: Sequence[int]) -> Sequence[Found]:

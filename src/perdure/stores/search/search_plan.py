@@ -99,7 +99,7 @@ class _Search:
                 finding.look_up(looked, pages, begun)
             else:
                 wanted = [each for each in step if isinstance(each, Read)]
-                finding.read(await index.spoken(wanted, span))
+                finding.read(await index.blocks(wanted), *span)
         return finding.candidates()
 
     def _loose(self, rows: Iterable[LooseRow]) -> list[Candidate]:

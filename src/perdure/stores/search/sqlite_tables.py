@@ -1,22 +1,32 @@
 """The tables of an index in an SQLite file: loose texts, parts, their pages, and the mark.
 
-``stores/sqlite/migrations`` documents the columns. The rows of a part number its texts:
-``search_text.id`` is part * 8192 + number. A file that has the tables also has a table
-``namespace`` with a number for each namespace.
+``stores/sqlite/migrations`` documents the columns. ``search_text.id`` is part * 8192 + the number
+of the first text of a block. A file that has the tables also has a table ``namespace`` with a
+number for each namespace.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 import msgspec
 
-from perdure.session.search.parts.builder import Part, Said
-from perdure.session.search.parts.lookup import Head, Looked, Read, Spoken
+from perdure.session.search.parts.blocks import Block, block_rows
+from perdure.session.search.parts.builder import Part
+from perdure.session.search.parts.lookup import Head, Looked, Read
 from perdure.session.search.parts.pages import Page, after
 from perdure.session.search.parts.postings import MOST_TEXTS
-from perdure.stores.search.rows import LooseRow, Mark, PartRow, Span, part_row
+from perdure.stores.search.rows import (
+    BlockStart,
+    LooseRow,
+    Mark,
+    PartRow,
+    Span,
+    part_row,
+)
 
 TABLES = """
 CREATE TABLE search_loose (
@@ -111,18 +121,16 @@ SELECT body FROM search_page WHERE part = ?1 AND first < ?3 AND first >= coalesc
 _PAGES = "SELECT first, body FROM search_page WHERE part = ? ORDER BY first"
 _ADD_PAGE = "INSERT INTO search_page VALUES (?, ?, ?)"
 
-_SPOKEN = """
-SELECT id, n, length, said, at FROM search_text
-WHERE id IN (SELECT value FROM json_each(?)) AND at >= ? AND at < ?
-"""
-_SAID = "SELECT n, at, length, said FROM search_text WHERE id >= ? AND id < ? ORDER BY id"
+_BLOCK = "SELECT id, said FROM search_text WHERE id >= ? AND id <= ? ORDER BY id DESC LIMIT 1"
+_BLOCK_START = "SELECT max(id) FROM search_text WHERE id >= ? AND id <= ?"
+_BLOCKS = "SELECT id, said FROM search_text WHERE id >= ? AND id < ? ORDER BY id"
+_STARTS = "SELECT id, n FROM search_text ORDER BY id"
 _ADD_TEXT = "INSERT INTO search_text VALUES (?, ?, ?, ?, ?)"
 _FIRST_TEXT = "SELECT min(id) FROM search_text WHERE id >= ?"
 
-_PLACES = """
-SELECT id FROM search_text WHERE n IN (SELECT value FROM json_each(?2))
-UNION ALL
-SELECT 0 FROM search_loose WHERE namespace = ?1 AND n IN (SELECT value FROM json_each(?2))
+_LOOSE_AT = """
+SELECT count(*) FROM search_loose
+WHERE namespace = ? AND n IN (SELECT value FROM json_each(?))
 """
 
 _COUNT = """
@@ -131,6 +139,14 @@ SELECT (SELECT coalesce(sum(size), 0) FROM search_part WHERE namespace = ?1)
 """
 
 _LOOSE_COUNT = "SELECT count(*) FROM search_loose WHERE namespace = ?"
+
+
+_FILE_PAGE_BYTES, _ROW_BYTES = 4_088, 16
+"""Bytes for rows in a page of a file, and bytes of a row of `search_page` beside its values."""
+
+
+_FEW = 8
+"""Up to this many texts of a part, each is looked up; for more, all blocks between are read."""
 
 
 class SqlRows(Protocol):
@@ -194,13 +210,46 @@ class SqliteReader:
             for row in self._db.run(_PAGES_FROM, (part, prefix, after(prefix))).fetchall()
         ]
 
-    async def spoken(self, wanted: Sequence[Read], span: Span) -> Iterator[Spoken]:
-        ids = msgspec.json.encode([each.part * MOST_TEXTS + each.number for each in wanted])
-        rows = self._db.rows(_SPOKEN, ids.decode(), *span)
-        return (Spoken(*divmod(row[0], MOST_TEXTS), *row[1:]) for row in rows)
+    async def blocks(self, wanted: Sequence[Read]) -> Iterator[Block]:
+        return self._blocks(wanted)
+
+    def _blocks(self, wanted: Sequence[Read]) -> Iterator[Block]:
+        for part, numbers in wanted:
+            blocks = self._each_block if len(numbers) < _FEW else self._blocks_between
+            yield from blocks(part, numbers)
+
+    def _each_block(self, part: int, numbers: Sequence[int]) -> Iterator[Block]:
+        first, place = part * MOST_TEXTS, 0
+        while place < len(numbers):
+            rows = self._db.run(_BLOCK, (first, first + numbers[place])).fetchall()
+            if not rows:
+                break
+            block = Block(part, rows[0][0] - first, rows[0][1])
+            place = max(bisect_left(numbers, block.behind), place + 1)
+            yield block
+
+    def _blocks_between(self, part: int, numbers: Sequence[int]) -> Iterator[Block]:
+        first, place = part * MOST_TEXTS, 0
+        start = self._db.value(_BLOCK_START, first, first + numbers[0])
+        for id_, body in self._db.rows(_BLOCKS, start or first, first + numbers[-1] + 1):
+            block = Block(part, id_ - first, body)
+            behind = bisect_left(numbers, block.behind, place)
+            if behind > place:
+                place = behind
+                yield block
+
+    async def blocks_of(self, part: int) -> list[Block]:
+        first, behind = _ids_of(part)
+        return [
+            Block(part, id_ - first, body) for id_, body in self._db.rows(_BLOCKS, first, behind)
+        ]
+
+    async def block_starts(self) -> list[BlockStart]:
+        rows = self._db.rows(_STARTS)
+        return [BlockStart(id_ // MOST_TEXTS, id_ % MOST_TEXTS, position) for id_, position in rows]
 
     async def part(self, number: int) -> Part:
-        said = tuple([Said(*row) for row in self._db.rows(_SAID, *_ids_of(number))])
+        said = tuple([said for block in await self.blocks_of(number) for said in block.said()])
         return Part(said, tuple([Page(*row) for row in self._db.rows(_PAGES, number)]))
 
     async def part_rows(self) -> list[PartRow]:
@@ -211,8 +260,11 @@ class SqliteReader:
         return [LooseRow(*row) for row in rows]
 
     async def homeless(self) -> list[int]:
-        numbers = homeless_parts(self._db)
-        return [said.position for number in numbers for said in (await self.part(number)).said]
+        return homeless_parts(self._db)
+
+    async def loose_at(self, positions: Sequence[int]) -> int:
+        listed = msgspec.json.encode(list(positions)).decode()
+        return int(self._db.value(_LOOSE_AT, self._namespace, listed))
 
 
 class SqliteWriter:
@@ -242,20 +294,29 @@ class SqliteWriter:
         row = part_row(int(self._db.value(_NEXT_PART)), part)
         self._db.run(_ADD_PART, (*row, self._namespace))
         first, _ = _ids_of(row.number)
-        self._db.run_many(_ADD_TEXT, ((id_, *said) for id_, said in enumerate(part.said, first)))
-        self._db.run_many(_ADD_PAGE, ((row.number, *page) for page in part.pages))
+        blocks = ((first + each.first, *each[1:]) for each in block_rows(part.said))
+        self._db.run_many(_ADD_TEXT, blocks)
+        self._db.run_many(_ADD_PAGE, ((row.number, *page) for page in _filling(part.pages)))
 
     async def remove_part(self, number: int) -> None:
         self._db.run("DELETE FROM search_text WHERE id >= ? AND id < ?", _ids_of(number))
         self._db.run("DELETE FROM search_page WHERE part = ?", (number,))
         self._db.run("DELETE FROM search_part WHERE no = ?", (number,))
 
-    async def parts_of(self, positions: Sequence[int]) -> dict[int, int]:
-        listed = msgspec.json.encode(list(positions)).decode()
-        counts: dict[int, int] = {}
-        for (place,) in self._db.rows(_PLACES, self._namespace, listed):
-            counts[place // MOST_TEXTS] = counts.get(place // MOST_TEXTS, 0) + 1
-        return counts
+
+def _filling(pages: Iterable[Page]) -> Iterator[Page]:
+    """Yield `pages` in an order in which their rows fill the pages of the file."""
+    bins: list[tuple[int, list[Page]]] = []
+    for page in sorted(pages, key=lambda page: -len(page.body)):
+        size = len(page.body) + len(page.first.encode()) + _ROW_BYTES
+        for place, (left, held) in enumerate(bins):
+            if size <= left:
+                held.append(page)
+                bins[place] = left - size, held
+                break
+        else:
+            bins.append((_FILE_PAGE_BYTES - size, [page]))
+    return chain.from_iterable(held for _, held in bins)
 
 
 def homeless_parts(db: SqlRows) -> list[int]:

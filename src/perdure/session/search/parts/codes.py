@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import NamedTuple
+
+import msgspec
 
 from perdure.session.search.query import Phrase
 
@@ -18,10 +21,15 @@ MOST_WORDS = 1_000_000
 """Maximum number of words in a part: there are fewer characters than integers."""
 
 _FIRSTS = (0x01, 0x80, 0x800, 0x1_0000)
+_NO_CODE = b"\0"
 _SURROGATES, _SURROGATE_COUNT = 0xD800, 0x800
 
-Counted = Callable[[bytes], int]
-"""Returns the count of a phrase in a text given by its codes."""
+
+class Counter(msgspec.Struct, frozen=True):
+    """Counts a phrase in a text given by its codes, which contain `stretch` if it is there."""
+
+    stretch: bytes
+    count_in: Callable[[bytes], int]
 
 
 class Range(NamedTuple):
@@ -33,18 +41,25 @@ class Range(NamedTuple):
 
 def codes_of(frequencies: Mapping[str, int]) -> dict[str, str]:
     """Return a character for each word of a part, given the frequency of each."""
-    ordered = sorted(frequencies, key=lambda word: (-frequencies[word], word))
+    ordered = sorted(sorted(frequencies), key=frequencies.__getitem__, reverse=True)
     one, two = _FIRSTS[1] - _FIRSTS[0], _FIRSTS[2] - _FIRSTS[0]
     codes: dict[str, str] = {}
     for first, group in zip(
         _FIRSTS, (ordered[:one], ordered[one:two], ordered[two:]), strict=False
     ):
-        codes.update((word, _character(point)) for point, word in enumerate(sorted(group), first))
+        codes.update(zip(sorted(group), map(character, count(first)), strict=False))
     return codes
 
 
-def _character(point: int) -> str:
+def character(point: int) -> str:
+    """Return the character for a number; the numbers leave no gap."""
     return chr(point if point < _SURROGATES else point + _SURROGATE_COUNT)
+
+
+def point_of(character: str) -> int:
+    """Return the number of a character."""
+    point = ord(character)
+    return point if point < _SURROGATES else point - _SURROGATE_COUNT
 
 
 def ranges_of(codes: Sequence[str]) -> tuple[Range, ...]:
@@ -57,28 +72,28 @@ def ranges_of(codes: Sequence[str]) -> tuple[Range, ...]:
 
 def counter(
     phrase: Phrase, codes: Mapping[str, str], ranges: Mapping[str, Sequence[Range]]
-) -> Counted:
-    """Return a function that counts `phrase` in texts of the part with these word `codes`.
+) -> Counter:
+    """Return a counter of `phrase` in texts of the part with these word `codes`.
 
     `ranges` are those of its last word if that is a prefix.
     """
     whole = phrase.terms[:-1] if phrase.is_prefix else phrase.terms
     ending = ranges.get(phrase.terms[-1], ()) if phrase.is_prefix else ()
     if not all(word in codes for word in whole) or (phrase.is_prefix and not ending):
-        return _never
+        return Counter(_NO_CODE, _never)
     stretch = "".join([codes[word] for word in whole])
     if phrase.is_prefix:
-        return _counter_of_ranges(stretch, ending)
+        return Counter(stretch.encode(), _counter_of_ranges(stretch, ending))
     needle = stretch.encode()
     if phrase.terms[0] not in phrase.terms[1:]:
-        return lambda said: said.count(needle)
+        return Counter(needle, lambda said: said.count(needle))
     overlapping = re.compile(
         b"(?=%s)" % re.escape(needle)
     )  # bytes.count would miss overlapping occurrences
-    return lambda said: len(overlapping.findall(said))
+    return Counter(needle, lambda said: len(overlapping.findall(said)))
 
 
-def _counter_of_ranges(before: str, ending: Sequence[Range]) -> Counted:
+def _counter_of_ranges(before: str, ending: Sequence[Range]) -> Callable[[bytes], int]:
     inside = "".join([f"{_escape(each.first)}-{_escape(each.last)}" for each in ending])
     pattern = f"(?={re.escape(before)}[{inside}])" if before else f"[{inside}]"
     found = re.compile(pattern).findall

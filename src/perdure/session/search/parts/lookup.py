@@ -6,10 +6,12 @@ needed for the newest matches.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from perdure.session.search.bm25 import Candidate
+from perdure.session.search.parts.blocks import Block, length_of
 from perdure.session.search.parts.pages import Kept, beginning, kept_in
 from perdure.session.search.parts.part_query import Asked, PartAnswer
 
@@ -26,21 +28,10 @@ class Head(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A text to read: its part and its number in the part."""
+    """Texts to read: their part, and their numbers there, ascending."""
 
     part: int
-    number: int
-
-
-class Spoken(NamedTuple):
-    """A text that was read."""
-
-    part: int
-    number: int
-    position: int
-    length: int
-    codes: bytes
-    at: int
+    numbers: Sequence[int]
 
 
 class Looked(NamedTuple):
@@ -52,12 +43,13 @@ class Looked(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """Unread texts of a part, ascending; none is after the position `last`."""
+    """Unread texts of a part, ascending; none is after the position `last`. `reading`: the next."""
 
     head: Head
     last: int
     answer: PartAnswer
     texts: Sequence[int]
+    reading: Sequence[int] = ()
 
 
 class PartLookup:
@@ -98,18 +90,29 @@ class PartLookup:
         for head in heads:
             self._page_keys(head, kept[head.part], more[head.part])
 
-    def read(self, texts: Iterable[Spoken]) -> None:
-        """Add the requested texts, ascending in each part; some may be missing."""
-        lowest: dict[int, int] = {}
-        for part, _, position, length, codes, _ in texts:
-            lowest[part] = min(position, lowest.get(part, position))
-            counts = self._reading[part].answer.counts(codes)
-            if counts is not None:
-                self._found.append(Candidate(position, counts, length))
+    def read(self, blocks: Iterable[Block], first_at: int, behind_at: int) -> None:
+        """Add the requested texts of `blocks` that are of this time; some may be missing."""
+        lowest: dict[int, Block] = {}
+        for block in blocks:
+            reading = self._reading[block.part]
+            if block.part not in lowest or block.first < lowest[block.part].first:
+                lowest[block.part] = block
+            if reading.answer.may_be_in(block.body):
+                self._read(block, reading, first_at, behind_at)
         for part, each in self._reading.items():
             if each.texts:
-                self._seen.append(each._replace(last=lowest.get(part, each.last)))
+                last = lowest[part].text(each.reading[0])[0] if part in lowest else each.last
+                self._seen.append(each._replace(last=last, reading=()))
         self._reading = {}
+
+    def _read(self, block: Block, part: _Open, first_at: int, behind_at: int) -> None:
+        reading, counts_of = part.reading, part.answer.counts
+        first = bisect_left(reading, block.first)
+        for number in reading[first : bisect_left(reading, block.behind, first)]:
+            position, at, codes = block.text(number)
+            counts = counts_of(codes)
+            if counts is not None and first_at <= at < behind_at:
+                self._found.append(Candidate(position, counts, length_of(codes)))
 
     def candidates(self) -> list[Candidate]:
         """Return the newest matches, newest first."""
@@ -133,10 +136,13 @@ class PartLookup:
 
     def _to_read(self) -> list[Read]:
         wanted: list[Read] = []
+        left = READ_AT_ONCE
         self._seen.sort(key=lambda each: each.last)
-        while self._seen and len(wanted) < READ_AT_ONCE:
+        while self._seen and left > 0:
             each = self._seen.pop()
-            least = max(len(each.texts) - READ_AT_ONCE + len(wanted), 0)
-            wanted += [Read(each.head.part, number) for number in each.texts[least:]]
-            self._reading[each.head.part] = each._replace(texts=each.texts[:least])
+            least = max(len(each.texts) - left, 0)
+            reading = each.texts[least:]
+            left -= len(reading)
+            wanted.append(Read(each.head.part, reading))
+            self._reading[each.head.part] = each._replace(texts=each.texts[:least], reading=reading)
         return wanted

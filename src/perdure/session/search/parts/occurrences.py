@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from operator import sub
 
 from perdure.session.search.parts.pages import Kept
 from perdure.session.search.parts.postings import listed
+
+_LAST = 0x7F
+"""The greatest byte that ends a number."""
 
 _MORE = 3
 """Mask of a step's two low bits: the frequency minus two, or 3 if it follows."""
@@ -23,22 +27,27 @@ def pack_frequencies(repeated: Iterable[tuple[int, int]]) -> bytes:
     found = bytearray()
     before = 0
     for place, frequency in repeated:
-        above = min(frequency - 2, _MORE)
-        _put(found, (place - before) << 2 | above)
-        if above == _MORE:
-            _put(found, frequency - 2 - _MORE)
+        step = (place - before) << 2
+        if frequency - 2 < _MORE and step < _LAST:
+            found.append(step | frequency - 2)
+        else:
+            above = min(frequency - 2, _MORE)
+            _put(found, step | above)
+            if above == _MORE:
+                _put(found, frequency - 2 - _MORE)
         before = place
     return bytes(found)
 
 
-def pack_places(places: Iterable[int]) -> bytes:
+def pack_places(places: Sequence[int]) -> bytes:
     """Pack positions in a session, in the order of the texts."""
+    steps = [*places[:1], *map(sub, places[1:], places)]
+    signed = [step << 1 if step >= 0 else (-step << 1) - 1 for step in steps]
+    if max(signed, default=0) <= _LAST:
+        return bytes(signed)
     found = bytearray()
-    before = 0
-    for place in places:
-        step = place - before
-        _put(found, step << 1 if step >= 0 else (-step << 1) - 1)
-        before = place
+    for each in signed:
+        _put(found, each)
     return bytes(found)
 
 
@@ -70,7 +79,7 @@ def places(session: Kept, size: int) -> dict[int, int]:
 
 def _put(found: bytearray, number: int) -> None:
     """Append `number` as a varint: seven bits a byte, low first; the high bit means more follow."""
-    while number > 0x7F:
+    while number > _LAST:
         found.append(number & 0x7F | 0x80)
         number >>= 7
     found.append(number)

@@ -1,33 +1,45 @@
 """The sorted words of a part in pages: for each its code and the texts that contain it.
 
-A page is found by its first key. Keys are words, pairs of neighbours and filters; the latter two
-start with a character that no word has and sort before all words. Stored with a key are its code
-(for a word), its posting, bytes that ``postings`` reads, and numbers (``occurrences``): for a word
-its frequencies, for a session the positions of its texts.
+A page is found by its first key. Keys are words and filters; the latter start with a character that
+no word has and sort before all words. Stored with a key are its code (for a word), its posting,
+bytes that ``postings`` reads, and numbers (``occurrences``): for a word its frequencies, for a
+session the positions of its texts. A page is compressed as a whole.
 """
 
 from __future__ import annotations
 
+import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
-from struct import error, pack, unpack_from
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import error, pack, unpack
 from typing import NamedTuple
 
 import msgspec
 
-PAGE_BYTES = 1_280
-"""Size of a page, so that three fit into 4 kB; a longer posting has its own page."""
+from perdure.session.search.parts.codes import character, point_of
 
-PAIR, FILTER = "!", "#"
-"""First character of pair and filter keys."""
+PAGE_BYTES = 1_440
+"""Size of a page before compression, so that four fit into 4 kB; a longer posting has its own."""
+
+MOST_BYTES = 1 << 24
+"""Maximum size of a page when decompressed; a damaged one is not decompressed further."""
+
+FILTER = "#"
+"""First character of the keys of filters."""
 
 SESSION = f"{FILTER}s"
 """Start of a session's key; every text has one."""
 
-DAMAGE = (LookupError, ValueError, TypeError, AttributeError, error, msgspec.MsgspecError)
+DAMAGE = (
+    *(LookupError, ValueError, TypeError, AttributeError, OverflowError),
+    *(error, zlib.error, msgspec.MsgspecError),
+)
 """Exceptions when reading a damaged part; its rows may contain anything."""
 
 _BEHIND = "\U0010ffff"
+
+_WINDOW = -12
+"""Raw deflate, with a window of 4 kB."""
 
 
 class Page(NamedTuple):
@@ -47,16 +59,20 @@ class Kept(NamedTuple):
 
 
 class _Body(msgspec.Struct, array_like=True, frozen=True):
-    """Keys, one per line; codes, one each or none; ends of postings, in 2 or 4 bytes each.
+    """Keys, one per line; the code of each; its posting and values.
 
-    `values` are the non-empty ones, by index of their key.
+    `groups` has for each word the bytes of its code. Codes of as many bytes follow each other in a
+    part: `firsts` are the first ones of the page for 1, 2 and more bytes. `lengths` are those of
+    all postings, then those of all values, in `width` bytes each.
     """
 
     keys: str
-    codes: str
-    ends: bytes
+    groups: bytes
+    firsts: tuple[int, int, int]
+    width: int
+    lengths: bytes
     postings: bytes
-    values: dict[int, bytes]
+    values: bytes
 
 
 _decoder = msgspec.msgpack.Decoder(_Body)
@@ -64,8 +80,8 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def is_word(key: str) -> bool:
-    """Return True if `key` is a word, not a pair or a filter."""
-    return key[0] not in (PAIR, FILTER)
+    """Return True if `key` is a word, not a filter."""
+    return key[0] != FILTER
 
 
 def role_key(role: str) -> str:
@@ -83,8 +99,9 @@ def pages_of(kept: Iterable[Kept]) -> Iterator[Page]:
     held: list[Kept] = []
     size = 0
     for each in kept:
-        more = len(each.key) + len(each.posting) + len(each.values) + 6
-        if held and (size + more > PAGE_BYTES or bool(held[0].code) != bool(each.code)):
+        key, code, posting, values = each
+        more = len(key) + len(posting) + len(values) + 3
+        if held and (size + more > PAGE_BYTES or bool(held[0].code) != bool(code)):
             yield _page(held)
             held, size = [], 0
         held.append(each)
@@ -94,22 +111,44 @@ def pages_of(kept: Iterable[Kept]) -> Iterator[Page]:
 
 
 def _page(held: list[Kept]) -> Page:
-    ends: list[int] = []
-    end = 0
-    for each in held:
-        end += len(each.posting)
-        ends.append(end)
-    form = f"<{len(ends)}{'H' if end < 2**16 else 'I'}"
-    postings = b"".join([each.posting for each in held])
-    keys, codes = "\n".join([each.key for each in held]), "".join([each.code for each in held])
-    values = {place: each.values for place, each in enumerate(held) if each.values}
-    return Page(held[0].key, _encode(_Body(keys, codes, pack(form, *ends), postings, values)))
+    keys, codes, postings, values = zip(*held, strict=True)
+    lengths = [*map(len, postings), *map(len, values)]
+    width = 1 if max(lengths) < 2**8 else 4
+    groups, firsts = _grouped(codes)
+    body = _Body(
+        "\n".join(keys),
+        groups,
+        firsts,
+        width,
+        bytes(lengths) if width == 1 else pack(f"<{len(lengths)}I", *lengths),
+        b"".join(postings),
+        b"".join(values),
+    )
+    return Page(held[0].key, zlib.compress(_encode(body), wbits=_WINDOW))
+
+
+def _grouped(codes: Iterable[str]) -> tuple[bytes, tuple[int, int, int]]:
+    """Return the group of each of `codes`, and the point of the first of each group."""
+    points = list(map(point_of, filter(None, codes)))
+    groups = bytes([1 if point < 0x80 else 2 if point < 0x800 else 3 for point in points])
+    one, two, three = (groups.find(group) for group in (1, 2, 3))
+    return groups, (
+        points[one] if one >= 0 else 0,
+        points[two] if two >= 0 else 0,
+        points[three] if three >= 0 else 0,
+    )
+
+
+def _read(body: bytes) -> tuple[_Body, list[str]]:
+    """Return a page and its keys."""
+    inflate = zlib.decompressobj(_WINDOW)
+    page = _decoder.decode(inflate.decompress(body, MOST_BYTES))
+    return page, page.keys.split("\n")
 
 
 def kept_in(body: bytes, key: str) -> Kept | None:
     """Return the data of `key` in a page; None if there is none."""
-    page = _decoder.decode(body)
-    keys = page.keys.split("\n")
+    page, keys = _read(body)
     place = bisect_left(keys, key)
     if place == len(keys) or keys[place] != key:
         return None
@@ -120,8 +159,7 @@ def beginning(
     body: bytes, prefix: str, is_wanted: Callable[[str], bool] | None = None
 ) -> list[Kept]:
     """Return the data of all keys in a page with the prefix `prefix` that are wanted."""
-    page = _decoder.decode(body)
-    keys = page.keys.split("\n")
+    page, keys = _read(body)
     first, behind = bisect_left(keys, prefix), bisect_left(keys, after(prefix))
     if is_wanted is None:
         return list(_page_entries(page, keys, first, behind))
@@ -135,8 +173,7 @@ def beginning(
 
 def everything(body: bytes) -> list[Kept]:
     """Return all data of a page."""
-    page = _decoder.decode(body)
-    keys = page.keys.split("\n")
+    page, keys = _read(body)
     return list(_page_entries(page, keys, 0, len(keys)))
 
 
@@ -148,10 +185,19 @@ def after(prefix: str) -> str:
 def _page_entries(page: _Body, keys: list[str], first: int, behind: int) -> Iterator[Kept]:
     if first >= behind:
         return
-    size = len(page.ends) // len(keys)
-    form = f"<{behind - first}{'H' if size == 2 else 'I'}"
-    begin = 0 if first == 0 else unpack_from(form[0] + form[-1], page.ends, (first - 1) * size)[0]
-    for place, end in enumerate(unpack_from(form, page.ends, first * size), first):
-        code = page.codes[place] if page.codes else ""
-        yield Kept(keys[place], code, page.postings[begin:end], page.values.get(place, b""))
-        begin = end
+    lengths = _lengths(page)
+    begin, value = sum(lengths[:first]), sum(lengths[len(keys) : len(keys) + first])
+    for place in range(first, behind):
+        end, value_end = begin + lengths[place], value + lengths[len(keys) + place]
+        code = _code(page, place) if page.groups else ""
+        yield Kept(keys[place], code, page.postings[begin:end], page.values[value:value_end])
+        begin, value = end, value_end
+
+
+def _lengths(page: _Body) -> Sequence[int]:
+    return page.lengths if page.width == 1 else unpack(f"<{len(page.lengths) // 4}I", page.lengths)
+
+
+def _code(page: _Body, place: int) -> str:
+    group = page.groups[place]
+    return character(page.firsts[group - 1] + page.groups.count(group, 0, place))

@@ -1,30 +1,20 @@
 """The query of a part: the keys to look up, and the texts that may match.
 
-No match is missed. Phrases of several words may pass texts that do not match; each text is decided
-by its codes (`PartAnswer.counts`).
+No match is missed. Phrases of several words may pass texts that do not match: a block without the
+codes of a phrase is skipped as a whole, and each text is decided by its codes
+(`PartAnswer.counts`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 
 from perdure.session.search.matches import counts_by
-from perdure.session.search.parts.builder import is_frequent, pair_key
-from perdure.session.search.parts.codes import Counted, Range, counter, ranges_of
-from perdure.session.search.parts.pages import PAIR, Kept, is_word
-from perdure.session.search.parts.postings import (
-    PLACES,
-    bits,
-    either,
-    numbers,
-    rotate,
-    texts_at,
-)
+from perdure.session.search.parts.codes import Counter, Range, counter, ranges_of
+from perdure.session.search.parts.pages import Kept, is_word
+from perdure.session.search.parts.postings import bits, either, numbers
 from perdure.session.search.query import Phrase, Sought
-
-MOST_PAIRS = 8
-"""Number of bigrams looked up per phrase; more rarely exclude anything."""
 
 
 class Asked:
@@ -35,9 +25,9 @@ class Asked:
         self.filters = [group for group in filters if group]
         phrases = (*sought.phrases, *sought.unwanted)
         words = chain.from_iterable(map(_whole, phrases))
-        pairs = chain.from_iterable(map(_pairs, sought.phrases))
-        self.keys = sorted({*words, *pairs, *chain.from_iterable(self.filters)})
+        self.keys = sorted({*words, *chain.from_iterable(self.filters)})
         """Keys to look up exactly."""
+        self.has_phrase = any(len(each.terms) > 1 for each in sought.phrases)
         self.prefixes = sorted({each.terms[-1] for each in phrases if each.is_prefix})
         """Prefixes to look up."""
 
@@ -61,9 +51,7 @@ class PartAnswer:
         self._asked = asked
         self._size = size
         self._kept = kept
-        self._texts = {
-            key: bits(each.posting, size) for key, each in kept.items() if key[0] != PAIR
-        }
+        self._texts = {key: bits(each.posting, size) for key, each in kept.items()}
         self._begun = {
             prefix: either((each.posting for each in found), size)
             for prefix, found in begun.items()
@@ -74,9 +62,16 @@ class PartAnswer:
 
     def counts(self, codes: bytes) -> tuple[int, ...] | None:
         """Return the count of each phrase in a text; None if it does not match."""
-        return counts_by(self._asked.sought, lambda phrase: self._counters[phrase](codes))
+        return counts_by(self._asked.sought, lambda phrase: self._counters[phrase].count_in(codes))
 
-    def _made_counters(self, begun: Mapping[str, Sequence[Kept]]) -> dict[Phrase, Counted]:
+    def may_be_in(self, block: bytes) -> bool:
+        """Return False if none of the texts of `block`, which contains their codes, matches."""
+        return not self._asked.has_phrase or all(
+            any(self._counters[phrase].stretch in block for phrase in clause)
+            for clause in self._asked.sought.clauses
+        )
+
+    def _made_counters(self, begun: Mapping[str, Sequence[Kept]]) -> dict[Phrase, Counter]:
         codes = {key: each.code for key, each in self._kept.items() if is_word(key)}
         ranges: dict[str, Sequence[Range]] = {
             prefix: ranges_of([each.code for each in found]) for prefix, found in begun.items()
@@ -104,30 +99,14 @@ class PartAnswer:
         return texts
 
     def _holding(self, phrase: Phrase) -> int:
-        """Return the texts with the words of `phrase`, adjacent as far as indexed pairs show."""
+        """Return the texts with the words of `phrase`, in any order."""
         texts = (1 << self._size) - 1
         for word in _whole(phrase):
             texts &= self._texts.get(word, 0)
         if phrase.is_prefix:
             texts &= self._begun.get(phrase.terms[-1], 0)
-        return texts & self._side_by_side(phrase) if texts else 0
-
-    def _side_by_side(self, phrase: Phrase) -> int:
-        places = (1 << self._size * PLACES) - 1
-        for number, (one, other) in enumerate(list(pairwise(_whole(phrase)))[:MOST_PAIRS]):
-            if self._is_frequent(one) and self._is_frequent(other):
-                kept = self._kept.get(pair_key(one, other))
-                found = 0 if kept is None else bits(kept.posting, self._size * PLACES)
-                places &= rotate(found, number, self._size)
-        return texts_at(places, self._size)
-
-    def _is_frequent(self, word: str) -> bool:
-        return is_frequent(self._texts.get(word, 0).bit_count(), self._size)
+        return texts
 
 
 def _whole(phrase: Phrase) -> tuple[str, ...]:
     return phrase.terms[:-1] if phrase.is_prefix else phrase.terms
-
-
-def _pairs(phrase: Phrase) -> list[str]:
-    return [pair_key(*pair) for pair in list(pairwise(_whole(phrase)))[:MOST_PAIRS]]

@@ -1,35 +1,54 @@
 """Sets of texts of a part, as bytes and as integers.
 
-As an integer, bit i is the text number i. A pair of neighbours has eight bits per text: the
-positions, modulo 8, where it begins. The bytes have one of three forms: the integer itself, if no
-other is shorter; an even number of bytes: numbers, two bytes each; an odd number: steps from one
-number to the next, where 255 only continues a step.
+As an integer, bit i is the text number i. The bytes have one of three forms: the integer itself, if
+no other is shorter; an even number of bytes: steps from one number to the next, two bytes each; an
+odd number: steps of one byte each, where 255 only continues a step. Steps repeat more often than
+numbers, so a page compresses better.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import accumulate
 from operator import sub
 from struct import pack, unpack
 
-MOST_TEXTS = 8_192
-"""Maximum texts of a part: limited by two-byte numbers with eight positions per text."""
-
-PLACES = 8
-
 _ON = 255
+_ONS = bytes((_ON,))
 
-_IS_SET = bytes([0x30, *([0x31] * 255)])
-"""For ``bytes.translate``: the digits 0 and 1."""
+_DENSE = 2 * _ON
+"""Up to this mean step, one byte a step is tried."""
+
+MOST_TEXTS = 8_192
+"""Maximum texts of a part: an erasure moves all other texts of its part."""
 
 
 def pack_numbers(numbers: Sequence[int], size: int) -> bytes:
     """Pack `numbers`, ascending and below `size`."""
+    return pack_steps([*numbers[:1], *map(sub, numbers[1:], numbers)], size)
+
+
+def pack_steps(steps: Sequence[int], size: int) -> bytes:
+    """Pack the numbers, below `size`, that are these `steps` from each other, the first from 0."""
     most = (size + 7) // 8
-    is_dense = bool(numbers) and numbers[-1] < len(numbers) * _ON // 2
-    listed = _steps(numbers) if is_dense else pack(f"<{len(numbers)}H", *numbers)
-    return listed if len(listed) < most else _as_bits(numbers, most)
+    if len(steps) < most:
+        packed = pack(f"<{len(steps)}H", *steps)
+        if sum(steps) < len(steps) * _DENSE:
+            packed = min(packed, _in_bytes(steps), key=len)
+        if len(packed) < most:
+            return packed
+    return _as_bits(accumulate(steps), most)
+
+
+def _in_bytes(steps: Sequence[int]) -> bytes:
+    packed = b"".join(map(_bytes_of_steps().__getitem__, steps))
+    return packed if len(packed) % 2 else packed + _ONS
+
+
+@cache
+def _bytes_of_steps() -> list[bytes]:
+    return [_ONS * (step // _ON) + bytes((step % _ON,)) for step in range(MOST_TEXTS)]
 
 
 def bits(posting: bytes, size: int) -> int:
@@ -61,20 +80,12 @@ def either(postings: Iterable[bytes], size: int) -> int:
 
 
 def _iterate(posting: bytes) -> Sequence[int]:
-    if len(posting) % 2:
-        steps = zip(posting, accumulate(posting))  # noqa: B905 - they are as many
-        return [number for step, number in steps if step != _ON]
-    return unpack(f"<{len(posting) // 2}H", posting)
-
-
-def _steps(numbers: Sequence[int]) -> bytes:
-    steps = [numbers[0], *map(sub, numbers[1:], numbers)]
-    if max(steps) < _ON:
-        found = bytes(steps)
-    else:
-        parts = [bytes([_ON] * (step // _ON) + [step % _ON]) for step in steps]
-        found = b"".join(parts)
-    return found if len(found) % 2 else found + bytes([_ON])
+    if len(posting) % 2 == 0:
+        return list(accumulate(unpack(f"<{len(posting) // 2}H", posting)))
+    if _ON not in posting:
+        return list(accumulate(posting))
+    steps = zip(posting, accumulate(posting))  # noqa: B905 - they are as many
+    return [number for step, number in steps if step != _ON]
 
 
 def _as_bits(numbers: Iterable[int], size_bytes: int) -> bytes:
@@ -93,20 +104,3 @@ def numbers(found: int) -> list[int]:
         listed.append(place)
         place = digits.find("1", place + 1)
     return listed
-
-
-def rotate(places: int, by: int, texts: int) -> int:
-    """Return the positions of a pair shifted `by` words back, modulo 8."""
-    by %= PLACES
-    if not by:
-        return places
-    low = int.from_bytes(bytes([0xFF >> by]) * texts, "little")
-    high = int.from_bytes(bytes([0xFF << (PLACES - by) & 0xFF]) * texts, "little")
-    return (places >> by) & low | (places << (PLACES - by)) & high
-
-
-def texts_at(places: int, texts: int) -> int:
-    """Return the texts in which a pair begins at any of `places`."""
-    if not places:
-        return 0
-    return int(places.to_bytes(texts, "little").translate(_IS_SET)[::-1], 2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -72,15 +72,7 @@ _PUT_FILE = "INSERT OR REPLACE INTO session_file VALUES (?, ?)"
 _REMOVE_FILE = "DELETE FROM session_file WHERE name = ?"
 _FEED_MARK = "SELECT inode, size, trail, position FROM feed_mark WHERE no = 1"
 _PUT_FEED_MARK = "INSERT OR REPLACE INTO feed_mark VALUES (1, ?, ?, ?, ?)"
-_HAS_TEXT = """
-EXISTS (SELECT 1 FROM search_text WHERE n = {n}) OR EXISTS (
-    SELECT 1 FROM search_loose WHERE namespace = 1 AND n = {n}
-)
-"""
-_IS_INDEXED = f"SELECT {_HAS_TEXT.replace('{n}', '?1')}"
-_SEQS = f"""
-SELECT p.seq FROM search_place AS p WHERE p.session = ? AND ({_HAS_TEXT.replace("{n}", "p.n")})
-"""  # noqa: S608 - put together from constants
+_PLACES_OF = "SELECT seq, n FROM search_place WHERE session = ?"
 _OF_SESSIONS = "session IN (SELECT value FROM json_each(?))"
 
 
@@ -245,14 +237,9 @@ def positions_of(tables: SqlRows, numbers: Collection[int]) -> list[int]:
     return [*(-number for number in numbers), *found]
 
 
-def is_indexed(tables: SqlRows, position: int) -> bool:
-    """Return whether the index has a text at `position`."""
-    return bool(tables.value(_IS_INDEXED, position))
-
-
-def seqs_of(tables: SqlRows, number: int) -> set[int]:
-    """Return the seqs of the indexed texts of a session."""
-    return {row[0] for row in tables.rows(_SEQS, number)}
+def seqs_of(tables: SqlRows, number: int, indexed: Container[int]) -> set[int]:
+    """Return the seqs of a session's texts whose position is `indexed`."""
+    return {seq for seq, position in tables.rows(_PLACES_OF, number) if position in indexed}
 
 
 def remove_places(tables: SqlRows, numbers: Collection[int]) -> None:

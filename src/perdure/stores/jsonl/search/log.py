@@ -7,7 +7,7 @@ rewrite files: what is "behind" is what `FolderScan` found, whatever the mark sa
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TypeVar
@@ -23,7 +23,6 @@ from perdure.stores.jsonl.search.file_table import (
     EVERYWHERE,
     Catalogue,
     Known,
-    is_indexed,
     place_at,
     seqs_of,
 )
@@ -89,11 +88,11 @@ class FolderLog:
                 self._behind.update((found.position, found) for found in some)
                 yield some
 
-    async def missing(self, mark: Mark) -> AsyncIterator[list[Found]]:
+    async def missing(self, mark: Mark, indexed: Container[int]) -> AsyncIterator[list[Found]]:
         for number, known in self._catalogue.by_number.items():
             log = self._sessions.log(known.stream) if number in self._known else None
             if log is not None:
-                yield list(self._texts_missing(log, known))
+                yield list(self._texts_missing(log, known, indexed))
 
     async def texts_at(self, positions: Sequence[int]) -> list[Found]:
         found = (self._behind.get(each) or self._text_at(each) for each in positions)
@@ -133,13 +132,13 @@ class FolderLog:
 
     # -- what is indexed
 
-    def _texts_missing(self, log: Log, known: Known) -> Iterator[Found]:
+    def _texts_missing(self, log: Log, known: Known, indexed: Container[int]) -> Iterator[Found]:
         """Yield the texts of a session that should be indexed and are not."""
         title = found_title(known.number, log.header)
-        if title is not None and not is_indexed(self._tables, title.position):
+        if title is not None and title.position not in indexed:
             yield title
-        indexed = seqs_of(self._tables, known.number)
-        seqs = [seq for seq in range(min(known.count, len(log.rows))) if seq not in indexed]
+        there = seqs_of(self._tables, known.number, indexed)
+        seqs = [seq for seq in range(min(known.count, len(log.rows))) if seq not in there]
         with suppress(SessionNotFound):  # erased meanwhile
             yield from found_in(log, seqs, Places([], 0, 0))
 

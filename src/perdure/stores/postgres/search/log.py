@@ -8,7 +8,7 @@ progress can add an entry before it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
 from typing import LiteralString, TypeVar
 
 import msgspec
@@ -25,6 +25,9 @@ from perdure.stores.search.rows import NO_END, Mark, NextTexts
 
 AT_ONCE = MOST_RANKED
 """Number of texts after the mark that are read at once."""
+
+_MANY = 10_000
+"""Number of positions that are read at once."""
 
 _FROM: LiteralString = """
 FROM perdure.entry AS e
@@ -69,18 +72,7 @@ SELECT b.header, b.n FROM perdure.birth AS b
 WHERE b.namespace = %s AND b.n > 0 AND b.n = ANY(%s)
 """
 
-_MISSING: LiteralString = f"""
-SELECT {_COLUMNS}, e.n {_FROM} AND NOT EXISTS (
-    SELECT FROM perdure.search AS i WHERE i.namespace = %s AND i.n = e.n
-) ORDER BY e.n LIMIT %s
-"""  # noqa: S608 - put together from constants
-
-_MISSING_TITLES: LiteralString = """
-SELECT b.header, b.n FROM perdure.birth AS b
-WHERE b.namespace = %s AND b.n > 0 AND b.n > %s AND b.n <= %s AND NOT EXISTS (
-    SELECT FROM perdure.search AS i WHERE i.namespace = %s AND i.n = -b.n
-) ORDER BY b.n LIMIT %s
-"""
+_POSITIONS: LiteralString = f"SELECT e.n {_FROM} ORDER BY e.n LIMIT %s"
 
 _SETTLE: LiteralString = "SELECT perdure.settle(0)"
 _HORIZON: LiteralString = "SELECT current_setting('perdure.horizon')::bigint"
@@ -145,12 +137,15 @@ class PostgresLog:
         async for titles in self._paged(_TITLES, mark.stream, NO_END):
             yield titles
 
-    async def missing(self, mark: Mark) -> AsyncIterator[Sequence[Found]]:
-        ns = self._namespace
-        async for entries in self._paged(_MISSING, 0, mark.entry, list(KINDS), ns):
-            yield entries
-        async for titles in self._paged(_MISSING_TITLES, 0, mark.stream, ns):
-            yield titles
+    async def missing(self, mark: Mark, indexed: Container[int]) -> AsyncIterator[Sequence[Found]]:
+        after = 0
+        while after < mark.entry:
+            span = (self._namespace, after, mark.entry, list(KINDS), _MANY)
+            positions = [row[0] for row in await self._rows(Statement(_POSITIONS, span))]
+            yield await self.texts_at([each for each in positions if each not in indexed])
+            after = positions[-1] if len(positions) == _MANY else mark.entry
+        async for titles in self._paged(_TITLES, 0, mark.stream):
+            yield [each for each in titles if each.position not in indexed]
 
     async def texts_at(self, positions: Sequence[int]) -> Sequence[Found]:
         entries = Numbers(n for n in positions if n > 0)
@@ -181,10 +176,10 @@ class PostgresLog:
         ]
 
     async def _paged(
-        self, sql: LiteralString, after: int, upto: int, *values: object
+        self, sql: LiteralString, after: int, upto: int
     ) -> AsyncIterator[Sequence[Found]]:
         while True:
-            asked = (self._namespace, after, upto, *values, AT_ONCE)
+            asked = (self._namespace, after, upto, AT_ONCE)
             rows = await self._rows(Statement(sql, asked))
             yield await self._found(rows)
             if len(rows) < AT_ONCE:

@@ -56,7 +56,10 @@ _COUNT: LiteralString = """
 SELECT count(*) FROM perdure.entry WHERE namespace = %s AND n > 0 AND n > %s AND n <= %s
 """
 
-_TEXTS: LiteralString = "SELECT count(*) FROM perdure.search WHERE namespace = %s"
+_TEXTS: LiteralString = """
+SELECT (SELECT coalesce(sum(size), 0) FROM perdure.search_part WHERE namespace = %s)
+    + (SELECT count(*) FROM perdure.search WHERE namespace = %s AND part = 0)
+"""
 
 _SETTLE: LiteralString = "SELECT perdure.settle(0)"
 
@@ -166,7 +169,7 @@ async def reindex(db: Database, on_progress: OnProgress | None = None) -> int:
     async with _locked(db) as connected:
         await indexer.clear(PostgresWriter(connected, db.namespace))
     await _index_upto(db, await _progress(db), on_progress)
-    (rows,) = await db.ask(Statement(_TEXTS, (db.namespace,)))
+    (rows,) = await db.ask(Statement(_TEXTS, (db.namespace, db.namespace)))
     return int(rows[0][0])
 
 

@@ -9,14 +9,22 @@ from collections.abc import Sequence
 from functools import partial
 from typing import LiteralString
 
-from perdure.session.search.parts.builder import Part, Said
-from perdure.session.search.parts.lookup import Head, Looked, Read, Spoken
+from perdure.session.search.parts.blocks import Block, block_rows
+from perdure.session.search.parts.builder import Part
+from perdure.session.search.parts.lookup import Head, Looked, Read
 from perdure.session.search.parts.pages import Page, after
 from perdure.stores.postgres.database import Connected, Statement, run_statements
 from perdure.stores.postgres.rows import Contents, Numbers, Row, Texts
 from perdure.stores.postgres.search.vectors import Ask, PostgresVectors
 from perdure.stores.search import indexer
-from perdure.stores.search.rows import LooseRow, Mark, PartRow, Span, part_row
+from perdure.stores.search.rows import (
+    BlockStart,
+    LooseRow,
+    Mark,
+    PartRow,
+    Span,
+    part_row,
+)
 
 MARK: LiteralString = (
     "SELECT version, upto, upto, parts, forgotten FROM perdure.search_mark WHERE namespace = %s"
@@ -96,23 +104,35 @@ INSERT INTO perdure.search_page (namespace, part, first, body)
 SELECT %s, %s, d.first, d.body FROM unnest(%s::text[], %s::bytea[]) AS d (first, body)
 """
 
-SPOKEN: LiteralString = """
-SELECT t.part, t.number, s.n, s.length, s.said, s.at
-FROM unnest(%s::bigint[], %s::bigint[]) AS t (part, number)
+# The blocks are found by their numbers first, so that each is read once.
+BLOCKS: LiteralString = """
+SELECT b.part, b.number, s.said
+FROM (
+    SELECT DISTINCT t.part, f.number
+    FROM unnest(%s::bigint[], %s::bigint[]) AS t (part, number)
+    CROSS JOIN LATERAL (
+        SELECT number FROM perdure.search
+        WHERE namespace = %s AND part = t.part AND number <= t.number
+        ORDER BY number DESC LIMIT 1
+    ) AS f
+) AS b
 CROSS JOIN LATERAL (
-    SELECT n, length, said, at FROM perdure.search
-    WHERE namespace = %s AND part = t.part AND number = t.number AND at >= %s AND at < %s
-    LIMIT 1
+    SELECT said FROM perdure.search
+    WHERE namespace = %s AND part = b.part AND number = b.number LIMIT 1
 ) AS s
 """
-_SAID: LiteralString = """
-SELECT n, at, length, said FROM perdure.search WHERE namespace = %s AND part = %s ORDER BY number
+_BLOCKS_OF: LiteralString = """
+SELECT part, number, said FROM perdure.search WHERE namespace = %s AND part = %s ORDER BY number
+"""
+_STARTS: LiteralString = """
+SELECT part, number, n FROM perdure.search WHERE namespace = %s AND part <> 0
+ORDER BY part, number
 """
 _ADD_TEXTS: LiteralString = """
 INSERT INTO perdure.search (namespace, n, part, number, at, length, filters, said)
-SELECT %s, d.n, %s, d.number - 1, d.at, d.length, '', d.said
-FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[])
-    WITH ORDINALITY AS d (n, at, length, said, number)
+SELECT %s, d.n, %s, d.number, d.at, d.length, '', d.said
+FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[])
+    AS d (number, n, at, length, said)
 """
 
 _REMOVE_PART: tuple[LiteralString, ...] = (
@@ -127,14 +147,15 @@ _CLEAR: tuple[LiteralString, ...] = (
     "DELETE FROM perdure.search_page WHERE namespace = %s",
 )
 
-_PARTS_OF: LiteralString = """
-SELECT part, count(*) FROM perdure.search WHERE namespace = %s AND n = ANY(%s) GROUP BY part
+_LOOSE_AT: LiteralString = """
+SELECT count(*) FROM perdure.search WHERE namespace = %s AND part = 0 AND n = ANY(%s)
 """
 
 _HOMELESS: LiteralString = """
-SELECT s.n FROM perdure.search AS s WHERE s.namespace = %s AND s.part <> 0 AND NOT EXISTS (
+SELECT DISTINCT s.part FROM perdure.search AS s
+WHERE s.namespace = %s AND s.part <> 0 AND NOT EXISTS (
     SELECT FROM perdure.search_part AS p WHERE p.namespace = %s AND p.no = s.part
-) ORDER BY s.n
+) ORDER BY s.part
 """
 
 
@@ -169,15 +190,24 @@ class PostgresReader:
         (rows,) = await self._ask([statement])
         return [Looked(*row) for row in rows]
 
-    async def spoken(self, wanted: Sequence[Read], span: Span) -> list[Spoken]:
-        parts, numbers = Numbers(t.part for t in wanted), Numbers(t.number for t in wanted)
-        (rows,) = await self._ask([Statement(SPOKEN, (parts, numbers, self._namespace, *span))])
-        return [Spoken(*row) for row in rows]
+    async def blocks(self, wanted: Sequence[Read]) -> list[Block]:
+        parts = Numbers(part for part, own in wanted for _ in own)
+        numbers = Numbers(number for _, own in wanted for number in own)
+        ns = self._namespace
+        (rows,) = await self._ask([Statement(BLOCKS, (parts, numbers, ns, ns))])
+        return [Block(*row) for row in rows]
+
+    async def blocks_of(self, part: int) -> list[Block]:
+        return [Block(*row) for row in await self._rows(_BLOCKS_OF, part)]
+
+    async def block_starts(self) -> list[BlockStart]:
+        return [BlockStart(*row) for row in await self._rows(_STARTS)]
 
     async def part(self, number: int) -> Part:
         own = (self._namespace, number)
-        said, pages = await self._ask([Statement(_SAID, own), Statement(_PAGES, own)])
-        return Part(tuple([Said(*row) for row in said]), tuple([Page(*row) for row in pages]))
+        rows, pages = await self._ask([Statement(_BLOCKS_OF, own), Statement(_PAGES, own)])
+        said = [said for row in rows for said in Block(*row).said()]
+        return Part(tuple(said), tuple([Page(*row) for row in pages]))
 
     async def part_rows(self) -> list[PartRow]:
         return [PartRow(*row) for row in await self._rows(_PART_ROWS)]
@@ -187,6 +217,9 @@ class PostgresReader:
 
     async def homeless(self) -> list[int]:
         return [row[0] for row in await self._rows(_HOMELESS, self._namespace)]
+
+    async def loose_at(self, positions: Sequence[int]) -> int:
+        return int((await self._rows(_LOOSE_AT, Numbers(positions)))[0][0])
 
 
 class PostgresWriter:
@@ -225,12 +258,13 @@ class PostgresWriter:
     async def add_part(self, part: Part) -> None:
         ((next_row,),) = await self._run([Statement(_NEXT_PART, (self._namespace,))])
         own = (self._namespace, next_row[0])
-        said, pages = part.said, part.pages
+        blocks, pages = list(block_rows(part.said)), part.pages
         texts = (
-            Numbers(text.position for text in said),
-            Numbers(text.at for text in said),
-            Numbers(text.length for text in said),
-            Contents(text.codes for text in said),
+            Numbers(block.first for block in blocks),
+            Numbers(block.position for block in blocks),
+            Numbers(block.at for block in blocks),
+            Numbers(block.texts for block in blocks),
+            Contents(block.body for block in blocks),
         )
         bodies = (Texts(page.first for page in pages), Contents(page.body for page in pages))
         head = (self._namespace, *part_row(next_row[0], part))
@@ -244,11 +278,6 @@ class PostgresWriter:
 
     async def remove_part(self, number: int) -> None:
         await self._run([Statement(each, (self._namespace, number)) for each in _REMOVE_PART])
-
-    async def parts_of(self, positions: Sequence[int]) -> dict[int, int]:
-        values = (self._namespace, Numbers(positions))
-        (rows,) = await self._run([Statement(_PARTS_OF, values)])
-        return dict(rows)
 
 
 def mark_in(rows: Sequence[Row]) -> Mark:

@@ -6,7 +6,7 @@ negative number of the stream.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -38,6 +38,8 @@ CROSS JOIN stream AS s ON s.no = e.stream
 WHERE {AFTER} AND a.first <= ?3 AND {_IS_FOUND}
 """  # noqa: S608 - put together from constants
 
+_POSITIONS = _ENTRIES.replace(_COLUMNS, "e.n")
+
 _ENTRY_AT = f"""
 SELECT {_COLUMNS} FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
 WHERE e.n = ?2 AND {_IS_FOUND}
@@ -62,18 +64,6 @@ WHERE {AFTER} AND a.first <= ?3
 _STREAM_FAR = "SELECT no FROM stream WHERE namespace = ? AND no > ? ORDER BY no LIMIT 1 OFFSET ?"
 
 _STREAMS_BEHIND = "SELECT count(*) FROM stream WHERE namespace = ? AND no > ?"
-
-_HAS_TEXT = """
-EXISTS (
-    SELECT 1 FROM search_text AS t JOIN search_part AS p ON p.no = t.id >> 13
-    WHERE t.n = {n} AND p.namespace = ?1
-)
-OR EXISTS (SELECT 1 FROM search_loose AS t WHERE t.namespace = ?1 AND t.n = {n})
-"""
-
-_IS_MISSING = f"NOT ({_HAS_TEXT.replace('{n}', 'e.n')})"
-
-_HAS_TITLE = f"SELECT {_HAS_TEXT.replace('{n}', '?2')}"
 
 _STREAM = "SELECT no, leaf FROM stream WHERE namespace = ? AND id = ?"
 
@@ -140,13 +130,13 @@ class SqliteLog:
             while some := list(islice(texts, AT_ONCE)):
                 yield some
 
-    async def missing(self, mark: Mark) -> AsyncIterator[list[Found]]:
-        sql = f"{_ENTRIES} AND {_IS_MISSING} ORDER BY a.first, e.n"
-        entries = self._found(self._rows(sql, 0, mark.entry))
-        titles = (each for each in self.titles(0, mark.stream) if not self._has_title(each))
-        for texts in (entries, titles):
-            while some := list(islice(texts, AT_ONCE)):
-                yield some
+    async def missing(self, mark: Mark, indexed: Container[int]) -> AsyncIterator[list[Found]]:
+        rows = self._rows(f"{_POSITIONS} ORDER BY a.first, e.n", 0, mark.entry)
+        entries = (row[0] for row in rows if row[0] not in indexed)
+        titles = (each.position for each in self.titles(0, mark.stream))
+        for positions in (entries, (each for each in titles if each not in indexed)):
+            while some := list(islice(positions, AT_ONCE)):
+                yield await self.texts_at(some)
 
     async def texts_at(self, positions: Sequence[int]) -> list[Found]:
         found: list[Found] = []
@@ -194,9 +184,6 @@ class SqliteLog:
             header = self._tables.value("SELECT header FROM birth WHERE stream = ?", stream)
             self._subjects[stream] = _header_in(header, self._tables.stream_id(stream)).subject
         return self._subjects[stream]
-
-    def _has_title(self, title: Found) -> bool:
-        return bool(self._tables.value(_HAS_TITLE, self._namespace, title.position))
 
     def _is_on_branch(self, found: Found) -> bool:
         target = found.target

@@ -45,7 +45,7 @@ def test_overlapping_phrases_are_counted() -> None:
     ranges = {"b": ranges_of([codes["b"], codes["by"]])}
 
     def count(*terms: str, is_prefix: bool = False) -> int:
-        return counter(Phrase(terms, is_prefix), codes, ranges)(text)
+        return counter(Phrase(terms, is_prefix), codes, ranges).count_in(text)
 
     assert count("a") == 4
     assert count("a", "a") == 2

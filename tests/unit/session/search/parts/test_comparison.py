@@ -74,7 +74,7 @@ def test_wrong_frequencies_and_places_are_reported() -> None:
     assert differing(changed("number7", pack_frequencies([(0, 2)])), by_position(texts)) == {7}
     wrong = [(number, 4 if number == 8 else 1 + number % 3) for number in range(40) if number % 3]
     assert differing(changed("tide", pack_frequencies(wrong)), by_position(texts)) == {8}
-    moved = pack_places(99 if number == 9 else number for number in range(40))
+    moved = pack_places([99 if number == 9 else number for number in range(40)])
     assert differing(changed("#sown", moved), by_position(texts)) == {9}
     for cut in (b"\x80", b"\x01"):
         assert differing(changed("#sown", cut), by_position(texts)) == set(range(40))

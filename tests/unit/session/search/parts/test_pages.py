@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from perdure.session.search.parts.pages import (
@@ -15,12 +17,13 @@ from perdure.session.search.parts.pages import (
     tool_key,
 )
 
+CHANCE = random.Random(3)
 KEPT = [
-    Kept("!ab", "", b"12"),
+    Kept("#agent", "", b"12"),
     Kept("#user", "", b""),
     *[Kept(f"w{number:03}", chr(200 + number), bytes([number])) for number in range(250)],
-    Kept("x", "z", b"y" * 70_000),
-    Kept("x1", "y", b"1"),
+    Kept("x", chr(450), CHANCE.randbytes(70_000)),
+    Kept("x1", chr(451), b"1"),
 ]
 PAGES = list(pages_of(KEPT))
 

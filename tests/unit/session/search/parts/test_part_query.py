@@ -1,34 +1,35 @@
 from __future__ import annotations
 
-from perdure.session.search.parts.builder import make_part, pair_key
-from perdure.session.search.parts.lookup import READ_AT_ONCE
-from perdure.session.search.parts.part_query import MOST_PAIRS, Asked
+from perdure.session.search.parts.builder import make_part
+from perdure.session.search.parts.pages import everything
+from perdure.session.search.parts.part_query import Asked
 from perdure.session.search.query import sought_in
 from tests.fakes.parts import fitting, found_in, text
 
 
-def test_query_looks_up_words_pairs_filters_and_prefixes() -> None:
+def test_query_looks_up_words_filters_and_prefixes() -> None:
     asked = Asked(sought_in('tide "old moon ri"* NOT "x y"'), [["#ruser", "#rtool"], []])
 
-    assert asked.keys == sorted(
-        ["tide", "old", "moon", "x", "y", pair_key("old", "moon"), "#ruser", "#rtool"]
-    )
+    assert asked.keys == sorted(["tide", "old", "moon", "x", "y", "#ruser", "#rtool"])
     assert asked.prefixes == ["ri"]
 
 
-def test_long_phrase_looks_up_limited_pairs() -> None:
-    words = [f"w{number}" for number in range(40)]
+def test_blocks_without_the_phrase_are_skipped() -> None:
+    said = ["b x a x c x x x x b a c"] * 400
+    said[7], said[300] = "x x x a b c", "a b x b c"
+    texts = [text(number, words) for number, words in enumerate(said)]
+    part = make_part(texts)
+    codes = {kept.key: kept.code for page in part.pages for kept in everything(page.body)}
+    asked = Asked(sought_in('"a b c"'), [])
+    kept = {each.key: each for page in part.pages for each in everything(page.body)}
+    answer = asked.answer(len(said), {key: kept[key] for key in asked.keys}, {})
 
-    assert len(Asked(sought_in(f'"{" ".join(words)}"'), []).keys) == 40 + MOST_PAIRS
-
-
-def test_pairs_exclude_texts_without_the_phrase() -> None:
-    texts = [text(number, "b x a x c x x x x b a c") for number in range(READ_AT_ONCE // 2)]
-    texts[7] = text(7, "x x x a b c")
-    texts[300] = text(300, "a b x b c")
-
-    found, read = found_in([make_part(texts)], '"a b c"')
+    found, _ = found_in([part], '"a b c"')
 
     assert found == fitting(texts, '"a b c"')
     assert [each.position for each in found] == [7]
-    assert read <= 2
+    assert answer.texts == list(range(400))
+    assert [answer.may_be_in(part.said[number].codes) for number in (6, 7, 300)] == [
+        *(False, True, False),
+    ]
+    assert answer.may_be_in("".join(codes[word] for word in ("c", "a", "b", "c")).encode())

@@ -1,0 +1,154 @@
+"""The texts of a part in blocks: several texts that follow each other in one row.
+
+A text of a conversation has some 50 bytes of codes, and a row of its own would have as many bytes
+beside them. A block has columns, each with the fewest bytes a number that its texts need: how far
+their positions and times are from those of the first, and the lengths of their codes in bytes. The
+codes of all texts follow. So a phrase is searched in all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from struct import Struct, pack, unpack_from
+from typing import NamedTuple
+
+BLOCK_BYTES = 3_960
+"""Size of a block, so that one fits into 4 kB and two into 8 kB; a longer text has its own."""
+
+_HEADER = Struct("<HqqBBB")
+"""Number of texts, the first position, the earliest time, bytes per number of each column."""
+
+_COUNT = Struct("<H")
+_FORMS = {0: "", 1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+class Said(NamedTuple):
+    """A text of a part, with words as codes."""
+
+    position: int
+    at: int
+    length: int
+    codes: bytes
+
+
+class BlockRow(NamedTuple):
+    """A block to store: the number in its part and the position of its first text."""
+
+    first: int
+    position: int
+    at: int
+    texts: int
+    body: bytes
+
+
+def block_rows(said: Sequence[Said]) -> Iterator[BlockRow]:
+    """Yield the blocks of all texts of a part."""
+    first = size = 0
+    earliest = latest = longest = 0
+    for number, (position, at, _, codes) in enumerate(said):
+        earliest, latest = min(earliest, at), max(latest, at)
+        longest = max(longest, len(codes))
+        size += len(codes)
+        if number > first:
+            reach = (position - said[first].position, latest - earliest, longest)
+            columns = (number - first + 1) * sum(map(_width, reach))
+            if _HEADER.size + columns + size > BLOCK_BYTES:
+                yield _row(first, said[first:number])
+                first = number
+        if number == first:
+            size = longest = len(codes)
+            earliest = latest = at
+    if said:
+        yield _row(first, said[first:])
+
+
+def _row(first: int, held: Sequence[Said]) -> BlockRow:
+    positions, ats, _, codes = zip(*held, strict=True)
+    position, at = positions[0], min(ats)
+    columns = (
+        [each - position for each in positions],
+        [each - at for each in ats],
+        list(map(len, codes)),
+    )
+    widths = [_width(max(numbers)) for numbers in columns]
+    packed = [
+        pack(_form(width, len(held)), *numbers)
+        for width, numbers in zip(widths, columns, strict=True)
+        if width
+    ]
+    header = _HEADER.pack(len(held), position, at, *widths)
+    return BlockRow(first, position, at, len(held), b"".join((header, *packed, *codes)))
+
+
+def _width(most: int) -> int:
+    """Return the bytes that numbers up to `most` take."""
+    if most < 1 << 8:
+        return 1 if most else 0
+    return 2 if most < 1 << 16 else 4 if most < 1 << 32 else 8
+
+
+def _form(width: int, count: int) -> str:
+    return f"<{count}{_FORMS[width]}"
+
+
+class Block:
+    """A stored block: the texts of `part` from number `first` on, before number `behind`.
+
+    Raises: ``pages.DAMAGE`` if it is damaged.
+    """
+
+    def __init__(self, part: int, first: int, body: bytes) -> None:
+        self.part = part
+        self.first = first
+        self.behind: int = first + _COUNT.unpack_from(body)[0]
+        self.body = body
+        """Contains the codes of all texts, one after the other."""
+        self._read: _Columns | None = None
+
+    def text(self, number: int) -> tuple[int, int, bytes]:
+        """Return position, time and codes of the text with that number in the part."""
+        columns = self._read or self._columns()
+        place = number - self.first
+        begins = columns.begins
+        return (
+            columns.position + columns.positions[place],
+            columns.at + columns.ats[place],
+            self.body[begins[place] : begins[place + 1]],
+        )
+
+    def _columns(self) -> _Columns:
+        count, position, at, *widths = _HEADER.unpack_from(self.body)
+        offset = _HEADER.size
+        read: list[Sequence[int]] = []
+        for width in widths:
+            form = _form(width, count)
+            read.append(unpack_from(form, self.body, offset) if width else (0,) * count)
+            offset += width * count
+        positions, ats, lengths = read
+        begins = list(accumulate(lengths, initial=offset))
+        if begins[-1] != len(self.body):
+            raise ValueError("a block is cut off")
+        self._read = _Columns(position, at, positions, ats, begins)
+        return self._read
+
+    def said(self) -> Iterator[Said]:
+        """Yield all texts."""
+        for number in range(self.first, self.behind):
+            position, at, codes = self.text(number)
+            yield Said(position, at, length_of(codes), codes)
+
+
+class _Columns(NamedTuple):
+    """Steps to positions and times from the first; begins of codes in the block, and their end."""
+
+    position: int
+    at: int
+    positions: Sequence[int]
+    ats: Sequence[int]
+    begins: Sequence[int]
+
+
+def length_of(codes: bytes) -> int:
+    """Return the number of words of a text. Raises: UnicodeDecodeError."""
+    return len(codes.decode())
