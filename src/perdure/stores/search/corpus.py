@@ -155,8 +155,7 @@ class Corpus:
 
     def add_part(self, head: Head, blocks: Iterable[Block], filters: Iterable[Kept]) -> None:
         """Add the texts of a part with the pages of their filters. Raises: ``pages.DAMAGE``."""
-        keys: list[list[str]] = [[] for _ in range(head.size)]
-        where = dict[int, int]()
+        keys, where = [list[str]() for _ in range(head.size)], dict[int, int]()
         for kept in filters:
             for number in listed(kept.posting, head.size):
                 keys[number].append(kept.key)

@@ -102,6 +102,8 @@ class Block:
         self.part = part
         self.first = first
         self.behind: int = first + _COUNT.unpack_from(body)[0]
+        if self.behind == first:
+            raise ValueError("a block has no text")
         self.body = body
         """Contains the codes of all texts, one after the other."""
         self._read: _Columns | None = None

@@ -260,9 +260,10 @@ CREATE TABLE perdure.usage (
 -- ------------------------------------------------------------ search
 
 -- A text that can be found. n is the position of its entry or, negative, that of the birth of the
--- stream whose first title it is. It is text number of the part, from 0, and said is the codes of
--- its words. If part is 0, it is in no part yet, number is n, and said is its words in order
--- (session/search/phrase_text.py). filters, separated by spaces, are in the part otherwise.
+-- stream whose first title it is. If part is 0, it is in no part yet, number is n, said is its words
+-- in order (session/search/phrase_text.py), and filters are separated by spaces. Otherwise the row is
+-- a block of texts of the part that follow each other (session/search/parts/blocks.py): n and number
+-- (from 0) are those of the first, at is the earliest time, length the number of texts.
 CREATE TABLE perdure.search (
     namespace text COLLATE "C" NOT NULL,
     n         bigint NOT NULL,

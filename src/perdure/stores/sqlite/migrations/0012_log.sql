@@ -385,8 +385,9 @@ CREATE TABLE search_loose (
     PRIMARY KEY (namespace, n)
 ) STRICT, WITHOUT ROWID;
 
--- A text of a part. id is part * 8192 + its number in the part, from 0; said is the codes of its
--- words.
+-- A block of texts of a part that follow each other (session/search/parts/blocks.py). id is part *
+-- 8192 + the number of its first text in the part, from 0; n is the position of that text, at the
+-- earliest time, length the number of texts.
 CREATE TABLE search_text (
     id     INTEGER PRIMARY KEY,
     n      INTEGER NOT NULL,
