@@ -35,7 +35,8 @@ def texts(state: Any) -> list[str]:
 
 def start(kind: str, address: str, thread: str, turns: int, name: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", CHILD, kind, address, thread, str(turns), name]
-    return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=REPOSITORY, stdin=pipe, stdout=pipe, text=True)
 
 
 def test_graph_continues_after_reopening_and_its_messages_are_a_session(store_address: str) -> None:
@@ -176,6 +177,13 @@ def test_copy_shows_what_it_copied_after_its_origin_is_gone(store_address: str) 
 def test_two_workers_on_one_thread_lose_no_checkpoint(store_address: str) -> None:
     turns = 8
     workers = [start("perdure", store_address, "t", turns, name) for name in ("left", "right")]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "READY\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("\n")
+        worker.stdin.flush()
     for worker in workers:
         worker.communicate(timeout=100)
         assert worker.returncode == 0

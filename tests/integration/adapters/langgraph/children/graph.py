@@ -3,7 +3,7 @@
     graph.py SAVER ADDRESS THREAD TURNS NAME
 
 SAVER is ``perdure`` or ``sqlite`` (LangGraph's own). Prints ``READY`` at its start, and each turn
-when LangGraph returns it: its state is stored then.
+when LangGraph returns it: its state is stored then. With a NAME it begins when it reads a line.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ def main() -> None:
     with saver_at(kind, address) as saver:
         graph = graph_with(saver, name)
         print("READY", flush=True)  # noqa: T201 - the parent reads it
+        if name:  # one of several workers: all begin together
+            sys.stdin.readline()
         for turn in range(int(turns)):
             said = {"messages": [("user", f"{name} question {turn}")]}
             graph.invoke(said, config, durability="sync")
