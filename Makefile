@@ -43,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo       run the demonstration"
-	@echo "make test       run the tests: about eight minutes"
+	@echo "make test       run the tests: about 550 CPU-seconds"
 	@echo "make check      format, lint, types, imports, shape, unit and conformance tests"
 	@echo "make programs   install programs of others that tests run (pi, axe-core; with npm)"
 	@echo "make suites     fetch the published tests of agent frameworks, which run against the adapters"

@@ -8,12 +8,13 @@ import sys
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.fakes.samples import sampled
 
 EXAMPLES = sorted((REPOSITORY / "examples" / "adapters").glob("*.py"))
 
 
 @pytest.mark.full_only
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@sampled("example", EXAMPLES, kind=type, each=1, ids=lambda path: path.stem)
 def test_example_runs(example: object) -> None:
     done = subprocess.run(
         [sys.executable, str(example)], check=False, capture_output=True, text=True
