@@ -207,7 +207,7 @@ def _said(found: Any) -> list[str]:
 KILLS = 1
 
 
-@pytest.mark.timeout(600)  # 50 processes that load LangGraph: minutes on a busy machine
+@pytest.mark.timeout(1800)  # 50 processes that load LangGraph: 20 s each on a busy machine
 @pytest.mark.parametrize(
     "kills", [KILLS, pytest.param(25, marks=pytest.mark.all_only)], ids=["sample", "many"]
 )
