@@ -9,7 +9,7 @@ from typing import cast
 from perdure.bounds.limits import require_within
 from perdure.errors import WrongArgument
 from perdure.session.argument_checks import is_kept, is_utf8
-from perdure.session.ids import is_number
+from perdure.session.ids import StreamId, entry_place, is_number
 from perdure.session.info import SessionInfo, trim_title
 
 _DIGITS = 18
@@ -103,9 +103,30 @@ def _fault(text: str) -> str | None:
 
 def place_of(after: str | SessionInfo) -> tuple[int, str]:
     """Return the list position of the cursor `after`. Raises: WrongArgument."""
-    at, colon, session = (after if isinstance(after, str) else after.cursor).partition(":")
+    return cursor_place(after if isinstance(after, str) else after.cursor, "session")
+
+
+def cursor_place(cursor: str, listed: str) -> tuple[int, str]:
+    """Return the time and the id in the cursor of a `listed` thing. Raises: WrongArgument."""
+    at, colon, id = cursor.partition(":")
     digits = at.removeprefix("-")
-    if not (colon and session and is_number(digits) and len(digits) < _DIGITS):
-        reason = f"{after!r:.60} is no cursor: give a session of an earlier list, or its cursor"
-        raise WrongArgument(reason, argument="after")
-    return int(at), session
+    if not (colon and id and is_number(digits) and len(digits) < _DIGITS):
+        raise _wrong_cursor(cursor, listed)
+    return int(at), id
+
+
+def entry_cursor_place(cursor: str, listed: str) -> tuple[int, StreamId, int]:
+    """Return what `cursor_place` does, with the id of an entry in its parts. Raises the same."""
+    at, id = cursor_place(cursor, listed)
+    try:
+        return at, *entry_place(id)
+    except ValueError:
+        raise _wrong_cursor(cursor, listed) from None
+
+
+def _wrong_cursor(cursor: str, listed: str) -> WrongArgument:
+    article = "an" if listed[0] in "aeiou" else "a"
+    reason = (
+        f"{cursor!r:.60} is no cursor: give {article} {listed} of an earlier list, or its cursor"
+    )
+    return WrongArgument(reason, argument="after")

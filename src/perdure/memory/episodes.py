@@ -54,6 +54,11 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     extraction: Literal["due", "done", "failed"] | None = None
     extraction_problem: str | None = None
 
+    @property
+    def cursor(self) -> str:
+        """Return its position in a list of latest end first, for ``Memory.episodes(after=…)``."""
+        return f"{self.ended_at}:{self.id}"
+
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The summary of an episode, as the entry `entry` of its session says it.

@@ -21,6 +21,15 @@ def test_fact_is_remembered_corrected_and_forgotten(world: World) -> None:
     assert b"likes" not in world.file.read_bytes()
 
 
+def test_facts_continue_after_a_fact(world: World) -> None:
+    for number in range(3):
+        world.ok("memory", "remember", f"fact {number}")
+    whole = world.ok("memory", "facts", "--json").json
+    assert len(whole) == 3
+    assert world.ok("memory", "facts", "--after", whole[0]["id"], "--json").json == whole[1:]
+    assert world.run("memory", "facts", "--after", "nothing/0").code == 3
+
+
 def test_memory_commands_report_what_cannot_be_used(world: World) -> None:
     world.ok("memory", "remember", "likes tea")
     missing = world.run("memory", "forget", "nothing/0", "--json")
@@ -64,12 +73,15 @@ def test_imported_session_is_indexed_once_and_again_after_growth(world: World) -
     assert world.ok("memory", "index", "--json").json == {"episodes": 1, "vectors": None}
     assert world.ok("memory", "index", "--json").json == {"episodes": 0, "vectors": None}
     (first,) = world.ok("memory", "episodes", "--json").json
+    assert world.ok("memory", "episodes", "--after", first["id"], "--json").json == []
     assert (first["by"], first["messages"], first["first"]) == ("import", 1, 0)
     more = message("a2", '"a1"', "Bye")
     file.write_text("\n".join((*lines, more)) + "\n")
     world.ok("import", str(file))
     assert world.ok("memory", "index", "--json").json == {"episodes": 1, "vectors": None}
     both = world.ok("memory", "episodes", "--json").json
+    assert world.ok("memory", "episodes", "--after", both[0]["id"], "--json").json == both[1:]
+    assert world.run("memory", "episodes", "--after", f"{first['session']}/999").code == 3
     assert sorted(each["messages"] for each in both) == [1, 1]
     assert first in both
 

@@ -26,7 +26,15 @@ from perdure.apps.terminal.output import out_style, remark, width
 from perdure.apps.terminal.text import safe
 from perdure.client.memory.handle import RECALLED
 from perdure.client.store import Store
-from perdure.errors import AmbiguousId, FactNotFound, StoreFull, StoreReadOnly, StoreUnavailable
+from perdure.errors import (
+    AmbiguousId,
+    EntryNotFound,
+    FactNotFound,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from perdure.memory.episodes import Episode
 from perdure.memory.reports import ImportedFolder
 from perdure.memory.scope import ScopeName
 
@@ -153,6 +161,9 @@ async def facts(
         bool, typer.Option("--past", help="Also facts that are not true yet, or no longer.")
     ] = False,
     limit: LimitOption = 50,
+    after: Annotated[
+        str | None, typer.Option(metavar="FACT", help="The facts after this one: the next page.")
+    ] = None,
     common: CommonOptions,
 ) -> None:
     """List facts, newest first.
@@ -160,11 +171,22 @@ async def facts(
     Examples:
         perdure memory facts --subject ana
         perdure memory facts --all --past --json
+
+    Exit codes:
+        3  the fact after --after does not exist
     """
     scope = _scope(subject, every=every)
     async with common.existing_store() as opened:
+        last = None
+        if after is not None:
+            last = await opened.memory.fact(await _whole_id(opened, after))
         found = await opened.memory.facts(
-            subject=subject, agent=agent, scope=scope, include_past=past, limit=limit or None
+            subject=subject,
+            agent=agent,
+            scope=scope,
+            include_past=past,
+            limit=limit or None,
+            after=last,
         )
     common.show(
         [fact_data(fact) for fact in found], fact_rows(found) if found else "No facts found."
@@ -267,6 +289,10 @@ async def episodes(
         str | None, typer.Option(metavar="ID", help="Only those of this session.")
     ] = None,
     limit: LimitOption = 50,
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="EPISODE", help="The episodes after this one: the next page."),
+    ] = None,
     common: CommonOptions,
 ) -> None:
     """List episodes: sessions that ended, the latest end first.
@@ -276,7 +302,7 @@ async def episodes(
         perdure memory episodes --session 01jd --json
 
     Exit codes:
-        3  no session has that id
+        3  no session, or no episode, has that id
     """
     scope = _scope(subject, every=every)
     async with common.existing_store() as opened:
@@ -286,6 +312,7 @@ async def episodes(
             scope=scope,
             session=None if session is None else await named_session(opened, session),
             limit=limit or None,
+            after=None if after is None else await _episode(opened, after),
         )
     common.show(
         [episode_data(each) for each in found],
@@ -390,6 +417,16 @@ def _scope(subject: str | None, *, every: bool) -> ScopeName:
     if every and subject is not None:
         raise UsageMistake("--all covers every subject: leave out --subject")
     return "namespace" if every else "subject"
+
+
+async def _episode(opened: Store, named: str) -> Episode:
+    """Return the episode with the whole id `named`. Raises: EntryNotFound; SessionNotFound."""
+    session = named.rpartition("/")[0]
+    own = await opened.memory.episodes(session=session, limit=None) if session else []
+    found = next((each for each in own if each.id == named), None)
+    if found is None:
+        raise EntryNotFound(named, None)
+    return found
 
 
 async def _whole_id(opened: Store, named: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside
-from perdure.client.session_fields import require_subject
+from perdure.client.session_fields import entry_cursor_place, require_subject
 from perdure.errors import WrongArgument
 from perdure.memory.episodes import Episode, episodes_in
 from perdure.memory.extraction import Extractor
@@ -21,7 +21,7 @@ from perdure.models.embedders.protocol import Embedder, EmbedderName, check_embe
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.clock import ms_of
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId
+from perdure.session.ids import EntryId, entry_place
 from perdure.session.memory.facts import Fact
 from perdure.session.memory.kinds import EpisodeRecorded, FactsCaptured, FactsDue, SaidBy
 from perdure.stores.access.lazy_modules import Later
@@ -55,6 +55,8 @@ Source = Entry | str
 
 _EPISODE_KINDS = (EpisodeRecorded.kind, FactsDue.kind, FactsCaptured.kind)
 """Kinds of the entries that episodes are read from."""
+
+T = TypeVar("T", Fact, Episode)
 
 RECALLED = 10
 """Default number of hits."""
@@ -212,19 +214,20 @@ class Memory:
         scope: ScopeName = "subject",
         include_past: bool = False,
         limit: int | None = None,
+        after: Fact | str | None = None,
     ) -> list[Fact]:
         """List the facts of a scope that are valid now, newest first.
 
         `include_past` adds those that are not valid yet, or no longer. Forgotten facts are gone.
-        Raises: ValueError when `limit` is negative; WrongArgument for a scope that lacks its agent.
+        `after` continues after a fact of an earlier list, or after its `cursor`.
+        Raises: ValueError when `limit` is negative; WrongArgument for a scope without its agent.
         """
         amount("limit", limit)
         within = _scope(subject, agent, scope)
         now = self.outside.clock.now_ms()
         found = await fact_writes.facts_in(self.backend, within)
         found = [fact for fact in found if include_past or fact.is_valid_at(now)]
-        found.sort(key=lambda fact: (fact.at, fact.id), reverse=True)
-        return found[:limit]
+        return _page(found, after, limit, "fact", lambda fact: (fact.at, *entry_place(fact.id)))
 
     async def capture(self, episode: Episode, extractor: Extractor) -> list[Fact]:
         """Store the facts that `extractor` finds in `episode`; return the new ones.
@@ -295,11 +298,13 @@ class Memory:
         session: str | None = None,
         limit: int | None = 50,
         before: datetime | None = None,
+        after: Episode | str | None = None,
     ) -> list[Episode]:
         """List the episodes of a scope, the latest end first.
 
         With `session` those of that session, whatever its subject. `before` selects those that
-        ended earlier. Raises: SessionNotFound; ValueError when `limit` is negative; WrongArgument.
+        ended earlier; `after` continues after an episode of an earlier list, or after its `cursor`.
+        Raises: SessionNotFound; ValueError when `limit` is negative; WrongArgument.
         """
         amount("limit", limit)
         within = _scope(subject, agent, scope)
@@ -307,8 +312,22 @@ class Memory:
         found = await _recorded(self.backend, within, session)
         if before is not None:
             found = [episode for episode in found if episode.ended_at < ms_of(before)]
-        found.sort(key=lambda each: (each.ended_at, each.session, each.last), reverse=True)
-        return found[:limit]
+        return _page(found, after, limit, "episode", lambda it: (it.ended_at, it.session, it.last))
+
+
+def _page(
+    found: list[T],
+    after: T | str | None,
+    limit: int | None,
+    listed: str,
+    place: Callable[[T], tuple[int, str, int]],
+) -> list[T]:
+    """Return the first `limit` of `found` after a cursor, the latest first."""
+    if after is not None:
+        cursor = after if isinstance(after, str) else after.cursor
+        behind = entry_cursor_place(cursor, listed)
+        found = [each for each in found if place(each) < behind]
+    return sorted(found, key=place, reverse=True)[:limit]
 
 
 def _new_fact(

@@ -897,11 +897,13 @@ class Memory(Handle[AsyncMemory]):
         scope: ScopeName = "subject",
         include_past: bool = False,
         limit: int | None = None,
+        after: Fact | str | None = None,
     ) -> list[Fact]:
         """List the facts of a scope that are valid now, newest first.
 
         `include_past` adds those that are not valid yet, or no longer. Forgotten facts are gone.
-        Raises: ValueError when `limit` is negative; WrongArgument for a scope that lacks its agent.
+        `after` continues after a fact of an earlier list, or after its `cursor`.
+        Raises: ValueError when `limit` is negative; WrongArgument for a scope without its agent.
         """
 
     def capture(self, episode: Episode, extractor: Extractor) -> list[Fact]:
@@ -957,11 +959,13 @@ class Memory(Handle[AsyncMemory]):
         session: str | None = None,
         limit: int | None = 50,
         before: datetime | None = None,
+        after: Episode | str | None = None,
     ) -> list[Episode]:
         """List the episodes of a scope, the latest end first.
 
         With `session` those of that session, whatever its subject. `before` selects those that
-        ended earlier. Raises: SessionNotFound; ValueError when `limit` is negative; WrongArgument.
+        ended earlier; `after` continues after an episode of an earlier list, or after its `cursor`.
+        Raises: SessionNotFound; ValueError when `limit` is negative; WrongArgument.
         """
 
 class Schedule(Handle[AsyncSchedule]):

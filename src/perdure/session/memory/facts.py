@@ -59,6 +59,11 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[FactVersion, ...] = ()
     is_received: bool = False
 
+    @property
+    def cursor(self) -> str:
+        """Return its position in a list of newest first, for ``Memory.facts(after=…)``."""
+        return f"{self.at}:{self.id}"
+
     def is_valid_at(self, moment: int) -> bool:
         """Return whether the fact is true at `moment`. Units: Unix milliseconds."""
         is_begun = self.valid_from is None or self.valid_from <= moment

@@ -48,7 +48,8 @@ async def recall(
 ) -> Recollection:
     """Find what is remembered about a question; best first, each with its reasons.
 
-    Finds what was said in earlier sessions, summaries of them, and facts.
+    Finds what was said in earlier sessions, summaries of them, and facts: of exactly the
+    `subject`, and without one only what is about no person.
     """
     found, problem = await recall_anyway(
         memory,
@@ -87,13 +88,26 @@ async def list_facts(
     subject: FromQuery[str | None] = None,
     whose: MemoryScope = None,
     past: FromQuery[bool] = False,
+    limit: Annotated[int | None, QueryParameter(ge=1, le=500)] = None,
+    after: FromQuery[str | None] = None,
 ) -> Page[FactView]:
-    """List the facts that the caller may see, newest first; of one person with a `subject`."""
+    """List the facts that the caller may see, newest first; of one person with a `subject`.
+
+    Without `limit` all of them.
+    """
     within = _within(caller, subject, whose)
     found = await caller.store.memory.facts(
-        subject=within.subject, agent=within.agent, scope=within.name, include_past=past
+        subject=within.subject,
+        agent=within.agent,
+        scope=within.name,
+        include_past=past,
+        limit=None if limit is None else limit + 1,
+        after=after,
     )
-    return Page(items=[_fact(fact) for fact in found])
+    return Page(
+        items=[_fact(fact) for fact in found[:limit]],
+        next=found[limit - 1].cursor if limit is not None and len(found) > limit else None,
+    )
 
 
 @post("/memory/facts", status_code=201, is_keyed=True)
@@ -137,6 +151,7 @@ async def list_episodes(
     whose: MemoryScope = None,
     session: FromQuery[str | None] = None,
     limit: Limit = 50,
+    after: FromQuery[str | None] = None,
 ) -> Page[EpisodeView]:
     """List the sessions that ended, newest first; of one person with a `subject`."""
     if session is not None:
@@ -147,7 +162,8 @@ async def list_episodes(
         agent=within.agent,
         scope=within.name,
         session=session,
-        limit=limit,
+        limit=limit + 1,
+        after=after,
     )
     return Page(
         items=[
@@ -167,8 +183,9 @@ async def list_episodes(
                 turns=episode.turns,
                 tool_calls=episode.tool_calls,
             )
-            for episode in found
-        ]
+            for episode in found[:limit]
+        ],
+        next=found[limit - 1].cursor if len(found) > limit else None,
     )
 
 

@@ -26,6 +26,28 @@ async def test_fact_is_remembered_corrected_and_forgotten(tmp_path: Path) -> Non
         assert (await ana.get("/v1/memory/facts")).json()["items"] == []
 
 
+async def test_lists_of_facts_and_episodes_continue_after_a_cursor(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one", "two", "three"]) as server:
+        for number in range(3):
+            text = {"text": f"Fact {number}"}
+            assert (await server.http.post("/v1/memory/facts", json=text)).status_code == 201
+            session = await server.said("hi")
+            ended = await server.http.post(f"/v1/sessions/{session}/end")
+            assert ended.is_success, ended.text
+        for path in ("/v1/memory/facts", "/v1/memory/episodes"):
+            whole = (await server.http.get(path)).json()
+            assert (len(whole["items"]), whole["next"]) == (3, None)
+            found, after = list[Any](), None
+            for last in (False, False, True):
+                asked = {"limit": 1} | ({} if after is None else {"after": after})
+                page = (await server.http.get(path, params=asked)).json()
+                found += page["items"]
+                after = page["next"]
+                assert (after is None) == last
+            assert found == whole["items"]
+            assert (await server.http.get(path, params={"after": "x"})).status_code == 422
+
+
 async def test_recall_gives_reasons(tmp_path: Path) -> None:
     async with served(tmp_path, ["The Seaview has the better pool"]) as server:
         ana, bob = await server.client(subject="ana"), await server.client(subject="bob")
