@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-VERSION = 7
+VERSION = 8
 """Version of an index: its words, their source (``searchable``, ``cues``), its form (``parts``)."""
 
 LONGEST = 64
