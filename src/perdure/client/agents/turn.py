@@ -152,12 +152,13 @@ class Turn:
         watch = self._watch(before)
         try:
             async for event in self._until_over(watch):
-                is_refused = isinstance(event, Event) and event.type == REFUSED
-                if is_refused and event.seq == before + 1:
+                is_entry = isinstance(event, Event) and event.seq == before + 1
+                is_refused = is_entry and event.type == REFUSED
+                if is_refused:
                     await self.settled()
-                    yield event
-                    return
                 yield event
+                if is_refused:
+                    return
         finally:
             await watch.aclose()
 

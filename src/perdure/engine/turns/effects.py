@@ -1,4 +1,7 @@
-"""The effects a runner performs, derived from a turn's state. At most one effect is open."""
+"""The effects a runner performs, derived from a turn's state.
+
+At most one effect is open; running tools is one, also where several run side by side.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,10 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class RunTool(msgspec.Struct, frozen=True):
-    """Run the tool whose intent is in the log."""
+    """Run the tool whose intent is in the log, and those `beside` it; the outcome is of `tool`."""
 
     tool: OpenTool
+    beside: tuple[OpenTool, ...] = ()
 
 
 class AwaitAnswer(msgspec.Struct, frozen=True):
@@ -42,7 +46,7 @@ def effect_of(state: TurnState) -> Effect | None:
     if state.phase is Phase.BACKOFF and state.open_call is not None:
         return Wait(state.open_call.retry_at)
     if state.phase is Phase.RUNNING and state.open_tool is not None:
-        return RunTool(state.open_tool)
+        return RunTool(state.open_tool, state.beside)
     if state.phase is Phase.ASKING and state.question is not None:
         return AwaitAnswer(state.question.id)
     return None

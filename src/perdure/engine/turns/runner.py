@@ -23,8 +23,9 @@ from perdure.engine.turns.effects import CallModel, Effect, RunTool, Wait, effec
 from perdure.engine.turns.environment import Environment, RequestSettings
 from perdure.engine.turns.executor.answer_wait import answer_wait
 from perdure.engine.turns.executor.model_call import AnswerCall, key_renewed
+from perdure.engine.turns.executor.open_tools import OpenTools
 from perdure.engine.turns.executor.summary import summarise, tell_compacted
-from perdure.engine.turns.executor.tool_call import bound_now, tool_outcome
+from perdure.engine.turns.executor.tool_call import bound_now
 from perdure.engine.turns.inputs import (
     Aborted,
     Answered,
@@ -155,6 +156,7 @@ class TurnRunner:
         self._branch = branch
         self._companion = companion
         self._answer_call: AnswerCall | None = None
+        self._tools = OpenTools(environment, config.agent, lambda: stopping.is_asked)
         self._summary_call: int | None = None
         """The summary call for which the hooks have run."""
 
@@ -176,9 +178,12 @@ class TurnRunner:
         environment = self._environment
         watched = environment.observer.turn(self._config, state, happened)
         with within(session=environment.stream, turn=state.number), watched as ended:
-            if isinstance(happened, Lost):
-                state = await self._record(state, happened)
-            state = await self._run(state)
+            try:
+                if isinstance(happened, Lost):
+                    state = await self._record(state, happened)
+                state = await self._run(state)
+            finally:
+                await self._tools.stop()
             ended(state)
         return state
 
@@ -309,6 +314,7 @@ class TurnRunner:
         return await self._abort(effect) if is_broken_off else happened
 
     async def _abort(self, effect: Effect) -> Aborted:
+        await self._tools.stop()
         call, is_cancel = self._answer_call, self._stopping.is_cancel
         if call is None:
             return Aborted(is_cancel=is_cancel, delegated=await self._delegated_session(effect))
@@ -329,10 +335,7 @@ class TurnRunner:
             # A client may use such a group. Tools always run in their own task.
             return asyncio.ensure_future(calling) if _HAS_STRAY_COUNTS else calling
         if isinstance(effect, RunTool):
-            agent = self._config.agent
-            return tool_outcome(
-                self._environment, effect.tool, agent, lambda: self._stopping.is_asked
-            )
+            return self._tools.run(effect)
         if isinstance(effect, Wait):
             return self._wait(effect.until)
         assert state.question is not None  # the effect was derived from it

@@ -16,7 +16,7 @@ from perdure.context.tokens import estimate_tokens
 from perdure.errors import UnsupportedVersion
 from perdure.session.codec import Body, body_of
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.kinds import MESSAGE, Compaction
 from perdure.session.ledger import (
     BudgetNoted,
@@ -100,12 +100,13 @@ class TurnState(msgspec.Struct, frozen=True):
     """A session's open turn.
 
     Shape: `head` is the last seq folded in; `pending` are the tool calls of the last answer without
-    a result, in order, including the open one; `awaits` is the message announced by the previous
-    entry; `queued` are entries of others that wait to be adopted; `ran` counts the session's turns
-    that called a model, including this one once it does. `parked` maps each paused provider to the
-    end of its pause (Unix milliseconds); `renewed` are the providers whose key was renewed,
-    `granted` what tools may do without asking, `recalled` what the turn was given from memory.
-    `refused_answers` counts those that do not fit the type of the agent's answers.
+    a result, in order, including the open ones: `open_tool`, then those that run `beside` it.
+    `lost` counts the lost runs of such calls, by idempotency key. `awaits` is the message announced
+    by the previous entry; `queued` are entries of others that wait to be adopted; `ran` counts the
+    session's turns that called a model, including this one once it does. `parked` maps each paused
+    provider to the end of its pause (Unix milliseconds); `renewed` are the providers whose key was
+    renewed, `granted` what tools may do without asking, `recalled` what the turn was given from
+    memory. `refused_answers` counts those that do not fit the type of the agent's answers.
     Units: `started_at` and `answered_at` are Unix milliseconds; `context_tokens` estimates the size
     of the next request, None if unknown; `limit_microcents` is what a person granted beyond the
     budget's limit.
@@ -125,6 +126,8 @@ class TurnState(msgspec.Struct, frozen=True):
     open_call: OpenCall | None = None
     pending: tuple[ToolCallPart, ...] = ()
     open_tool: OpenTool | None = None
+    beside: tuple[OpenTool, ...] = ()
+    lost: Mapping[str, int] = {}
     question: PendingQuestion | None = None
     queued: tuple[Entry, ...] = ()
     partial: Message | None = None
@@ -340,23 +343,29 @@ def _output_refused(state: TurnState, entry: Entry, body: Body) -> TurnState:
 
 def _tool_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, ToolStarted)
-    return msgspec.structs.replace(
-        state, phase=Phase.RUNNING, open_tool=OpenTool(entry.seq, body), question=None
-    )
+    started = OpenTool(entry.seq, body)
+    if state.phase is Phase.RUNNING:
+        return msgspec.structs.replace(state, beside=(*state.beside, started))
+    return msgspec.structs.replace(state, phase=Phase.RUNNING, open_tool=started, question=None)
 
 
 def _tool_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, ToolFinished)
     if body.outcome == "unknown" and body.result is None:
+        for run in state.beside:
+            if entry_id(state.stream, run.seq) == entry.about:
+                return _without(state, run)
         return msgspec.structs.replace(state, phase=Phase.UNSETTLED)
     started = state.open_tool.started if state.open_tool is not None else None
     is_failed_read = body.outcome == "error" and started is not None and started.effect == "read"
     is_correctable = body.error_code in CORRECTABLE or is_failed_read
     counts = is_correctable and not state.is_round_correctable
+    onward = state.beside[0] if state.beside and body.result is not None else None
     return msgspec.structs.replace(
         state,
-        phase=Phase.READY,
-        open_tool=None,
+        phase=Phase.READY if onward is None else Phase.RUNNING,
+        open_tool=onward,
+        beside=state.beside if onward is None else state.beside[1:],
         question=None,
         correctable_rounds=state.correctable_rounds + counts,
         is_round_correctable=state.is_round_correctable or is_correctable,
@@ -364,6 +373,13 @@ def _tool_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
         spent=state.spent.and_below(body.delegated),
         end_reason=_end_reason(started, body) or state.end_reason,
     )
+
+
+def _without(state: TurnState, run: OpenTool) -> TurnState:
+    """Return `state` without the lost `run` beside the open tool; its call stays pending."""
+    lost = {**state.lost, run.started.idempotency_key: run.started.attempt}
+    left = tuple(other for other in state.beside if other.seq != run.seq)
+    return msgspec.structs.replace(state, beside=left, lost=lost)
 
 
 def _end_reason(started: ToolStarted | None, body: ToolFinished) -> str | None:
@@ -442,7 +458,13 @@ def _undone(state: TurnState, entry: Entry, body: Body) -> TurnState:
 def _turn_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, TurnFinished)
     return msgspec.structs.replace(
-        state, phase=Phase.FINISHED, finished=body, open_call=None, open_tool=None, question=None
+        state,
+        phase=Phase.FINISHED,
+        finished=body,
+        open_call=None,
+        open_tool=None,
+        beside=(),
+        question=None,
     )
 
 

@@ -78,7 +78,7 @@ def test_call_key_is_its_unique_log_position() -> None:
     course.happens(inputs.ToolReturned("two"))
     course.happens(inputs.Answered(assistant(*twice)))
     keys = [started.idempotency_key for started in course.log.bodies(ToolStarted)]
-    assert len(keys) == len(set(keys)) == 3
+    assert len(keys) == len(set(keys)) == 4
 
 
 def test_outcomes_name_the_message_that_follows_them() -> None:

@@ -23,6 +23,7 @@ from perdure.engine.turns.rules.turn_end import (
     interrupted_by,
     refuse_pending,
     settle_call,
+    settle_open,
     withdraw_question,
 )
 from perdure.engine.turns.state import OpenCall, Phase
@@ -262,6 +263,7 @@ def on_abort(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> No
         call = scribe.state.pending[0]
         below = happened.delegated
         settle_call(scribe, call, "aborted", ran, error_code="cancelled", delegated=below)
+        settle_open(scribe, "aborted", ran, "cancelled")
     refuse_pending(scribe, "aborted", text, "cancelled")
     if happened.is_interrupted:
         finish(scribe, end, failure="cancelled", error=NOT_IN_FORCE)
@@ -274,7 +276,7 @@ def expire(scribe: Scribe) -> None:
     withdraw_question(scribe, "expired")
     if scribe.state.open_tool is not None:
         text = "No answer in time whether the tool took effect; it may have."
-        settle_call(scribe, scribe.state.pending[0], "unknown", text, error_code="unknown_outcome")
+        settle_open(scribe, "unknown", text, "unknown_outcome")
     refuse_pending(scribe, "refused", "Not run: no answer in time.", "not_approved")
     reason = "its question was not answered in time; raise question_expires_s"
     finish(scribe, "error", failure="question_expired", error=reason)
@@ -292,7 +294,7 @@ def broken(scribe: Scribe, happened: inputs.Broken, config: TurnConfig) -> None:
         scribe.side(failed, call.seq)
     elif state.open_tool is not None:
         text = "The turn broke while the tool ran; it may have taken effect."
-        settle_call(scribe, state.pending[0], "unknown", text, error_code="unknown_outcome")
+        settle_open(scribe, "unknown", text, "unknown_outcome")
     refuse_pending(scribe, "aborted", "Not run: the turn ended with an error.", "cancelled")
     finish(scribe, "error", failure="internal", error=happened.reason)
 

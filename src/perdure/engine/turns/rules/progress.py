@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from perdure.context.compaction import should_compact
-from perdure.engine.turns.config import PermissionCheck, TurnConfig
+from perdure.engine.turns.config import PermissionCheck, ToolFacts, TurnConfig
 from perdure.engine.turns.rules.budget import intend
 from perdure.engine.turns.rules.chain import next_link, passed_over
 from perdure.engine.turns.rules.questions import args_hash, ask_for_approval
 from perdure.engine.turns.rules.scribe import Scribe, is_user_message, queued_of
 from perdure.engine.turns.rules.turn_end import finish, settle_call
-from perdure.engine.turns.state import OpenCall, TurnState
+from perdure.engine.turns.state import OpenCall, Phase, TurnState
 from perdure.errors import ToolDenied
 from perdure.session.ledger import ModelCalled, OutputRefused, ToolStarted
 from perdure.session.messages import Message, TextPart, ToolCallPart
 from perdure.session.notes import QueueMode
 from perdure.tools.approval import digest_of
+
+SIDE_BY_SIDE = 8
+"""How many tools that only read run at once."""
 
 REPAIR_AUTHOR = "perdure"
 """The author of a message that asks for a corrected answer."""
@@ -107,7 +110,10 @@ def is_compaction_due(state: TurnState, config: TurnConfig) -> bool:
 
 
 def start_tools(scribe: Scribe, config: TurnConfig) -> None:
-    """Start the next pending tool call that may run; answer the others, or ask about them."""
+    """Start the next pending tool calls that may run; answer the others, or ask about them."""
+    if scribe.state.phase is Phase.RUNNING:
+        start_beside(scribe, config)
+        return
     while scribe.state.pending:
         call = scribe.state.pending[0]
         if call.name not in config.tools:
@@ -134,16 +140,42 @@ def has_begun(
         bound = ruling.bound
         approved = None if bound is None else digest_of(args_hash(call.args), bound.facts)
         start_tool(scribe, call, config, approved)
+        start_beside(scribe, config)
     return True
+
+
+def start_beside(scribe: Scribe, config: TurnConfig) -> None:
+    """Start the calls after the open ones that may run beside them, up to `SIDE_BY_SIDE` in all.
+
+    All of them only read, may be repeated, and need no approval: so their order cannot matter.
+    """
+    opened = scribe.state.open_tool
+    if opened is None or not _runs_beside(opened.started, opened.started.approved):
+        return
+    while (count := 1 + len(scribe.state.beside)) < min(SIDE_BY_SIDE, len(scribe.state.pending)):
+        call = scribe.state.pending[count]
+        if call.name not in config.tools or not _runs_beside(config.tools[call.name]):
+            return
+        ruling = scribe.ruling(config, scribe.state.granted, count)
+        if ruling.decision != "run" or ruling.bound is not None:
+            return
+        start_tool(scribe, call, config)
+
+
+def _runs_beside(facts: ToolFacts | ToolStarted, approved: str | None = None) -> bool:
+    return facts.effect == "read" and facts.on_unknown == "retry" and approved is None
 
 
 def start_tool(
     scribe: Scribe, call: ToolCallPart, config: TurnConfig, approved: str | None = None
 ) -> None:
-    """Write the intent of `call`, the first that is pending; `approved` as in `ToolStarted`."""
+    """Write the intent of `call`, the next that is not open; `approved` as in `ToolStarted`."""
     facts = config.tools[call.name]
     answer = scribe.state.answer
     position = len(answer.tool_calls) - len(scribe.state.pending) if answer else 0
+    if scribe.state.phase is Phase.RUNNING:
+        position += 1 + len(scribe.state.beside)
+    key = f"{scribe.state.answer_id}:{position}"
     started = ToolStarted(
         id=call.id,
         tool=call.name,
@@ -151,7 +183,8 @@ def start_tool(
         called_at=scribe.at,
         effect=facts.effect,
         on_unknown=facts.on_unknown,
-        idempotency_key=f"{scribe.state.answer_id}:{position}",
+        idempotency_key=key,
+        attempt=scribe.state.lost.get(key, 0) + 1,
         approved=approved,
         contents=call.contents,
     )

@@ -75,12 +75,14 @@ class Scribe:
         self._bounds = bounds
         self.entries: list[NewEntry] = []
 
-    def ruling(self, config: TurnConfig, granted: frozenset[str]) -> PermissionCheck:
-        """Return the policy's decision about the first pending call, given what was `granted`.
+    def ruling(
+        self, config: TurnConfig, granted: frozenset[str], index: int = 0
+    ) -> PermissionCheck:
+        """Return the policy's decision about a pending call, given what was `granted`.
 
         Raises: Unexamined if what an approval is bound to has to be read first.
         """
-        call, place = self.state.pending[0], len(self.state.pending)
+        call, place = self.state.pending[index], len(self.state.pending) - index
         ruling = config.judge(call, granted, self._bounds.get(place))
         if ruling.decision == "examine":
             raise Unexamined(call, place)
@@ -136,7 +138,8 @@ def _sign(body: SideBody, state: TurnState) -> SideBody:
             model = state.answer.model if state.answer is not None else None
             return replace(body, agent=state.agent, model=model)
         case ToolFinished():
-            run = state.open_tool
+            runs = () if state.open_tool is None else (state.open_tool, *state.beside)
+            run = next((run for run in runs if run.started.id == body.id), None)
             return replace(body, agent=state.agent, attempt=run.started.attempt if run else 1)
         case TurnFinished():
             model = state.answer.model if state.answer is not None else None

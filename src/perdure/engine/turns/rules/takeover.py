@@ -20,6 +20,7 @@ from perdure.engine.turns.rules.progress import (
     go_on,
     has_begun,
     open_call,
+    start_beside,
     start_tool,
     start_tools,
 )
@@ -49,6 +50,8 @@ from perdure.session.ledger import (
 )
 from perdure.session.messages import Message, TextPart, ToolResultPart
 from perdure.session.notes import ALLOWING, Answer, LeafMoved, Question
+
+STOPPED_TEXT = "perdure was stopped while the tool ran"
 
 UNKNOWN_TEXT = (
     "Outcome unknown: the tool was cut off while it ran. It may or may not have taken effect; "
@@ -172,7 +175,7 @@ def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
         tool=open_tool.started.tool,
         outcome="unknown",
         succeeded=False,
-        error="perdure was stopped while the tool ran",
+        error=STOPPED_TEXT,
         error_code="unknown_outcome",
         duration_ms=duration_ms(scribe, open_tool),
     )
@@ -180,11 +183,28 @@ def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
     settle(scribe, happened, config)
 
 
+def _drop_beside(scribe: Scribe) -> None:
+    """Record the runs beside the open tool as lost; their calls are pending again."""
+    for run in scribe.state.beside:
+        gone = ToolFinished(
+            id=run.started.id,
+            tool=run.started.tool,
+            outcome="unknown",
+            succeeded=False,
+            error=STOPPED_TEXT,
+            error_code="unknown_outcome",
+            duration_ms=duration_ms(scribe, run),
+        )
+        scribe.side(gone, run.seq)
+
+
 def settle(scribe: Scribe, happened: inputs.Lost | inputs.ToolReturned, config: TurnConfig) -> None:
     """Follow the tool's ``on_unknown`` for a run with an unknown outcome."""
     open_tool = scribe.state.open_tool
     assert open_tool is not None
     started = open_tool.started
+    if isinstance(happened, inputs.Lost):
+        _drop_beside(scribe)
     if started.on_unknown == "retry":
         _run_again(scribe, started, config)
     elif started.on_unknown == "ask":
@@ -218,6 +238,7 @@ def _run_again(
         return
     again = msgspec.structs.replace(started, attempt=started.attempt + 1, called_at=scribe.at)
     scribe.side(again, scribe.state.answer_id)
+    start_beside(scribe, config)
 
 
 def on_wake(
@@ -226,6 +247,8 @@ def on_wake(
     """Act on the answer to the open question, if there is one, or on its expiry."""
     asked = scribe.state.question
     assert asked is not None
+    if isinstance(happened, inputs.Lost):
+        _drop_beside(scribe)
     if asked.answer is None:
         if asked.question.is_expired(scribe.at):
             expire(scribe)

@@ -69,6 +69,12 @@ def settle_call(
     scribe.tree(Message("tool", (part,)))
 
 
+def settle_open(scribe: Scribe, outcome: ToolOutcome, text: str, error_code: str) -> None:
+    """Answer every call that still runs with `text`."""
+    while scribe.state.open_tool is not None:
+        settle_call(scribe, scribe.state.pending[0], outcome, text, error_code=error_code)
+
+
 def interrupted_by(partial: Message) -> Interrupted:
     """Return the part of a cut answer, without calls that contain bytes: those were never made."""
     parts = tuple(

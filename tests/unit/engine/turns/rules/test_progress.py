@@ -7,10 +7,12 @@ import pytest
 
 from perdure.engine.turns import inputs
 from perdure.engine.turns.config import QueueModes
-from perdure.engine.turns.effects import CallModel, effect_of
+from perdure.engine.turns.effects import CallModel, RunTool, effect_of
+from perdure.engine.turns.rules.progress import SIDE_BY_SIDE
 from perdure.engine.turns.state import Phase
 from perdure.session.codec import encode
 from perdure.session.kinds import CustomMessage
+from perdure.session.ledger import ToolFinished, ToolStarted
 from perdure.session.messages import Message, TextPart, assistant, tool_call, user
 from perdure.session.notes import Adopted, Queued, QueueMode
 from tests.fakes.turn_log import CONFIG, Course
@@ -85,3 +87,54 @@ def test_every_turn_end_adopts_queued_messages(
     assert course.state.phase is Phase.FINISHED
     assert course.state.queued == ()
     assert course.log.messages[-1].text == "wait"
+
+
+def reads(count: int) -> inputs.Answered:
+    """An answer that calls a tool without effects several times."""
+    return inputs.Answered(assistant(*(tool_call(f"c{n}", "retry") for n in range(count))))
+
+
+def test_calls_that_only_read_start_together_up_to_the_limit() -> None:
+    course = Course()
+    course.happens(reads(SIDE_BY_SIDE + 1))
+    assert len(course.log.bodies(ToolStarted)) == SIDE_BY_SIDE
+    effect = effect_of(course.state)
+    assert isinstance(effect, RunTool)
+    assert effect.tool.started.id == "c0"
+    assert len(effect.beside) == SIDE_BY_SIDE - 1
+    course.happens(inputs.ToolReturned("first"))
+    assert [started.id for started in course.log.bodies(ToolStarted)][-1] == f"c{SIDE_BY_SIDE}"
+
+
+@pytest.mark.parametrize("first", ["never", "ask", "retry"])
+def test_call_with_an_effect_runs_alone(first: str) -> None:
+    second = "retry" if first != "retry" else "ask"
+    course = Course()
+    course.happens(inputs.Answered(assistant(tool_call("a", first), tool_call("b", second))))
+    assert [started.id for started in course.log.bodies(ToolStarted)] == ["a"]
+    course.happens(inputs.ToolReturned("done"))
+    assert [started.id for started in course.log.bodies(ToolStarted)] == ["a", "b"]
+
+
+def test_calls_lost_side_by_side_run_again_under_their_keys() -> None:
+    course = Course()
+    course.happens(reads(3))
+    course.happens(inputs.Lost())
+    runs = [(run.idempotency_key, run.attempt) for run in course.log.bodies(ToolStarted)]
+    assert [attempt for _, attempt in runs] == [1, 1, 1, 2, 2, 2]
+    assert [key for key, _ in runs[:3]] == [key for key, _ in runs[3:]]
+    for text in "abc":
+        course.happens(inputs.ToolReturned(text))
+    results = [message.text for message in course.log.messages if message.role == "tool"]
+    assert results == ["a", "b", "c"]
+    assert isinstance(effect_of(course.state), CallModel)
+
+
+def test_abort_settles_every_call_that_runs() -> None:
+    course = Course()
+    course.happens(reads(2))
+    course.happens(inputs.Aborted())
+    ended = course.log.bodies(ToolFinished)
+    assert [(end.id, end.outcome) for end in ended] == [("c0", "aborted"), ("c1", "aborted")]
+    assert all("while the tool ran" in str(end.error) for end in ended)
+    assert effect_of(course.state) is None

@@ -1,0 +1,72 @@
+"""Tools of one answer: which run side by side, and how they are stopped."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure.models.scenario import CallTools, ScriptedCall
+from perdure.session.codec import body_of
+from perdure.session.ledger import ToolFinished
+from perdure.tools.decorator import tool
+from tests.fakes.chats import Stage, calls, says
+
+
+async def test_tools_that_only_read_run_side_by_side() -> None:
+    together, done = asyncio.Barrier(8), list[str]()
+
+    @tool(effect="read")
+    async def look(place: str) -> str:
+        """Look at a place; return once all eight look."""
+        await asyncio.wait_for(together.wait(), 60)
+        done.append(place)
+        return f"seen {place}"
+
+    asked = [ScriptedCall("look", f'{{"place": "{name}"}}', id=name) for name in "abcdefgh"]
+    chat = await Stage(says(CallTools(tuple(asked))), says("done")).chat([look])
+    assert (await chat.send("go")).text == "done"
+    texts = [each.text for each in await chat.session.messages() if each.role == "tool"]
+    assert texts == [f"seen {name}" for name in "abcdefgh"]
+    assert sorted(done) == list("abcdefgh")
+
+
+async def test_tools_with_effects_run_one_at_a_time() -> None:
+    active, peak = 0, 0
+
+    @tool(effect="external")
+    async def book() -> str:
+        """Book."""
+        nonlocal active, peak
+        active += 1
+        peak = max(peak, active)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        active -= 1
+        return "booked"
+
+    chat = await Stage(says(calls("book", "book", "book")), says("done")).chat([book])
+    assert (await chat.send("go")).text == "done"
+    assert peak == 1
+
+
+async def test_abort_stops_all_tools_that_run_side_by_side() -> None:
+    together, stopped = asyncio.Barrier(4), 0
+
+    @tool(effect="read")
+    async def look() -> str:
+        """Look until stopped."""
+        nonlocal stopped
+        await together.wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped += 1
+        return "never"
+
+    stage = Stage(says(calls("look", "look", "look")))
+    chat = await stage.chat([look])
+    turn = chat.send("go")
+    await asyncio.wait_for(together.wait(), 60)
+    await chat.abort()
+    assert ((await turn).end, stopped) == ("aborted", 3)
+    ended = [body_of(e) async for e in chat.session.entries(kind=ToolFinished.kind)]
+    assert [end.outcome for end in ended if isinstance(end, ToolFinished)] == ["aborted"] * 3
