@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 import msgspec
 
 from perdure.errors import ToolError, WrongArgument
+from perdure.secrets.mask import log_failure
 from perdure.session.argument_checks import takes_declared
 from perdure.session.ledger import ToolEffect, UnknownPolicy
 from perdure.tools.docstring import parse_docstring
@@ -27,6 +29,8 @@ from perdure.tools.spec import (
     ToolOutput,
     ToolSpec,
 )
+
+_log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -93,10 +97,11 @@ def tool(
     not ``async`` runs in a thread, which continues even if the call is cancelled. Return values:
     text and `ToolOutput` unchanged, None as "done", everything else as JSON.
     With `needs_approval` a person approves each call, in every mode, and sees its arguments; a
-    function of the same arguments as the tool's returns which calls need it.
+    function of the same arguments as the tool's, defaults included, returns which calls need it; so
+    does one at which it raises.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8.
     Raises: TypeError for a signature without a schema; WrongArgument for an invalid name or limit,
-    and for generators and anything but a function.
+    generators, anything but a function, and a `needs_approval` without the tool's arguments.
     """
 
     def make_tool(function: Callable[..., Any]) -> FunctionTool[..., Any]:
@@ -117,7 +122,7 @@ def tool(
             action="process" if needs_approval else None,
             is_gated=bool(needs_approval),
             examine=_shown_call if needs_approval else None,
-            needs_approval=_condition(needs_approval) if callable(needs_approval) else None,
+            needs_approval=_condition(chosen, needs_approval, function),
         )
 
     if timeout_s <= 0 or max_output_bytes <= 0:
@@ -130,16 +135,49 @@ def _shown_call(args: Mapping[str, object], _: Permissions) -> Subject:
     return Subject(msgspec.json.encode(args, enc_hook=repr).decode())
 
 
-def _condition(function: Callable[..., bool]) -> NeedsApproval:
-    """Return `function` of keyword arguments as one of a mapping; an error means True."""
+def _condition(name: str, decides: object, function: Callable[..., Any]) -> NeedsApproval | None:
+    """Return `decides` of keyword arguments as a function of a mapping; an error means True.
+
+    It gets the defaults of the tool's `function`. Raises: WrongArgument if it cannot be called so.
+    """
+    if not callable(decides):
+        return None
+    declared = inspect.signature(function).parameters.values()
+    defaults = {each.name: each.default for each in declared if each.name != CALL}
+    _require_condition(name, decides, tuple(defaults))
+    defaults = {
+        key: value for key, value in defaults.items() if value is not inspect.Signature.empty
+    }
 
     def needs_approval(args: Mapping[str, object]) -> bool:
         try:
-            return bool(function(**args))
-        except Exception:  # noqa: BLE001 - the person decides if the function cannot
+            decided: object = decides(**{**defaults, **args})
+            if inspect.iscoroutine(decided):
+                decided.close()
+                raise TypeError("it returned a coroutine instead of a bool")
+            return bool(decided)
+        except Exception as error:  # noqa: BLE001 - the person decides if the function cannot
+            log_failure(_log, error, "needs_approval of the tool %s failed: the call asks", name)
             return True
 
     return needs_approval
+
+
+def _require_condition(name: str, decides: Callable[..., object], names: tuple[str, ...]) -> None:
+    called: object = getattr(decides, "__call__", None)  # noqa: B004 - of an object that is called
+    if inspect.iscoroutinefunction(decides) or inspect.iscoroutinefunction(called):
+        raise WrongArgument(f"needs_approval of the tool {name} is async: use a plain function")
+    try:
+        signature = inspect.signature(decides)
+    except ValueError:  # some functions in C have none
+        return
+    try:
+        signature.bind(**dict.fromkeys(names))
+    except TypeError as error:
+        raise WrongArgument(
+            f"needs_approval of the tool {name} takes {signature}, but it is called with the "
+            f"arguments of the tool: {', '.join(names) or 'none'}"
+        ) from error
 
 
 def _require_function(function: object) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -248,3 +248,59 @@ def test_function_of_the_arguments_says_which_calls_need_approval() -> None:
 
     decisions = {n: judge_call(pay, {"amount": n}, Permissions()).decision for n in (1, 0, 50)}
     assert decisions == {1: "run", 0: "ask", 50: "ask"}  # at 0 the function raises
+
+
+def test_needs_approval_gets_the_defaults_of_the_tool() -> None:
+    def is_long(hotel: str, nights: int) -> bool:
+        return nights > 2
+
+    @tool(needs_approval=is_long)
+    def book(hotel: str, nights: int = 1) -> str:
+        return hotel
+
+    assert judge_call(book, {"hotel": "Aurora"}, Permissions()).decision == "run"
+    assert judge_call(book, {"hotel": "Aurora", "nights": 3}, Permissions()).decision == "ask"
+
+
+def test_failing_needs_approval_asks_and_logs_the_tool(caplog: pytest.LogCaptureFixture) -> None:
+    def is_large(amount: int) -> bool:
+        return amount > 100 / amount
+
+    @tool(needs_approval=is_large)
+    def pay(amount: int) -> str:
+        return str(amount)
+
+    assert judge_call(pay, {"amount": 0}, Permissions()).decision == "ask"
+    assert "needs_approval of the tool pay failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_needs_approval_that_cannot_decide_is_refused() -> None:
+    async def later(amount: int) -> bool:
+        return amount > 1
+
+    class Judge:
+        async def __call__(self, amount: int) -> bool:
+            return amount > 1
+
+    def pay(amount: int) -> str:
+        return str(amount)
+
+    asynchronous: list[Any] = [later, Judge()]
+    for condition in asynchronous:
+        with pytest.raises(WrongArgument, match="needs_approval of the tool pay is async"):
+            tool(needs_approval=condition)(pay)
+
+    def of_all(args: object) -> bool:
+        return args is None
+
+    def of_none() -> bool:
+        return True
+
+    def of_more(amount: int, more: int) -> bool:
+        return amount > more
+
+    wrong: list[Callable[..., bool]] = [of_all, of_none, of_more]
+    for condition in wrong:
+        with pytest.raises(WrongArgument, match="called with the arguments of the tool: amount"):
+            tool(needs_approval=condition)(pay)
