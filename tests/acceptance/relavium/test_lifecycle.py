@@ -70,7 +70,7 @@ async def test_04_turn_limit_skips_model_call_and_keeps_message() -> None:
     limits = perdure.Limits(max_turns=1)
     chat = await theatre.chat(limits=limits)
     await chat.send("one")
-    with pytest.raises(TurnFailed, match="raise max_turns") as failed:
+    with pytest.raises(TurnFailed, match=r"raise max_turns to go on: Runtime\(limits=") as failed:
         await chat.send("two")
     assert failed.value.failure == "turn_limit"
     assert len(theatre.players.requests) == 1

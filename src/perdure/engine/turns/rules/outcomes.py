@@ -78,7 +78,10 @@ def begin(scribe: Scribe, happened: inputs.Begin, config: TurnConfig) -> None:
     scribe.tree(happened.message)
     limit = config.limits.max_turns
     if happened.ran >= limit:
-        reason = f"the session has had its {limit} turns; raise max_turns to go on"
+        reason = (
+            f"the session has had its {limit} turns; raise max_turns to go on: "
+            "Runtime(limits=Limits(max_turns=...))"
+        )
         finish(scribe, "error", failure="turn_limit", error=reason)
     else:
         call_model(scribe, config)
