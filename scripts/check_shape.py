@@ -128,6 +128,7 @@ TESTED_IN = {
     "apps/cluster/": ("tests/integration/cluster", "workers are processes on one database"),
     "client/cluster/": ("tests/integration/cluster", "likewise"),
     "client/requests/followed_turn.py": ("tests/integration/cluster", "likewise"),
+    "client/requests/led_turn.py": ("tests/concurrency", "the other process is a real one"),
     "apps/cli/": ("tests/acceptance", "the command line is tested as a process"),
     "apps/chat/": ("tests/acceptance", "likewise"),
     "apps/terminal/line_editor.py": ("tests/acceptance", "at the terminal of a process"),

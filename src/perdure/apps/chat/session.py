@@ -202,6 +202,8 @@ class AnswerOptions:
         await self._remark_unpriced(chat.agent, agent)
         if chat.turn is not None:
             await chat.turn.started()
+            if chat.turn.held is not None:
+                raise chat.turn.held
         return Resumed(chat, chat.turn, handle.head)
 
     async def _remark_unpriced(self, agent: Agent, caps: Agent) -> None:

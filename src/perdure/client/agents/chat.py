@@ -26,6 +26,7 @@ from perdure.client.requests.schedule import due_at_of
 from perdure.client.session import Session
 from perdure.engine.summaries import compact, summarise_branch
 from perdure.engine.turns.environment import Environment
+from perdure.engine.turns.lease import led_elsewhere
 from perdure.engine.turns.recovery import spent_in
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
@@ -119,14 +120,15 @@ class Chat:
         With `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as
         it waits for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
-        after it was closed. The turn raises later errors: LeaseHeld when another process runs a
-        turn here, TurnOpen when one was interrupted (`Runtime.resume` continues it), TurnFailed.
+        after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
+        raises later errors: LeaseHeld when another process has begun one meanwhile, TurnOpen when
+        one was interrupted (`Runtime.resume` continues it), TurnFailed.
         SecretPasted for a credential in a variable, or in the message if the agent refuses them
         (the turn raises it for messages over 64 kB). WrongArgument for a selection in another file
         than `active_file`, and for a variable with a reserved name (``working_dir``).
         """
         due_at = None if at is None else due_at_of(at)
-        self._require_idle("send", is_later=due_at is not None)
+        _require_idle(self, "send", is_later=due_at is not None)
         durable, contents = prepare_input(said)
         policy = self.agent.on_pasted
         message = message_of(durable, policy)
@@ -145,16 +147,17 @@ class Chat:
 
         return self._turn(work, while_waiting, is_later=due_at is not None)
 
-    def recover(self) -> Turn:
-        """Resume the interrupted turn.
+    def recover(self, turn: int | None = None) -> Turn:
+        """Resume the interrupted turn, or follow it while another process runs it (`Turn.held`).
 
+        `turn` is its seq, if known: it then returns its reply also if it has ended meanwhile.
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
-        self._require_idle("recover")
+        _require_idle(self, "recover")
 
         async def work(signals: Signals) -> TurnState:
             await self._place.follow(await self._head())
-            return await self._runner.lost_turn(self._running, signals)
+            return await self._runner.lost_turn(self._running, signals, turn)
 
         return self._turn(work)
 
@@ -186,9 +189,15 @@ class Chat:
         return queued
 
     async def abort(self) -> None:
-        """Abort the running turn; its messages so far stay. No effect without a running turn."""
+        """Abort the running turn; its messages so far stay. No effect without a running turn.
+
+        Raises: LeaseHeld if another process runs it: only that process can abort it.
+        """
         if self.turn is None or not self.turn.is_running:
+            await _require_unled(self._running.environment)
             return
+        if self.turn.held is not None:
+            raise self.turn.held
         self.turn.abort()
         await _ended(self.turn, self.agent, self._running.environment)
 
@@ -200,7 +209,9 @@ class Chat:
         if self._is_closed:
             return
         self._is_closed = True
-        if self.turn is not None and self.turn.is_running:
+        if self.turn is not None and self.turn.held is not None:
+            await self.turn.stop()  # only followed here
+        elif self.turn is not None and self.turn.is_running:
             self.turn.cancel()
             await _ended(self.turn, self.agent, self._running.environment)
         if self.turn is None or not self.turn.is_cancelled:
@@ -256,7 +267,7 @@ class Chat:
         Shape: None if there is nothing to summarise. Raises: HeadConflict, unless a commit finds
         `expected_head` before the model call; InvalidTransition; TurnOpen; LeaseHeld; TurnFailed.
         """
-        self._require_idle("compact")
+        _require_idle(self, "compact")
         its = self._running
         return await compact(its.environment, its.terms, focus, expected_head=expected_head)
 
@@ -274,7 +285,7 @@ class Chat:
         or not `expected_leaf`.
         Shape: None when `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
         """
-        self._require_idle("branch")
+        _require_idle(self, "branch")
         return await branch_summarised(self._running, self.session, entry, focus, expected_leaf)
 
     def _turn(
@@ -298,9 +309,19 @@ class Chat:
     async def _head(self) -> int:
         return (await self._running.environment.store.state(self.id)).head
 
-    def _require_idle(self, wanted: str, *, is_later: bool = False) -> None:
-        if self.status != "idle" and not (is_later and self.is_running):
-            raise InvalidTransition(self.status, wanted)
+
+async def _require_unled(environment: Environment) -> None:
+    """Raises: LeaseHeld if another process runs a turn of the session."""
+    held = await led_elsewhere(environment.claim)
+    if held is not None:
+        raise held
+
+
+def _require_idle(chat: Chat, wanted: str, *, is_later: bool = False) -> None:
+    if not is_later and chat.turn is not None and chat.turn.held is not None:
+        raise chat.turn.held
+    if chat.status != "idle" and not (is_later and chat.is_running):
+        raise InvalidTransition(chat.status, wanted)
 
 
 def _in_order(work: TurnWork, before: Written | None) -> TurnWork:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 from perdure.client.requests.due_turn import store_request, turn_when_due
+from perdure.client.requests.led_turn import continue_or_follow
 from perdure.engine.turns.session_turns import Follow, SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, InvalidTransition
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message
 
@@ -54,10 +55,12 @@ class Runner(Protocol):
         """
         ...
 
-    async def lost_turn(self, turns: SessionTurns, signals: Signals) -> TurnState:
+    async def lost_turn(
+        self, turns: SessionTurns, signals: Signals, turn: int | None = None
+    ) -> TurnState:
         """Return the state of the open turn of the session, once it has ended.
 
-        Raises: as `SessionTurns.lost_turn`.
+        `turn` is its seq, if known; it may have ended since. Raises: as `SessionTurns.lost_turn`.
         """
         ...
 
@@ -94,8 +97,16 @@ class EmbeddedRunner:
         signals.is_stored()
         return await turn_when_due(environment, signals, request, new.due_at, begin)
 
-    async def lost_turn(self, turns: SessionTurns, signals: Signals) -> TurnState:
-        return await turns.lost_turn(signals)
+    async def lost_turn(
+        self, turns: SessionTurns, signals: Signals, turn: int | None = None
+    ) -> TurnState:
+        """Run the turn, or follow it while another process runs it."""
+        environment = turns.environment
+        state = await environment.store.state(environment.stream)
+        turn = state.open_turn if turn is None else turn
+        if turn is None:
+            raise InvalidTransition("idle", "recover")
+        return await continue_or_follow(turns, signals, turn)
 
 
 def runner_of(name: RunnerName | None, environ: Mapping[str, str] = os.environ) -> Runner:

@@ -30,6 +30,7 @@ from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
 from perdure.engine.hooks.registry import Hook, Hooks
 from perdure.engine.turns.config import Budget, Limits
 from perdure.engine.turns.environment import LEASE_TTL_MS, RenewCredentials
+from perdure.engine.turns.lease import Claim, is_led_elsewhere
 from perdure.errors import Erased, LeaseHeld, PerdureError, SessionNotFound
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
@@ -62,9 +63,9 @@ class Runtime:
     sessions without a message for that long, on `end_idle` and when they are resumed.
     `has_traced_content` adds message texts to traces (None: $PERDURE_OTEL_CONTENT).
     `on_question` is called, beside the turn, with each `OpenQuestion` that a turn here waits for,
-    and again if the turn is resumed unanswered. If it raises, the error is logged and the question
-    stays open. With `runner` "workers", processes of `perdure worker` run the turns; None:
-    $PERDURE_RUNNER, or "embedded". Flows use `host`.
+    and again if the turn is resumed unanswered. The question stays open if it raises. With `runner`
+    "workers", processes of `perdure worker` run the turns; None: $PERDURE_RUNNER, or "embedded".
+    Flows use `host`.
     Leaving its ``async with`` waits for running turns but never for people: a turn that waits for
     one is suspended. If the block fails, all are. `resume` continues suspended turns.
     Raises: ConfigError for two agents with one id; WrongArgument for a bad name in prices.
@@ -177,9 +178,10 @@ class Runtime:
         Tools are bound again by name and schema. Limits are the current ones of the runtime, or of
         the agent that is given or known by its id. The session never gets more than that agent
         allows; `tools`, `allowed_commands` and `scope` restrict it further, as in `start`. An
-        interrupted turn continues at once, as ``chat.turn``. With a `workspace` the session moves
-        there permanently: its folder, file tools and instructions. Variables, file and selection
-        that `workspace` omits stay unchanged; its scope can only restrict.
+        interrupted turn continues at once, as ``chat.turn``; one that another process runs is
+        followed there (`Turn.held`). With a `workspace` the session moves there permanently: its
+        folder, file tools and instructions. Variables, file and selection that `workspace` omits
+        stay unchanged; its scope can only restrict.
         A session without an agent in force needs one, which is recorded. This applies to imports,
         and to sessions that this user's perdure did not write in an untrusted store. Their own
         agent can only restrict the new one, an open turn ends as interrupted, and they run in
@@ -187,8 +189,8 @@ class Runtime:
         Durable: a move, when this returns.
         Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
         more permissions than the agent's; McpUnavailable when a server of its tools is missing;
-        LeaseHeld; TurnOpen when the session would move in the middle of a turn; FlowRefusal
-        for the role of a flow that is not completed.
+        TurnOpen when the session would move in the middle of a turn; FlowRefusal for the role of a
+        flow that is not completed.
         """
         handle = await self._store.open(session)
         found = await self._store.backend.state(handle.id)
@@ -208,7 +210,7 @@ class Runtime:
         await self._opened(chat, is_resumed=True)
         state = await self._store.backend.state(handle.id)
         if state.open_turn is not None:
-            chat.recover()
+            await _recovered(chat, state.open_turn, self.host.claim(handle.id))
         return chat
 
     async def resume_all(
@@ -247,12 +249,11 @@ class Runtime:
     async def close(self) -> None:
         """Wait for the running turns, and suspend those that wait for a person or are not due.
 
-        A suspended turn stays open in the log with its question; `resume` continues it. Facts that
-        are due are extracted first (`MemoryConfig.extractor`).
+        `resume` continues a suspended turn. Facts that are due are extracted first
+        (`MemoryConfig.extractor`).
         """
         while running := tuple(self._running):
-            waiting = [turn for turn in running if turn.is_waiting or turn.is_scheduled]
-            if waiting:
+            if waiting := [turn for turn in running if _has_to_wait(turn)]:
                 await _stop_stored(waiting)
             else:
                 await _first_of(running, self.host.person_waits.change())
@@ -303,6 +304,19 @@ class Runtime:
         await self.host.aclose()
 
 
+async def _recovered(chat: Chat, open_turn: int, claim: Claim) -> None:
+    """Continue the open turn, or follow it: then it is known when this returns."""
+    turn = chat.recover(open_turn)
+    if await is_led_elsewhere(claim):
+        with suppress(PerdureError):  # awaiting the turn raises it
+            await turn.started()
+
+
+def _has_to_wait(turn: Turn) -> bool:
+    """Whether `turn` waits for a person, its time, or another process."""
+    return turn.is_waiting or turn.is_scheduled or turn.held is not None
+
+
 async def _stop(turns: Iterable[Turn]) -> None:
     """Stop all `turns` at once, and wait until they have stopped."""
     await asyncio.gather(*(turn.stop() for turn in turns))
@@ -348,6 +362,9 @@ async def resume_interrupted(
             if chat.turn is None:
                 continue  # the turn ended after the list was read
             await chat.turn.started()
+            if chat.turn.held is not None:
+                await chat.suspend()
+                continue
         except LeaseHeld:
             continue
         except PerdureError as error:

@@ -15,7 +15,7 @@ from perdure.client.watch import Watch
 from perdure.engine.turns.environment import PersonWaits
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import TurnFailed, TurnSuspended, Waiting
+from perdure.errors import LeaseHeld, TurnFailed, TurnSuspended, Waiting
 from perdure.events.types import AnyEvent, Event
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import TurnEnd
@@ -134,6 +134,15 @@ class Turn:
     def is_scheduled(self) -> bool:
         """Whether it has not begun because it is not due yet (``send(at=)``)."""
         return self._is_scheduled and self.is_running and not self._signals.begun.done()
+
+    @property
+    def held(self) -> LeaseHeld | None:
+        """The error that names the process which runs the turn, if it is another one.
+
+        The turn is then followed here: awaiting it and its durable events are the same, but it
+        cannot be aborted here. If that process dies, the turn continues here.
+        """
+        return self._signals.held if self.is_running else None
 
     def __await__(self) -> Generator[Any, None, Reply]:
         return self._reply().__await__()

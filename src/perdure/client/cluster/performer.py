@@ -12,6 +12,7 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.cluster.parked_turns import ParkedTurns, awaited_sessions
 from perdure.client.cluster.runner import cluster_of
+from perdure.engine.turns.lease import led_elsewhere
 from perdure.engine.turns.requests import (
     STOPPED,
     break_turn,
@@ -105,6 +106,9 @@ class Performer:
             return "answered"
         if request is not None and state.open_turn is not None and await self._is_asking(work):
             raise _WaitsForPerson
+        held = await led_elsewhere(self._host.claim(work.stream))
+        if held is not None:
+            raise held
         try:
             chat = await self._runtime.resume(work.stream)
         except (LeaseHeld, StoreUnavailable, SessionNotFound, Erased):

@@ -33,12 +33,16 @@ class DbosRunner:
         await queue_work(store, work, due_at=new.due_at)
         return await _followed(environment, signals, followed)
 
-    async def lost_turn(self, turns: SessionTurns, signals: Signals) -> TurnState:
+    async def lost_turn(
+        self, turns: SessionTurns, signals: Signals, turn: int | None = None
+    ) -> TurnState:
         environment = turns.environment
         store, stream = environment.store, environment.stream
         cluster_of(store)
         state = await store.state(stream)
         if state.open_turn is None:
+            if turn is not None:
+                return await FollowedTurn(environment, signals, turn=turn).ended()
             raise InvalidTransition("idle", "recover")
         followed = FollowedTurn(environment, signals, turn=state.open_turn)
         if not await queue_open_turn(store, stream):

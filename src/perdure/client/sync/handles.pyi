@@ -46,7 +46,7 @@ from perdure.engine.hooks.points import HookName
 from perdure.engine.hooks.registry import Hook, Hooks
 from perdure.engine.turns.config import Budget, Limits
 from perdure.engine.turns.environment import LEASE_TTL_MS, RenewCredentials
-from perdure.errors import PerdureError
+from perdure.errors import LeaseHeld, PerdureError
 from perdure.events.cursor import Cursor
 from perdure.events.types import AnyEvent
 from perdure.interop.reports import (
@@ -999,6 +999,14 @@ class Turn(Handle[AsyncTurn]):
     def is_scheduled(self) -> bool:
         """Whether it has not begun because it is not due yet (``send(at=)``)."""
 
+    @property
+    def held(self) -> LeaseHeld | None:
+        """The error that names the process which runs the turn, if it is another one.
+
+        The turn is then followed here: awaiting it and its durable events are the same, but it
+        cannot be aborted here. If that process dies, the turn continues here.
+        """
+
     def result(self) -> Reply:
         """Wait for the turn's end and return its reply; ``await`` does this for the original."""
 
@@ -1078,16 +1086,18 @@ class Chat(Handle[AsyncChat]):
         With `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as
         it waits for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
-        after it was closed. The turn raises later errors: LeaseHeld when another process runs a
-        turn here, TurnOpen when one was interrupted (`Runtime.resume` continues it), TurnFailed.
+        after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
+        raises later errors: LeaseHeld when another process has begun one meanwhile, TurnOpen when
+        one was interrupted (`Runtime.resume` continues it), TurnFailed.
         SecretPasted for a credential in a variable, or in the message if the agent refuses them
         (the turn raises it for messages over 64 kB). WrongArgument for a selection in another file
         than `active_file`, and for a variable with a reserved name (``working_dir``).
         """
 
-    def recover(self) -> Turn:
-        """Resume the interrupted turn.
+    def recover(self, turn: int | None = None) -> Turn:
+        """Resume the interrupted turn, or follow it while another process runs it (`Turn.held`).
 
+        `turn` is its seq, if known: it then returns its reply also if it has ended meanwhile.
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
 
@@ -1106,7 +1116,10 @@ class Chat(Handle[AsyncChat]):
         """
 
     def abort(self) -> None:
-        """Abort the running turn; its messages so far stay. No effect without a running turn."""
+        """Abort the running turn; its messages so far stay. No effect without a running turn.
+
+        Raises: LeaseHeld if another process runs it: only that process can abort it.
+        """
 
     def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
@@ -1226,9 +1239,10 @@ class Runtime(Handle[AsyncRuntime]):
         Tools are bound again by name and schema. Limits are the current ones of the runtime, or of
         the agent that is given or known by its id. The session never gets more than that agent
         allows; `tools`, `allowed_commands` and `scope` restrict it further, as in `start`. An
-        interrupted turn continues at once, as ``chat.turn``. With a `workspace` the session moves
-        there permanently: its folder, file tools and instructions. Variables, file and selection
-        that `workspace` omits stay unchanged; its scope can only restrict.
+        interrupted turn continues at once, as ``chat.turn``; one that another process runs is
+        followed there (`Turn.held`). With a `workspace` the session moves there permanently: its
+        folder, file tools and instructions. Variables, file and selection that `workspace` omits
+        stay unchanged; its scope can only restrict.
         A session without an agent in force needs one, which is recorded. This applies to imports,
         and to sessions that this user's perdure did not write in an untrusted store. Their own
         agent can only restrict the new one, an open turn ends as interrupted, and they run in
@@ -1236,8 +1250,8 @@ class Runtime(Handle[AsyncRuntime]):
         Durable: a move, when this returns.
         Raises: SessionNotFound; ConfigError when no agent is given and none is in force, or for
         more permissions than the agent's; McpUnavailable when a server of its tools is missing;
-        LeaseHeld; TurnOpen when the session would move in the middle of a turn; FlowRefusal
-        for the role of a flow that is not completed.
+        TurnOpen when the session would move in the middle of a turn; FlowRefusal for the role of a
+        flow that is not completed.
         """
 
     def resume_all(
@@ -1272,8 +1286,8 @@ class Runtime(Handle[AsyncRuntime]):
     def close(self) -> None:
         """Wait for the running turns, and suspend those that wait for a person or are not due.
 
-        A suspended turn stays open in the log with its question; `resume` continues it. Facts that
-        are due are extracted first (`MemoryConfig.extractor`).
+        `resume` continues a suspended turn. Facts that are due are extracted first
+        (`MemoryConfig.extractor`).
         """
 
     def suspend(self) -> None:

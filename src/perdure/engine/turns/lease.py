@@ -49,10 +49,17 @@ class Claim:
 
 async def is_led_elsewhere(claim: Claim) -> bool:
     """Whether another process holds the lease of the session now, as far as one read shows."""
+    return await led_elsewhere(claim) is not None
+
+
+async def led_elsewhere(claim: Claim) -> LeaseHeld | None:
+    """Return the error that names the other process which holds the lease now; None without one."""
     lease = (await claim.store.state(claim.stream)).lease
     if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
-        return False
-    return lease.until > claim.clock.now_ms()
+        return None
+    if lease.until <= claim.clock.now_ms():
+        return None
+    return LeaseHeld(claim.stream, lease.owner, lease.until)
 
 
 class LeaseHolder:

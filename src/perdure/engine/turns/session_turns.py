@@ -27,7 +27,7 @@ from perdure.engine.turns.recovery import (
 from perdure.engine.turns.requests import require_unanswered
 from perdure.engine.turns.runner import StopRequest, TurnRunner
 from perdure.engine.turns.state import TurnState
-from perdure.errors import HeadConflict, InvalidTransition
+from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld
 from perdure.models.protocol import ThinkingLevel
 from perdure.session.codec import body_of
 from perdure.session.fold import BranchState
@@ -42,7 +42,8 @@ class Signals:
 
     `begun` resolves to the seq after which the turn's events begin, once the turn holds the lease;
     `stored` resolves once the turn cannot be lost: it began, or its request is in the log.
-    `stopping` requests its end. `companion` takes part in its commits.
+    `stopping` requests its end. `companion` takes part in its commits. `held` names the process
+    that runs the turn while it is only followed here.
     """
 
     def __init__(self, companion: CommitParticipant | None = None) -> None:
@@ -50,10 +51,13 @@ class Signals:
         self.begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stopping = StopRequest()
+        self.held: LeaseHeld | None = None
         self.on_begin: Callable[[], None] = lambda: None
 
     def begins_after(self, seq: int) -> None:
         """Signal that the turn holds the lease; its events are those after `seq`."""
+        if self.begun.done():
+            return  # it was followed, and is continued here
         self.begun.set_result(seq)
         self.on_begin()
         self.is_stored()

@@ -193,9 +193,13 @@ async def test_session_whose_turn_runs_elsewhere_cannot_be_taken_over() -> None:
     await until(is_open)
     other = await stage.runtime(chat.agent, owner="there").resume("s")
     assert other.turn is not None
+    assert other.turn.held is not None
     with pytest.raises(LeaseHeld, match="here"):
-        await other.turn
+        other.send("more")
+    with pytest.raises(LeaseHeld, match="here"):
+        await other.abort()
     await chat.abort()
+    assert (await other.turn).end == "aborted"
 
 
 async def test_leaving_block_waits_for_turns_and_failing_block_suspends() -> None:
