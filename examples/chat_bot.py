@@ -36,6 +36,7 @@ async def show(turn: perdure.Turn) -> None:
         async for event in turn:
             if isinstance(event, perdure.LiveEvent) and event.type == "agent:token":
                 print(event.text, end="", flush=True)
+        await turn  # raises what ended it
         print()
     except perdure.errors.TurnFailed as error:  # for example the provider is down
         print(f"sorry: {error}")

@@ -17,6 +17,7 @@ from perdure.client.clock import SystemClock
 from perdure.client.open import open as open_store
 from perdure.errors import (
     ContextOverflow,
+    CredentialsRefused,
     FormatError,
     MalformedResponse,
     ModelError,
@@ -55,6 +56,7 @@ _CODES: tuple[tuple[type[ModelError], ErrorCode], ...] = (
     (ModelUnavailable, "model_unavailable"),
     (ContextOverflow, "context_overflow"),
     (MalformedResponse, "malformed_response"),
+    (CredentialsRefused, "credentials_refused"),
     (ModelRefused, "model_refused"),
 )
 
@@ -189,7 +191,8 @@ def _failure(error: ModelError) -> Fail:
     if code is None:
         raise WrongArgument(
             f"ScriptedModel cannot raise {type(error).__name__}: use RateLimited, "
-            "ModelUnavailable, ContextOverflow, ModelRefused or MalformedResponse",
+            "ModelUnavailable, ContextOverflow, CredentialsRefused, ModelRefused or "
+            "MalformedResponse",
             argument="answers",
         )
     return Fail(

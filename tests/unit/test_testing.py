@@ -62,6 +62,22 @@ async def test_scripted_error_is_raised_once_and_the_last_one_always() -> None:
                 await chat.send("two")
 
 
+async def test_scripted_errors_end_a_turn_as_those_of_a_provider_do() -> None:
+    errors = perdure.errors
+    for error, failure in (
+        (errors.CredentialsRefused("test:any", "bad key", 401), "provider_auth"),
+        (errors.ModelRefused("test:any", "no", 400), "provider_refused"),
+    ):
+        async with (
+            perdure.open("memory:") as store,
+            perdure.Runtime(store, models=ScriptedModel([error])) as runtime,
+        ):
+            chat = await runtime.start(perdure.Agent("a", model="x:y"))
+            with pytest.raises(errors.TurnFailed) as failed:
+                await chat.send("one")
+            assert failed.value.failure == failure
+
+
 async def test_scripted_summary_answers_a_compaction() -> None:
     told = "They talked about words, in many words, at great length."
     model = ScriptedModel(["word " * 300] * 4, summary=told)

@@ -17,7 +17,12 @@ from perdure.session.kinds import CONTINUE_TEXT
 from perdure.session.messages import Message, StopReason, TextPart, ToolResultPart, Usage
 
 ErrorCode = Literal[
-    "rate_limited", "model_unavailable", "context_overflow", "model_refused", "malformed_response"
+    "rate_limited",
+    "model_unavailable",
+    "context_overflow",
+    "credentials_refused",
+    "model_refused",
+    "malformed_response",
 ]
 
 DEFAULT_CHUNK_CHARS = 24

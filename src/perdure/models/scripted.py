@@ -18,6 +18,7 @@ import msgspec
 from perdure.errors import (
     ConfigError,
     ContextOverflow,
+    CredentialsRefused,
     MalformedResponse,
     ModelError,
     ModelRefused,
@@ -377,6 +378,8 @@ def _error_of(step: Fail, model: str) -> ModelError:
             return ModelUnavailable(model, step.reason)
         case "context_overflow":
             return ContextOverflow(model, step.reason)
+        case "credentials_refused":
+            return CredentialsRefused(model, step.reason, step.status)
         case "model_refused":
             return ModelRefused(model, step.reason, step.status)
         case "malformed_response":
