@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 import perdure
@@ -92,6 +93,30 @@ async def test_pooler_without_the_address_of_its_server_is_refused(
         await perdure.open(pooler.address_of(address, is_direct_named=False))
 
 
+async def test_other_isolation_behind_a_pooler_is_refused(pooler: Pooler, address: str) -> None:
+    name = sql.Identifier(str(conninfo_to_dict(address)["dbname"]))
+    setting = sql.SQL("ALTER DATABASE {} SET default_transaction_isolation = {}")
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(setting.format(name, sql.Literal("serializable")))
+        try:
+            with pytest.raises(ConfigError, match="must be 'read committed', not 'serializable'"):
+                await perdure.open(pooler.address_of(address))
+        finally:
+            db.execute(setting.format(name, sql.Literal("read committed")))
+
+
+def test_route_of_an_address_with_a_pooler_keeps_the_rest_of_it() -> None:
+    kept = "options=-c%20statement_timeout%3D5s&application_name=my%20app"
+    route = route_of(f"postgresql://u:se[cret]w@pool:6432/db?{kept}&hostaddr=10.0.0.5&direct=srv")
+    pooled, direct = conninfo_to_dict(route.pooled), conninfo_to_dict(route.direct)
+    assert direct.pop("host") == "srv"
+    assert pooled.pop("hostaddr") == "10.0.0.5"
+    assert (pooled.pop("host"), pooled.pop("port"), direct.pop("port")) == ("pool", "6432", "5432")
+    assert direct == pooled
+    assert (pooled["password"], pooled["application_name"]) == ("se[cret]w", "my app")
+    assert pooled["options"] == "-c statement_timeout=5s"
+
+
 def test_route_by_address_names_pooler_and_server() -> None:
     plain = "postgresql://me@pool:6432/db"
     assert not route_of(plain).has_pooler
@@ -107,6 +132,6 @@ def test_route_by_address_names_pooler_and_server() -> None:
         assert direct["sslmode"] == "disable"
         pooled = conninfo_to_dict(route.pooled)
         assert (pooled["host"], str(pooled["port"])) == ("pool", "6432")
-    for wrong in ("", "db:port", "a&direct=b"):
+    for wrong in ("", "db:port", "::1", "a&direct=b"):
         with pytest.raises(ConfigError, match="direct=HOST:PORT"):
             route_of(f"{plain}?direct={wrong}")

@@ -145,7 +145,7 @@ def _values(part: str, first: int, last: int, names: tuple[str, ...]) -> range |
     else:
         start = _number(start_text, names)
         end = _number(end_text, names) if dash else last if slash else start
-        if names is _DAYS and dash and end == 0:  # the Sunday that ends a week
+        if names is _DAYS and start and end == 0:  # the Sunday that ends a week
             end = 7
     if start is None or end is None or not step or not first <= start <= end <= last:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -53,7 +53,11 @@ def route_of(address: str) -> Route:
         defaults = {"application_name": name, **_DEFAULTS}
         defaults = {name: value for name, value in defaults.items() if name not in chosen}
         pooled = make_conninfo(plain, client_encoding="UTF8", **defaults)
-        return Route(pooled, make_conninfo(pooled, **_place(direct)) if direct else pooled)
+        if direct is None:
+            return Route(pooled, pooled)
+        server = {**conninfo_to_dict(pooled), **_place(direct)}
+        server.pop("hostaddr", None)  # of the pooler
+        return Route(pooled, make_conninfo("", **server))
     except psycopg.Error as error:
         raise ConfigError(
             "this is no address of a PostgreSQL database: use postgresql://USER@HOST/DATABASE"
@@ -74,16 +78,19 @@ def public_address(conninfo: str) -> str:
 
 
 def _split(address: str) -> tuple[str, str | None]:
-    """Return `address` without its option ``direct``, and that option."""
-    parts = urlsplit(address)
-    options = parse_qsl(parts.query, keep_blank_values=True)
-    found = [value for name, value in options if name == DIRECT]
+    """Return `address` without its option ``direct``, which is unquoted, and that option.
+
+    The rest of the address is not touched, and no part of it is in an error: it may be a password.
+    """
+    before, mark, query = address.rpartition("?")
+    options = query.split("&") if mark else []
+    found = [each.partition("=")[2] for each in options if each.partition("=")[0] == DIRECT]
     if not found:
         return address, None
-    others = [each for each in options if each[0] != DIRECT]
     if len(found) > 1 or not found[0]:
         raise ConfigError("name the server behind the pooler once: ?direct=HOST:PORT")
-    return urlunsplit(parts._replace(query=urlencode(others))), found[0]
+    others = "&".join(each for each in options if each.partition("=")[0] != DIRECT)
+    return before + (f"?{others}" if others else ""), unquote(found[0])
 
 
 def _place(direct: str) -> dict[str, str]:
@@ -91,6 +98,6 @@ def _place(direct: str) -> dict[str, str]:
     host, _, port = direct.rpartition(":")
     if not host or direct.endswith("]"):
         host, port = direct, "5432"
-    if not port.isdigit():
-        raise ConfigError(f"{direct!r:.60} is no server: use ?direct=HOST:PORT")
+    if not port.isdigit() or (":" in host and not host.startswith("[")):
+        raise ConfigError(f"{direct!r:.60} is no server: use ?direct=HOST:PORT, or [IPv6]:PORT")
     return {"host": host.strip("[]"), "port": port}

@@ -28,7 +28,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import StrBinaryDumper
 from psycopg_pool import AsyncConnectionPool
 
-from perdure.errors import StoreUnavailable
+from perdure.errors import ConfigError, StoreUnavailable
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.postgres.address import Route, public_address
@@ -168,7 +168,8 @@ class Database:
             async with await AsyncConnection.connect(self.route.direct, **_AUTOCOMMIT) as first:
                 await first.execute(_LIMITS, (self._lock_ms, f"{IDLE_IN_TRANSACTION_S * 1000}"))
                 self._role = await prepare_schema(first, self.address, is_copied=is_copied)
-            has_pooler = self.route.has_pooler
+                if has_pooler := self.route.has_pooler:
+                    await _check_isolation(first, self.address)
             threshold = None if has_pooler else 0
             pool: AsyncConnectionPool[_PooledConnection] = AsyncConnectionPool(
                 self.route.pooled,
@@ -377,6 +378,16 @@ class Database:
         while self._calls:
             self._is_idle.clear()
             await self._is_idle.wait()
+
+
+async def _check_isolation(db: Connected, address: str) -> None:
+    """Reject a default that no transaction behind a pooler could change. Raises: ConfigError."""
+    row = await (await db.execute("SHOW default_transaction_isolation")).fetchone()
+    if row is not None and row[0] != "read committed":
+        raise ConfigError(
+            f"{address}: behind a pooler the default isolation level must be 'read committed', not "
+            f"{row[0]!r}: ALTER ROLE … SET default_transaction_isolation = 'read committed'"
+        )
 
 
 def _setting_up(role: str | None, commit: str, lock_ms: str, *, is_local: bool) -> Statement:

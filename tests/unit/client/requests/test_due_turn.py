@@ -30,7 +30,7 @@ def soon(store: Store, ms: int) -> int:
 async def test_scheduled_message_is_sent_when_due_and_handle_stays_free(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
-        due_at = soon(store, 150)
+        due_at = soon(store, 1_500)  # long after the other message, also on a busy machine
         later = chat.send("later", at=due_at)
         await later.stored()
         assert later.is_scheduled
