@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Generator
 
@@ -83,5 +84,23 @@ def test_load_leaves_objects_frozen_that_the_program_froze() -> None:
     kept = [None]
     gc.freeze()
     with collector_paused_to_load():
-        pass
+        loaded = [[None] for _ in range(1000)]
+    assert len(loaded) == 1000
     assert id(kept) not in {id(each) for each in gc.get_objects()}
+
+
+@pytest.mark.usefixtures("thawed")
+def test_block_that_loads_nothing_counts_no_frozen_objects() -> None:
+    called: list[object] = []
+    sys.setprofile(lambda _, event, which: called.append(which) if event == "c_call" else None)
+    try:
+        with collector_paused_to_load():
+            pass
+        idle, called[:] = list(called), []
+        with collector_paused_to_load():
+            loaded = [[None] for _ in range(1000)]
+    finally:
+        sys.setprofile(None)
+    assert len(loaded) == 1000
+    assert gc.get_freeze_count in called
+    assert gc.get_freeze_count not in idle
