@@ -392,7 +392,12 @@ def _is_assigned(value: str, kind: str, *, is_marked: bool) -> bool:
         return False
     if kind == "secret" and (len(value) < 6 or re.fullmatch(_NUMBER, value)):
         return False
-    return is_secret_value(value) and not re.search(_NAMED_KEY, value.rstrip(").]}:;"))
+    return is_secret_value(value) and not _is_name(value.rstrip(").]}:;"))
+
+
+def _is_name(value: str) -> bool:
+    """Return True if `value` names another field, as code assigns it: ``user_password``."""
+    return re.search(_NAMED_KEY, value) is not None and not any(map(str.isdigit, value))
 
 
 def _is_reference(value: str) -> bool:

@@ -152,3 +152,16 @@ def test_patterns_take_linear_time_on_repetition(piece: str) -> None:
     list(
         shapes.finds((piece * 300_000)[:300_000])
     )  # a quadratic pattern would exceed the time limit
+
+
+def test_password_that_ends_like_a_name_is_found_unless_it_is_one() -> None:
+    for text in (
+        "password=hunter2secret",
+        "password: hunter2secret",
+        "DB_PASSWORD=hunter2secret",
+        '{"password": "hunter2secret"}',
+        "api_key = 9fa81token",
+    ):
+        assert found(text), text
+    for text in ("password = user_password", "token = self_token", '"secret": "db_secret"'):
+        assert not found(text), text

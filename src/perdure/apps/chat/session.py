@@ -63,7 +63,7 @@ class ModelNotHere(ConfigError):
 
     def __init__(self, model: str, reason: str) -> None:
         super().__init__(
-            f"cannot call the model {model}: {reason}; choose another with -m "
+            f"cannot call the model {model}: {reason}; choose another with `perdure chat -m MODEL` "
             "(-m scripted:echo works offline)"
         )
         self.model = model
