@@ -215,14 +215,8 @@ class SessionReader:
         return await self.log.resolve(self.id, reference)
 
     async def in_tree(self, reference: EntryRef) -> EntryId:
-        """Return the entry if it is part of the conversation.
-
-        An entry object of this session is not read again: what commits checks it.
-        """
-        if isinstance(reference, Entry) and reference.stream == self.id:
-            found = reference
-        else:
-            found = await self.entry(reference)
+        """Return the entry if it is part of the conversation."""
+        found = await self.entry(reference)
         if found.lane != "tree":
             reason = f"{found.id} is a note ({found.kind}), not part of the conversation"
             raise InvalidEntry(reason, told=reason)

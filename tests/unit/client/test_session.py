@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from perdure.client.conversation.append import Item
@@ -95,6 +96,33 @@ async def test_note_is_no_parent(session: Session) -> None:
     label = await session.label(entry, "x")
     with pytest.raises(InvalidEntry, match="is a note"):
         await session.append(user("b"), parent=label)
+
+
+async def test_entry_of_another_store_with_the_same_session_id_is_looked_up(
+    store: Store, session: Session
+) -> None:
+    first = await session.append(user("a"))
+    note = await session.label(first, "x")
+    other = msgspec.structs.replace(first, seq=note.seq)  # a note here
+    absent = msgspec.structs.replace(first, seq=9)
+
+    async def commit(parent: Entry) -> None:
+        await store.commit([(session, [user("b")], {"parent": parent})])
+
+    for entry, refusal in ((other, InvalidEntry), (absent, EntryNotFound)):
+        for refused in (
+            session.append(user("b"), parent=entry),
+            commit(entry),
+            session.label(entry, "L"),
+            session.pin(entry),
+            session.unpin(entry),
+            session.branch(entry),
+            session.branch_with_summary(entry, "left"),
+            session.fork(entry),
+        ):
+            with pytest.raises(refusal):
+                await refused
+    assert (session.head, await session.labels()) == (note.seq, {first.id: "x"})
 
 
 async def test_expected_head_lets_only_the_first_writer_through(

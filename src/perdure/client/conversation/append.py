@@ -14,7 +14,14 @@ from perdure.client.clock import Outside
 from perdure.client.conversation.call_order import CallOrder
 from perdure.client.reads import EntryRef, SessionReader
 from perdure.engine.hooks.registry import Hooks
-from perdure.errors import HeadConflict, InvalidEntry, TurnOpen, Unsupported, WrongArgument
+from perdure.errors import (
+    HeadConflict,
+    InvalidEntry,
+    InvalidParent,
+    TurnOpen,
+    Unsupported,
+    WrongArgument,
+)
 from perdure.session.argument_checks import check_whole
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import LEAF, Entry, Here, NewEntry, ParentRef, Sibling
@@ -128,6 +135,21 @@ class SessionWriter:
         self, items: Sequence[Item], options: AppendOptions, key: str | None = None
     ) -> Appended:
         """Append `items` under the idempotency key `key`. Raises: as `Session.append_many`."""
+        try:
+            return await self._append(items, options, key)
+        except InvalidParent:
+            await self.check_parent(options)
+            raise
+
+    async def check_parent(self, options: AppendOptions) -> None:
+        """Look up the parent that a commit rejected. Raises: EntryNotFound, InvalidEntry."""
+        parent = options.get("parent", LEAF)
+        if isinstance(parent, Entry):
+            await self.reader.in_tree(parent)
+
+    async def _append(
+        self, items: Sequence[Item], options: AppendOptions, key: str | None
+    ) -> Appended:
         prepared: PreparedWrite | None = None
         if _is_ready(items, options):
             prepared = await self.prepared(items, options)  # lets no other call run
@@ -208,7 +230,7 @@ class SessionWriter:
             raise WrongArgument("there is nothing to append: give at least one message")
         parent = options.get("parent", LEAF)
         if parent is not None and not isinstance(parent, Here):
-            parent = await self.reader.in_tree(parent)
+            parent = await self._parent_id(parent)
         durable, taken = prepare_items(items)
         write = Write(
             stream=self.reader.id,
@@ -217,6 +239,12 @@ class SessionWriter:
             expected_leaf=await self.expected_leaf(options.get("expected_leaf", msgspec.UNSET)),
         )
         return PreparedWrite(write, durable, (*options.get("contents", ()), *taken))
+
+    async def _parent_id(self, parent: EntryRef) -> EntryId:
+        is_own = isinstance(parent, Entry) and parent.stream == self.reader.id
+        if is_own and parent.lane == "tree":
+            return parent.id  # not read: the commit checks it
+        return await self.reader.in_tree(parent)
 
     async def expected_leaf(self, leaf: ExpectedLeaf) -> EntryId | msgspec.UnsetType | None:
         """Return the id that the expectation `leaf` names."""
@@ -256,7 +284,12 @@ async def commit_sessions(
         idempotency_key=key,
         blobs=blobs,
     )
-    committed = await store.commit(commit)
+    try:
+        committed = await store.commit(commit)
+    except InvalidParent:
+        for writer, _, options in writes:
+            await writer.check_parent(options)
+        raise
     for (writer, _, _), entries, each in zip(writes, committed.entries, prepared, strict=True):
         known = () if committed.is_replay else each.bodies
         await writer.reader.see(entries, known)
