@@ -9,7 +9,10 @@ import pytest
 from perdure.client.store import Store
 from perdure.client.transfers import files_at, write_file
 from perdure.errors import FormatError, PathExists, WrongArgument
-from perdure.session.messages import user
+from perdure.session.messages import assistant, user
+
+KEY = "AKIAQ4XRZ7WJ2KLMNB5C"
+"""An id that looks like a key of AWS."""
 
 
 def test_files_of_the_store_itself_are_not_imported(tmp_path: Path) -> None:
@@ -49,3 +52,17 @@ async def test_export_names_a_folder_that_cannot_be_made(store: Store, tmp_path:
         await session.export("perdure", tmp_path / "missing" / "out.jsonl")
     with pytest.raises(WrongArgument, match="folder"):
         await session.export("perdure", tmp_path)
+
+
+async def test_redacted_export_of_fork_hides_id_of_its_origin(store: Store) -> None:
+    origin = await store.create(id=KEY)
+    await origin.append(user("hello"), assistant("hi"))
+    copy = await origin.fork(id="copy")
+    await copy.append(user("more"))
+    for format in ("html", "markdown", "perdure", "pi", "operator", "codex", "workflow"):
+        redacted = (await copy.export(format, redact=["secrets"])).content
+        assert KEY.encode() not in redacted, format
+    assert KEY.encode() in (await copy.export("html")).content
+    lines = (await copy.export("markdown", redact=["secrets"])).content.decode().splitlines()
+    numbers = [line.split(" · ")[0] for line in lines if line.startswith("## ")]
+    assert numbers == ["## ↑0", "## ↑1", "## 0"]

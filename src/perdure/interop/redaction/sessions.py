@@ -20,7 +20,7 @@ from perdure.interop.reports import Redaction
 from perdure.secrets.shapes import is_secret_name, is_secret_value
 from perdure.session.codec import BODIES, encode, new_side, readable
 from perdure.session.entries import Entry
-from perdure.session.ids import blob_hash
+from perdure.session.ids import EntryId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import Message
@@ -72,7 +72,8 @@ class Redacted(msgspec.Struct, frozen=True):
 def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
     """Return `bundle` with placeholders for everything of `sorts`.
 
-    Shape: ids, order and tree stay; import originals are replaced by a note.
+    Shape: ids, order and tree stay; import originals are replaced by a note. The id of an origin is
+    replaced in `Bundle.stored_ids`, and removed from the header.
     """
     wanted = set(sorts)
     chosen: tuple[Redaction, ...] = tuple(sort for sort in REDACTIONS if sort in wanted)
@@ -81,7 +82,9 @@ def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
     kept = _vocabulary() | {entry.id for entry in bundle.entries}
     redactor = Redactor(chosen, _folders(bundle), kept)
     plain_header = msgspec.to_builtins(bundle.header)
-    for value in (plain_header, *(each.plain for each in values)):
+    sessions = {id.rpartition("/")[0] for id in bundle.stored_ids.values()}
+    origins = sorted(sessions - {bundle.header.id})
+    for value in (plain_header, origins, *(each.plain for each in values)):
         _learn(redactor, value)
     redactor.settle()
     header = _header(redactor, bundle.header, chosen)
@@ -92,13 +95,21 @@ def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
     media = [blob for blob in bundle.blobs if blob_hash(blob) not in originals]
     shown = [blob for blob in media if not _holds_some(redactor, blob)]
     aliases = {name: id for name, id in bundle.aliases.items() if redactor.replace(name) == name}
+    names = {origin: redactor.replace(origin) for origin in origins}
+    stored_ids = {new: _renamed(id, names) for new, id in bundle.stored_ids.items()}
     return Redacted(
-        bundle=Bundle(header, entries, aliases, tuple(shown), bundle.stored_ids),
+        bundle=Bundle(header, entries, aliases, tuple(shown), stored_ids),
         counts=redactor.counts,
         places=redactor.places,
         unseen=sum(_text(blob) is None for blob in shown),
         dropped=len(media) - len(shown),
     )
+
+
+def _renamed(id: EntryId, names: Mapping[str, str]) -> EntryId:
+    """Return `id` with its session as `names` has it."""
+    session, slash, seq = id.rpartition("/")
+    return EntryId(names.get(session, session) + slash + seq)
 
 
 class _Value(msgspec.Struct, frozen=True):
@@ -194,8 +205,10 @@ def _note(entry: Entry, value: _Value) -> Entry:
 
 def _header(redactor: Redactor, header: StreamHeader, chosen: Sequence[Redaction]) -> StreamHeader:
     metadata = _replace(redactor, header.metadata or {})
+    parent = header.parent
     return msgspec.structs.replace(
         header,
+        parent=None if parent is None or redactor.holds_some(parent) else parent,
         title=None if header.title is None else redactor.replace(header.title),
         cwd=None if header.cwd is None else redactor.replace(header.cwd),
         metadata={**metadata, REDACTED: list(chosen)},

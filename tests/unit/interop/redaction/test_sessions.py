@@ -12,7 +12,7 @@ from perdure.interop.formats.bundles import standing_of
 from perdure.interop.formats.items import REDACTED, source_of, with_source
 from perdure.interop.redaction.sessions import redact
 from perdure.session.codec import encode, readable
-from perdure.session.ids import EntryId, blob_hash
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import Compaction, Custom
 from perdure.session.messages import (
     MediaPart,
@@ -149,6 +149,21 @@ def test_session_with_name_in_id_stays_consistent() -> None:
     compaction = readable(after.entries[1])
     assert isinstance(compaction, Compaction)
     assert compaction.first_kept == EntryId("alice/0")
+
+
+def test_id_of_origin_is_replaced_where_entry_ids_are_shown() -> None:
+    making = Making(msgspec.structs.replace(HEADER, parent=StreamId("alice")))
+    first = making.say(user("/home/alice/x"))
+    second = making.say(user("more"))
+    made = msgspec.structs.replace(
+        making.made(), stored_ids={first: EntryId("alice/7"), second: EntryId(f"{HEADER.id}/0")}
+    )
+    after = redact(made, ("paths",)).bundle
+    assert after.stored_ids == {first: "[user-1]/7", second: f"{HEADER.id}/0"}
+    assert after.header.parent is None
+    assert redact(after, ("paths",)).bundle == after
+    shown = redact(made, ("secrets",)).bundle
+    assert (shown.stored_ids, shown.header.parent) == (made.stored_ids, "alice")
 
 
 @pytest.mark.full_only
