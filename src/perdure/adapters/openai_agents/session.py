@@ -129,7 +129,7 @@ class PerdureSession:
         return await self._loop.finish(self._pop())
 
     async def clear_session(self) -> None:
-        """Remove all items."""
+        """Remove all items, and the state that `save_state` stored."""
         await self._loop.finish(self._erase() if self._is_erasing else self._clear())
 
     async def save_state(self, state: RunState[Any, Any] | None, **options: Any) -> None:
@@ -156,16 +156,7 @@ class PerdureSession:
     async def _save_state(self, text: str | None) -> None:
         if text is None and await self._state() is None:
             return
-        data: dict[str, object] = {}
-        if text is not None:  # beside the log: it is long, and no search or export shows it
-            data["content"] = perdure.content(text.encode(), "application/json")
-
-        async def append(session: perdure.Session) -> None:
-            await session.append_many(
-                [perdure.Note(RUN_STATE, data)], aliases=[f"{RUN_STATE}:{session.id}"]
-            )
-
-        await self._in_session(append)
+        await self._in_session(lambda session: _append_state(session, text))
 
     async def _state(self) -> str | None:
         session = await self._open()
@@ -250,6 +241,8 @@ class PerdureSession:
     async def _clear(self) -> None:
         while (session := await self._open()) is not None:
             try:
+                if await _state_in(session) is not None:  # first: no state outlives its items
+                    await _append_state(session, None)
                 leaf = (await session.path(last=1))[-1:]
                 await session.branch(None, expected_leaf=leaf[0] if leaf else None)
             except LeafConflict:
@@ -297,6 +290,15 @@ class PerdureSession:
                         continue
                 break  # or created by another process in the meantime
         return session
+
+
+async def _append_state(session: perdure.Session, text: str | None) -> None:
+    """Store the state `text` as the newest; None removes it."""
+    data: dict[str, object] = {}
+    if text is not None:  # beside the log: it is long, and no search shows it
+        data["content"] = perdure.content(text.encode(), "application/json")
+    note = perdure.Note(RUN_STATE, data)
+    await session.append_many([note], aliases=[f"{RUN_STATE}:{session.id}"])
 
 
 async def _state_in(session: perdure.Session) -> str | None:

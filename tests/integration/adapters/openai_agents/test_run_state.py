@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+import base64
+import json
+from typing import Any, Literal, cast, get_args
 
 import pytest
 from agents import Agent, RunConfig, Runner, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 import perdure
+import perdure.types
 from perdure.adapters.openai_agents import PerdureSession
+from perdure.adapters.openai_agents.session import RUN_STATE
 
 ANSWER = [[assistant_message("It is sent.")]]
 CONFIG = RunConfig(tracing_disabled=True)
@@ -74,19 +78,39 @@ async def test_rejected_call_does_not_run(store_address: str) -> None:
     assert (result.final_output, sender.sent) == ("Then not.", [])
 
 
-async def test_state_is_gone_with_its_session_and_in_no_search_or_export() -> None:
+@pytest.mark.parametrize("clear", ["branch", "erase"])
+async def test_clearing_removes_the_state(clear: Literal["branch", "erase"]) -> None:
     asking = Sender([[function_call("send", {"text": "zebra"}, call_id="c1")]])
     async with perdure.open("memory:") as store:
-        session = PerdureSession("s", store, clear="erase")
+        session = PerdureSession("s", store, clear=clear)
         await session.save_state(None)
         assert await store.recent(scope="all") == []
         result = await Runner.run(asking.agent, "Send it", session=session, run_config=CONFIG)
         await session.save_state(result.to_state())
         await session.save_state(result.to_state())
-        stored = await store.open(session.stored_id)
-        assert b"$schemaVersion" not in (await stored.export("pi")).content
-        assert await store.search("schemaVersion") == []
         await session.clear_session()
         assert await session.load_state(asking.agent) is None
+        assert await PerdureSession("s", store).load_state(asking.agent) is None
         await session.add_items([{"role": "user", "content": "Anew"}])
         assert await session.load_state(asking.agent) is None
+        await session.save_state(result.to_state())
+        assert await session.load_state(asking.agent) is not None
+
+
+async def test_state_is_in_no_search_and_only_in_the_native_export() -> None:
+    asking = Sender([[function_call("send", {"text": "zebra"}, call_id="c1")]])
+    async with perdure.open("memory:") as store:
+        session = PerdureSession("s", store)
+        result = await Runner.run(asking.agent, "Send it", session=session, run_config=CONFIG)
+        await session.save_state(result.to_state())
+        assert await store.search("schemaVersion") == []
+        stored = await store.open(session.stored_id)
+        (note,) = [entry async for entry in stored.notes(RUN_STATE)]
+        state = await store.content(json.loads(note.body)["data"]["content"]["handle"])
+        assert b"$schemaVersion" in state
+        shown = set[str]()
+        for format in get_args(perdure.types.ExportFormat):
+            content = (await stored.export(format)).content
+            if b"$schemaVersion" in content or base64.b64encode(state) in content:
+                shown.add(format)
+        assert shown == {"perdure"}
