@@ -40,7 +40,7 @@ class AsyncSaver(BaseCheckpointSaver[Any]):
         self._made = Threads(self._loop.store, self.serde)
 
     def get_next_version(self, current: int | str | None, channel: None) -> int | str:
-        if isinstance(current, str):  # a number of 32 digits, and a fraction that tells writers
+        if isinstance(current, str):  # of another saver: 32 digits, and a fraction
             return f"{int(current.partition('.')[0]) + 1:032}.{0:016}"
         return 1 if current is None else current + 1
 
