@@ -159,11 +159,13 @@ def test_many_sessions_are_exported_as_an_archive_with_an_index(sample: World) -
     names = {path.name for path in (sample.folder / "family").iterdir()}
     assert names == {"index.html", f"{SAMPLE_ID}.html", f"{fork}.html"}
     assert sample.run("export", "--with-forks", "nope", "--format", "html", "-o", "no").code == 3
+    html = ("--format", "html", "-o", "x")
     for words, told in (
         (("--all", "-o", "x"), "add --format html"),
         (("--all", "--format", "html"), "-o DIR"),
-        ((SAMPLE_ID, "--all", "--format", "html", "-o", "x"), "omit the ID"),
+        ((SAMPLE_ID, "--all", *html), "omit the ID"),
         ((), "name a session, or add --all"),
+        (("--all", "--with-forks", SAMPLE_ID, *html), "--all and --with-forks exclude each other"),
     ):
         ended = sample.run("export", *words)
         assert ended.code == 2

@@ -197,6 +197,8 @@ def _archive_folder(
     """Return the folder of the archive. Raises: UsageMistake if it cannot be made."""
     if not many.is_chosen:
         raise UsageMistake("name a session, or add --all for an archive of every session")
+    if many.is_all and many.with_forks is not None:
+        raise UsageMistake("--all and --with-forks exclude each other: use one of them")
     if session is not None or leaf is not None:
         raise UsageMistake("an archive has many sessions: omit the ID and --leaf")
     if format != "html":
