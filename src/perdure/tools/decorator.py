@@ -136,9 +136,10 @@ def _shown_call(args: Mapping[str, object], _: Permissions) -> Subject:
 
 
 def _condition(name: str, decides: object, function: Callable[..., Any]) -> NeedsApproval | None:
-    """Return `decides` of keyword arguments as a function of a mapping; an error means True.
+    """Return `decides` of keyword arguments as a function of a mapping.
 
-    It gets the defaults of the tool's `function`. Raises: WrongArgument if it cannot be called so.
+    An error, and anything but a bool, means True. It gets the defaults of the tool's `function`.
+    Raises: WrongArgument if it cannot be called so.
     """
     if not callable(decides):
         return None
@@ -154,8 +155,9 @@ def _condition(name: str, decides: object, function: Callable[..., Any]) -> Need
             decided: object = decides(**{**defaults, **args})
             if inspect.iscoroutine(decided):
                 decided.close()
-                raise TypeError("it returned a coroutine instead of a bool")
-            return bool(decided)
+            if not isinstance(decided, bool):
+                raise TypeError(f"it returned a {type(decided).__name__} instead of a bool")
+            return decided
         except Exception as error:  # noqa: BLE001 - the person decides if the function cannot
             log_failure(_log, error, "needs_approval of the tool %s failed: the call asks", name)
             return True

@@ -149,7 +149,7 @@ def judge_call(
     if spec.action is None:
         return _without_action(spec, chosen, granted, bound)
     try:
-        if spec.needs_approval is not None and not spec.needs_approval(_given(spec, args)):
+        if spec.needs_approval is not None and spec.needs_approval(_given(spec, args)) is False:
             return Ruling("run")
         subject = _examined(spec, args, permissions)
     except PerdureError as error:

@@ -129,7 +129,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     it, ``ask`` a person, or ``never`` repeat it.
     `action` means that the tool needs approval: `examine` then returns a call's subject, `bind`
     what its approval is bound to besides the arguments, and `is_gated` asks a person in every mode.
-    With `needs_approval`, only calls for whose arguments it returns True need it.
+    With `needs_approval`, calls for whose arguments it returns False do not need it.
     A `bind` without an `action` only finds doubts. `config_only` are names that a model cannot use.
     `is_outside` marks its output as written by strangers.
     Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8 shown to the model.

@@ -3,9 +3,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure.errors import InvalidArguments, ToolError, WrongArgument
@@ -273,6 +274,27 @@ def test_failing_needs_approval_asks_and_logs_the_tool(caplog: pytest.LogCapture
     assert judge_call(pay, {"amount": 0}, Permissions()).decision == "ask"
     assert "needs_approval of the tool pay failed" in caplog.text
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("decided", [None, "", 0, 1, "no", []])
+def test_needs_approval_without_a_bool_asks_and_logs_the_tool(
+    decided: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def pay(amount: int) -> str:
+        return str(amount)
+
+    def decides(amount: int) -> Any:
+        return decided
+
+    def decides_of_all(args: Mapping[str, object]) -> Any:
+        return decided
+
+    paying = tool(needs_approval=decides)(pay)
+    assert judge_call(paying, {"amount": 1}, Permissions()).decision == "ask"
+    assert "needs_approval of the tool pay failed" in caplog.text
+    assert f"it returned a {type(decided).__name__} instead of a bool" in caplog.text
+    own = msgspec.structs.replace(paying, needs_approval=decides_of_all)
+    assert judge_call(own, {"amount": 1}, Permissions()).decision == "ask"
 
 
 def test_needs_approval_that_cannot_decide_is_refused() -> None:
