@@ -6,17 +6,22 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from perdure.errors import ConfigError
+
 
 def user_folder(variable: str, default: str, environment: Mapping[str, str]) -> Path:
     """Return the folder ``perdure`` of the user, which may not exist.
 
     `variable` names the environment variable of the base folder; a relative value is ignored, as
-    the specification says. `default` is the base folder below the home folder. Without a variable
-    for the home folder, it is the one of the account.
+    the specification says. `default` is the base folder below the home folder. Without an absolute
+    path in a variable for the home folder, it is the one of the account.
+    Raises: ConfigError without a home folder.
     """
     chosen = environment.get(variable, "")
     if chosen and Path(chosen).is_absolute():
         return Path(chosen) / "perdure"
-    home = environment.get("HOME") or environment.get("USERPROFILE")
     account = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
-    return Path(home or account, default, "perdure")
+    for home in (environment.get("HOME"), environment.get("USERPROFILE"), account):
+        if home and Path(home).is_absolute():
+            return Path(home, default, "perdure")
+    raise ConfigError("there is no home folder: set HOME to an absolute path")

@@ -42,7 +42,7 @@ def find_key(
 ) -> ApiKey | None:
     """Return the key of `provider`, or None. The environment comes first, then a file.
 
-    Removes blanks around a key, as files leave them.
+    Removes blanks around a key, as files leave them. Without a home folder there is no file.
 
     Raises: ConfigError if the file cannot be read, or other users can read it.
     """
@@ -50,8 +50,7 @@ def find_key(
         value = environment.get(name, "").strip()
         if value:
             return ApiKey(value, name)
-    path = key_file(provider, environment)
-    value = _in_file(path)
+    value = _stored_key(provider, environment)
     if value:
         return ApiKey(value, "file")
     value = (lookup(account_of(provider)) or "").strip()
@@ -64,7 +63,10 @@ def account_of(provider: Provider) -> str:
 
 
 def key_file(provider: Provider, environment: Mapping[str, str]) -> Path:
-    """Return the path of the file with the key of `provider`, which may not exist."""
+    """Return the path of the file with the key of `provider`, which may not exist.
+
+    Raises: ConfigError without a home folder.
+    """
     folder = user_folder("XDG_CONFIG_HOME", ".config", environment)
     return folder / "keys" / account_of(provider)
 
@@ -86,6 +88,15 @@ def write_key_file(path: Path, value: str) -> None:
     except BaseException:
         written.unlink(missing_ok=True)
         raise
+
+
+def _stored_key(provider: Provider, environment: Mapping[str, str]) -> str:
+    """Return the key in the file of `provider`; "" if there is no such file."""
+    try:
+        path = key_file(provider, environment)
+    except ConfigError:  # no home folder
+        return ""
+    return _in_file(path)
 
 
 def _in_file(path: Path) -> str:

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from perdure.errors import ConfigError
 from perdure.models.catalogue import PROVIDERS
 from perdure.models.keys import ApiKey, find_key, key_file, write_key_file
 from perdure.secrets.vault import in_keyring
@@ -58,6 +59,19 @@ def test_both_ways_to_openai_share_a_key_in_the_keyring() -> None:
 def test_missing_key_is_none() -> None:
     assert find_key(PROVIDERS["openai"], {}, nothing) is None
     assert find_key(PROVIDERS["openai"], {"OPENAI_API_KEY": ""}, {"openai": " "}.get) is None
+
+
+def test_without_a_home_folder_the_keyring_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "relative")
+    write_key_file(tmp_path / "relative/.config/perdure/keys/openai", "of this folder")
+    key = find_key(PROVIDERS["openai"], {}, {"openai": SECRET}.get)
+    assert key is not None
+    assert (key.value, key.source) == (SECRET, "keyring")
+    with pytest.raises(ConfigError, match="set HOME"):
+        key_file(PROVIDERS["openai"], {})
 
 
 def test_key_does_not_show_itself() -> None:
