@@ -14,8 +14,11 @@ import msgspec
 from perdure.bounds.short_repr import short_repr
 from perdure.session.ids import StreamId
 
-PROTOCOL = 1
-"""The version of the rules by which workers share work. Workers of one number share it."""
+PROTOCOL = 2
+"""The version of the rules by which workers share work. Workers of one number share it.
+
+Since 2 several tools of a turn may be open, which earlier workers cannot resume.
+"""
 
 ACTIVE = frozenset({"ENQUEUED", "DELAYED", "PENDING"})
 """The states of work that is queued or runs; work in any other state has ended."""
