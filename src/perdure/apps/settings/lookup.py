@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.bounds.files import read_named
 from perdure.bounds.user_folders import user_folder
-from perdure.errors import PerdureError
+from perdure.errors import ConfigError, PerdureError
 
 
 def setting(
@@ -59,8 +59,14 @@ AGENTS = "agents"
 
 
 def person_file(environment: Mapping[str, str]) -> Path:
-    """Return the path of the user's settings file, which may not exist."""
-    return user_folder("XDG_CONFIG_HOME", ".config", environment) / FILE
+    """Return the path of the user's settings file, which may not exist.
+
+    Without a home folder there is none: nothing can be below a device.
+    """
+    try:
+        return user_folder("XDG_CONFIG_HOME", ".config", environment) / FILE
+    except ConfigError:
+        return Path(os.devnull, FILE)
 
 
 def project_file(start: Path) -> Path | None:

@@ -241,14 +241,25 @@ class SessionWriter:
         return PreparedWrite(write, durable, (*options.get("contents", ()), *taken))
 
     async def _parent_id(self, parent: EntryRef) -> EntryId:
-        is_own = isinstance(parent, Entry) and parent.stream == self.reader.id
-        if is_own and parent.lane == "tree":
+        if isinstance(parent, Entry) and (parent.stream, parent.lane) == (self.reader.id, "tree"):
             return parent.id  # not read: the commit checks it
         return await self.reader.in_tree(parent)
 
     async def expected_leaf(self, leaf: ExpectedLeaf) -> EntryId | msgspec.UnsetType | None:
         """Return the id that the expectation `leaf` names."""
         return leaf if leaf is None or leaf is msgspec.UNSET else await self.reader.resolve(leaf)
+
+
+def _check_write(store: SessionStore, writer: SessionWriter, options: AppendOptions) -> None:
+    """Reject a write that cannot be part of a commit to `store`. Raises: WrongArgument."""
+    writer.require_session("appending")
+    if writer.store is not store:
+        reason = f"session {writer.reader.id} was opened in another store"
+        raise WrongArgument(reason, argument="writes")
+    if unknown := set(options) - AppendOptions.__annotations__.keys():
+        known = ", ".join(AppendOptions.__annotations__)
+        reason = f"unknown option {min(unknown)!r}: the options of a write are {known}"
+        raise WrongArgument(reason, argument="writes")
 
 
 async def commit_sessions(
@@ -263,14 +274,7 @@ async def commit_sessions(
     if len(writes) > 1 and not store.capabilities.multi_stream_commit:
         raise Unsupported("multi_stream_commit", store.address.partition(":")[0])
     for writer, _, options in writes:
-        writer.require_session("appending")
-        if writer.store is not store:
-            reason = f"session {writer.reader.id} was opened in another store"
-            raise WrongArgument(reason, argument="writes")
-        if unknown := set(options) - AppendOptions.__annotations__.keys():
-            known = ", ".join(AppendOptions.__annotations__)
-            reason = f"unknown option {min(unknown)!r}: the options of a write are {known}"
-            raise WrongArgument(reason, argument="writes")
+        _check_write(store, writer, options)
     prepared = [await writer.prepared(items, options) for writer, items, options in writes]
     for each in prepared:
         if each.contents:

@@ -1,6 +1,8 @@
 from pathlib import Path
 
-from perdure.apps.settings.lookup import agent_folders, person_file, project_file
+import pytest
+
+from perdure.apps.settings.lookup import agent_folders, person_file, project_file, setting
 
 
 def project(folder: Path, text: str) -> Path:
@@ -29,3 +31,11 @@ def test_persons_files_are_in_their_configuration_folder(tmp_path: Path) -> None
         "project": tmp_path / ".perdure" / "agents",
         "user": Path("/h/.config/perdure/agents"),
     }
+
+
+def test_without_a_home_folder_there_is_no_settings_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.path.expanduser", str)
+    file = person_file({})
+    assert file.is_absolute()
+    assert not file.exists()
+    assert setting("chat.model", Path("/"), {}) is None
