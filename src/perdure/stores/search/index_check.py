@@ -70,10 +70,15 @@ class _Check:
     async def problems(self, ignored: Collection[int]) -> list[Problem]:
         """Return every difference, except at the positions `ignored`."""
         wrong = set[int]()
-        for number in await self._index.homeless():
-            wrong |= {said.position for said in (await self._index.part(number)).said}
+        homeless = await self._index.homeless()
+        for number in homeless:
+            try:
+                wrong |= {said.position for said in (await self._index.part(number)).said}
+            except DAMAGE:
+                self._is_damaged = True
         self._indexed.extend(wrong)
-        for part, number, position in await self._index.block_starts():
+        strays = set(await self._index.stray_pages()).difference(homeless)
+        for part, number, position, _ in await self._index.block_starts():
             self._starts.setdefault(part, []).append((number, position))
         for row in await self._index.part_rows():
             wrong |= await self._of_part(row)
@@ -81,6 +86,9 @@ class _Check:
         wrong.difference_update(ignored)
         indexed = SortedPositions(self._indexed)
         problems: list[Problem] = []
+        if strays:
+            text = f"the search index contains words of no text; {REMEDY}"
+            problems.append(Problem(None, None, text))
         for some in _in_pieces(sorted(wrong)):
             found = {each.position: each for each in await self._log.texts_at(some)}
             problems += [_problem(position, found.get(position)) for position in some]

@@ -135,16 +135,17 @@ async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
     """Remove the texts at `positions` with every byte of their words. Return how many were indexed.
 
     The other texts of their parts become loose. A damaged index, or one of another version, is
-    emptied: the next search rebuilds it.
+    emptied: the next search rebuilds it. What cannot be read of a damaged one is not counted.
     """
     stored = await index.reader.mark()
-    parts = await _parts_of(index.reader, positions)
-    if stored.version != VERSION:
-        await clear(index)
-        return sum(parts.values())
+    parts = Counter({0: await index.reader.loose_at(positions)})
     gone = frozenset(positions)
     try:
-        for number in sorted(parts.keys() - {0}):
+        await _count_in_parts(index.reader, gone, parts)
+        if stored.version != VERSION:
+            await clear(index)
+            return sum(parts.values())
+        for number in sorted((+parts).keys() - {0}):
             texts = list(texts_in(await index.reader.part(number)))
             await index.remove_part(number)
             await index.add_loose(_rows_of([each for each in texts if each.position not in gone]))
@@ -157,25 +158,26 @@ async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
     return sum(parts.values())
 
 
-async def _parts_of(index: IndexReader, positions: Sequence[int]) -> dict[int, int]:
-    """Return how many of the texts at `positions` each part has; key 0 counts loose texts."""
-    firsts: dict[int, tuple[list[int], list[int]]] = {}
-    for part, number, position in await index.block_starts():
-        numbers, begins = firsts.setdefault(part, ([], []))
+async def _count_in_parts(index: IndexReader, gone: frozenset[int], counts: Counter[int]) -> None:
+    """Add to `counts` how many of the texts at the positions `gone` each part has.
+
+    Raises: one of ``pages.DAMAGE``.
+    """
+    if not gone:
+        return
+    firsts: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    for part, number, position, last in await index.block_starts(min(gone), max(gone)):
+        numbers, begins = firsts.setdefault((part, last), ([], []))
         numbers.append(number)
         begins.append(position)
     wanted: list[Read] = []
-    for part, (numbers, begins) in firsts.items():
-        places = {bisect_right(begins, position) - 1 for position in positions}
-        wanted.append(Read(part, [numbers[place] for place in sorted(places) if place >= 0]))
-    gone, counts = frozenset(positions), Counter[int]()
-    try:
-        for block in await index.blocks(wanted):
-            counts[block.part] += sum(said.position in gone for said in block.said())
-    except DAMAGE:  # it may have any text: reading its part fails as well
-        counts.update(firsts.keys())
-    counts[0] = await index.loose_at(positions)
-    return +counts
+    for (part, last), (numbers, begins) in firsts.items():
+        own = [position for position in gone if begins[0] <= position <= last]
+        places = sorted({bisect_right(begins, position) - 1 for position in own})
+        if places:
+            wanted.append(Read(part, [numbers[place] for place in places]))
+    for block in await index.blocks(wanted):
+        counts[block.part] += sum(said.position in gone for said in block.said())
 
 
 def _rows_of(texts: Sequence[Text]) -> list[LooseRow]:

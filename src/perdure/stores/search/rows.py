@@ -107,11 +107,15 @@ class PartRow(NamedTuple):
 
 
 class BlockStart(NamedTuple):
-    """The first text of a block: its part, its number there, and its position."""
+    """The first text of a block: its part, its number there, and its position.
+
+    `last` is the position of the last text of the part.
+    """
 
     part: int
     number: int
     position: int
+    last: int
 
 
 def part_row(number: int, part: Part) -> PartRow:
@@ -159,8 +163,11 @@ class IndexReader(Protocol):
         """Return all blocks of a part, ascending."""
         ...
 
-    async def block_starts(self) -> Sequence[BlockStart]:
-        """Return where the blocks of all parts begin, ascending in each part."""
+    async def block_starts(self, first: int = -NO_END, last: int = NO_END) -> Sequence[BlockStart]:
+        """Return where blocks begin, ascending in each part.
+
+        Only of parts that may have a text at one of the positions `first` to `last`.
+        """
         ...
 
     async def part(self, number: int) -> Part:
@@ -177,6 +184,10 @@ class IndexReader(Protocol):
 
     async def homeless(self) -> Iterable[int]:
         """Return the numbers of parts that have texts but no row."""
+        ...
+
+    async def stray_pages(self) -> Sequence[int]:
+        """Return the numbers of parts that have pages but no row."""
         ...
 
     async def loose_at(self, positions: Sequence[int]) -> int:

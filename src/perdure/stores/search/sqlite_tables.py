@@ -20,6 +20,7 @@ from perdure.session.search.parts.lookup import Head, Looked, Read
 from perdure.session.search.parts.pages import Page, after
 from perdure.session.search.parts.postings import MOST_TEXTS
 from perdure.stores.search.rows import (
+    NO_END,
     BlockStart,
     LooseRow,
     Mark,
@@ -119,12 +120,30 @@ SELECT body FROM search_page WHERE part = ?1 AND first < ?3 AND first >= coalesc
 ), '')
 """
 _PAGES = "SELECT first, body FROM search_page WHERE part = ? ORDER BY first"
+_STRAY_PAGES = """
+WITH RECURSIVE held (part) AS (
+    SELECT min(part) FROM search_page
+    UNION ALL
+    SELECT (SELECT min(part) FROM search_page WHERE part > held.part) FROM held
+    WHERE held.part IS NOT NULL
+)
+SELECT part FROM held
+WHERE part IS NOT NULL AND NOT EXISTS (SELECT 1 FROM search_part WHERE no = held.part)
+"""
+_REMOVE_PAGES = "DELETE FROM search_page WHERE part = ?"
 _ADD_PAGE = "INSERT INTO search_page VALUES (?, ?, ?)"
 
 _BLOCK = "SELECT id, said FROM search_text WHERE id >= ? AND id <= ? ORDER BY id DESC LIMIT 1"
 _BLOCK_START = "SELECT max(id) FROM search_text WHERE id >= ? AND id <= ?"
 _BLOCKS = "SELECT id, said FROM search_text WHERE id >= ? AND id < ? ORDER BY id"
-_STARTS = "SELECT id, n FROM search_text ORDER BY id"
+_STARTS = """
+SELECT t.id, t.n, p.last FROM search_part AS p
+CROSS JOIN search_text AS t ON t.id >= p.no * ?4 AND t.id < (p.no + 1) * ?4
+WHERE p.namespace = ?1 AND p.last >= ?2 AND (
+    SELECT n FROM search_text WHERE id >= p.no * ?4 ORDER BY id LIMIT 1
+) <= ?3
+ORDER BY p.no, t.id
+"""
 _ADD_TEXT = "INSERT INTO search_text VALUES (?, ?, ?, ?, ?)"
 _FIRST_TEXT = "SELECT min(id) FROM search_text WHERE id >= ?"
 
@@ -244,9 +263,9 @@ class SqliteReader:
             Block(part, id_ - first, body) for id_, body in self._db.rows(_BLOCKS, first, behind)
         ]
 
-    async def block_starts(self) -> list[BlockStart]:
-        rows = self._db.rows(_STARTS)
-        return [BlockStart(id_ // MOST_TEXTS, id_ % MOST_TEXTS, position) for id_, position in rows]
+    async def block_starts(self, first: int = -NO_END, last: int = NO_END) -> list[BlockStart]:
+        rows = self._db.rows(_STARTS, self._namespace, first, last, MOST_TEXTS)
+        return [BlockStart(*divmod(id_, MOST_TEXTS), *row) for id_, *row in rows]
 
     async def part(self, number: int) -> Part:
         said = tuple([said for block in await self.blocks_of(number) for said in block.said()])
@@ -261,6 +280,9 @@ class SqliteReader:
 
     async def homeless(self) -> list[int]:
         return homeless_parts(self._db)
+
+    async def stray_pages(self) -> list[int]:
+        return stray_pages(self._db)
 
     async def loose_at(self, positions: Sequence[int]) -> int:
         listed = msgspec.json.encode(list(positions)).decode()
@@ -282,6 +304,7 @@ class SqliteWriter:
         own = [row[0] for row in self._db.rows(_OWN_PARTS, self._namespace)]
         for number in (*own, *homeless_parts(self._db)):
             await self.remove_part(number)
+        self._db.run_many(_REMOVE_PAGES, ((number,) for number in stray_pages(self._db)))
         self._db.run("DELETE FROM search_loose WHERE namespace = ?", (self._namespace,))
 
     async def add_loose(self, rows: Iterable[LooseRow]) -> None:
@@ -300,7 +323,7 @@ class SqliteWriter:
 
     async def remove_part(self, number: int) -> None:
         self._db.run("DELETE FROM search_text WHERE id >= ? AND id < ?", _ids_of(number))
-        self._db.run("DELETE FROM search_page WHERE part = ?", (number,))
+        self._db.run(_REMOVE_PAGES, (number,))
         self._db.run("DELETE FROM search_part WHERE no = ?", (number,))
 
 
@@ -329,6 +352,11 @@ def homeless_parts(db: SqlRows) -> list[int]:
             found.append(number)
         place = db.value(_FIRST_TEXT, (number + 1) * MOST_TEXTS)
     return found
+
+
+def stray_pages(db: SqlRows) -> list[int]:
+    """Return the numbers of parts with pages but no row. Costs one lookup per part of the file."""
+    return [row[0] for row in db.rows(_STRAY_PAGES)]
 
 
 def _ids_of(part: int) -> tuple[int, int]:

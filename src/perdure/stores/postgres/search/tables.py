@@ -18,6 +18,7 @@ from perdure.stores.postgres.rows import Contents, Numbers, Row, Texts
 from perdure.stores.postgres.search.vectors import Ask, PostgresVectors
 from perdure.stores.search import indexer
 from perdure.stores.search.rows import (
+    NO_END,
     BlockStart,
     LooseRow,
     Mark,
@@ -125,8 +126,11 @@ _BLOCKS_OF: LiteralString = """
 SELECT part, number, said FROM perdure.search WHERE namespace = %s AND part = %s ORDER BY number
 """
 _STARTS: LiteralString = """
-SELECT part, number, n FROM perdure.search WHERE namespace = %s AND part <> 0
-ORDER BY part, number
+SELECT s.part, s.number, s.n, coalesce(p.last, 4611686018427387904)
+FROM perdure.search AS s
+LEFT JOIN perdure.search_part AS p ON p.namespace = s.namespace AND p.no = s.part
+WHERE s.namespace = %s AND s.part <> 0 AND (p.last IS NULL OR p.last >= %s) AND s.n <= %s
+ORDER BY s.part, s.number
 """
 _ADD_TEXTS: LiteralString = """
 INSERT INTO perdure.search (namespace, n, part, number, at, length, filters, said)
@@ -156,6 +160,12 @@ SELECT DISTINCT s.part FROM perdure.search AS s
 WHERE s.namespace = %s AND s.part <> 0 AND NOT EXISTS (
     SELECT FROM perdure.search_part AS p WHERE p.namespace = %s AND p.no = s.part
 ) ORDER BY s.part
+"""
+_STRAY_PAGES: LiteralString = """
+SELECT DISTINCT g.part FROM perdure.search_page AS g
+WHERE g.namespace = %s AND NOT EXISTS (
+    SELECT FROM perdure.search_part AS p WHERE p.namespace = g.namespace AND p.no = g.part
+) ORDER BY g.part
 """
 
 
@@ -200,8 +210,8 @@ class PostgresReader:
     async def blocks_of(self, part: int) -> list[Block]:
         return [Block(*row) for row in await self._rows(_BLOCKS_OF, part)]
 
-    async def block_starts(self) -> list[BlockStart]:
-        return [BlockStart(*row) for row in await self._rows(_STARTS)]
+    async def block_starts(self, first: int = -NO_END, last: int = NO_END) -> list[BlockStart]:
+        return [BlockStart(*row) for row in await self._rows(_STARTS, first, last)]
 
     async def part(self, number: int) -> Part:
         own = (self._namespace, number)
@@ -217,6 +227,9 @@ class PostgresReader:
 
     async def homeless(self) -> list[int]:
         return [row[0] for row in await self._rows(_HOMELESS, self._namespace)]
+
+    async def stray_pages(self) -> list[int]:
+        return [row[0] for row in await self._rows(_STRAY_PAGES)]
 
     async def loose_at(self, positions: Sequence[int]) -> int:
         return int((await self._rows(_LOOSE_AT, Numbers(positions)))[0][0])
