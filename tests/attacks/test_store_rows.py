@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable
+import time
+from collections.abc import Awaitable, Coroutine
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,8 @@ from tests.fakes.samples import ALL_ONLY
 from tests.fakes.streams import say
 
 LIMIT_S = 20.0
+"""Processor time, so that it holds on a busy machine; a call that waits forever hits the test's."""
+
 WORD = "canary"
 MOST = 2**63 - 1
 NESTED = "CAST(replace(hex(zeroblob(50000)), '0', '[') AS BLOB)"
@@ -178,6 +181,20 @@ def received(whole: Path, path: Path, form: str) -> Path:
     return path
 
 
+async def computed_within(limit_s: float, work: Coroutine[object, object, object]) -> None:
+    """Run `work`; end it with a TimeoutError once it took more of the processor."""
+    began = time.process_time()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work)
+        while not task.done():
+            await asyncio.wait([task], timeout=0.05)
+            if time.process_time() - began > limit_s:
+                task.cancel()
+                break
+    if task.cancelled():
+        raise TimeoutError(f"took more than {limit_s} s of the processor")
+
+
 class Calls:
     """Runs calls one after the other; `refused` lists those that raised a perdure error."""
 
@@ -292,10 +309,25 @@ def marks_of(form: str) -> tuple[pytest.MarkDecorator, ...]:
     return (pytest.mark.full_only,) if OTHERS.index(form) % 4 == 0 else (ALL_ONLY,)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("form", [pytest.param(form, marks=marks_of(form)) for form in FORMS])
 async def test_broken_rows_end_in_values_or_clear_errors(
     form: str, whole: Path, tmp_path: Path
 ) -> None:
     path = received(whole, tmp_path / "received.db", form)
-    async with asyncio.timeout(LIMIT_S):
-        await use(path)
+    await computed_within(LIMIT_S, use(path))
+
+
+async def test_call_that_computes_too_long_is_ended() -> None:
+    ended = asyncio.Event()
+
+    async def compute() -> None:
+        try:
+            while True:
+                await asyncio.to_thread(sum, range(100_000))
+        finally:
+            ended.set()
+
+    with pytest.raises(TimeoutError, match="processor"):
+        await computed_within(0.1, compute())
+    assert ended.is_set()
