@@ -14,17 +14,14 @@ from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import create, fork, said
 from tests.crash.children.eraser import erase, opened
 from tests.fakes.clock import START_MS
+from tests.fakes.leaks import leaks_in, pages_with
+from tests.fakes.parts import make_parts_of_few_texts
 from tests.fakes.planted import FIRST, FLOW, OPEN, PATH_FORK, TREE_FORK, plant
 from tests.fakes.samples import EACH_KILL
 
 CHILD = Path(__file__).parent / "children" / "eraser.py"
 WORD = "canary7f3a9c"
 OTHERS = (FLOW, OPEN)
-
-
-def leaks_in(folder: Path) -> list[str]:
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    return [file.name for file in files if WORD.encode() in file.read_bytes()]
 
 
 async def fill(store: SessionStore) -> None:
@@ -58,7 +55,7 @@ async def has_begun(backend: str, place: Path) -> bool:
         await store.close()
 
 
-async def erase_for_good(backend: str, place: Path) -> None:
+async def erase_for_good(backend: str, place: Path, pages: list[bytes]) -> None:
     """Erase again, as after a lost certificate, and then everything else."""
     store = await opened(backend, place)
     certificate = await erase(store, "e2")
@@ -69,7 +66,7 @@ async def erase_for_good(backend: str, place: Path) -> None:
         assert (await store.state(other)).info.status == "active"
         await erase(store, f"rest-{other}", other)
     await store.close()
-    assert leaks_in(place) == []
+    assert leaks_in(place, WORD, pages) == []
 
 
 def killed_at_each(backend: str, folder: Path, step: int) -> list[Path]:
@@ -82,21 +79,26 @@ def killed_at_each(backend: str, folder: Path, step: int) -> list[Path]:
 @pytest.mark.timeout(400)
 @EACH_KILL
 @pytest.mark.parametrize("backend", ["sqlite", "jsonl"])
-async def test_erasure_survives_kill_at_each_step(tmp_path: Path, backend: str, step: int) -> None:
+async def test_erasure_survives_kill_at_each_step(
+    tmp_path: Path, backend: str, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_parts_of_few_texts(monkeypatch)
     original = tmp_path / "original"
     original.mkdir()
     store = await opened(backend, original)
     await fill(store)
     await store.search.reindex()
     await store.close()
-    assert leaks_in(original)
+    pages = pages_with(original, WORD)
+    assert pages
+    assert leaks_in(original, WORD)
 
     places = killed_at_each(backend, tmp_path, step)
 
     found: list[bool] = []
     for place in places:
         found.append(await has_begun(backend, place))
-        await erase_for_good(backend, place)
+        await erase_for_good(backend, place, pages)
     assert len(places) * step > 10
     assert found == sorted(found)  # first it has not begun, then it is finished on opening
     assert found[-1]

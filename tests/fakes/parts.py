@@ -6,8 +6,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import pytest
+
 from perdure.session.search.bm25 import Candidate
 from perdure.session.search.matches import counts_in
+from perdure.session.search.parts import sizes
 from perdure.session.search.parts.blocks import Block, BlockRow, Said, block_rows
 from perdure.session.search.parts.builder import Part, Text
 from perdure.session.search.parts.lookup import Head, Looked, PartLookup, Read
@@ -61,6 +64,12 @@ def fitting(texts: Sequence[Text], query: str, filters: Filters = ()) -> list[Ca
 def words_of(pages: Iterable[bytes]) -> set[str]:
     """The keys of compressed pages: words that a search of bytes does not see."""
     return {kept.key for body in pages for kept in everything(body)}
+
+
+def make_parts_of_few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an index have parts with compressed pages, where it would have loose texts only."""
+    for name, size in (("SCANNED", 0), ("MOST_LOOSE", 1), ("BATCH_ROWS", 64)):
+        monkeypatch.setattr(sizes, name, size)
 
 
 def rewritten(blocks: Iterable[Block], change: Callable[[list[Said]], object]) -> list[BlockRow]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.acceptance.cli.conftest import World
+from tests.fakes.leaks import leaks_in
 
 AT = "2026-01-01T10:00:00.000Z"
 HEADER = f'{{"type":"session","version":3,"id":"p1","timestamp":"{AT}","cwd":"/w"}}'
@@ -18,7 +19,7 @@ def test_fact_is_remembered_corrected_and_forgotten(world: World) -> None:
     assert world.ok("memory", "facts", "--all", "--json").json == [newer]
     assert "Forgot" in world.ok("memory", "forget", made["id"]).out
     assert world.ok("memory", "facts", "--all", "--past", "--json").json == []
-    assert b"likes" not in world.file.read_bytes()
+    assert leaks_in(world.file, "likes") == []
 
 
 def test_facts_continue_after_a_fact(world: World) -> None:

@@ -28,7 +28,8 @@ from perdure.stores.search import indexer as service
 from tests.conformance.store.building import append, create, header, labelled, moved, said
 from tests.fakes.clock import START_MS
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
-from tests.fakes.parts import rewrite_texts, with_text, without_text, words_of
+from tests.fakes.leaks import leaks_in, pages_with
+from tests.fakes.parts import rewrite_texts, with_text, without_text
 from tests.fakes.raw_database import raw_database
 from tests.fakes.samples import sampled
 from tests.fakes.session_files import file_of, files_below
@@ -67,17 +68,6 @@ def index_of(folder: Path) -> Path:
 def parts_of(folder: Path) -> list[int]:
     with raw_database(index_of(folder)) as db:
         return [row[0] for row in db.execute("SELECT no FROM search_part ORDER BY no")]
-
-
-def leaks_in(folder: Path, word: str = CANARY) -> list[str]:
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    found = [file.name for file in files if word.encode() in file.read_bytes()]
-    for file in files:
-        if file.name == index_of(folder).name:
-            with raw_database(file) as db:
-                pages = db.execute("SELECT body FROM search_page").fetchall()
-            found += [file.name] if word in words_of(body for (body,) in pages) else []
-    return found
 
 
 async def faults_of_index(store: JsonlStore) -> list[str]:
@@ -285,7 +275,9 @@ async def test_removed_session_leaves_no_word_in_any_file(
     await fill(store, "a", "b")
     await fill(store, "s", word=CANARY)
     assert len(await search(store, CANARY)) == MANY + 1
-    assert leaks_in(folder / ".perdure")
+    assert leaks_in(folder / ".perdure", CANARY)
+    pages = pages_with(folder, CANARY)
+    assert pages
 
     if way == "erase":
         request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
@@ -293,7 +285,7 @@ async def test_removed_session_leaves_no_word_in_any_file(
     else:
         assert await store.retention.remove(S)
 
-    assert leaks_in(folder) == []
+    assert leaks_in(folder, CANARY, pages) == []
     assert await search(store, CANARY) == []
     assert len(await search(await open_store(), "word")) == 2 * MANY + 2
     assert await faults_of_index(store) == []
@@ -320,7 +312,7 @@ async def test_session_erased_while_it_is_indexed_is_not_stored(
     monkeypatch.setattr(indexer.Step, "put", erase_first)
     assert await search(store, CANARY) == []
     assert erased
-    assert leaks_in(folder) == []
+    assert leaks_in(folder, CANARY) == []
     assert len(await search(store, "word")) == MANY + 1
 
 
@@ -593,7 +585,7 @@ async def test_session_is_erased_although_index_cannot_be_written(
         layer.plan = failing_from(1, apsw.FullError)
         request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
         assert (await store.retention.erase(request)).is_complete
-        assert leaks_in(folder) == []
+        assert leaks_in(folder, CANARY) == []
         layer.plan = failing_from(10**9, apsw.FullError)
         assert len(await search(store, "word")) == MANY + 1
 
@@ -613,7 +605,7 @@ async def test_reader_of_another_process_does_not_keep_erased_words(
         await store.search.index()  # which cannot move its log into the file now
         request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
         await store.retention.erase(request)
-        assert leaks_in(folder) == []
+        assert leaks_in(folder, CANARY) == []
     assert len(await search(store, "word")) == MANY + 1
     assert await faults_of_index(store) == []
 
@@ -629,7 +621,7 @@ async def test_erasing_takes_the_words_of_deleted_files_too(
     await store.retention.erase(
         EraseRequest(id="e", scope="session", by="me", at=START_MS, name="a")
     )
-    assert leaks_in(folder) == []
+    assert leaks_in(folder, CANARY) == []
     assert len(await search(store, "word")) == MANY + 1
 
 

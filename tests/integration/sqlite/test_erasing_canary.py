@@ -16,6 +16,7 @@ from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import assistant, user
 from perdure.session.notes import SessionInfoChanged
+from perdure.session.search.parts.builder import make_part
 from perdure.session.search.values import SearchQuery
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Commit, Write
@@ -24,7 +25,10 @@ from perdure.stores.sqlite.maintenance.rekey import rekey
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.leaks import leaks_in, pages_with
+from tests.fakes.parts import make_parts_of_few_texts, text
 from tests.fakes.planted import FLOW, STREAMS, plant
+from tests.fakes.raw_database import raw_database
 
 WORD = "canary7f3a9c"
 KEY = StoreKey(b"\x0a" * 32)
@@ -43,11 +47,9 @@ async def erase(store: SqliteStore, name: str | None, scope: EraseScope = "sessi
     return await store.retention.erase(request)
 
 
-def leaks_in(folder: Path) -> list[str]:
-    """Files of `folder` that hold the word, in any form it may be written in."""
-    forms = (WORD.encode(), WORD.encode("utf-16-le"), WORD.encode().hex().encode())
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    return [file.name for file in files if any(form in file.read_bytes() for form in forms)]
+@pytest.fixture(autouse=True)
+def parts_of_few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_parts_of_few_texts(monkeypatch)
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "encrypted"])
@@ -57,30 +59,35 @@ async def test_erased_session_leaves_no_canary(path: Path, key: StoreKey | None)
     assert await store.search.hits(
         SearchQuery(text=WORD)
     )  # indexed: the words are in the file, too
+    pages = pages_with(path.parent, WORD)
+    assert pages or key is not None
     for stream in STREAMS:
         await erase(store, stream)
-    assert key is not None or leaks_in(path.parent) == []
+    assert key is not None or leaks_in(path.parent, WORD, pages) == []
 
     assert (await store.maintenance.verify()).problems == ()
     assert await store.search.hits(SearchQuery(text=WORD)) == []
     await store.close()
     if key is not None:
         rekey(path, key, None, lambda _done, _total: None)
-    assert leaks_in(path.parent) == []
+    assert leaks_in(path.parent, WORD, pages) == []
 
 
 async def test_erased_namespace_leaves_no_canary(path: Path) -> None:
     store = await opened(path)
     await plant(store, WORD)
+    await store.search.reindex()
+    pages = pages_with(path.parent, WORD)
+    assert pages
 
     certificate = await erase(store, None, "namespace")
 
     assert {session.session for session in certificate.sessions} == set(STREAMS)
     assert FLOW in {session.session for session in certificate.sessions}
     assert certificate.is_complete
-    assert leaks_in(path.parent) == []
+    assert leaks_in(path.parent, WORD, pages) == []
     await store.close()
-    assert leaks_in(path.parent) == []
+    assert leaks_in(path.parent, WORD, pages) == []
 
 
 @pytest.mark.all_only
@@ -106,15 +113,17 @@ async def test_split_and_refilled_pages_leave_no_canary(path: Path) -> None:
                 Commit(writes=(write,), at=START_MS, idempotency_key=key, blobs=(blob,))
             )
         await store.search.hits(SearchQuery(text=WORD))
-    assert leaks_in(path.parent)
+    pages = pages_with(path.parent, WORD)
+    assert pages
+    assert leaks_in(path.parent, WORD)
 
     for name in names:
         await erase(store, name)
 
     assert (await store.maintenance.verify()).problems == ()
-    assert leaks_in(path.parent) == []
+    assert leaks_in(path.parent, WORD, pages) == []
     await store.close()
-    assert leaks_in(path.parent) == []
+    assert leaks_in(path.parent, WORD, pages) == []
 
 
 async def test_erasure_waits_for_or_reports_older_reader(
@@ -123,6 +132,9 @@ async def test_erasure_waits_for_or_reports_older_reader(
     monkeypatch.setattr("perdure.stores.sqlite.database.TRUNCATE_LIMIT_S", 0.05)
     store, other = await opened(path), await opened(path)
     await plant(store, WORD)
+    await store.search.reindex()
+    pages = pages_with(path.parent, WORD)
+    assert pages
     begun, go_on = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -144,6 +156,20 @@ async def test_erasure_waits_for_or_reports_older_reader(
     (finished,) = await again.retention.erasures()
     assert finished.is_complete
     assert "log" not in {copy.kind for copy in finished.copies}
-    assert leaks_in(path.parent) == []
+    assert leaks_in(path.parent, WORD, pages) == []
     await again.close()
     await store.close()
+
+
+def test_page_left_in_free_space_of_a_file_is_seen(path: Path) -> None:
+    part = make_part([text(1, f"before {WORD} behind")])
+    with raw_database(path) as db:
+        db.execute("PRAGMA secure_delete = OFF")
+        db.execute("CREATE TABLE search_page (part, first, body)")
+        for page in part.pages:
+            db.execute("INSERT INTO search_page VALUES (1, ?, ?)", page)
+        pages = pages_with(path, WORD)
+        assert leaks_in(path, WORD) == [path.name]
+        db.execute("DELETE FROM search_page")
+    assert leaks_in(path, WORD) == []
+    assert leaks_in(path, WORD, pages) == [path.name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from google.adk.events import Event
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions import Session
@@ -11,6 +12,8 @@ from google.genai import types
 
 import perdure
 from perdure.adapters.google_adk import PerdureMemoryService, PerdureSessionService
+from tests.fakes.leaks import leaks_in, pages_with
+from tests.fakes.parts import make_parts_of_few_texts
 
 APP: dict[str, Any] = {"app_name": "app", "user_id": "ana"}
 
@@ -74,7 +77,10 @@ async def test_written_memories_keep_their_fields(store_address: str) -> None:
         assert {"timestamp": "yesterday"} in [each.custom_metadata for each in response.memories]
 
 
-async def test_deleted_memory_is_erased_and_not_added_again(tmp_path: Any) -> None:
+async def test_deleted_memory_is_erased_and_not_added_again(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_parts_of_few_texts(monkeypatch)
     file = tmp_path / "s.db"
     async with perdure.open(f"sqlite:///{file}") as store:
         sessions, memory = PerdureSessionService(store), PerdureMemoryService(store)
@@ -85,12 +91,14 @@ async def test_deleted_memory_is_erased_and_not_added_again(tmp_path: Any) -> No
         await sessions.append_event(session, stored)
         await memory.add_session_to_memory(session)
         assert len(await found(memory, "stone")) == 2
+        pages = pages_with(file, "SECRET")
+        assert pages
         await memory.delete_memory(**APP, memory_id=event.id)
         await memory.delete_memory(**APP, memory_id=stored.id)
         await memory.delete_memory(**APP)
         await memory.add_session_to_memory(session)
         assert await found(memory, "stone") == []
-    assert b"SECRET" not in file.read_bytes()
+    assert leaks_in(file, "SECRET", pages) == []
 
 
 async def test_deleted_event_is_found_when_it_is_added_again(store_address: str) -> None:

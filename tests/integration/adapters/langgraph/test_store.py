@@ -13,6 +13,8 @@ import perdure
 from perdure.adapters.langgraph import PerdureStore
 from perdure.adapters.langgraph.items import DELETED
 from perdure.adapters.langgraph.namespaces import StoredNamespace
+from tests.fakes.leaks import leaks_in, pages_with
+from tests.fakes.parts import make_parts_of_few_texts
 
 ANA = ("users", "ana")
 
@@ -50,13 +52,17 @@ def test_update_keeps_creation_and_replaces_what_is_found(store_address: str) ->
         assert [item.value for item in other.search(ANA, query="green")] == [{"text": "green"}]
 
 
-def test_deleted_item_is_erased(tmp_path: Path) -> None:
+def test_deleted_item_is_erased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_parts_of_few_texts(monkeypatch)
     file = tmp_path / "s.db"
     with perdure.blocking.open(f"sqlite:///{file}") as store:
         items = PerdureStore(store)
         for text in ("SECRET one", "SECRET two"):
             items.put(ANA, "k", {"text": text})
         items.put(ANA, "other", {"text": "stays"})
+        assert len(items.search(ANA, query="SECRET")) == 1
+        pages = pages_with(file, "SECRET")
+        assert pages
         items.delete(ANA, "k")
         items.delete(ANA, "never there")
         assert items.get(ANA, "k") is None
@@ -67,7 +73,7 @@ def test_deleted_item_is_erased(tmp_path: Path) -> None:
         items.put(ANA, "k", {"text": "new"})
         assert PerdureStore(store).get(ANA, "k") is not None
         assert store.verify().is_ok
-    assert b"SECRET" not in file.read_bytes()
+    assert leaks_in(file, "SECRET", pages) == []
 
 
 def test_any_value_comes_back_unchanged(store_address: str) -> None:
@@ -161,12 +167,18 @@ class FailsOnce:
         return await self.session.erase_entries(entries, **options)
 
 
-async def test_failed_erasure_is_repeated_by_the_next_one(tmp_path: Path) -> None:
+async def test_failed_erasure_is_repeated_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_parts_of_few_texts(monkeypatch)
     file = tmp_path / "s.db"
     async with await perdure.open(f"sqlite:///{file}") as store:
         items = PerdureStore(store)
         await items.aput(ANA, "k", {"text": "SECRET"})
         await items.aput(ANA, "other", {"text": "stays"})
+        assert len(await items.asearch(ANA, query="SECRET")) == 1
+        pages = pages_with(file, "SECRET")
+        assert pages
         (info,) = await store.recent(None, scope="all")
         session = await store.open(info.id)
         failing: Any = FailsOnce(session)
@@ -178,4 +190,4 @@ async def test_failed_erasure_is_repeated_by_the_next_one(tmp_path: Path) -> Non
             await namespace.erase_deleted()
         await namespace.erase_deleted()
         assert failing.failures == 0
-    assert b"SECRET" not in file.read_bytes()
+    assert leaks_in(file, "SECRET", pages) == []
