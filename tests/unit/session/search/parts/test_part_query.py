@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from perdure.session.search.parts.blocks import block_rows
 from perdure.session.search.parts.builder import make_part
+from perdure.session.search.parts.lookup import READ_AT_ONCE
 from perdure.session.search.parts.pages import everything
 from perdure.session.search.parts.part_query import Asked
 from perdure.session.search.query import sought_in
@@ -33,3 +35,29 @@ def test_blocks_without_the_phrase_are_skipped() -> None:
         *(False, True, False),
     ]
     assert answer.may_be_in("".join(codes[word] for word in ("c", "a", "b", "c")).encode())
+
+
+def test_phrase_reads_only_blocks_with_a_text_that_has_all_its_words() -> None:
+    said = [("a x b x x" if number % 2 else "c x b x x") + " x" * 7 for number in range(4_000)]
+    said[7], said[2_000], said[3_900] = "x x a b c", "a b x b c", "c b a"
+    texts = [text(number, words) for number, words in enumerate(said)]
+    part = make_part(texts)
+    blocks = list(block_rows(part.said))
+
+    found, read = found_in([part], '"a b c"')
+
+    assert found == fitting(texts, '"a b c"')
+    assert [each.position for each in found] == [7]
+    assert len(blocks) > 10
+    assert read <= 3 * max(block.texts for block in blocks)
+
+
+def test_frequent_phrase_reads_only_newest_blocks() -> None:
+    texts = [text(number, "x a b x x x x x x x x x") for number in range(8_000)]
+    parts = [make_part(texts[:4_000]), make_part(texts[4_000:])]
+    most = max(block.texts for part in parts for block in block_rows(part.said))
+
+    found, read = found_in(parts, '"a b"', most=20)
+
+    assert found == fitting(texts, '"a b"')[:20]
+    assert read <= READ_AT_ONCE + most
