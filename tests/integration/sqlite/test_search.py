@@ -22,6 +22,7 @@ from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.search import indexer
 from perdure.stores.search.sqlite_tables import stored_mark, text_count
 from perdure.stores.sqlite.rows import Tables
@@ -279,6 +280,20 @@ async def test_verify_names_entries_of_differing_index_part(
     await store.search.reindex()
     assert (await store.maintenance.verify()).problems == ()
     assert len(await search(store, "word")) == MOST_LOOSE
+
+
+async def test_erasure_beside_a_text_at_a_wrong_position_empties_the_index(
+    open_store: Opener, path: Path
+) -> None:
+    wrong = with_text(7, position=10)  # that of another text of the part
+    store = await indexed(open_store, path, wrong, count=MOST_LOOSE)
+    request = EraseRequest(id="e", scope="entries", by="me", at=1, name=S, entries=(3,))
+
+    assert (await store.retention.erase(request)).is_complete
+
+    with raw_database(path) as db:
+        assert db.execute("SELECT count(*) FROM search_page").fetchone() == (0,)
+    assert len(await search(await open_store(), "word")) == MOST_LOOSE - 1
 
 
 async def test_damaged_index_fails_only_searches_and_can_be_rebuilt(

@@ -147,8 +147,11 @@ async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
             return sum(parts.values())
         for number in sorted((+parts).keys() - {0}):
             texts = list(texts_in(await index.reader.part(number)))
+            left = [each for each in texts if each.position not in gone]
+            if await index.reader.loose_at([each.position for each in left]):
+                raise ValueError("a text is in two places")
             await index.remove_part(number)
-            await index.add_loose(_rows_of([each for each in texts if each.position not in gone]))
+            await index.add_loose(_rows_of(left))
     except DAMAGE:
         await clear(index)
         return sum(parts.values())
@@ -166,10 +169,12 @@ async def _count_in_parts(index: IndexReader, gone: frozenset[int], counts: Coun
     if not gone:
         return
     firsts: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    starts: dict[tuple[int, int], int] = {}
     for part, number, position, last in await index.block_starts(min(gone), max(gone)):
         numbers, begins = firsts.setdefault((part, last), ([], []))
         numbers.append(number)
         begins.append(position)
+        starts[part, number] = position
     wanted: list[Read] = []
     for (part, last), (numbers, begins) in firsts.items():
         own = [position for position in gone if begins[0] <= position <= last]
@@ -177,7 +182,10 @@ async def _count_in_parts(index: IndexReader, gone: frozenset[int], counts: Coun
         if places:
             wanted.append(Read(part, [numbers[place] for place in places]))
     for block in await index.blocks(wanted):
-        counts[block.part] += sum(said.position in gone for said in block.said())
+        positions = [said.position for said in block.said()]
+        if positions[0] != starts[block.part, block.first]:
+            raise ValueError("a block begins elsewhere than its row says")
+        counts[block.part] += sum(position in gone for position in positions)
 
 
 def _rows_of(texts: Sequence[Text]) -> list[LooseRow]:

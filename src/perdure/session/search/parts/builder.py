@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, count, repeat
-from operator import itemgetter, not_, sub
+from operator import ge, itemgetter, not_, sub
 from typing import NamedTuple
 
 from perdure.session.search.parts.blocks import Said
@@ -109,8 +109,11 @@ def _filters(texts: Sequence[Text]) -> Iterator[Kept]:
 def texts_in(part: Part) -> Iterator[Text]:
     """Yield the texts that `part` was built from.
 
-    Raises: KeyError, UnicodeDecodeError, msgspec.DecodeError if it is damaged.
+    Raises: one of ``pages.DAMAGE``, for example if the positions of the texts do not ascend.
     """
+    positions = [said.position for said in part.said]
+    if any(map(ge, positions, positions[1:])):
+        raise ValueError("the texts of a part are out of order")
     words: dict[str, str] = {}
     filters: defaultdict[int, list[str]] = defaultdict(list)
     where: dict[int, int] = {}

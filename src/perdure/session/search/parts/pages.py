@@ -21,7 +21,7 @@ from perdure.session.search.parts.codes import character, point_of
 PAGE_BYTES = 1_440
 """Size of a page before compression, so that four fit into 4 kB; a longer posting has its own."""
 
-MOST_BYTES = 1 << 24
+MOST_BYTES = 1 << 18
 """Maximum size of a page when decompressed; a damaged one is not decompressed further."""
 
 FILTER = "#"
