@@ -177,6 +177,25 @@ async def test_damaged_index_is_reported_and_reindex_repairs_it(
     assert (await store.maintenance.verify()).problems == ()
 
 
+async def test_pages_without_part_are_reported_and_removed(
+    store: PostgresStore, db: Database
+) -> None:
+    await filled(store)
+    await store.search.reindex()
+    db.execute(
+        "INSERT INTO perdure.search_page (namespace, part, first, body)"
+        " SELECT namespace, 4711, first, body FROM perdure.search_page"
+    )
+
+    (problem,) = (await store.maintenance.verify()).problems
+    assert "words of no text; Store.reindex" in problem.problem
+    await store.search.reindex()
+
+    left = db.execute("SELECT count(*) FROM perdure.search_page WHERE part = 4711").fetchone()
+    assert left == (0,)
+    assert (await store.maintenance.verify()).problems == ()
+
+
 async def test_damaged_index_raises_and_its_content_can_be_erased(
     store: PostgresStore, db: Database
 ) -> None:
