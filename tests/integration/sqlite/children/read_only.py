@@ -18,6 +18,8 @@ from tests.fakes.streams import S, create, say
 
 NOBODY = 65_534
 LATER = ("verify", "retention.erase_records", "retention.erase")
+THREADS = "concurrent.futures.thread"
+"""Loaded by the first call in another thread; Python may be in a folder that only root reads."""
 
 
 def say_line(line: object) -> None:
@@ -44,6 +46,7 @@ def become_nobody() -> None:
     latest_version()
     for module in LATER:
         importlib.import_module(f"perdure.stores.sqlite.{module}")
+    importlib.import_module(THREADS)
     assert create is not None
     if os.getuid() == 0:
         os.setgid(NOBODY)
