@@ -19,9 +19,9 @@ Body = TypeVar("Body")
 
 STREAM = StreamId("s")
 TOOLS = {
-    "retry": ToolFacts("read", "retry"),
-    "ask": ToolFacts("write", "ask"),
-    "never": ToolFacts("external", "never"),
+    "retry": ToolFacts("read", "retry", is_async=True),
+    "ask": ToolFacts("write", "ask", is_async=True),
+    "never": ToolFacts("external", "never", is_async=True),
 }
 CONFIG = TurnConfig(agent="a", model="p:m", tools=TOOLS)
 

@@ -53,6 +53,11 @@ class FunctionTool(ToolSpec, Generic[P, R_co], frozen=True, kw_only=True):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self.function(*args, **kwargs)
 
+    @property
+    def is_async(self) -> bool:
+        """See `ToolSpec`."""
+        return inspect.iscoroutinefunction(self.function)
+
 
 class Declares(Protocol):
     """What `tool(...)` with options returns: the decorator."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -157,3 +158,8 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the tool is a coroutine function; a run of any other may occupy a thread."""
+        return inspect.iscoroutinefunction(self.run)

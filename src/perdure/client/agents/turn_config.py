@@ -137,7 +137,8 @@ def _config(
         agent=agent.id,
         model=model,
         tools={
-            spec.name: ToolFacts(spec.effect, spec.on_unknown) for spec in environment.tools.tools
+            spec.name: ToolFacts(spec.effect, spec.on_unknown, spec.is_async)
+            for spec in environment.tools.tools
         },
         limits=caps.limits,
         retry=agent.own_retry,

@@ -261,10 +261,14 @@ def runs_all(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -
 
 
 class ToolFacts(msgspec.Struct, frozen=True):
-    """What the machine must know of a tool: its effects, and how to handle a lost run."""
+    """What the machine must know of a tool: its effects, and how to handle a lost run.
+
+    `is_async`: it is a coroutine function, so a run of it occupies no thread.
+    """
 
     effect: ToolEffect
     on_unknown: UnknownPolicy
+    is_async: bool
 
 
 OutputProblem = Callable[[str], str | None]

@@ -147,10 +147,11 @@ def has_begun(
 def start_beside(scribe: Scribe, config: TurnConfig) -> None:
     """Start the calls after the open ones that may run beside them, up to `SIDE_BY_SIDE` in all.
 
-    All of them only read, may be repeated, and need no approval: so their order cannot matter.
+    All of them only read, may be repeated, and need no approval: so their order cannot matter. They
+    are coroutine functions: others would take the threads that commits need.
     """
     opened = scribe.state.open_tool
-    if opened is None or not _runs_beside(opened.started, opened.started.approved):
+    if opened is None or not _allows_beside(opened.started, config):
         return
     while (count := 1 + len(scribe.state.beside)) < min(SIDE_BY_SIDE, len(scribe.state.pending)):
         call = scribe.state.pending[count]
@@ -162,8 +163,15 @@ def start_beside(scribe: Scribe, config: TurnConfig) -> None:
         start_tool(scribe, call, config)
 
 
-def _runs_beside(facts: ToolFacts | ToolStarted, approved: str | None = None) -> bool:
-    return facts.effect == "read" and facts.on_unknown == "retry" and approved is None
+def _allows_beside(started: ToolStarted, config: TurnConfig) -> bool:
+    facts = config.tools.get(started.tool)
+    is_async = facts is not None and facts.is_async
+    is_reading = started.effect == "read" and started.on_unknown == "retry"
+    return is_async and is_reading and started.approved is None
+
+
+def _runs_beside(facts: ToolFacts) -> bool:
+    return facts.effect == "read" and facts.on_unknown == "retry" and facts.is_async
 
 
 def start_tool(

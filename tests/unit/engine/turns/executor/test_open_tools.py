@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 
 from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.session.codec import body_of
@@ -27,6 +29,24 @@ async def test_tools_that_only_read_run_side_by_side() -> None:
     texts = [each.text for each in await chat.session.messages() if each.role == "tool"]
     assert texts == [f"seen {name}" for name in "abcdefgh"]
     assert sorted(done) == list("abcdefgh")
+
+
+async def test_plain_functions_that_read_run_one_at_a_time() -> None:
+    lock, overlaps = threading.Lock(), 0
+
+    @tool(effect="read")
+    def look() -> str:
+        """Look, in a thread."""
+        nonlocal overlaps
+        overlaps += not lock.acquire(timeout=0)
+        time.sleep(0.01)
+        if lock.locked():
+            lock.release()
+        return "seen"
+
+    chat = await Stage(says(calls("look", "look", "look")), says("done")).chat([look])
+    assert (await chat.send("go")).text == "done"
+    assert overlaps == 0
 
 
 async def test_tools_with_effects_run_one_at_a_time() -> None:

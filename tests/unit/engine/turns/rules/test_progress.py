@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from perdure.engine.turns import inputs
-from perdure.engine.turns.config import QueueModes
+from perdure.engine.turns.config import QueueModes, ToolFacts
 from perdure.engine.turns.effects import CallModel, RunTool, effect_of
 from perdure.engine.turns.rules.progress import SIDE_BY_SIDE
 from perdure.engine.turns.state import Phase
@@ -110,6 +110,16 @@ def test_calls_that_only_read_start_together_up_to_the_limit() -> None:
 def test_call_with_an_effect_runs_alone(first: str) -> None:
     second = "retry" if first != "retry" else "ask"
     course = Course()
+    course.happens(inputs.Answered(assistant(tool_call("a", first), tool_call("b", second))))
+    assert [started.id for started in course.log.bodies(ToolStarted)] == ["a"]
+    course.happens(inputs.ToolReturned("done"))
+    assert [started.id for started in course.log.bodies(ToolStarted)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("first", "second"), [("plain", "retry"), ("retry", "plain")])
+def test_plain_function_runs_alone(first: str, second: str) -> None:
+    tools = {**CONFIG.tools, "plain": ToolFacts("read", "retry", is_async=False)}
+    course = Course(msgspec.structs.replace(CONFIG, tools=tools))
     course.happens(inputs.Answered(assistant(tool_call("a", first), tool_call("b", second))))
     assert [started.id for started in course.log.bodies(ToolStarted)] == ["a"]
     course.happens(inputs.ToolReturned("done"))
