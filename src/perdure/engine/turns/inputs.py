@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from perdure.errors import ModelError
@@ -118,7 +120,8 @@ class Aborted(msgspec.Struct, frozen=True):
 
     `partial` is the received part of the answer, `usage` its usage. `is_cancel`: the handle was
     closed with it. `is_interrupted`: the turn may not be performed here. `delegated` is the session
-    that the tool had opened for another agent.
+    that the tool had opened for another agent. `returned` are the outcomes of the open tools that
+    had ended, by the seq of their intent.
     """
 
     partial: Message | None = None
@@ -127,6 +130,7 @@ class Aborted(msgspec.Struct, frozen=True):
     is_cancel: bool = False
     delegated: Delegated | None = None
     is_interrupted: bool = False
+    returned: Mapping[int, ToolReturned] = {}
 
 
 class Broken(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Awaitable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import msgspec
@@ -41,6 +42,7 @@ from perdure.engine.turns.inputs import (
 )
 from perdure.engine.turns.lease import LeaseHolder
 from perdure.engine.turns.machine import Step, step
+from perdure.engine.turns.observer import Happened
 from perdure.engine.turns.rules.budget import summary_counted
 from perdure.engine.turns.rules.scribe import Unexamined
 from perdure.engine.turns.state import OpenCall, Phase, TurnState, fold, provider_of
@@ -156,7 +158,7 @@ class TurnRunner:
         self._branch = branch
         self._companion = companion
         self._answer_call: AnswerCall | None = None
-        self._tools = OpenTools(environment, config.agent, lambda: stopping.is_asked)
+        self._tools = OpenTools(environment, config, lambda: stopping.is_asked)
         self._summary_call: int | None = None
         """The summary call for which the hooks have run."""
 
@@ -191,7 +193,7 @@ class TurnRunner:
         while (effect := effect_of(state)) is not None:
             self._environment.cooldowns.learn(state.parked)
             await self._leadership.ensure()
-            with self._environment.observer.effect(self._config, effect) as came:
+            with _observed(self._environment, self._config, effect) as came:
                 happened = await self._outcome_of(effect, state)
                 came(happened)
             if isinstance(happened, Woken):
@@ -314,10 +316,11 @@ class TurnRunner:
         return await self._abort(effect) if is_broken_off else happened
 
     async def _abort(self, effect: Effect) -> Aborted:
-        await self._tools.stop()
+        returned = await self._tools.stop()
         call, is_cancel = self._answer_call, self._stopping.is_cancel
         if call is None:
-            return Aborted(is_cancel=is_cancel, delegated=await self._delegated_session(effect))
+            below = await self._delegated_session(effect)
+            return Aborted(is_cancel=is_cancel, delegated=below, returned=returned)
         partial = call.partial()
         usage, is_estimated = call.usage(partial)
         return Aborted(partial, usage, is_estimated, is_cancel=is_cancel)
@@ -380,6 +383,15 @@ class TurnRunner:
             self._environment.bus.close_call(self._environment.stream, seq)
 
 
+def _observed(
+    environment: Environment, config: TurnConfig, effect: Effect
+) -> AbstractContextManager[Happened]:
+    """Observe `effect`; `OpenTools` observes each run of a tool."""
+    if isinstance(effect, RunTool):
+        return nullcontext(lambda _: None)
+    return environment.observer.effect(config, effect)
+
+
 def _broken(error: Exception) -> Broken:
     log_failure(_log, error, "a turn was ended by an unexpected error")
     return Broken(f"unexpected error ({type(error).__name__}); the program's log has its traceback")
@@ -392,4 +404,6 @@ def _is_long(message: Message) -> bool:
 
 def _contents(happened: Input) -> tuple[bytes, ...]:
     """Return the contents stored with the entries of an outcome."""
+    if isinstance(happened, Aborted):
+        return tuple(content for each in happened.returned.values() for content in each.contents)
     return happened.contents if isinstance(happened, Begin | Answered | ToolReturned) else ()

@@ -70,6 +70,24 @@ async def test_turn_span_has_child_spans_of_calls_and_tools(
     assert [event.name for event in ran.events] == ["looked"]
 
 
+async def test_spans_of_tools_side_by_side_cover_their_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places = ("a", "b", "c")
+    asked = [ScriptedCall("look", f'{{"where": "{name}"}}', id=name) for name in places]
+    chat, told = await observed(monkeypatch, says(CallTools(tuple(asked))), says("done"))
+    await chat.send("go")
+    turn = told.span("invoke_agent helper")
+    ran = [span for span in told.spans if span.name == "execute_tool look"]
+    assert sorted(str(attributes(span)["gen_ai.tool.call.id"]) for span in ran) == list(places)
+    for span in ran:
+        assert [event.name for event in span.events] == ["looked"]
+        assert span.parent is not None
+        assert turn.context is not None
+        assert span.parent.span_id == turn.context.span_id
+        assert attributes(span)["perdure.tool.outcome"] == "ok"
+
+
 async def test_spans_have_no_content_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

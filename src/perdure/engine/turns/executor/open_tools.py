@@ -6,21 +6,22 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import RunTool
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.executor.tool_call import tool_outcome
-from perdure.engine.turns.inputs import ToolReturned
+from perdure.engine.turns.inputs import Aborted, ToolReturned
 from perdure.engine.turns.state import OpenTool
 
 
 class OpenTools:
-    """Runs the open tools of one turn of `agent`; `is_aborted` as in `tool_outcome`."""
+    """Runs the open tools of one turn; `is_aborted` as in `tool_outcome`."""
 
     def __init__(
-        self, environment: Environment, agent: str, is_aborted: Callable[[], bool]
+        self, environment: Environment, config: TurnConfig, is_aborted: Callable[[], bool]
     ) -> None:
         self._environment = environment
-        self._agent = agent
+        self._config = config
         self._is_aborted = is_aborted
         self._tasks: dict[int, asyncio.Task[ToolReturned]] = {}
 
@@ -30,19 +31,46 @@ class OpenTools:
             return self._side_by_side(effect)
         return self._outcome(effect.tool)
 
-    async def stop(self) -> None:
-        """Stop the tools that still run, and wait until they have stopped."""
-        stopped, self._tasks = tuple(self._tasks.values()), {}
-        for task in stopped:
+    async def stop(self) -> dict[int, ToolReturned]:
+        """Stop the tools beside each other that still run, all at once, and wait for them.
+
+        Return the outcomes of those that had ended, by the seq of their intent.
+        """
+        tasks, self._tasks = self._tasks, {}
+        ended = {seq: task for seq, task in tasks.items() if task.done()}
+        for task in tasks.values():
             task.cancel()
-        if stopped:
-            await asyncio.gather(*stopped, return_exceptions=True)
+        if tasks:
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        return {
+            seq: task.result()
+            for seq, task in ended.items()
+            if not task.cancelled() and task.exception() is None
+        }
 
     async def _side_by_side(self, effect: RunTool) -> ToolReturned:
         for tool in (effect.tool, *effect.beside):
             if tool.seq not in self._tasks:
                 self._tasks[tool.seq] = asyncio.ensure_future(self._outcome(tool))
-        return await self._tasks.pop(effect.tool.seq)
+        # A cancellation ends only the wait: `stop` ends the tools, also this one.
+        await asyncio.wait((self._tasks[effect.tool.seq],))
+        return self._tasks.pop(effect.tool.seq).result()
 
-    def _outcome(self, tool: OpenTool) -> Coroutine[Any, Any, ToolReturned]:
-        return tool_outcome(self._environment, tool, self._agent, self._is_aborted)
+    async def _outcome(self, tool: OpenTool) -> ToolReturned:
+        """Run the tool under the observer. Raises: CancelledError if it was stopped."""
+        happened: ToolReturned | Aborted
+        with self._environment.observer.effect(self._config, RunTool(tool)) as came:
+            happened = await self._until_aborted(tool)
+            came(happened)
+        if isinstance(happened, Aborted):
+            raise asyncio.CancelledError
+        return happened
+
+    async def _until_aborted(self, tool: OpenTool) -> ToolReturned | Aborted:
+        agent = self._config.agent
+        try:
+            return await tool_outcome(self._environment, tool, agent, self._is_aborted)
+        except asyncio.CancelledError:
+            if not self._is_aborted():
+                raise
+            return Aborted()

@@ -131,6 +131,12 @@ def _end_cut_short(scribe: Scribe, message: Message) -> None:
 
 def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnConfig) -> None:
     """Record the result; start the next call, or call the model."""
+    _record_result(scribe, happened)
+    start_tools(scribe, config)
+
+
+def _record_result(scribe: Scribe, happened: inputs.ToolReturned) -> None:
+    """Answer the open call with what its tool returned."""
     open_tool = scribe.state.open_tool
     assert open_tool is not None
     started = open_tool.started
@@ -159,7 +165,6 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
     )
     scribe.side(finished, open_tool.seq)
     scribe.tree(Message("tool", (part,)))
-    start_tools(scribe, config)
 
 
 def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig) -> None:
@@ -262,16 +267,25 @@ def on_abort(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> No
     if scribe.state.phase is Phase.CALLING:
         _abort_call(scribe, happened)
     elif scribe.state.open_tool is not None:
-        ran = "The turn was aborted while the tool ran; it may have taken effect in part."
-        call = scribe.state.pending[0]
-        below = happened.delegated
-        settle_call(scribe, call, "aborted", ran, error_code="cancelled", delegated=below)
-        settle_open(scribe, "aborted", ran, "cancelled")
+        _abort_tools(scribe, happened)
     refuse_pending(scribe, "aborted", text, "cancelled")
     if happened.is_interrupted:
         finish(scribe, end, failure="cancelled", error=NOT_IN_FORCE)
     else:
         finish(scribe, end)
+
+
+def _abort_tools(scribe: Scribe, happened: inputs.Aborted) -> None:
+    """Answer the open calls: those that had ended with their results."""
+    ran = "The turn was aborted while the tool ran; it may have taken effect in part."
+    below = happened.delegated
+    while (run := scribe.state.open_tool) is not None:
+        if (returned := happened.returned.get(run.seq)) is not None:
+            _record_result(scribe, returned)
+        else:
+            call = scribe.state.pending[0]
+            settle_call(scribe, call, "aborted", ran, error_code="cancelled", delegated=below)
+        below = None
 
 
 def expire(scribe: Scribe) -> None:

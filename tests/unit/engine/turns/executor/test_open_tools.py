@@ -90,3 +90,59 @@ async def test_abort_stops_all_tools_that_run_side_by_side() -> None:
     assert ((await turn).end, stopped) == ("aborted", 3)
     ended = [body_of(e) async for e in chat.session.entries(kind=ToolFinished.kind)]
     assert [end.outcome for end in ended if isinstance(end, ToolFinished)] == ["aborted"] * 3
+
+
+async def test_abort_stops_tools_side_by_side_at_once() -> None:
+    together, cancelled, seen = asyncio.Barrier(4), 0, list[int]()
+
+    @tool(effect="read")
+    async def look() -> str:
+        """Look; when stopped, note soon after how many are stopped."""
+        nonlocal cancelled
+        await together.wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled += 1
+            for _ in range(20):
+                await asyncio.sleep(0)
+            seen.append(cancelled)
+        return "never"
+
+    chat = await Stage(says(calls("look", "look", "look"))).chat([look])
+    turn = chat.send("go")
+    await asyncio.wait_for(together.wait(), 60)
+    await chat.abort()
+    assert ((await turn).end, seen) == ("aborted", [3, 3, 3])
+
+
+async def test_abort_keeps_results_of_tools_that_had_ended() -> None:
+    ended = asyncio.Semaphore(0)
+
+    @tool(effect="read", max_output_bytes=1000)
+    async def look(place: str) -> str:
+        """Look at a place; at the first forever."""
+        if place == "a":
+            await asyncio.Event().wait()
+        ended.release()
+        return f"seen {place}" + "." * 2000
+
+    asked = [ScriptedCall("look", f'{{"place": "{name}"}}', id=name) for name in "abc"]
+    stage = Stage(says(CallTools(tuple(asked))))
+    chat = await stage.chat([look])
+    turn = chat.send("go")
+    for _ in range(2):
+        await asyncio.wait_for(ended.acquire(), 60)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    await chat.abort()
+    assert (await turn).end == "aborted"
+    told = [body_of(e) async for e in chat.session.entries(kind=ToolFinished.kind)]
+    ends = [end for end in told if isinstance(end, ToolFinished)]
+    assert [end.outcome for end in ends] == ["aborted", "ok", "ok"]
+    contents = [
+        await stage.memory.blob(str(end.whole).removeprefix("media://")) for end in ends[1:]
+    ]
+    assert [len(content) for content in contents] == [2006, 2006]
+    texts = [each.text for each in await chat.session.messages() if each.role == "tool"]
+    assert [text[:7] for text in texts[1:]] == ["seen b.", "seen c."]

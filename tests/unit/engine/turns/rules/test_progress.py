@@ -148,3 +148,18 @@ def test_abort_settles_every_call_that_runs() -> None:
     assert [(end.id, end.outcome) for end in ended] == [("c0", "aborted"), ("c1", "aborted")]
     assert all("while the tool ran" in str(end.error) for end in ended)
     assert effect_of(course.state) is None
+
+
+def test_abort_keeps_results_of_calls_that_had_ended() -> None:
+    course = Course()
+    course.happens(reads(4))
+    effect = effect_of(course.state)
+    assert isinstance(effect, RunTool)
+    ended = {effect.beside[0].seq: "one", effect.beside[2].seq: "three"}
+    returned = {seq: inputs.ToolReturned(text) for seq, text in ended.items()}
+    course.happens(inputs.Aborted(returned=returned))
+    outcomes = [(end.id, end.outcome) for end in course.log.bodies(ToolFinished)]
+    assert outcomes == [("c0", "aborted"), ("c1", "ok"), ("c2", "aborted"), ("c3", "ok")]
+    results = [message.text for message in course.log.messages if message.role == "tool"]
+    assert (results[1], results[3]) == ("one", "three")
+    assert course.state.phase is Phase.FINISHED
