@@ -135,10 +135,20 @@ class Conversations:
         return entry
 
     async def cancel(self, session: Session) -> None:
-        """End the open turn without an episode. No effect without one."""
+        """End the open turn without an episode. No effect without one.
+
+        Raises: LeaseHeld if another process runs it.
+        """
         state = await self.runtime.host.store.backend.state(session.id)
-        if self.running(session.id) is not None or state.open_turn is not None:
-            await (await self.chat(session.id)).cancel()
+        is_running = self.running(session.id) is not None
+        if not is_running and state.open_turn is None:
+            return
+        if not is_running:
+            self._chats.pop(session.id, None)  # its turn is an older one
+        chat = await self.chat(session.id)
+        if chat.turn is not None and chat.turn.held is not None:
+            raise chat.turn.held
+        await chat.cancel()
 
     def running(self, session: str) -> Chat | None:
         """Return the chat whose turn runs in this server, None if none does."""

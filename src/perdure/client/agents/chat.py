@@ -30,7 +30,7 @@ from perdure.engine.turns.lease import led_elsewhere
 from perdure.engine.turns.recovery import spent_in
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import InvalidTransition, LeafConflict, LeaseHeld, SecretPasted
+from perdure.errors import InvalidTransition, LeafConflict, LeaseHeld, PerdureError, SecretPasted
 from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ThinkingLevel
 from perdure.secrets.pasted_keys import PastePolicy
@@ -69,8 +69,7 @@ class Chat:
         self.session = session
         self.agent = agent
         self.turn: Turn | None = None
-        self._place = place
-        self._running = running
+        self._place, self._running = place, running
         self._turns, self._runner = turns, runner
         self._order = order or CallOrder()
         self._is_closed = False
@@ -227,10 +226,12 @@ class Chat:
 
         A turn that was suspended is aborted too. Raises: LeaseHeld while another process runs it.
         """
-        self._is_closed = True
-        await self.abort()
-        await self.session.abandon_turn()
-        await self.session.end(reason)
+        was_closed, self._is_closed = self._is_closed, True
+        try:
+            await _end(self, reason)
+        except PerdureError:  # refused
+            self._is_closed = was_closed
+            raise
         self._running.environment.on_session_end()
 
     async def spent(self) -> Spending:
@@ -339,6 +340,13 @@ async def _ended(turn: Turn, agent: Agent, environment: Environment) -> None:
     await turn.settled()
     if INVOKE_AGENT in agent.registry.names:
         await abandon_invoked(environment.store, environment.clock, environment.stream)
+
+
+async def _end(chat: Chat, reason: str | None) -> None:
+    """Abort the open turn of the chat, and end its session."""
+    await chat.abort()
+    await chat.session.abandon_turn()
+    await chat.session.end(reason)
 
 
 async def branch_summarised(

@@ -30,13 +30,14 @@ from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
 from perdure.engine.hooks.registry import Hook, Hooks
 from perdure.engine.turns.config import Budget, Limits
 from perdure.engine.turns.environment import LEASE_TTL_MS, RenewCredentials
-from perdure.engine.turns.lease import Claim, is_led_elsewhere
+from perdure.engine.turns.lease import Claim, is_led_elsewhere, led_here
 from perdure.errors import Erased, LeaseHeld, PerdureError, SessionNotFound
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
 from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.codec import new_side
+from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import SessionStarted
 from perdure.stores.access.lazy_modules import Later
@@ -224,7 +225,7 @@ class Runtime:
         a session that cannot be resumed, for example ConfigError when no agent is in force;
         without it a warning is logged. Reads the sessions with an open turn only.
         """
-        return await resume_interrupted(self._store.backend, self.resume, on_error)
+        return await resume_interrupted(self._store.backend, self.host.claim, self.resume, on_error)
 
     async def grant(self, session: str, agent: Agent | str, *, by: str) -> None:
         """Give a session the permissions and tools of `agent` from the next turn on, and record it.
@@ -345,6 +346,7 @@ _log = logging.getLogger(__name__)
 
 async def resume_interrupted(
     store: SessionStore,
+    claim: Callable[[StreamId], Claim],
     resume: Callable[[str], Awaitable[Chat]],
     on_error: Callable[[str, PerdureError], None] | None,
 ) -> list[Chat]:
@@ -356,6 +358,8 @@ async def resume_interrupted(
     resumed: list[Chat] = []
     for info, holder in await sessions_with_open_turn(store, "listed"):
         if holder is not None and not holder.endswith(this_process()):
+            continue
+        if holder is not None and led_here(claim(StreamId(info.id))) is not None:
             continue
         try:
             chat = await resume(info.id)

@@ -189,11 +189,11 @@ class Turn:
 
     def abort(self) -> None:
         """Abort the turn at the next point where it can be cancelled; no effect after its end."""
-        self._signals.stopping.ask()
+        self._signals.stop()
 
     def cancel(self) -> None:
         """Abort the turn because its chat is being closed."""
-        self._signals.stopping.ask(is_cancel=True)
+        self._signals.stop(is_cancel=True)
 
     @property
     def is_cancelled(self) -> bool:

@@ -21,7 +21,8 @@ class FollowedTurn:
     """A turn of another process: the one that answers `request`, or the one begun at `turn`.
 
     The state is up to date with every entry that was read, so `ended` can be cancelled and called
-    again. While the turn waits for a person, the session is marked as waiting here too.
+    again. While the turn waits for a person, the session is marked as waiting here too; the
+    program is told of the question if the turn was requested (`is_told`).
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class FollowedTurn:
         *,
         request: int | None = None,
         turn: int | None = None,
+        is_told: bool = True,
     ) -> None:
         assert request is not None or turn is not None
         self._environment = environment
@@ -41,6 +43,7 @@ class FollowedTurn:
         self._turn = turn
         self._read_to = request if request is not None else (turn or 0) - 1
         self._state: TurnState | None = None
+        self._is_told = is_told
         self._told: set[EntryId] = set()
 
     @property
@@ -125,6 +128,6 @@ class FollowedTurn:
         environment, asked = self._environment, state.question
         if asked.answer is None:
             waits.enter_context(environment.person_waits.waiting((environment.stream,)))
-            if asked.id not in self._told:
+            if self._is_told and asked.id not in self._told:
                 self._told.add(asked.id)
                 environment.person_waits.on_wait(environment.stream, asked.id)

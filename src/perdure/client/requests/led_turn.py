@@ -1,4 +1,4 @@
-"""Continue the open turn of a session, or follow it while another process runs it."""
+"""Continue the open turn of a session, or follow it while it runs elsewhere."""
 
 from __future__ import annotations
 
@@ -6,44 +6,49 @@ import asyncio
 import contextlib
 
 from perdure.client.requests.followed_turn import FollowedTurn
-from perdure.engine.turns.lease import led_elsewhere
+from perdure.engine.turns.lease import Claim, led_elsewhere, led_here
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import InvalidTransition, LeaseHeld
 
 LOOK_S = 2.0
-"""How often the lease of a followed turn is read: its process may have died."""
+"""How often to look whether somebody still runs a followed turn; reads nothing for this process."""
 
 
 async def continue_or_follow(turns: SessionTurns, signals: Signals, turn: int) -> TurnState:
     """Return the state of the turn begun at seq `turn`, once it has ended.
 
-    Runs it, unless another process does; then `signals.held` names that process. If that process
-    dies, the turn is continued here.
+    Runs it, unless it runs already: then it is followed, and `signals` has the process or the
+    leader that runs it. If that process dies or suspends it, the turn is continued here.
     """
     environment = turns.environment
+    followed = FollowedTurn(environment, signals, turn=turn, is_told=False)
     while True:
         try:
-            return await turns.lost_turn(signals)
-        except InvalidTransition:  # it has ended, or another turn has begun since
-            return await FollowedTurn(environment, signals, turn=turn).ended()
+            return await turns.lost_turn(signals, turn)
+        except InvalidTransition:  # it has ended, and perhaps another one has begun since
+            return await followed.ended()
         except LeaseHeld as held:
-            signals.held = held
-        ended = await _followed(FollowedTurn(environment, signals, turn=turn), turns)
-        signals.held = None
+            leader = led_here(environment.claim) if held.owner == environment.owner else None
+            is_reached = leader is not None and leader.can_stop(environment.claim)
+            signals.leader, signals.held = (leader, None) if is_reached else (None, held)
+        if signals.leader is not None and signals.stopping.is_asked:
+            signals.leader.stop(is_cancel=signals.stopping.is_cancel)
+        ended = await _followed(followed, environment.claim)
+        signals.leader = signals.held = None
         if ended is not None:
             return ended
 
 
-async def _followed(followed: FollowedTurn, turns: SessionTurns) -> TurnState | None:
-    """Return the end of the turn; None if no process runs it any more."""
+async def _followed(followed: FollowedTurn, claim: Claim) -> TurnState | None:
+    """Return the end of the turn; None if nobody runs it any more."""
     ending = asyncio.ensure_future(followed.ended())
     try:
         while True:
             await asyncio.wait((ending,), timeout=LOOK_S)
             if ending.done():
                 return ending.result()
-            if await led_elsewhere(turns.environment.claim) is None:
+            if led_here(claim) is None and await led_elsewhere(claim) is None:
                 return None
     finally:
         ending.cancel()

@@ -11,7 +11,8 @@ import contextlib
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -62,11 +63,32 @@ async def led_elsewhere(claim: Claim) -> LeaseHeld | None:
     return LeaseHeld(claim.stream, lease.owner, lease.until)
 
 
-class LeaseHolder:
-    """The lease of one session, held by this process. Created by `leading`."""
+def led_here(claim: Claim) -> LeaseHolder | None:
+    """Return what leads the session in this process for the same owner; None without one.
 
-    def __init__(self, claim: Claim) -> None:
+    It may be of another store that has a session with this id: see `LeaseHolder.can_stop`.
+    """
+    with _LED_LOCK:
+        found = [each for each in _LED if each.leads(claim.stream, claim.owner)]
+    return next((each for each in found if each.can_stop(claim)), found[0] if found else None)
+
+
+class Stopping(Protocol):
+    """Takes the request to end a turn."""
+
+    def ask(self, *, is_cancel: bool = False) -> None: ...
+
+
+class LeaseHolder:
+    """The lease of one session, held by this process. Created by `leading`.
+
+    `stopping` takes requests to end the turn that it leads.
+    """
+
+    def __init__(self, claim: Claim, stopping: Stopping | None = None) -> None:
         self._claim = claim
+        self._stopping = stopping
+        self._loop = asyncio.get_running_loop()
         self._is_taking = False
         self._lease: Lease | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -217,6 +239,17 @@ class LeaseHolder:
         is_its = self._claim.stream == stream and self._claim.owner == owner
         return is_its and (self._lease is not None or self._is_taking)
 
+    def can_stop(self, claim: Claim) -> bool:
+        """Whether it leads a turn of the session of `claim`, in the same open store."""
+        is_its = self._claim.stream == claim.stream and self._claim.store is claim.store
+        return is_its and self._stopping is not None
+
+    def stop(self, *, is_cancel: bool = False) -> None:
+        """Request the end of its turn, from any thread."""
+        if self._stopping is not None:
+            ask = partial(self._stopping.ask, is_cancel=is_cancel)
+            self._loop.call_soon_threadsafe(ask)
+
     def _hold(self, lease: Lease) -> None:
         self._lease = lease
         self._keeping = asyncio.create_task(self._keep())
@@ -230,12 +263,15 @@ class LeaseHolder:
 
 
 @contextlib.asynccontextmanager
-async def leading(claim: Claim, *, is_begun: bool = True) -> AsyncGenerator[LeaseHolder]:
+async def leading(
+    claim: Claim, *, is_begun: bool = True, stopping: Stopping | None = None
+) -> AsyncGenerator[LeaseHolder]:
     """Hold the session's lease during the block, or if not `is_begun` from its first commit.
 
+    `stopping` takes requests of other chats in this process to end the turn.
     Raises: LeaseHeld if another process holds it.
     """
-    leadership = LeaseHolder(claim)
+    leadership = LeaseHolder(claim, stopping)
     with _LED_LOCK:
         _LED.add(leadership)
     try:

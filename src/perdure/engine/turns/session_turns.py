@@ -42,8 +42,8 @@ class Signals:
 
     `begun` resolves to the seq after which the turn's events begin, once the turn holds the lease;
     `stored` resolves once the turn cannot be lost: it began, or its request is in the log.
-    `stopping` requests its end. `companion` takes part in its commits. `held` names the process
-    that runs the turn while it is only followed here.
+    `stopping` requests its end. `companion` takes part in its commits. While the turn is only
+    followed, `held` names the process that runs it, or `leader` runs it in this one.
     """
 
     def __init__(self, companion: CommitParticipant | None = None) -> None:
@@ -52,6 +52,7 @@ class Signals:
         self.stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stopping = StopRequest()
         self.held: LeaseHeld | None = None
+        self.leader: LeaseHolder | None = None
         self.on_begin: Callable[[], None] = lambda: None
 
     def begins_after(self, seq: int) -> None:
@@ -61,6 +62,12 @@ class Signals:
         self.begun.set_result(seq)
         self.on_begin()
         self.is_stored()
+
+    def stop(self, *, is_cancel: bool = False) -> None:
+        """Request the end of the turn, also where it runs for another chat of this process."""
+        self.stopping.ask(is_cancel=is_cancel)
+        if self.leader is not None:
+            self.leader.stop(is_cancel=is_cancel)
 
     def is_stored(self) -> None:
         """Signal that the turn cannot be lost any more."""
@@ -149,7 +156,8 @@ class SessionTurns:
         """
         await self._load_models()
         recalled = await self._recall(message)
-        async with leading(self.environment.claim, is_begun=False) as leadership:
+        claim, stopping = self.environment.claim, signals.stopping
+        async with leading(claim, is_begun=False, stopping=stopping) as leadership:
             standing = self._known.standing if request is None else None
             if standing is None:
                 await leadership.take()
@@ -175,15 +183,16 @@ class SessionTurns:
                 self._known.left = await runner.run(state, begin)
                 return self._known.left
 
-    async def lost_turn(self, signals: Signals) -> TurnState:
-        """Resume the turn of a process that died.
+    async def lost_turn(self, signals: Signals, seq: int | None = None) -> TurnState:
+        """Resume the turn of a process that died; `seq` is that of the turn, if it must be this.
 
-        Raises: LeaseHeld while that process is alive; InvalidTransition if no turn is open.
+        Raises: LeaseHeld while that process is alive; InvalidTransition if no turn is open, or
+        another one.
         """
         await self._load_models()
-        async with leading(self.environment.claim) as leadership:
+        async with leading(self.environment.claim, stopping=signals.stopping) as leadership:
             turn = await open_turn(self.environment.store, self._stream)
-            if turn is None:
+            if turn is None or seq not in (None, turn.turn_seq):
                 raise InvalidTransition("idle", "recover")
             signals.begins_after(turn.turn_seq - 1)
             self._known.forget()

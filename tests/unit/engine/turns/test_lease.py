@@ -8,7 +8,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from perdure.engine.turns.lease import Claim, leading
+from perdure.engine.turns.lease import Claim, leading, led_here
+from perdure.engine.turns.runner import StopRequest
 from perdure.errors import HeadConflict, LeaseHeld, LeaseLost
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
@@ -197,3 +198,16 @@ async def test_lease_is_not_renewed_during_last_commit() -> None:
         await leadership.commit(note("last"), is_last=True)
         assert await is_free(mine)
     assert first.epoch == 1
+
+
+async def test_turn_of_another_store_with_the_same_session_is_not_stopped() -> None:
+    mine, other = await claim(), await claim()
+    async with leading(mine, stopping=StopRequest()):
+        led = led_here(mine)
+        assert led is not None
+        assert led.can_stop(mine)
+        assert not led.can_stop(other)
+        async with leading(other, stopping=StopRequest()):
+            assert led_here(mine) is led
+            assert led_here(other) is not led
+    assert led_here(mine) is None

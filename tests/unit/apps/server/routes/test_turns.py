@@ -7,6 +7,7 @@ from pathlib import Path
 
 import perdure
 from perdure import assistant, tool_call
+from perdure.testing import ScriptedModel
 from tests.fakes.served import served
 
 
@@ -102,3 +103,22 @@ async def test_turns_are_paged_backwards(tmp_path: Path) -> None:
         assert [turn["number"] for turn in earlier["items"]] == [1]
         assert [len(turn["calls"]) for turn in earlier["items"]] == [1]
         assert earlier["next"] is None
+
+
+async def test_turn_of_another_server_is_not_cancelled_and_refused(tmp_path: Path) -> None:
+    agent = waiting_agent(asyncio.Event())
+    async with served(tmp_path, ["hello"], agents=[agent]) as server:
+        kept = await server.said("hi")
+        models = ScriptedModel([CALL] * 4)
+        other = perdure.Runtime(server.store, [agent], models=models, owner="other")
+        for chat in (await other.resume(kept), await other.start("desk")):
+            turn = chat.send("go")
+            await turn.started()
+            refused = await server.http.post(f"/v1/sessions/{chat.id}/cancel")
+            assert (refused.status_code, refused.json()["code"]) == (409, "lease_held")
+            assert turn.is_running
+            await chat.abort()
+            assert (await turn).end == "aborted"
+            cancelled = await server.http.post(f"/v1/sessions/{chat.id}/cancel")
+            assert cancelled.status_code == 200
+        await other.close()

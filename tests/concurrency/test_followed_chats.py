@@ -1,0 +1,155 @@
+"""Two chats of one session in one process: the second follows the turn that the first runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import Chat, assistant, tool_call
+from perdure.client.reads import OpenQuestion
+from perdure.client.requests import led_turn
+from perdure.errors import InvalidTransition, LeaseHeld
+from perdure.testing import ScriptedModel
+from tests.fakes.chats import until
+
+CALL = assistant(tool_call("c1", "book", {}))
+
+
+@perdure.tool(effect="external", needs_approval=True, on_unknown="retry")
+async def book() -> str:
+    """Book."""
+    return "booked"
+
+
+AGENT = perdure.Agent("desk", model="test:x", tools=[book])
+
+Opened = tuple[Chat, perdure.Runtime, Callable[[], perdure.Runtime], list[str]]
+
+
+@asynccontextmanager
+async def asking_chat(address: str, *says: str) -> AsyncGenerator[Opened]:
+    """Yield a chat that asks, its runtime, what makes another one, and what they were asked."""
+    told: list[str] = []
+    models = ScriptedModel([CALL, *(says or ("the end",))])
+
+    def runtime(owner: str) -> perdure.Runtime:
+        def tell(question: OpenQuestion) -> None:
+            told.append(f"{owner}: {question.id}")
+
+        return perdure.Runtime(store, [AGENT], models=models, owner=owner, on_question=tell)
+
+    async with asyncio.timeout(60), perdure.open(address) as store, runtime("one") as first:
+        chat = await first.start("desk", id="s")
+        chat.send("go")
+
+        async def is_told() -> bool:
+            return bool(told)
+
+        await until(is_told)
+        yield chat, first, lambda: runtime("two"), told
+
+
+async def answer(runtime: perdure.Runtime) -> None:
+    (question,) = await runtime.host.store.questions()
+    await runtime.host.store.answer(question.id, "allow", by="me")
+
+
+@pytest.fixture(params=["memory:", "sqlite:///{}/s.db", "jsonl:///{}/files"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(request.param).format(tmp_path)
+
+
+async def test_second_chat_follows_without_a_second_call_for_the_question(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(led_turn, "LOOK_S", 0.01)
+    async with asking_chat(address) as (chat, runtime, _, told):
+        second = await runtime.resume("s")
+        assert second.turn is not None
+        await second.turn.started()
+        for _ in range(10):
+            assert second.turn.held is None
+            await asyncio.sleep(0.02)
+        assert await runtime.resume_all() == []
+        with pytest.raises(InvalidTransition, match="while the turn is running"):
+            second.send("more")
+        await answer(runtime)
+        assert chat.turn is not None
+        assert [(await each).text for each in (chat.turn, second.turn)] == ["the end"] * 2
+        assert len(told) == 1
+
+
+@pytest.mark.parametrize(("method", "end"), [("abort", "aborted"), ("cancel", "cancelled")])
+async def test_second_chat_stops_the_turn(address: str, method: str, end: str) -> None:
+    async with asking_chat(address) as (chat, runtime, *_):
+        second = await runtime.resume("s")
+        await getattr(second, method)()
+        assert chat.turn is not None
+        assert second.turn is not None
+        assert [(await each).end for each in (chat.turn, second.turn)] == [end] * 2
+
+
+async def test_turn_suspended_by_its_chat_continues_for_the_one_that_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(led_turn, "LOOK_S", 0.01)
+    async with asking_chat("memory:") as (chat, runtime, _, told):
+        second = await runtime.resume("s")
+        assert second.turn is not None
+        await second.turn.started()
+        await chat.suspend()
+
+        async def is_told_again() -> bool:
+            return len(told) == 2
+
+        await until(is_told_again)  # the turn waits again
+        await answer(runtime)
+        assert (await second.turn).text == "the end"
+
+
+async def test_question_is_announced_only_where_the_turn_runs() -> None:
+    async with asking_chat("memory:") as (chat, runtime, other, told), other() as elsewhere:
+        second = await elsewhere.resume("s")
+        assert second.turn is not None
+        assert second.turn.is_waiting
+        await answer(runtime)
+        assert (await second.turn).text == "the end"
+        assert told == [f"one: {told[0][5:]}"]
+        assert not chat.is_running
+
+
+async def test_refused_end_leaves_the_chat_open() -> None:
+    opened = asking_chat("memory:", "the end", "next")
+    async with opened as (_, runtime, other, _told), other() as elsewhere:
+        second = await elsewhere.resume("s")
+        with pytest.raises(LeaseHeld):
+            await second.end()
+        assert second.status == "running"
+        assert second.turn is not None
+        await answer(runtime)
+        await second.turn
+        assert (await second.send("and now?")).text == "next"
+
+
+async def test_turn_that_is_named_is_not_replaced_by_the_open_one() -> None:
+    script = ScriptedModel(["one", CALL, "two"])
+    async with (
+        asyncio.timeout(60),
+        perdure.open("memory:") as store,
+        perdure.Runtime(store, [AGENT], models=script) as runtime,
+    ):
+        chat = await runtime.start("desk", id="s")
+        await chat.send("first")
+        began = [each async for each in chat.session.entries(kind="turn_started")]
+        await chat.send("second").started()
+        await chat.suspend()
+        assert (await chat.recover(began[0].seq)).text == "one"
+        second = chat.recover()
+        await second.started()
+        await chat.abort()
+        assert (await second).end == "aborted"
