@@ -132,7 +132,7 @@ async def _dbos(run: Run, address: str) -> list[Figure]:
         done.release()
         return "done"
 
-    queue = DbosQueue(address, "benchmark", perform, 32, has_pooler=False)
+    queue = DbosQueue(address, "benchmark", perform, 32, direct=address)
     await asyncio.to_thread(queue.launch)
     works = [Work("default", StreamId(f"s{number}"), 1) for number in range(count)]
     await asyncio.to_thread(_enqueue, address, "benchmark", works)

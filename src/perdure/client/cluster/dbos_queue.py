@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -41,6 +42,9 @@ CONNECTIONS = 8
 
 STALLED_MS = 1_500
 """A transaction that is left open for longer is ended by the server: others wait for its rows."""
+
+_LAUNCH = (20_584, 0)
+"""The advisory lock of a launch."""
 
 _LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', %s, %s)"
 
@@ -79,8 +83,10 @@ class DbosQueue:
     """Takes work from queues, and has `perform` do it. Its methods block, except `perform`."""
 
     def __init__(
-        self, conninfo: str, worker: str, perform: Perform, slots: int, *, has_pooler: bool
+        self, conninfo: str, worker: str, perform: Perform, slots: int, *, direct: str
     ) -> None:
+        has_pooler = direct != conninfo
+        self._direct = direct if has_pooler else None
         self._worker = worker
         self._perform = perform
         self._slots = slots
@@ -118,11 +124,24 @@ class DbosQueue:
 
     def launch(self) -> None:
         """Make or update the schema of the queues, and be ready to take work."""
-        DBOS.launch()
+        with self._alone():
+            DBOS.launch()
         self._gate.start(self._dbos.background_thread_stop_events)
         with suppress(DBAPIError), self._engine.begin() as db:  # only its owner may
             for grant in _GRANTS:
                 db.exec_driver_sql(grant)
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Let no other worker launch. The lock of DBOS itself does not work behind a pooler."""
+        if self._direct is None:
+            yield
+            return
+        with psycopg.connect(self._direct, connect_timeout=10, autocommit=True) as db:
+            # A statement that waits would keep an index from being built, which waits for it.
+            while db.execute("SELECT pg_try_advisory_lock(%s, %s)", _LAUNCH).fetchone() != (True,):
+                time.sleep(POLL_S)
+            yield
 
     def listen(self, queues: Iterable[str]) -> None:
         """Take work from exactly these queues, from the next second on."""

@@ -84,7 +84,7 @@ class Worker:
         """
         cluster = self._cluster
         queue = self._module.DbosQueue(
-            cluster.conninfo, self.id, self._perform, self._slots, has_pooler=cluster.has_pooler
+            cluster.conninfo, self.id, self._perform, self._slots, direct=cluster.direct
         )
         await asyncio.to_thread(queue.launch)
         liveness = self._cluster.liveness(self._facts, queue)

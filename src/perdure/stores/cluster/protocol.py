@@ -178,11 +178,12 @@ class Liveness(Protocol):
 class ClusterService(Protocol):
     """Queue work and report on it, for one namespace.
 
-    `conninfo` is for the library of queues; with `has_pooler` its connections last a transaction.
+    `conninfo` is for the library of queues. Where it leads to a pooler, `direct` is another one, of
+    the server itself.
     """
 
     conninfo: str
-    has_pooler: bool
+    direct: str
 
     def liveness(self, facts: WorkerFacts, work: BegunWork) -> Liveness:
         """Return the reports of a worker of the database, not started yet."""

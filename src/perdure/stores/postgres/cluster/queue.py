@@ -110,12 +110,12 @@ class PostgresCluster:
     def __init__(self, database: Database) -> None:
         self._db = database
         self.conninfo = database.route.pooled
-        self.has_pooler = database.route.has_pooler
+        self.direct = database.route.direct
         self._known: set[str] = set()
         self._has_warned = False
 
     def liveness(self, facts: WorkerFacts, work: BegunWork) -> PostgresLiveness:
-        return PostgresLiveness(self._db.route.direct, facts, work)
+        return PostgresLiveness(self.direct, facts, work)
 
     async def enqueue(self, order: Order) -> bool:
         work = order.work
