@@ -53,7 +53,7 @@ async def follow(seen: list[dict[str, Any]], file: TextIO) -> None:
     follower = perdure.Follower(seen[-1]["sequenceNumber"] if seen else -1)
     broken = (httpx.TransportError, httpx.HTTPStatusError)
     async for event in follower.events(connect, broken=broken):
-        if not isinstance(event, dict) or "sequenceNumber" not in event:
+        if "sequenceNumber" not in event:
             continue
         file.write(f"{json.dumps(event)}\n")
         file.flush()
