@@ -112,9 +112,10 @@ async def _print_events(
 ) -> None:
     for asked in pending:
         await asking.ask(asked)
+    known = {asked.id for asked in pending}  # the turn may have asked while they were read
     async for event in turn:
         if isinstance(event, Event) and event.seq <= after:
             continue
         teller.tell(event)
-        if (asked := question_in(event)) is not None:
+        if (asked := question_in(event)) is not None and asked.id not in known:
             await asking.ask(asked)

@@ -1,0 +1,44 @@
+"""What is asked while a turn is shown."""
+
+from __future__ import annotations
+
+import perdure
+from perdure.apps.chat.questions import Asked, Given, pending_questions
+from perdure.apps.chat.turn_view import show_turn
+from perdure.apps.terminal.event_lines import QuietTeller
+from perdure.testing import ScriptedModel
+from tests.fakes.chats import until
+
+
+@perdure.tool(effect="write", needs_approval=True)
+async def strike() -> str:
+    """Strike."""
+    return "struck"
+
+
+async def test_pending_question_that_the_turn_also_tells_is_asked_once() -> None:
+    asked: list[str] = []
+
+    async def ask(question: Asked) -> Given:
+        asked.append(question.id)
+        return Given("allow")
+
+    call = perdure.assistant(perdure.tool_call("c1", "strike", {}))
+    agent = perdure.Agent("a", model="x:y", tools=[strike])
+    model = ScriptedModel([call, "Done."])
+    async with (
+        perdure.open("memory:") as store,
+        perdure.Runtime(store, agents=[agent], models=model) as runtime,
+    ):
+        chat = await runtime.start(agent)
+        turn = chat.send("go")
+
+        async def is_asked() -> bool:
+            return bool(await chat.session.questions())
+
+        await until(is_asked)
+        pending = await pending_questions(chat)
+        reply = await show_turn(store, chat, turn, QuietTeller(), pending=pending, ask=ask)
+    assert reply is not None
+    assert reply.text == "Done."
+    assert asked == [pending[0].id]
