@@ -21,8 +21,8 @@ class FollowedTurn:
     """A turn of another process: the one that answers `request`, or the one begun at `turn`.
 
     The state is up to date with every entry that was read, so `ended` can be cancelled and called
-    again. While the turn waits for a person, the session is marked as waiting here too; the
-    program is told of the question if the turn was requested (`is_told`).
+    again. While the turn waits for a person, the session is marked as waiting here too. With
+    `is_told`, `on_wait` gets the question: a requested turn has no other program that asks.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from perdure.engine.turns.state import TurnState
 from perdure.errors import InvalidTransition, LeaseHeld
 
 LOOK_S = 2.0
-"""How often to look whether somebody still runs a followed turn; reads nothing for this process."""
+"""Pause between two checks that a followed turn still runs."""
 
 
 async def continue_or_follow(turns: SessionTurns, signals: Signals, turn: int) -> TurnState:
