@@ -11,6 +11,7 @@ import msgspec
 Document = dict[str, Any]
 
 _WHEN = "2026-01-01T00:00:00Z"
+_CURSOR = "after"
 _STREAMED = "text/event-stream"
 _CHANGING = frozenset(("date", "x-request-id"))
 """Headers that differ between two answers to the same request."""
@@ -89,14 +90,18 @@ def _body(operation: Document, schemas: Document) -> Document:
 def calls(operation: Operation, values: Mapping[str, Any], *, is_whole: bool) -> Iterator[Call]:
     """Yield calls of `operation` with `values` where a parameter has such a name.
 
-    First with every parameter, then with those that are required, and if `is_whole` also with each
-    other parameter alone, in all its forms.
+    First with every parameter but a cursor, of which `values` has none that is valid; then with
+    the cursor; then with those that are required, and if `is_whole` also with each other parameter
+    alone, in all its forms.
     """
     query = {each["name"]: each for each in operation.parameters if each["in"] == "query"}
     needed = {name for name, each in query.items() if each.get("required")}
     fields: Document = operation.body.get("properties", {})
     asked = set(operation.body.get("required", []))
-    yield _call(operation, values, {*query}, {*fields})
+    cursors = ({*query} & {_CURSOR}) - {*values}
+    yield _call(operation, values, {*query} - cursors, {*fields})
+    if cursors:
+        yield _call(operation, values, {*query}, {*fields})
     if needed != {*query} or asked != {*fields}:
         yield _call(operation, values, needed, asked)
     if not is_whole:
