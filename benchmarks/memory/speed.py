@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import tempfile
 import time
@@ -18,6 +19,7 @@ from perdure.models.embedders.protocol import Embedder
 
 PER_SESSION = 50
 QUESTIONS = 200
+PAUSE_S = 0.002
 SEED = 20_261_120
 LANGUAGES: tuple[Language, ...] = ("english", "german", "french")
 
@@ -46,6 +48,7 @@ async def measure_speed(count: int, address: str | None, embedder: Embedder | No
             await store.memory.recall("nothing to recall")
             recalled_s = time.perf_counter() - began
             laps = await _laps(store, chance.sample(asked, min(QUESTIONS, len(asked))))
+            waits = await _waits(store, count // 5, words, chance)
         with_recall = _size(folder)
         rows = [] if embedder is None else await _with_vectors(store_at, embedder, asked, chance)
         with_vectors = _size(folder)
@@ -61,6 +64,7 @@ async def measure_speed(count: int, address: str | None, embedder: Embedder | No
     for row in (
         ("indexing / append, time of the CPU", f"{searched_cpu / appended_cpu:.0%}"),
         *_percentiles(laps),
+        *_percentiles(waits, (0.5, 0.99, 1.0)),
         *rows,
     ):
         table.add_row(*row)
@@ -81,11 +85,32 @@ async def _laps(store: perdure.Store, asked: list[str]) -> dict[str, Stopwatch]:
     return {"search, any of the words": search, "recall": recall, "recall, time of the CPU": cpu}
 
 
-def _percentiles(laps: dict[str, Stopwatch]) -> list[tuple[str, str]]:
+async def _waits(
+    store: perdure.Store, count: int, words: list[list[str]], chance: random.Random
+) -> dict[str, Stopwatch]:
+    """Append beside nothing, and while a search indexes `count` new messages."""
+    alone, beside = Stopwatch(), Stopwatch()
+    session = await store.create()
+    for _ in range(QUESTIONS):
+        with alone:
+            await session.append(perdure.user("a short message"))
+    await _fill(store, count, words, chance)
+    searching = asyncio.create_task(store.search("nothing"))
+    while not searching.done():
+        with beside:
+            await session.append(perdure.user("a short message"))
+        await asyncio.sleep(PAUSE_S)
+    await searching
+    return {"append": alone, f"append while {count:,} are indexed": beside}
+
+
+def _percentiles(
+    laps: dict[str, Stopwatch], shares: tuple[float, ...] = (0.5, 0.95)
+) -> list[tuple[str, str]]:
     return [
         (f"{name}, p{share * 100:.0f}", f"{percentile(watch.laps_ms, share):.2f} ms")
         for name, watch in laps.items()
-        for share in (0.5, 0.95)
+        for share in shares
     ]
 
 
