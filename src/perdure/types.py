@@ -73,6 +73,7 @@ from perdure.session.memory.facts import FactVersion as FactVersion
 from perdure.session.memory.kinds import EpisodeEnd as EpisodeEnd
 from perdure.session.memory.kinds import SaidBy as SaidBy
 from perdure.session.messages import UnknownPart as UnknownPart
+from perdure.session.notes import Answer as Answer
 from perdure.session.notes import Question as Question
 from perdure.session.notes import SideBody as SideBody
 from perdure.session.records import ActivityGroup as ActivityGroup

@@ -15,6 +15,7 @@ from perdure.errors import AmbiguousId, SessionNotFound
 from perdure.session.clock import ms_of, timestamp
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo, SoughtStatus
+from perdure.session.notes import PROGRAM
 from perdure.stores.copy import with_forks
 from perdure.stores.protocol import SessionScope
 
@@ -180,7 +181,8 @@ async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, Ses
     if any(info.open_turn is not None for info in infos):
         found = await store.recent(None, scope="all", status="interrupted")
         interrupted = {str(info.id) for info in found}
-        waiting = {question.id.rpartition("/")[0] for question in await store.questions()}
+        asked = [each for each in await store.questions() if each.question.topic != PROGRAM]
+        waiting = {each.id.rpartition("/")[0] for each in asked}
 
     def state(info: SessionInfo) -> SessionState:
         if info.open_turn is None:

@@ -18,7 +18,7 @@ from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_place, is_num
 from perdure.session.info import info_after
 from perdure.session.kinds import MESSAGE, TreeBody
 from perdure.session.messages import Message
-from perdure.session.notes import Label, LeafMoved, Note, Question
+from perdure.session.notes import PROGRAM, Label, LeafMoved, Note, Question
 from perdure.stores.access.collector import collector_paused
 from perdure.stores.lazy_session import SessionStorage
 from perdure.stores.protocol import EMPTY, LogReader, SnapshotReader, StreamState
@@ -61,16 +61,26 @@ def _is_snapshot_reader(log: LogReader) -> TypeGuard[SnapshotReader]:
 
 
 def open_questions(asked: Iterable[Entry], at: int) -> list[OpenQuestion]:
-    """Return those of the questions `asked` that can still be answered at `at`, oldest first.
+    """Return the questions of turns in `asked` that can be answered at `at`, oldest first.
 
     Units: `at` is Unix milliseconds.
     """
     found = [
         OpenQuestion(entry.id, entry.at, entry.about, body)
         for entry in asked
-        if isinstance(body := body_of(entry), Question) and not body.is_expired(at)
+        if isinstance(body := body_of(entry), Question)
+        and body.topic != PROGRAM
+        and not body.is_expired(at)
     ]
     return sorted(found, key=lambda question: question.at)
+
+
+def program_question(entry: Entry) -> OpenQuestion | None:
+    """Return the question `entry` if a program asked it outside a turn."""
+    body = body_of(entry)
+    if not isinstance(body, Question) or body.topic != PROGRAM:
+        return None
+    return OpenQuestion(entry.id, entry.at, entry.about, body)
 
 
 class SessionReader:

@@ -35,7 +35,7 @@ from perdure.session.entries import LEAF, Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
 from perdure.session.kinds import BranchSummary
-from perdure.session.messages import Message
+from perdure.session.messages import Message, ToolCallPart
 from perdure.session.notes import (
     Answer,
     Label,
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from perdure.client import watch as watches
     from perdure.client.conversation import abandonment, authority, branches, contexts
     from perdure.client.inbox import answer as answering
+    from perdure.client.inbox import program_questions
     from perdure.context import build
     from perdure.context import compaction as compactions
 else:
@@ -68,6 +69,7 @@ else:
     compactions = Later("perdure.context.compaction")
     erasing = Later("perdure.client.erase")
     contexts = Later("perdure.client.conversation.contexts")
+    program_questions = Later("perdure.client.inbox.program_questions")
     transfers = Later("perdure.client.transfers")
     watches = Later("perdure.client.watch")
 
@@ -249,7 +251,7 @@ class Session:
     async def questions(self) -> list[OpenQuestion]:
         """List the session's open questions, oldest first. A fork does not inherit its origin's.
 
-        Questions from an import or an unknown store are not listed: no turn waits for them.
+        Questions from an import or an unknown store are not listed: nothing waits for them.
         """
         unclosed, writer = await self._reader.log.open_questions(self.id), self._writer
         now = writer.outside.clock.now_ms()
@@ -394,6 +396,39 @@ class Session:
         answer; QuestionClosed once the question expired or its turn ended.
         """
         return await answering.answer_in(self._writer, question, Answer(choice, by, note))
+
+    async def ask(
+        self,
+        text: str,
+        choices: Sequence[str] = (),
+        *,
+        call: ToolCallPart | None = None,
+        about: EntryRef | None = None,
+    ) -> Entry:
+        """Ask people a question in the name of the program; no turn waits for it.
+
+        The inbox lists it until it is answered or withdrawn; see `answer_to`. Without `choices` it
+        takes a text. The inbox shows the arguments of the tool `call`, secrets masked, and on
+        request all of them if the entry `about` has it.
+        Durable: when this returns. Raises: EntryNotFound; WrongArgument; FlowRefusal for a flow.
+        """
+        return await program_questions.ask(self._writer, text, choices, call, about)
+
+    async def answer_to(self, question: EntryRef) -> Answer | None:
+        """Return the answer to a question of `ask`.
+
+        Shape: None while it is open, after `withdraw`, and for an answer from an import or an
+        unknown store. Raises: EntryNotFound; InvalidEntry for another question.
+        """
+        return await program_questions.answer_to(self._writer, question)
+
+    async def withdraw(self, question: EntryRef) -> Entry | None:
+        """Remove a question of `ask` from the inbox; answering it then raises QuestionClosed.
+
+        Durable: when this returns. Shape: None if it was answered or withdrawn before.
+        Raises: EntryNotFound; InvalidEntry for another question.
+        """
+        return await program_questions.withdraw(self._writer, question)
 
     # ------------------------------------------------------------ branch and fork
 

@@ -433,7 +433,7 @@ class Store:
     async def questions(self) -> list[OpenQuestion]:
         """List the open questions of all sessions and flows, oldest first; `id` is the entry.
 
-        Questions from an import or an unknown store are not listed: no turn waits for them.
+        Questions from an import or an unknown store are not listed: nothing waits for them.
         """
         unclosed = await self.backend.open_of_all(Question.kind)
         now = self.outside.clock.now_ms()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 import msgspec
 
@@ -17,6 +17,7 @@ QuestionTopic = Literal[
     "interrupted",
     "budget",
     "approval",
+    "program",
     "prompt-human",
     "autonomous-abort",
     "consent",
@@ -26,10 +27,13 @@ QuestionTopic = Literal[
     "improvement-choice",
     "feedback-consent",
 ]
-"""Topics of questions. Flows wait for all but the first four, with entries of their own kinds."""
+"""Topics of questions. Flows wait for those after "program", with entries of their own kinds."""
+
+PROGRAM: Final = "program"
+"""The topic of what a program asks outside a turn (`Session.ask`)."""
 
 WithdrawalReason = Literal["aborted", "cancelled", "expired", "failed", "interrupted"]
-"""How the turn ended that left its question unanswered."""
+"""How the turn ended that left its question unanswered; "cancelled" if a program withdrew it."""
 
 ALLOW_FLOW = "allow-flow"
 """The answer that allows a call, and its subject for the whole flow."""
@@ -402,7 +406,7 @@ class Answer(SideBody, frozen=True, omit_defaults=True):
 
 
 class QuestionWithdrawn(SideBody, frozen=True):
-    """The turn that asked the question ended without an answer, for `reason`."""
+    """The turn or program that asked the question needs no answer any more, for `reason`."""
 
     kind: ClassVar[str] = "question_withdrawn"
     event: ClassVar[str] = "inbox:withdrawn"

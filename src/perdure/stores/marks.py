@@ -68,6 +68,7 @@ _ALONE = frozenset(
         SessionStarted.kind,
         AgentBound.kind,
         WorkspaceChanged.kind,
+        Question.kind,
         Answer.kind,
         GrantRevoked.kind,
         FactsDue.kind,

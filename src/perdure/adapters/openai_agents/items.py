@@ -266,12 +266,17 @@ def _call(item: Item) -> Entry | None:
     name, call, given = item.get("name"), item.get("call_id"), item.get("arguments")
     if not isinstance(name, str) or not isinstance(call, str) or not isinstance(given, str):
         return None
+    part = perdure.ToolCallPart(call, name, arguments_of(given))
+    return _as_message("assistant", [part], OpenAIItem(item))
+
+
+def arguments_of(given: str) -> Item:
+    """Return the arguments of a call as an object; `given` is JSON that a model wrote."""
     try:
         args: object = msgspec.json.decode(given)
     except (ValueError, RecursionError):
         args = None
-    fields: Item = cast("Item", args) if isinstance(args, dict) else {"arguments": given}
-    return _as_message("assistant", [perdure.ToolCallPart(call, name, fields)], OpenAIItem(item))
+    return cast("Item", args) if isinstance(args, dict) else {"arguments": given}
 
 
 def _result(item: Item) -> Entry | None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 import msgspec
 
 import perdure
+import perdure.types
+from perdure.adapters.openai_agents import approvals
 from perdure.adapters.openai_agents.items import (
     Entry,
     Item,
@@ -52,6 +54,13 @@ _TAIL = 8
 """Entries that `pop_item` reads at first: the last is the newest item, nearly always."""
 
 T = TypeVar("T")
+
+
+class _StoredState(msgspec.Struct, frozen=True):
+    """The state of a paused run as JSON, and the answers to its calls, by their ids."""
+
+    text: str
+    answers: dict[str, perdure.types.Answer]
 
 
 class PerdureSession:
@@ -135,33 +144,46 @@ class PerdureSession:
     async def save_state(self, state: RunState[Any, Any] | None, **options: Any) -> None:
         """Store the state of a paused run with the session; None removes it.
 
-        `options` are those of `RunState.to_string`. Durable: when this returns.
+        Each call that waits for an approval becomes a question of the inbox; those of other calls
+        are withdrawn. `options` are those of `RunState.to_string`. Durable: when this returns.
         """
         text = None if state is None else state.to_string(**options)
-        await self._loop.finish(self._save_state(text))
+        wanted = approvals.undecided(state, text)
+        await self._loop.finish(self._save_state(text, wanted))
 
     async def load_state(self, agent: Agent[Any], **options: Any) -> RunState[Any, Any] | None:
         """Return the state that was stored last, for a run that `agent` began; None without one.
 
-        `options` are those of `RunState.from_string`. Only one process may resume it.
+        Calls that people allowed or denied in the inbox are approved or rejected in it, with their
+        note as the message of the rejection. `options` are those of `RunState.from_string`. Only
+        one process may resume it.
         """
-        text = await self._loop.call(self._state())
-        if text is None:
+        stored = await self._loop.call(self._state())
+        if stored is None:
             return None
         states: type[RunState[Any, Any]] = importlib.import_module("agents.run_state").RunState
-        return await states.from_string(agent, text, **options)
+        state = await states.from_string(agent, stored.text, **options)
+        approvals.decide(state, stored.answers)
+        return state
 
     # ------------------------------------------------------------ on the loop of the store
 
-    async def _save_state(self, text: str | None) -> None:
+    async def _save_state(
+        self, text: str | None, wanted: Sequence[approvals.WantedApproval]
+    ) -> None:
         if text is None and await self._state() is None:
             return
-        await self._in_session(lambda session: _append_state(session, text))
+        await self._in_session(lambda session: _append_state(session, text, wanted))
 
-    async def _state(self) -> str | None:
+    async def _state(self) -> _StoredState | None:
         session = await self._open()
-        handle = None if session is None else await _state_in(session)
-        return None if handle is None else (await self._store.content(handle)).decode()
+        found = None if session is None else await _state_in(session)
+        if session is None or found is None:
+            return None
+        entry, data = found
+        text = (await self._store.content(data["content"]["handle"])).decode()
+        earlier = data.get("questions", ())
+        return _StoredState(text, await approvals.answers_in(session, entry.seq, earlier))
 
     async def _items(self, limit: int | None) -> list[TResponseInputItem]:
         if limit == 0:
@@ -242,7 +264,7 @@ class PerdureSession:
         while (session := await self._open()) is not None:
             try:
                 if await _state_in(session) is not None:  # first: no state outlives its items
-                    await _append_state(session, None)
+                    await _append_state(session, None, ())
                 leaf = (await session.path(last=1))[-1:]
                 await session.branch(None, expected_leaf=leaf[0] if leaf else None)
             except LeafConflict:
@@ -292,24 +314,35 @@ class PerdureSession:
         return session
 
 
-async def _append_state(session: perdure.Session, text: str | None) -> None:
-    """Store the state `text` as the newest; None removes it."""
+async def _append_state(
+    session: perdure.Session, text: str | None, wanted: Sequence[approvals.WantedApproval]
+) -> None:
+    """Store the state `text` as the newest, and ask what it waits for; None removes it."""
+    asked, before = await approvals.open_questions(session), await _state_in(session)
+    digests: dict[str, str] = {} if before is None else before[1].get("calls", {})
+    carried = approvals.carried(wanted, digests, asked)
     data: dict[str, object] = {}
     if text is not None:  # beside the log: it is long, and no search shows it
         data["content"] = perdure.content(text.encode(), "application/json")
+        data["calls"] = {each.call.id: each.digest for each in wanted}
+        data["questions"] = [asked[call].id for call in carried]
     note = perdure.Note(RUN_STATE, data)
     await session.append_many([note], aliases=[f"{RUN_STATE}:{session.id}"])
+    for call in asked.keys() - set(carried):
+        await session.withdraw(asked[call].id)
+    await approvals.ask(session, [each for each in wanted if each.call.id not in carried])
 
 
-async def _state_in(session: perdure.Session) -> str | None:
-    """Return the handle of the state that was stored last."""
+async def _state_in(session: perdure.Session) -> tuple[perdure.Entry, dict[str, Any]] | None:
+    """Return the note of the state that was stored last, and its data."""
     try:
-        note = perdure.body_of(await session.entry(f"{RUN_STATE}:{session.id}"))
+        entry = await session.entry(f"{RUN_STATE}:{session.id}")
     except EntryNotFound:
         return None
+    note = perdure.body_of(entry)
     if not isinstance(note, perdure.Note) or "content" not in note.data:
         return None
-    return cast("dict[str, str]", note.data["content"])["handle"]
+    return entry, cast("dict[str, Any]", note.data)
 
 
 def _at(entry: Entry, moment: datetime | None) -> Entry:

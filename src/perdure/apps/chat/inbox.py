@@ -51,7 +51,7 @@ async def _answer(store: Store, typed: str, answer: str, asked: list[OpenQuestio
         choice, _, note = answer.partition(" ")
     entry = await store.answer(id, choice, by=getpass.getuser(), note=note.strip() or None)
     advice = await continuation(
-        store, entry.stream, "If no process runs the turn, `/resume {}` continues it."
+        store, entry, "If no process runs the turn, `/resume {}` continues it."
     )
     return f"answered {one_line(choice, _ANSWER_CELLS)!r}: {advice}"
 

@@ -22,6 +22,7 @@ from perdure.errors import AlreadyAnswered, QuestionClosed
 from perdure.events.projection import events_of
 from perdure.events.types import AnyEvent, Event
 from perdure.session.ids import entry_place
+from perdure.session.notes import PROGRAM
 from perdure.stores.wakeups import change
 from perdure.tools.builtin.delegation import INVOKE_AGENT
 
@@ -126,13 +127,16 @@ class QuestionLoop:
 
 
 async def pending_questions(chat: Chat) -> tuple[Asked, ...]:
-    """Return the open questions of the chat's own session."""
-    return tuple(map(_to_asked, await chat.session.questions()))
+    """Return the open questions of the turns of the chat's own session."""
+    asked = await chat.session.questions()
+    return tuple(_to_asked(each) for each in asked if each.question.topic != PROGRAM)
 
 
 def question_in(event: AnyEvent) -> Asked | None:
-    """Return the question of `event`."""
+    """Return the question of `event`, if a turn asks it."""
     if not isinstance(event, Event) or event.type != "inbox:question":
+        return None
+    if event.payload["topic"] == PROGRAM:
         return None
     return msgspec.convert({**event.payload, "id": event.payload["entryId"]}, Asked)
 

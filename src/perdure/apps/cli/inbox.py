@@ -17,10 +17,11 @@ from perdure.apps.terminal.approvals import FEW_LINES, approval_lines
 from perdure.apps.terminal.output import count_of, local_time, out_style
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.lookup.identifiers import find_question, stream_asking
-from perdure.client.reads import OpenQuestion
+from perdure.client.reads import OpenQuestion, program_question
 from perdure.client.store import Store
 from perdure.errors import SessionNotFound
 from perdure.session.clock import timestamp
+from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import SessionInfo
 from perdure.stores.access.lazy_modules import Later
@@ -167,7 +168,7 @@ async def answer(
     async with common.existing_store() as opened:
         id = await resolve_question(opened, question)
         entry = await opened.answer(id, choice, by=by or getpass.getuser(), note=note)
-        resume = await continuation(opened, entry.stream, _CHAT)
+        resume = await continuation(opened, entry, _CHAT)
     common.show(
         {"session": entry.stream, "question": id, "choice": choice},
         f"Answered {one_line(choice, 60)!r}. {resume}",
@@ -206,12 +207,16 @@ def _stream(asked: OpenQuestion) -> StreamId:
     return asked.flow or entry_place(asked.id)[0]
 
 
-async def continuation(store: Store, stream: StreamId, of_session: str) -> str:
-    """Return how the session or flow of an answered question continues.
+async def continuation(store: Store, answered: Entry, of_session: str) -> str:
+    """Return how what asked the question of the answer `answered` continues.
 
     `of_session` is the sentence for a session, with ``{}`` for its id.
     """
+    stream = answered.stream
     header = (await store.backend.state(stream)).header
+    asking = None if header.kind == "flow" else answered.about
+    if asking is not None and program_question(await store.entry(asking)) is not None:
+        return "The program that asked reads the answer."
     while header.origin == "subagent" and header.parent is not None:
         # The session that invoked this agent waits for it and continues it.
         stream = header.parent

@@ -41,7 +41,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE, ModelChange, ThinkingChange
 from perdure.session.ledger import Spending
 from perdure.session.messages import InFlightMessage, Message
-from perdure.session.notes import Queued, SessionCancelled
+from perdure.session.notes import PROGRAM, Queued, SessionCancelled
 from perdure.tools.builtin.delegation import INVOKE_AGENT
 from perdure.tools.output import output_of
 
@@ -246,7 +246,7 @@ class Chat:
         environment = self._running.environment
         below = await asked_below(environment.store, self.id, environment.clock.now_ms())
         found = [*await self.session.questions(), *(asked.question for asked in below)]
-        return sorted(found, key=lambda question: question.at)
+        return sorted((q for q in found if q.question.topic != PROGRAM), key=lambda q: q.at)
 
     async def set_model(self, model: str) -> Entry:
         """Use another model (``provider:name``) from the next turn on, on this branch.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from perdure.client.conversation.agent_binding import BINDING_KINDS, Binding, binding_in
-from perdure.client.reads import OpenQuestion, open_questions
+from perdure.client.reads import OpenQuestion, open_questions, program_question
 from perdure.engine.turns.carried import carrying_from
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry, NewEntry
@@ -113,15 +113,21 @@ async def is_in_force(store: SessionStore, entry: Entry) -> bool:
 async def questions_in_force(
     store: SessionStore, asking: Iterable[Entry], at: int
 ) -> list[OpenQuestion]:
-    """Return `open_questions` of `asking` at `at` whose turn is in force.
+    """Return `open_questions` of `asking` at `at` whose turn is in force, and those of programs.
 
     No other turn acts on an answer. The cost is proportional to the newest turn of each asking
     session.
     """
+    asking = tuple(asking)
     asked = open_questions(asking, at)
     streams = {entry_place(question.id)[0] for question in asked}
     withheld = {stream for stream in streams if (await authority_of(store, stream)).turn}
-    return [each for each in asked if entry_place(each.id)[0] not in withheld]
+    found = [each for each in asked if entry_place(each.id)[0] not in withheld]
+    for entry in asking:
+        question = program_question(entry)
+        if question is not None and await is_in_force(store, entry):
+            found.append(question)
+    return sorted(found, key=lambda question: question.at)
 
 
 def _newest(notes: list[Entry]) -> tuple[int, Binding] | None:

@@ -6,16 +6,18 @@ import importlib
 from typing import Any
 
 from perdure.client.conversation.append import SessionWriter
-from perdure.client.conversation.authority import authority_of
+from perdure.client.conversation.authority import authority_of, is_in_force
 from perdure.client.reads import EntryRef
 from perdure.errors import AlreadyAnswered, HeadConflict, InvalidEntry, QuestionClosed
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
-from perdure.session.notes import ALLOW_FLOW, Answer, Question, QuestionWithdrawn
+from perdure.session.notes import ALLOW_FLOW, PROGRAM, Answer, Question, QuestionWithdrawn
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
+
+_BLANK = "the answer is a text that is not blank"
 
 
 async def answer_in(writer: SessionWriter, question: EntryRef, answer: Answer) -> Entry:
@@ -25,7 +27,9 @@ async def answer_in(writer: SessionWriter, question: EntryRef, answer: Answer) -
     if not isinstance(body, Question) or asking.stream != writer.reader.id:
         reason = f"{asking.id} is not a question of this session"
         raise InvalidEntry(reason, told=reason)
-    if answer.choice not in body.choices:
+    if not body.choices and not answer.choice.strip():
+        raise InvalidEntry(_BLANK, told=_BLANK)
+    if body.choices and answer.choice not in body.choices:
         reason = f"{answer.choice!r} is none of the answers {', '.join(body.choices)}"
         raise InvalidEntry(reason, told=reason)
     given = await answer_question(writer.store, writer.outside.clock, asking, body, answer)
@@ -48,7 +52,7 @@ async def answer_question(
         closing = await _closing(store, asking)
         if closing is not None:
             return _same(closing, asking.id, answer)
-        if (await authority_of(store, asking.stream)).turn is not None:
+        if not await _is_acted_on(store, asking, question):
             raise QuestionClosed(asking.id, "interrupted")
         at = clock.now_ms()
         if question.is_expired(at):
@@ -66,6 +70,13 @@ async def answer_question(
             return (await store.commit(Commit(writes=(write,), at=at))).entries[0][0]
         except HeadConflict:
             continue
+
+
+async def _is_acted_on(store: SessionStore, asking: Entry, question: Question) -> bool:
+    """Whether what asks is in force here; a program asks outside a turn."""
+    if question.topic == PROGRAM:
+        return await is_in_force(store, asking)
+    return (await authority_of(store, asking.stream)).turn is None
 
 
 async def _closing(store: SessionStore, asking: Entry) -> Entry | None:

@@ -14,7 +14,7 @@ from perdure.secrets.mask import MASK
 from perdure.session.codec import readable
 from perdure.session.ids import entry_place
 from perdure.session.ledger import ToolStarted
-from perdure.session.notes import Question
+from perdure.session.notes import PROGRAM, Question
 from perdure.stores.protocol import LogReader
 from perdure.tools.bound_facts import file_fact
 from perdure.tools.diff import diff_of
@@ -37,7 +37,7 @@ async def in_full(log: LogReader, asked: OpenQuestion) -> Question:
 
 async def _arguments(log: LogReader, asked: OpenQuestion) -> Mapping[str, object] | None:
     question, about = asked.question, asked.about
-    if question.topic not in ("approval", "unknown_outcome") or about is None:
+    if question.topic not in ("approval", "unknown_outcome", PROGRAM) or about is None:
         return None
     try:
         entry = await log.entry(entry_place(asked.id)[0], about)

@@ -75,8 +75,8 @@ from perdure.session.ledger import Spending
 from perdure.session.media.inline import InlineMedia
 from perdure.session.memory.facts import Fact
 from perdure.session.memory.kinds import SaidBy
-from perdure.session.messages import InFlightMessage, MediaPart, Message
-from perdure.session.notes import Note
+from perdure.session.messages import InFlightMessage, MediaPart, Message, ToolCallPart
+from perdure.session.notes import Answer, Note
 from perdure.session.records import (
     ActivityGroup,
     ActivityTotal,
@@ -220,7 +220,7 @@ class Session(Handle[AsyncSession]):
     def questions(self) -> list[OpenQuestion]:
         """List the session's open questions, oldest first. A fork does not inherit its origin's.
 
-        Questions from an import or an unknown store are not listed: no turn waits for them.
+        Questions from an import or an unknown store are not listed: nothing waits for them.
         """
 
     def context(self, budget_tokens: int | None = None) -> build.Context:
@@ -330,6 +330,36 @@ class Session(Handle[AsyncSession]):
         Durable: when this returns. Raises: EntryNotFound; InvalidEntry when it is not a
         question of this session or `choice` is not offered; AlreadyAnswered after another
         answer; QuestionClosed once the question expired or its turn ended.
+        """
+
+    def ask(
+        self,
+        text: str,
+        choices: Sequence[str] = (),
+        *,
+        call: ToolCallPart | None = None,
+        about: EntryRef | None = None,
+    ) -> Entry:
+        """Ask people a question in the name of the program; no turn waits for it.
+
+        The inbox lists it until it is answered or withdrawn; see `answer_to`. Without `choices` it
+        takes a text. The inbox shows the arguments of the tool `call`, secrets masked, and on
+        request all of them if the entry `about` has it.
+        Durable: when this returns. Raises: EntryNotFound; WrongArgument; FlowRefusal for a flow.
+        """
+
+    def answer_to(self, question: EntryRef) -> Answer | None:
+        """Return the answer to a question of `ask`.
+
+        Shape: None while it is open, after `withdraw`, and for an answer from an import or an
+        unknown store. Raises: EntryNotFound; InvalidEntry for another question.
+        """
+
+    def withdraw(self, question: EntryRef) -> Entry | None:
+        """Remove a question of `ask` from the inbox; answering it then raises QuestionClosed.
+
+        Durable: when this returns. Shape: None if it was answered or withdrawn before.
+        Raises: EntryNotFound; InvalidEntry for another question.
         """
 
     def branch(
@@ -659,7 +689,7 @@ class Store(Handle[AsyncStore]):
     def questions(self) -> list[OpenQuestion]:
         """List the open questions of all sessions and flows, oldest first; `id` is the entry.
 
-        Questions from an import or an unknown store are not listed: no turn waits for them.
+        Questions from an import or an unknown store are not listed: nothing waits for them.
         """
 
     def answer(self, question: str, answer: str, *, by: str, note: str | None = None) -> Entry:

@@ -35,6 +35,7 @@ from perdure.session.ledger import (
 from perdure.session.memory.kinds import ContextRecalled
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart, Usage
 from perdure.session.notes import (
+    PROGRAM,
     Adopted,
     Answer,
     CompactionUndone,
@@ -389,6 +390,8 @@ def _end_reason(started: ToolStarted | None, body: ToolFinished) -> str | None:
 
 def _question(state: TurnState, entry: Entry, body: Body) -> TurnState:
     assert isinstance(body, Question)
+    if body.topic == PROGRAM:
+        return state
     question = PendingQuestion(entry.id, body)
     return msgspec.structs.replace(state, phase=Phase.ASKING, question=question)
 

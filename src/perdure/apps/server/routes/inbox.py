@@ -20,7 +20,7 @@ from perdure.events.wire import wire
 from perdure.secrets.mask import mask_secrets
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId, entry_place
-from perdure.session.notes import Question
+from perdure.session.notes import PROGRAM, Question, QuestionTopic
 
 
 @get("/inbox")
@@ -58,15 +58,21 @@ async def answer_question(
     seq: FromPath[int],
     data: JSONBody[Answer],
 ) -> EntryView:
-    """Answer a question; its turn or its flow goes on if no process runs it."""
+    """Answer a question; its turn or its flow goes on if no process runs it.
+
+    A program that asked reads the answer itself.
+    """
     caller.require("write")
     id = f"{session_id}/{seq}"
     if not await caller.sees(StreamId(session_id)):
         raise QuestionNotFound(id)
     asked = [each for each in await caller.store.questions() if each.id == id]
+    topic = asked[0].question.topic if asked else None
     if not asked:
-        await _require_earlier(caller.store, session_id, id)
+        topic = await _earlier_topic(caller.store, session_id, id)
     answered = await caller.store.answer(id, data.answer, by=caller.name, note=data.note)
+    if topic == PROGRAM:
+        return entry_view(answered)
     flow = asked[0].flow if asked and asked[0].flow else await runs.flow_of(session_id)
     if flow is None:
         await conversations.continue_turn(session_id)
@@ -75,13 +81,16 @@ async def answer_question(
     return entry_view(answered)
 
 
-async def _require_earlier(store: Store, asking: str, id: str) -> None:
-    """Raises: QuestionNotFound if `asking`, a session, never asked a question `id`; Erased."""
+async def _earlier_topic(store: Store, asking: str, id: str) -> QuestionTopic | None:
+    """Return the topic of the question `id` that `asking` asked; None for a flow.
+
+    Raises: QuestionNotFound if `asking`, a session, never asked it; Erased.
+    """
     try:
         if (await store.backend.state(StreamId(asking))).header.kind == "flow":
-            return  # its rules find a question that is over
-        if isinstance(body_of(await store.entry(id)), Question):
-            return
+            return None  # its rules find a question that is over
+        if isinstance(body := body_of(await store.entry(id)), Question):
+            return body.topic
     except (SessionNotFound, EntryNotFound):
         pass
     raise QuestionNotFound(id)
