@@ -78,6 +78,9 @@ class Waits:
 TurnWork = Callable[[Signals], Coroutine[Any, Any, TurnState]]
 """Runs the turn."""
 
+_TASKS: set[asyncio.Task[TurnState]] = set()
+"""The tasks of running turns: Python may delete a waiting task that nothing else refers to."""
+
 
 class Turn:
     """A running or ended turn.
@@ -110,6 +113,8 @@ class Turn:
         self._is_scheduled = is_scheduled
         self._signals = signals or Signals()
         self._task = asyncio.ensure_future(work(self._signals))
+        _TASKS.add(self._task)
+        self._task.add_done_callback(_TASKS.discard)
         self._task.add_done_callback(self._settle)
         if running is not None:
             running.add(self)

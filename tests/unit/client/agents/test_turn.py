@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from operator import attrgetter
 from pathlib import Path
 
@@ -70,6 +72,26 @@ async def test_stopped_turn_is_over_for_this_process_only() -> None:
     assert (await stage.memory.state(StreamId("s"))).open_turn is not None
     with pytest.raises(TurnSuspended):
         await turn
+
+
+async def test_waiting_turn_that_nothing_refers_to_is_not_deleted() -> None:
+    wakeups: weakref.WeakSet[asyncio.Event] = weakref.WeakSet()
+    woken = asyncio.Event()
+
+    async def work(signals: Signals) -> TurnState:
+        wakeup = asyncio.Event()
+        wakeups.add(wakeup)
+        await wakeup.wait()
+        woken.set()
+        raise TurnSuspended
+
+    Turn(work, nothing_to_watch)
+    await asyncio.sleep(0)
+    gc.collect()
+    for wakeup in wakeups:
+        wakeup.set()
+    async with asyncio.timeout(10):
+        await woken.wait()
 
 
 async def test_field_of_the_reply_asked_of_the_turn_says_where_it_is() -> None:
