@@ -88,7 +88,7 @@ async def test_episode_with_forged_numbers_covers_its_own_session(tmp_path: Path
 
 
 @pytest.mark.parametrize("address", ["memory:", "sqlite"])
-async def test_time_outside_of_the_calendar_stops_no_recall(tmp_path: Path, address: str) -> None:
+async def test_recall_ignores_impossible_times(tmp_path: Path, address: str) -> None:
     messages = [said(f"the hotel {n}", said_at=at) for n, at in enumerate(BEYOND)]
     sent = received(tmp_path / "sent.jsonl", *messages, created_at=9 * 10**18)
     async with perdure.open(

@@ -54,7 +54,7 @@ async def test_nothing_to_commit_is_an_error_without_paths(repository: Path) -> 
     assert str(repository) not in run.output.text
 
 
-async def test_repository_above_is_not_looked_at(repository: Path) -> None:
+async def test_repository_above_is_not_read(repository: Path) -> None:
     below = repository / "below"
     below.mkdir()
     run = await Tools(below).run(git_status)

@@ -61,7 +61,7 @@ def make_pipe(path: Path) -> None:
 
 
 @pytest.mark.parametrize("schema", [VIEW, GENERATED, VIRTUAL])
-def test_what_runs_when_it_is_read_is_no_table(schema: str, tmp_path: Path) -> None:
+def test_view_or_trigger_instead_of_table_is_refused(schema: str, tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     make_database(path, schema, [])
     assert isinstance(refusal_of(path), UnknownFormat)

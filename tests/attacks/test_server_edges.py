@@ -32,9 +32,7 @@ async def test_body_that_cannot_be_read_is_refused(tmp_path: Path, body: bytes) 
         assert got.headers["content-type"] == "application/problem+json"
 
 
-async def test_client_that_sends_no_more_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_client_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "BODY_S", 0.1)
     async with served(tmp_path, ["one"]) as server:
         host, _, port = server.url.removeprefix("http://").partition(":")
@@ -79,7 +77,7 @@ async def test_session_named_as_a_public_file_is_not_public(tmp_path: Path, name
             assert got.headers["cross-origin-resource-policy"] == "same-origin"
 
 
-async def test_page_of_another_site_signs_nobody_in(tmp_path: Path) -> None:
+async def test_page_of_another_site_cannot_sign_in(tmp_path: Path) -> None:
     async with served(tmp_path) as server, httpx.AsyncClient(base_url=server.url) as browser:
         body = f'{{"token":"{server.token()}"}}'
         headers = {"Content-Type": "text/plain", **EVIL}  # a form can send this
@@ -94,7 +92,7 @@ async def test_page_of_another_site_signs_nobody_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["{", '[{"id": 7}]', "x" * (4 * 1024 * 1024 + 1)])
-async def test_broken_tokens_let_nobody_in_and_name_no_file(tmp_path: Path, broken: str) -> None:
+async def test_invalid_token_file_rejects_all_and_is_not_named(tmp_path: Path, broken: str) -> None:
     async with served(tmp_path) as server:
         token = server.token()
         server.tokens.path.write_text(broken)

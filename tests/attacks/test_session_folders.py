@@ -367,7 +367,7 @@ async def test_link_that_is_swapped_in_while_appending_leads_nowhere(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["retention", "quota", "keys"])
-async def test_limit_that_is_none_is_refused_and_named(kind: str, tmp_path: Path) -> None:
+async def test_invalid_limit_is_refused_and_named(kind: str, tmp_path: Path) -> None:
     folder, _ = await planted(tmp_path, lambda _folder, _outside: None)
     place = folder / ".perdure" / "limits" / file_name_of(kind)
     place.parent.mkdir(exist_ok=True)

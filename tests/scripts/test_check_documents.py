@@ -31,7 +31,7 @@ def links(text: str) -> list[tuple[int, str]]:
         *("guide.md#what-it-is-really", "guide.md#here", "#new", "https://example.org/x#y"),
     ],
 )
-def test_a_link_that_leads_somewhere_is_none(target: str) -> None:
+def test_link_with_existing_target_is_accepted(target: str) -> None:
     assert links(f"# New\n\nSee [it]({target}).\n") == []
 
 
@@ -52,7 +52,7 @@ def test_a_link_that_leads_nowhere_is_found_where_it_is(target: str, what: str) 
     ]
 
 
-def test_what_an_example_holds_is_no_link() -> None:
+def test_link_inside_code_block_is_ignored() -> None:
     assert links("```\n[it](gone.md)\n```\n") == []
 
 
@@ -89,7 +89,7 @@ def test_a_map_in_which_every_module_is_found_has_no_fault(cells: tuple[str, ...
         (("`a`", "`b`\n\nSee `a/five.py`."), 10, "`a/five.py` is not there"),
     ],
 )
-def test_a_map_that_lacks_a_module_or_names_another_is_told(
+def test_missing_or_unknown_module_in_map_is_reported(
     cells: tuple[str, ...], line: int, what: str
 ) -> None:
     ((at, message),) = faults(*cells)

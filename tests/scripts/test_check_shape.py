@@ -262,7 +262,7 @@ ALLOWED = {
 }
 
 
-def test_what_is_just_inside_the_rules_passes() -> None:
+def test_code_at_each_limit_passes() -> None:
     for name, planted in ALLOWED.items():
         with case(name):
             assert violations(planted) == []

@@ -59,6 +59,6 @@ def test_the_links_of_the_markdown_lead_somewhere() -> None:
     assert targets <= set(re.findall(r'<a id="([^"]+)">', markdown))
 
 
-def test_what_a_page_shows_is_text() -> None:
+def test_page_shows_text_only() -> None:
     assert docs.cell("a|b") == "a\\|b"
     assert "<b>" not in "".join(docs._paragraphs(("<b>",)))  # pyright: ignore[reportPrivateUsage] - what would be markup

@@ -40,7 +40,7 @@ def of_yaml(text: str) -> Any:
     return reader.load(text)
 
 
-def test_the_schemas_that_are_published_are_those_of_the_code() -> None:
+def test_published_schemas_match_code() -> None:
     assert make_schemas.main(["--check"]) == 0
 
 
@@ -106,7 +106,7 @@ def test_settings_fit_as_they_are_read(text: str, is_persons: bool, is_projects:
         assert (faults_in(data, text, Path("x"), is_project=is_project) == ()) == is_right
 
 
-def test_what_init_writes_fits(tmp_path: Path) -> None:
+def test_files_of_init_match_their_schemas(tmp_path: Path) -> None:
     config, _, agent = set_up(tmp_path, "tides")
     assert fits("project-config.schema.json", tomllib.loads(config.path.read_text()))
     assert fits("agent.schema.json", of_yaml(agent.path.read_text()))

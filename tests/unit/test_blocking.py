@@ -94,7 +94,7 @@ def test_an_agent_answers_without_async() -> None:
         assert runtime.resume(chat.id).turn is None
 
 
-def test_a_closed_store_says_so() -> None:
+def test_closed_store_raises() -> None:
     store = blocking.open("memory:")
     session = store.create()
     store.close()

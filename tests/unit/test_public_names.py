@@ -24,14 +24,14 @@ def typed_names() -> set[str]:
     return {alias.name for node in imported for alias in node.names}
 
 
-def test_what_checkers_see_is_there() -> None:
+def test_typed_names_exist_at_runtime() -> None:
     for name in sorted(typed_names()):
         with case(name):
             assert getattr(perdure, name) is not None
             assert name in dir(perdure)
 
 
-def test_checkers_see_what_is_there() -> None:
+def test_runtime_names_are_typed() -> None:
     public = {name for name in dir(perdure) if not name.startswith("_")}
     packages = {file.parent.name for file in SOURCE.parent.glob("*/__init__.py")}
     others = {"annotations", "importlib", "Mapping"}

@@ -118,7 +118,7 @@ def test_session_is_compacted_by_the_offline_model(world: World) -> None:
     assert again["compaction"] is None or again["tokens"] <= again["tokens_before"]
 
 
-def test_where_nothing_can_be_compacted_the_session_stays_as_it_is(sample: World) -> None:
+def test_session_without_compactable_messages_is_unchanged(sample: World) -> None:
     before = sample.ok("sessions", "show", SAMPLE_ID, "--json").json
     made = sample.ok("sessions", "compact", SAMPLE_ID, "-m", "scripted:echo", "--json").json
     assert made["compaction"] is None

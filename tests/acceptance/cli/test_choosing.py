@@ -71,7 +71,7 @@ def test_file_that_is_not_a_recording_is_rejected(
 # ---------------------------------------------------------------- diff
 
 
-def test_two_branches_are_held_against_each_other(imported: World) -> None:
+def test_two_branches_are_compared(imported: World) -> None:
     found = imported.ok("sessions", "diff", "0196", "16", "21", "--json").json
     assert found["session"] == SAMPLE_ID
     assert found["parting"] == f"{SAMPLE_ID}/9"
@@ -85,7 +85,7 @@ def test_two_branches_are_held_against_each_other(imported: World) -> None:
     assert "+ entry 21 has 5 entries of its own" in text
 
 
-def test_branch_is_held_against_the_one_the_session_is_on(imported: World) -> None:
+def test_branch_is_compared_with_current_one(imported: World) -> None:
     here = imported.ok("sessions", "show", "0196", "--json").json["leaf"]
     found = imported.ok("sessions", "diff", "0196", "root", "--json").json
     assert [side["leaf"] for side in found["branches"]] == [None, here]
@@ -280,5 +280,5 @@ def test_without_a_terminal_nothing_is_picked(imported: World) -> None:
     assert imported.run("chat", "--pick", "--continue").code == 2
 
 
-def test_where_there_are_no_sessions_there_is_nothing_to_pick(world: World) -> None:
+def test_picker_without_sessions_reports_so(world: World) -> None:
     assert world.run("sessions", "pick").code == 3

@@ -95,9 +95,7 @@ def test_failure_names_the_file_as_it_was_named(sample: World, words: tuple[str,
 
 
 @pytest.mark.parametrize("is_forced", [True, False])
-def test_of_a_file_that_cannot_be_written_nothing_stays_behind(
-    tmp_path: Path, *, is_forced: bool
-) -> None:
+def test_failed_write_leaves_no_file(tmp_path: Path, *, is_forced: bool) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:

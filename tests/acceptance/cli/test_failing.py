@@ -108,7 +108,7 @@ def test_damage_is_found_located_and_reported(sample: World) -> None:
 
 
 @pytest.mark.skipif(IS_ROOT, reason="root may write everywhere")
-def test_folder_that_cannot_be_written_is_named(world: World) -> None:
+def test_unwritable_folder_is_named_in_error(world: World) -> None:
     closed = world.folder / "closed"
     closed.mkdir(mode=0o500)
     ended = world.run("import", str(SAMPLE), "--store", f"sqlite:///{closed}/x.db", "--json")
@@ -140,7 +140,7 @@ def test_fault_of_perdures_own_asks_to_be_reported(world: World) -> None:
     assert "hunter22" not in plain.stderr + traced
 
 
-def test_reader_that_goes_away_is_no_failure(sample: World) -> None:
+def test_closed_pipe_is_no_error(sample: World) -> None:
     for words in (("sessions", "context", SAMPLE_ID), ("export", SAMPLE_ID), ("sessions", "list")):
         with sample.start(*words) as process:
             assert process.stdout is not None

@@ -122,7 +122,7 @@ def test_preview_of_erasure_names_sessions_that_forks_keep(sample: World) -> Non
     assert f"{SAMPLE_ID}: not erased" in sample.run(*wanted, "--yes").err
 
 
-def test_list_goes_on_after_the_session_of_the_last_page(world: World) -> None:
+def test_list_continues_after_session_of_last_page(world: World) -> None:
     for text in ("one", "two", "three"):
         world.ok("chat", "-p", text)
     page = world.ok("sessions", "list", "--limit", "2")
@@ -273,7 +273,7 @@ READING = (
 """Commands that read a store."""
 
 
-def test_looking_where_there_is_no_store_makes_none(world: World) -> None:
+def test_reading_without_store_does_not_create_one(world: World) -> None:
     for words in READING:
         ended = world.run(*words.split(), "--json")
         assert (ended.code, ended.error["code"], ended.out) == (3, "store_not_found", ""), words

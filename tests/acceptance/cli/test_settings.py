@@ -154,7 +154,7 @@ def test_chat_warns_of_a_model_without_a_price_under_a_budget(project: World) ->
     assert "[models.prices]" in ended.err
 
 
-def test_timeouts_of_the_settings_are_those_of_new_chats(project: World) -> None:
+def test_new_chats_use_timeouts_of_settings(project: World) -> None:
     own(
         project,
         "config.toml",

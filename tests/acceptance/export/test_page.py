@@ -51,7 +51,7 @@ def test_failed_call_says_so(sample: Page) -> None:
     )
 
 
-def test_compaction_says_what_it_hides_and_leads_there(sample: Page) -> None:
+def test_compaction_lists_and_links_hidden_entries(sample: Page) -> None:
     note = "document.querySelector('.block.compaction .hides')"
     assert "in place of 20 entries above, 10,572 tokens before it" in sample.value(
         f"{note}.textContent"
@@ -77,7 +77,7 @@ def test_other_branches_are_a_click_away_and_back(sample: Page) -> None:
     sample.until(f"{CONVERSATION}.includes('OK, thorough it is')")
 
 
-def test_tree_has_every_branch_and_goes_where_one_clicks(sample: Page) -> None:
+def test_tree_shows_all_branches_and_click_opens_entry(sample: Page) -> None:
     assert sample.value("document.getElementById('count').textContent") == "43 entries, 2 branches"
     talk = sample.value("document.querySelectorAll('.row').length")
     sample.value("document.getElementById('every').click()")

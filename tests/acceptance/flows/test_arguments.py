@@ -103,7 +103,7 @@ def test_record_folder_is_named_plainly_and_kept_without_dots(world: World, proj
     assert shown["recordFolderPath"] == str(project / "outside")
 
 
-def test_store_that_cannot_hold_flows_says_so(world: World, project: Path) -> None:
+def test_store_without_flows_raises_unsupported(world: World, project: Path) -> None:
     (project / "folder").mkdir()
     store = ("--store", f"jsonl:///{project}/folder")
     told = flow(world, "list", *store).out

@@ -104,7 +104,7 @@ def test_model_chooses_where_it_is_said_to(project: World) -> None:
     assert flow(project, "delete", "f", "--yes", "--json").json["sessions"] == 6
 
 
-def test_of_processes_that_answer_at_once_one_wins(project: World) -> None:
+def test_one_of_concurrent_answers_wins(project: World) -> None:
     flow(project, "run", *FIRST, "--consent", "partial-access", code=1)
     modes = ("graph-based", "parallel", "none")
     processes = [project.start("inbox", "answer", "f", mode, "--json") for mode in modes]

@@ -82,7 +82,7 @@ def trip(world: World) -> World:
 
 
 @pytest.mark.parametrize("dialect", ["perdure", "relavium"])
-def test_recorded_session_is_held_again_as_it_was(world: World, dialect: str) -> None:
+def test_recorded_session_is_replayed_exactly(world: World, dialect: str) -> None:
     world.ok("import", str(SAMPLE))
     world.ok("export", SAMPLE_ID, "--format", "workflow", "--dialect", dialect, "-o", "w.yaml")
     refused = flow(world, "validate", "w.yaml", code=2).out

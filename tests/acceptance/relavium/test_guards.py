@@ -53,7 +53,7 @@ async def test_26_raising_or_closed_observer_harms_no_turn_or_sibling() -> None:
     assert seen == ["hello"]
 
 
-async def test_27_allowed_word_allows_no_more_and_asks_nothing(tmp_path: Path) -> None:
+async def test_27_allowed_word_does_not_allow_its_arguments(tmp_path: Path) -> None:
     theatre = Theatre(main=[asks_with("run_command", command="git push"), words("well")])
     allowed = Permissions(allowed_commands=("git",), approval="ask")
     chat = await theatre.chat(tools=["run_command"], permissions=allowed)

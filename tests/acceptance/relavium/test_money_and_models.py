@@ -129,7 +129,7 @@ async def test_14_rejected_key_is_renewed_once_in_two_attempts() -> None:
     assert asked == ["p"]
 
 
-async def test_14_a_renewal_that_fails_is_none() -> None:
+async def test_14_failed_renewal_keeps_the_first_error() -> None:
     theatre = Theatre(main=[(CredentialsRefused("p:main", "no such key", 401),)])
 
     async def renew(provider: str) -> bool:

@@ -76,7 +76,7 @@ async def signed_in(address: str) -> AsyncGenerator[httpx.AsyncClient]:
         yield client
 
 
-async def test_turn_of_killed_server_goes_on_after_restart(tmp_path: Path) -> None:
+async def test_turn_of_killed_server_continues_after_restart(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     (tmp_path / "slow").touch()
     async with serving(tmp_path) as (process, address), signed_in(address) as client:

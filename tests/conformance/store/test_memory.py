@@ -80,7 +80,7 @@ async def test_store_without_erasure_has_episodes_but_no_facts(handle: Store) ->
 
 
 @pytest.mark.needs("erase")
-async def test_fact_loses_erased_sources_and_goes_with_the_last(handle: Store) -> None:
+async def test_fact_loses_erased_sources_and_is_deleted_with_last_one(handle: Store) -> None:
     one = await handle.create(subject="ana")
     other = await handle.create(subject="ana")
     tea, milk = await one.append(user("I like tea"), user("and milk"))

@@ -40,7 +40,7 @@ async def ids(store: SessionStore, query: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("few")
-async def test_pages_of_a_query_are_those_of_a_scan(store: SessionStore) -> None:
+async def test_pages_of_query_match_scan(store: SessionStore) -> None:
     await filled(store)
     every = await store.sessions(limit=None)
     for query in QUERIES:

@@ -61,7 +61,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.full_only
-async def test_scores_of_a_random_log_are_those_of_the_formula(
+async def test_scores_of_random_log_match_formula(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_parts(monkeypatch)

@@ -359,7 +359,7 @@ async def test_hits_are_sorted_by_score_then_newest(store: SessionStore) -> None
     assert [hit.entry for hit in await search(store, "tide", limit=1)] == ["s/1"]
 
 
-async def test_of_very_many_hits_the_newest_are_ranked(store: SessionStore) -> None:
+async def test_newest_of_many_hits_are_ranked(store: SessionStore) -> None:
     entries = [said("word word") for _ in range(10)] + [said("word") for _ in range(MOST_RANKED)]
     await create(store, header("s", title="word"), *entries)
 

@@ -30,7 +30,7 @@ async def asked(store: Store, chat: Chat, turn: Turn) -> str:
     return question.id
 
 
-async def test_waiting_turn_leaves_its_only_slot_and_goes_on_after_its_answer(
+async def test_waiting_turn_frees_its_slot_and_continues_after_answer(
     store: Store, address: str, folder: Path
 ) -> None:
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
@@ -45,7 +45,7 @@ async def test_waiting_turn_leaves_its_only_slot_and_goes_on_after_its_answer(
     assert [text for _, text in effects(folder)].count(asking.id) == 1
 
 
-async def test_waiting_turn_whose_worker_died_goes_on_after_its_answer(
+async def test_waiting_turn_of_dead_worker_continues_after_answer(
     store: Store, address: str, folder: Path
 ) -> None:
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:

@@ -593,7 +593,7 @@ async def test_second_process_takes_over_after_first_dies(
 
 
 @pytest.mark.parametrize("target", ["owner", "owner-intake"])
-async def test_stop_of_dead_process_turn_is_done_by_successor(
+async def test_successor_stops_turn_of_dead_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """Even if nothing happens to the flow after that."""

@@ -126,7 +126,9 @@ async def test_content_reused_during_erasure_stays(open_store: Opener) -> None:
     assert (await again.maintenance.verify()).problems == ()
 
 
-async def test_while_a_session_is_damaged_no_content_goes(store: JsonlStore, folder: Path) -> None:
+async def test_vacuum_deletes_no_content_while_session_is_damaged(
+    store: JsonlStore, folder: Path
+) -> None:
     content = b"\x89PNG"
     await store.commit(showing("s", content))
     path = file_of(folder, "s")

@@ -502,7 +502,7 @@ async def test_index_that_cannot_be_written_is_not_needed(
                 assert await faults_of_index(store) == [], (error, number)
 
 
-async def test_it_says_how_far_it_is(open_store: Opener, small_parts: None) -> None:
+async def test_indexing_reports_progress(open_store: Opener, small_parts: None) -> None:
     store = await open_store()
     await fill(store, "a")
     told: list[tuple[int, int]] = []
@@ -517,7 +517,7 @@ async def test_it_says_how_far_it_is(open_store: Opener, small_parts: None) -> N
 # ---------------------------------------------------------------- what strangers do to a folder
 
 
-async def test_a_file_whose_name_is_no_text_is_indexed_or_passed_over(
+async def test_file_with_undecodable_name_is_indexed_or_skipped(
     open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
     store = await open_store()
@@ -532,7 +532,7 @@ async def test_a_file_whose_name_is_no_text_is_indexed_or_passed_over(
     assert index_of(folder).exists()
 
 
-async def test_who_is_cancelled_as_it_takes_the_lock_lets_go_of_it(
+async def test_search_cancelled_while_locking_releases_lock(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store()
@@ -555,7 +555,7 @@ async def test_who_is_cancelled_as_it_takes_the_lock_lets_go_of_it(
         assert len(await search(await open_store(), "word")) == MANY + 1
 
 
-async def test_a_text_that_was_changed_in_its_place_is_not_found_as_it_was(
+async def test_text_changed_in_place_is_not_found_by_old_words(
     open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
     store = await open_store()
@@ -574,7 +574,7 @@ async def test_a_text_that_was_changed_in_its_place_is_not_found_as_it_was(
     assert leaks_in(folder, "number7 ") == []
 
 
-async def test_session_is_erased_although_index_cannot_be_written(
+async def test_session_is_erased_if_index_cannot_be_written(
     open_store: Opener, folder: Path
 ) -> None:
     with faulty_vfs() as layer:
@@ -610,9 +610,7 @@ async def test_reader_of_another_process_does_not_keep_erased_words(
     assert await faults_of_index(store) == []
 
 
-async def test_erasing_takes_the_words_of_deleted_files_too(
-    open_store: Opener, folder: Path
-) -> None:
+async def test_erasing_removes_words_of_deleted_files_too(open_store: Opener, folder: Path) -> None:
     store = await open_store()
     await fill(store, "a", "b")
     await fill(store, "s", word=CANARY)
@@ -646,7 +644,7 @@ async def test_folder_is_not_listed_for_each_session_that_tool_wrote(
     assert listed == []
 
 
-async def test_what_the_index_takes_is_counted_and_no_quota_is_used_by_it(
+async def test_index_size_is_in_store_size_and_not_in_quota(
     store: JsonlStore, folder: Path
 ) -> None:
     await fill(store, "s", count=2 * sizes.MOST_LOOSE)
@@ -659,7 +657,7 @@ async def test_what_the_index_takes_is_counted_and_no_quota_is_used_by_it(
     assert after.payload_bytes == before.payload_bytes
 
 
-async def test_a_process_that_was_stopped_while_it_indexed_keeps_nobody_from_searching(
+async def test_search_works_while_stopped_process_holds_index_lock(
     store: JsonlStore, folder: Path, dialect: DialectName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perdure.stores.jsonl.search.search.STUCK_S", 0.2)

@@ -114,7 +114,7 @@ def spelled_otherwise(body: bytes) -> list[bytes]:
 
 
 @given(st.lists(PARTS, max_size=3).map(tuple), st.data())
-def test_what_fits_is_never_passed_over(parts: tuple[Any, ...], data: st.DataObject) -> None:
+def test_matching_entry_is_never_skipped(parts: tuple[Any, ...], data: st.DataObject) -> None:
     body = encode(Message("assistant", parts))
     known = words_in(body)
     if not known:
@@ -136,7 +136,7 @@ def may_hold(line: bytes, *row: str) -> bool:
     return PrefilterMatch(Prefilter(sought(row))).take(line)
 
 
-def test_what_holds_none_of_the_words_is_passed_over() -> None:
+def test_entry_without_query_words_is_skipped() -> None:
     line = encode(user("The tide is “out” — été, привет, \x1b[0m12 of 345.6"))
     for row in (["moon"], ["347"], ["мир"], ["ete", "moon"]):
         assert not may_hold(line, *row), row
@@ -144,7 +144,7 @@ def test_what_holds_none_of_the_words_is_passed_over() -> None:
         assert may_hold(line, *row), row
 
 
-def test_what_holds_the_words_of_a_phrase_elsewhere_is_passed_over() -> None:
+def test_entry_with_phrase_words_apart_is_skipped() -> None:
     line = encode(user('The tide\n\t(is) 5 m, or "so"'))
     assert may_hold(line, "tide", "is", "5")
     assert may_hold(encode(user("tide\x1f\x00is")), "tide", "is")
@@ -159,7 +159,7 @@ def test_words_of_one_entry_may_stand_in_several_lines() -> None:
     assert looking.take(b'{"text":"moon"}\n')
 
 
-def test_a_place_is_that_of_the_feed_or_behind_all_that_have_one() -> None:
+def test_position_is_from_feed_or_after_all_others() -> None:
     places = Places([Span(5, S, 0, 2), Span(20, S, 2, 1)], 4, 100)
     assert [places.of(seq) for seq in range(5)] == [5, 6, 20, 103, 104]
     assert (places.is_in_order, places.newest) == (True, 104)
@@ -175,7 +175,7 @@ def no_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_index")
-async def test_of_long_sessions_only_the_newest_entries_are_decoded(
+async def test_only_newest_entries_of_long_session_are_decoded(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store()
@@ -199,7 +199,7 @@ async def test_of_long_sessions_only_the_newest_entries_are_decoded(
 
 
 @pytest.mark.usefixtures("no_index")
-async def test_a_long_search_says_how_far_it_is(
+async def test_long_search_reports_progress(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perdure.stores.jsonl.search.unindexed.STEP_COST", 1)
@@ -215,7 +215,7 @@ async def test_a_long_search_says_how_far_it_is(
     assert (told[0][0] < 4, told[-1]) == (True, (4, 4))
 
 
-async def test_what_is_found_is_told_in_words_that_the_file_has_not(tmp_path: Path) -> None:
+async def test_search_finds_words_that_perdure_adds_to_a_command(tmp_path: Path) -> None:
     header = {"type": "session", "version": 3, "id": "p", "timestamp": "2024-01-15T10:30:00.000Z"}
     command = {"role": "bashExecution", "command": "make", "output": "ok", "exitCode": 0}
     place = {"id": "a1", "parentId": None, "timestamp": "2024-01-15T10:30:01.000Z"}
@@ -226,7 +226,7 @@ async def test_what_is_found_is_told_in_words_that_the_file_has_not(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("no_index")
-async def test_what_is_written_while_it_is_searched_hides_nothing(
+async def test_line_written_during_search_hides_no_hit(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perdure.stores.jsonl.search.unindexed.STEP_COST", 1)
@@ -246,7 +246,7 @@ async def test_what_is_written_while_it_is_searched_hides_nothing(
 
 
 @pytest.mark.parametrize("told_of", [(), ((1, 1),)])
-async def test_who_asks_a_store_is_told_where_there_is_no_index(
+async def test_store_reports_progress_only_without_index(
     folder: Path, told_of: tuple[tuple[int, int], ...], request: pytest.FixtureRequest
 ) -> None:
     if told_of:

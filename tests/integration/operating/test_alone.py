@@ -19,7 +19,7 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fcntl, "flock", refuse)
 
 
-def test_who_comes_second_into_a_folder_is_refused_and_nothing_is_written_there(
+def test_second_backup_into_folder_is_refused_and_writes_nothing(
     tmp_path: Path,
 ) -> None:
     with alone_in(tmp_path):
@@ -31,7 +31,7 @@ def test_who_comes_second_into_a_folder_is_refused_and_nothing_is_written_there(
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_work_in_a_folder_goes_on_where_nothing_can_be_locked(tmp_path: Path) -> None:
+def test_folder_works_on_file_system_without_locks(tmp_path: Path) -> None:
     with alone_in(tmp_path), in_turn(tmp_path):
         pass
 

@@ -58,7 +58,7 @@ def names(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("key", [None, KEY])
-async def test_a_store_comes_back_as_it_was(tmp_path: Path, key: str | None) -> None:
+async def test_restored_store_equals_the_original(tmp_path: Path, key: str | None) -> None:
     store, folder = tmp_path / "a.db", tmp_path / "backup"
     await say(address(store), "one", "two canary", key=key)
     manifest = await back_up(address(store), folder, key=key)
@@ -124,7 +124,7 @@ async def test_the_empty_folder_one_is_in_becomes_a_backup(
     check_file(tmp_path / "empty", read_manifest(tmp_path / "empty"))
 
 
-async def test_a_folder_that_goes_as_one_looks_into_it_is_no_crash(
+async def test_folder_deleted_during_listing_raises_no_os_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(self: Path) -> list[Path]:
@@ -136,7 +136,7 @@ async def test_a_folder_that_goes_as_one_looks_into_it_is_no_crash(
         await back_up("memory:", tmp_path / "backup")
 
 
-async def test_nothing_is_replaced_unless_it_is_said(tmp_path: Path) -> None:
+async def test_restore_replaces_nothing_without_the_option(tmp_path: Path) -> None:
     store, folder = tmp_path / "a.db", tmp_path / "backup"
     await say(address(store), "old")
     await back_up(address(store), folder)
@@ -179,7 +179,7 @@ def may_only_read(_path: Path, mode: int) -> bool:
     return mode != os.W_OK
 
 
-async def test_a_store_that_nobody_may_write_is_backed_up(
+async def test_read_only_store_is_backed_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = tmp_path / "a.db"

@@ -78,7 +78,7 @@ async def test_two_copies_at_once_both_come_to_an_end(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_session_that_is_removed_while_a_copy_is_made_is_left_out(
+async def test_session_removed_during_copy_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     async with (
@@ -102,7 +102,7 @@ async def test_a_session_that_is_removed_while_a_copy_is_made_is_left_out(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_retention_goes_on_where_another_was_faster(
+async def test_retention_continues_after_another_removed_a_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     async with open_store(address(kind, tmp_path / "here")) as store:

@@ -80,7 +80,7 @@ async def test_a_store_that_is_open_here_is_refused(address: str) -> None:
         assert len(await store.recent()) == 1
 
 
-async def test_what_is_no_key_is_refused(address: str) -> None:
+async def test_malformed_key_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="64 hexadecimal"):
         await rekey_store(address, "password")
     assert await sessions_in(address, None) == 1
@@ -91,7 +91,7 @@ async def test_a_file_that_is_not_there_is_no_store(tmp_path: Path) -> None:
         await rekey_store(f"sqlite:///{tmp_path / 'nothing.db'}", FIRST)
 
 
-async def test_what_cannot_be_encrypted_or_migrated_says_so() -> None:
+async def test_unsupported_encryption_or_migration_raises() -> None:
     with pytest.raises(Unsupported, match="encryption"):
         await is_encrypted("memory:")
     with pytest.raises(Unsupported, match="encryption"):

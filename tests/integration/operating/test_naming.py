@@ -17,7 +17,7 @@ from perdure.apps.setup.command import set_up
 from perdure.stores.maintenance.atomic_file import write_new
 
 
-def test_what_is_there_stays(tmp_path: Path) -> None:
+def test_write_new_keeps_existing_file(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     assert write_new(file, "mine")
     assert not write_new(file, "theirs")
@@ -41,7 +41,7 @@ def test_a_file_that_another_makes_meanwhile_stays(
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS])
-def test_it_is_written_where_files_have_one_name_only(
+def test_write_new_works_without_hard_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refuse(_source: Path, _target: Path) -> None:
@@ -67,9 +67,7 @@ def test_nothing_is_left_where_the_disk_is_full(
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_project_that_is_killed_while_it_is_set_up_has_its_namespace_or_none_yet(
-    tmp_path: Path, number: int
-) -> None:
+def test_killed_init_leaves_a_namespace_or_none(tmp_path: Path, number: int) -> None:
     """Killed when a file was opened, and nothing is in it."""
     child = os.fork()
     if child == 0:

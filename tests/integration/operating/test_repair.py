@@ -224,7 +224,7 @@ async def test_a_file_that_was_cut_off(store_file: Path, tmp_path: Path, share: 
 
 
 @pytest.mark.parametrize("left_bytes", [100, PAGE + 900])
-async def test_what_was_cut_off_is_said_although_nothing_is_left_of_it(
+async def test_lost_tail_is_reported_if_nothing_of_it_is_left(
     store_file: Path, tmp_path: Path, left_bytes: int
 ) -> None:
     path = tmp_path / "cut.db"
@@ -271,7 +271,7 @@ async def test_a_lost_first_page_costs_nothing_else(store_file: Path, tmp_path: 
     assert await content(path) == before
 
 
-async def test_a_log_that_was_lost_leaves_a_store_as_of_the_last_checkpoint(
+async def test_store_without_wal_has_state_of_last_checkpoint(
     tmp_path: Path,
 ) -> None:
     path, copy = tmp_path / "store.db", tmp_path / "copy" / "store.db"
@@ -342,7 +342,7 @@ async def test_another_key_repairs_nothing(tmp_path: Path, *, is_damaged: bool) 
     assert names(path.parent) == {"store.db"}
 
 
-async def test_what_is_no_store_is_none_with_a_key_either(tmp_path: Path) -> None:
+async def test_file_without_store_is_refused_with_a_key_too(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("dear reader, " * 1000)
     with pytest.raises(NotAStore):
@@ -379,7 +379,7 @@ async def test_the_repaired_store_can_go_elsewhere(store_file: Path, tmp_path: P
         await repair_store(address(path), to=address(new))
 
 
-async def test_nobody_may_have_it_open(store_file: Path) -> None:
+async def test_repair_of_open_store_is_refused(store_file: Path) -> None:
     async with open_store(address(store_file)):
         with pytest.raises(StoreInUse):
             await repair_store(address(store_file))
@@ -390,7 +390,7 @@ async def test_nobody_may_have_it_open(store_file: Path) -> None:
         other.execute("ROLLBACK")
 
 
-async def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
+async def test_file_without_store_is_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("dear reader, " * 1000)
     with pytest.raises(NotAStore):
@@ -399,7 +399,7 @@ async def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
         await repair_store(address(tmp_path / "nothing.db"))
 
 
-async def test_it_is_made_where_it_goes_and_not_beside_what_is_damaged(tmp_path: Path) -> None:
+async def test_repair_writes_at_target_and_not_beside_damaged_file(tmp_path: Path) -> None:
     """The damaged disk may be full, or read only; and a file can only be moved within one disk."""
     path, new = tmp_path / "a.db", tmp_path / "elsewhere" / "new.db"
     await filled(path)
@@ -413,7 +413,7 @@ async def test_it_is_made_where_it_goes_and_not_beside_what_is_damaged(tmp_path:
     assert [file.name for file in new.parent.iterdir()] == ["new.db"]
 
 
-async def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_full_disk_is_reported_and_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     await filled(path)
     with raw_database(path) as db:

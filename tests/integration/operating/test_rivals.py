@@ -71,7 +71,7 @@ async def test_a_backup_that_gets_its_name_just_now_is_not_cleared_by_another(
     assert names(tmp_path) == {"a.db", "backup"}
 
 
-async def test_of_two_restores_to_one_place_each_puts_its_own_backup_there_or_nothing(
+async def test_concurrent_restores_each_restore_whole_backup_or_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("mine", "theirs"):
@@ -94,7 +94,7 @@ async def test_of_two_restores_to_one_place_each_puts_its_own_backup_there_or_no
     assert names(place.parent) == {"store.db"}
 
 
-async def test_two_repairs_of_a_store_that_nobody_can_open_do_not_disturb_each_other(
+async def test_two_repairs_of_unopenable_store_do_not_interfere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.db"

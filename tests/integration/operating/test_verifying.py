@@ -28,7 +28,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{request.param}:///{tmp_path / 'store'}"
 
 
-async def test_whoever_gives_a_check_up_ends_it(address: str) -> None:
+async def test_cancelled_check_stops(address: str) -> None:
     told: list[int] = []
     may_go_on = threading.Event()
     stream = StreamId("s")

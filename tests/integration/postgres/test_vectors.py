@@ -35,7 +35,7 @@ def body_type(address: str) -> str:
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("schema", ["public", "extensions"])
-async def test_vectors_are_those_of_pgvector_where_it_is_installed(
+async def test_vectors_match_pgvector_if_installed(
     postgres: PostgresServer, address: str, schema: str
 ) -> None:
     with_vectors = postgres.new_database()

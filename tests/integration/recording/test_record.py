@@ -458,7 +458,7 @@ async def test_async_response_is_recorded_when_it_is_read_as_sent(
             assert answer.stop_reason == ("tool_calls" if streams else "stop")
 
 
-def test_response_that_was_left_early_or_not_read_is_told(provider: str) -> None:
+def test_response_closed_early_or_unread_is_reported(provider: str) -> None:
     with (
         perdure.blocking.open("memory:") as store,
         openai.OpenAI(api_key="key", base_url=f"{provider}/v1") as client,

@@ -127,7 +127,7 @@ async def test_verify_names_session_of_any_altered_row(
     assert S in {problem.stream for problem in verification.problems}
 
 
-async def test_fork_whose_origin_changed_is_named(open_store: Opener, path: Path) -> None:
+async def test_fork_with_changed_origin_is_reported(open_store: Opener, path: Path) -> None:
     verification = await verified(
         open_store, path, "UPDATE birth SET origin_head = 3 WHERE stream = 2"
     )

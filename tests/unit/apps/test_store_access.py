@@ -42,7 +42,7 @@ def files_in(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-async def test_looking_at_a_store_that_is_not_there_makes_none(tmp_path: Path) -> None:
+async def test_reading_missing_store_does_not_create_it(tmp_path: Path) -> None:
     address = file_address(tmp_path / "sub" / "x.db")
     assert is_missing(address)
     async with existing_store(address) as store:
@@ -50,7 +50,7 @@ async def test_looking_at_a_store_that_is_not_there_makes_none(tmp_path: Path) -
     assert not files_in(tmp_path)
 
 
-async def test_looking_at_a_folder_that_is_not_there_makes_none(tmp_path: Path) -> None:
+async def test_reading_missing_folder_does_not_create_it(tmp_path: Path) -> None:
     address = f"jsonl:///{tmp_path / 'sub'}?dialect=pi"
     assert is_missing(address)
     async with existing_store(address) as store:
@@ -61,7 +61,7 @@ async def test_looking_at_a_folder_that_is_not_there_makes_none(tmp_path: Path) 
 @pytest.mark.parametrize(
     "address", ["sqlite:///", "sqlite:////", "sqlite:///.", "sqlite:///x?mode=ro", "x.db", "mysql:"]
 )
-def test_address_that_is_none_is_refused_before_anything_is_done(address: str) -> None:
+def test_invalid_address_is_refused_first(address: str) -> None:
     with pytest.raises(ConfigError):
         store_address(address)
 

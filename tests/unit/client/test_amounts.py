@@ -52,7 +52,7 @@ ASKS: dict[str, Callable[[Store, Session, int], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("value", [-2, ABSURD, -ABSURD])
 @pytest.mark.parametrize("name", ASKS)
-async def test_every_number_of_the_handles_is_looked_at(
+async def test_every_numeric_argument_of_handles_is_checked(
     store: Store, name: str, value: int
 ) -> None:
     session = await store.create()
@@ -63,7 +63,7 @@ async def test_every_number_of_the_handles_is_looked_at(
 
 
 @pytest.mark.parametrize("value", [-2, ABSURD])
-async def test_place_to_watch_from_is_looked_at(store: Store, value: int) -> None:
+async def test_start_of_watch_is_validated(store: Store, value: int) -> None:
     session = await store.create()
 
     with pytest.raises(ValueError, match=r"^after is a whole number from -1 to"):

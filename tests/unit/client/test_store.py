@@ -42,7 +42,7 @@ async def test_chosen_id_that_exists_is_refused_at_once(store: Store, lazy: bool
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-async def test_id_that_is_none_is_a_mistake_of_the_caller(store: Store, lazy: bool) -> None:
+async def test_invalid_id_raises_value_error(store: Store, lazy: bool) -> None:
     with pytest.raises(ValueError, match="cannot be a session id"):
         await store.create(id="a/b", lazy=lazy)
 
@@ -98,7 +98,7 @@ async def test_sessions_of_roles_and_subagents_are_listed_only_on_request(store:
     assert {info.id for info in await store.recent(scope="all")} == {"mine", "theirs"}
 
 
-async def test_newest_session_of_a_folder_or_of_all_is_continued(
+async def test_continue_takes_newest_session_of_folder_or_store(
     store: Store, clock: ManualClock
 ) -> None:
     await store.create(id="here", cwd="/here")
@@ -108,7 +108,7 @@ async def test_newest_session_of_a_folder_or_of_all_is_continued(
     assert (await store.continue_recent(cwd="/here")).id == "here"
 
 
-async def test_where_there_is_none_to_continue_a_draft_begins(store: Store) -> None:
+async def test_continue_without_session_starts_a_draft(store: Store) -> None:
     await store.create(id="elsewhere", cwd="/elsewhere")
     session = await store.continue_recent(cwd="/here")
     assert session.is_draft
@@ -125,7 +125,7 @@ async def test_store_is_checked_and_described(store: Store) -> None:
     assert (await store.info()).entries == 1
 
 
-async def test_closed_store_says_so(store: Store) -> None:
+async def test_closed_store_raises(store: Store) -> None:
     async with store:
         session = await store.create()
     await store.close()

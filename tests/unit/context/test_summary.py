@@ -80,7 +80,7 @@ def test_conversation_cannot_end_its_own_quotation() -> None:
     assert prompt_of(request).count("</conversation>") == 1
 
 
-def test_text_of_a_compaction_is_the_reply() -> None:
+def test_reply_becomes_text_of_compaction() -> None:
     assert summary_text(HISTORY, ["  what was done\n"]) == "what was done"
 
 

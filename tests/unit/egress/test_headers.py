@@ -29,7 +29,7 @@ def test_value_with_line_break_is_dropped(value: str) -> None:
     assert sendable({"X-A": value}) == {}
 
 
-def test_of_two_spellings_the_first_counts() -> None:
+def test_first_spelling_of_a_header_wins() -> None:
     assert sendable({"X-A": "1", "x-a": "2"}) == {"X-A": "1"}
 
 

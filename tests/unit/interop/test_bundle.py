@@ -53,7 +53,7 @@ async def test_bundle_has_log_ids_and_blobs() -> None:
     assert len(bundle.blobs) == 2
 
 
-async def test_text_that_looks_like_a_blob_is_none() -> None:
+async def test_text_that_looks_like_a_blob_stays_text() -> None:
     store = empty_store()
     await create(store)
     await say(store, "sha256-" + "0" * 64)

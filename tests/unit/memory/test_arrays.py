@@ -15,7 +15,7 @@ from tests.fakes.samples import case
 
 
 @pytest.mark.full_only
-def test_scores_are_those_of_the_formula() -> None:
+def test_scores_match_formula() -> None:
     for seed in range(20):
         sessions = random_sessions(seed)
         corpus, names = corpus_of(sessions, seed)

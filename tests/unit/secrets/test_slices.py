@@ -74,7 +74,7 @@ def test_pattern_is_tried_only_in_slices_that_hold_its_hint(
     assert len([shape for shape in tried if "cookie" in shape]) <= 4  # in two slices at most
 
 
-def test_kinds_of_a_text_are_those_of_its_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_of_text_match_its_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "SLICE", 256)
     secrets = [*(key for _, key in MARKED), *PLACED]
     for first in range(len(secrets)):

@@ -103,7 +103,7 @@ def test_checkpoint_put_while_another_prunes_is_kept(
         assert messages_at(PerdureSaver(one), "t") == [each.content for each in beside]
 
 
-def test_deleted_thread_that_begins_anew_shows_nothing_of_before(address: str) -> None:
+def test_recreated_thread_shows_nothing_of_deleted_one(address: str) -> None:
     with perdure.blocking.open(address) as one, perdure.blocking.open(address) as two:
         reader, writer = PerdureSaver(one), PerdureSaver(two)
         put(reader, "t", "0001", [HumanMessage("old")])

@@ -165,7 +165,7 @@ async def test_clear_of_a_session_that_another_erased_changes_nothing() -> None:
         assert await session.get_items() == []
 
 
-async def test_erased_session_whose_fork_stays_begins_anew() -> None:
+async def test_recreated_session_with_surviving_fork_starts_empty() -> None:
     async with perdure.open("memory:") as store:
         session, other = PerdureSession("s", store, clear="erase"), PerdureSession("s", store)
         for number, text in enumerate(("one", "two", "three")):

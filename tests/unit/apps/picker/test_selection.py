@@ -49,7 +49,7 @@ def test_sessions_of_the_folder_are_offered_first(state: State) -> None:
     assert names(press(state, "\t\t")) == names(state)
 
 
-def test_where_none_is_of_the_folder_all_are_offered() -> None:
+def test_picker_offers_all_sessions_if_folder_has_none() -> None:
     assert first_state(choices_of(ELSEWHERE), "/here").is_everywhere
 
 

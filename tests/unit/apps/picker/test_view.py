@@ -53,7 +53,7 @@ def test_marked_one_is_marked_without_colour_and_always_seen() -> None:
     assert any("id-29" in line for line in lines)
 
 
-def test_it_is_said_when_nothing_fits() -> None:
+def test_picker_reports_no_match() -> None:
     lines = list(view_lines(state(3, "zebra"), 80, 12, PLAIN))
     assert "no session fits" in "\n".join(lines)
     assert "0 of 3 sessions" in lines[0]

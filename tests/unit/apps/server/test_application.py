@@ -36,7 +36,7 @@ async def test_openapi_names_every_route_and_value(tmp_path: Path) -> None:
         assert {"createdAt", "state", "leaf"} <= set(fields)
 
 
-async def test_turn_that_runs_at_stop_goes_on_after_next_start(tmp_path: Path) -> None:
+async def test_turn_running_at_stop_continues_after_start(tmp_path: Path) -> None:
     @perdure.tool(effect="read")
     async def look() -> str:
         """Look."""

@@ -28,7 +28,7 @@ def test_nearest_project_counts_from_every_folder_below_it(tmp_path: Path) -> No
     assert setting("store.namespace", outer) == "outer"
 
 
-def test_where_there_is_no_file_nothing_is_said(tmp_path: Path) -> None:
+def test_setting_without_file_is_none(tmp_path: Path) -> None:
     assert setting("store.namespace", tmp_path) is None
 
 

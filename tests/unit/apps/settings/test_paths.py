@@ -11,7 +11,7 @@ def project(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_in_no_project_there_is_no_file_of_one(tmp_path: Path) -> None:
+def test_no_project_file_without_project(tmp_path: Path) -> None:
     assert project_file(tmp_path) is None
 
 

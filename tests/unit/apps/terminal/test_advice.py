@@ -91,5 +91,5 @@ def test_error_names_the_call_and_the_command_line_the_command(
     assert call not in message_of(error)
 
 
-def test_advice_about_an_unknown_fact_stays_as_it_is() -> None:
+def test_advice_about_unknown_fact_is_unchanged() -> None:
     assert with_commands("x; Session.tree lists them") == "x; Session.tree lists them"

@@ -101,7 +101,7 @@ def test_streamed_text_cannot_command_the_terminal(capsys: pytest.CaptureFixture
     assert "\x1b" not in told(capsys, token("\x1b[2J"), message("\x1b[2J"))
 
 
-def test_as_json_every_event_is_a_line_in_wire_form(capfd: pytest.CaptureFixture[str]) -> None:
+def test_json_output_has_one_wire_event_per_line(capfd: pytest.CaptureFixture[str]) -> None:
     teller = JsonTeller()
     teller.tell(token("é"))
     teller.tell(message("hi"))

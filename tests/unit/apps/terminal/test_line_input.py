@@ -72,7 +72,7 @@ async def test_lines_put_back_are_the_next_ones() -> None:
     os.close(writing)
 
 
-async def test_cancelled_waiting_ends_and_keeps_a_line_that_comes_at_the_same_time() -> None:
+async def test_cancelled_wait_keeps_line_typed_meanwhile() -> None:
     for steps in range(6):
         lines = TypedLines(0)
         waiting = asyncio.ensure_future(lines.waiting(60))

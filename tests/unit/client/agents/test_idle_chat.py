@@ -26,7 +26,7 @@ async def talked() -> tuple[Stage, Chat]:
     return stage, chat
 
 
-async def test_branch_is_left_with_a_summary_of_it() -> None:
+async def test_leaving_a_branch_adds_its_summary() -> None:
     _, chat = await talked()
     path = await chat.session.path()
     moved = await chat.branch(path[1])
@@ -45,7 +45,7 @@ async def test_branch_is_left_with_a_summary_of_it() -> None:
     assert (await chat.send("third")).text
 
 
-async def test_where_nothing_was_said_the_conversation_only_moves() -> None:
+async def test_leaving_an_empty_branch_adds_no_summary() -> None:
     _, chat = await talked()
     path = await chat.session.path()
     await chat.session.branch(path[1])

@@ -25,13 +25,13 @@ def test_credential_is_stored_with_a_warning_that_hides_it(
     assert TOKEN not in caplog.text
 
 
-def test_it_can_be_taken_out_or_refused() -> None:
+def test_pasted_secret_is_redacted_or_refused() -> None:
     assert message_of(user("first", f"use {TOKEN}"), "redact") == user("first", f"use {MASK}")
     with pytest.raises(SecretPasted, match="the message"):
         message_of(TOKEN, "refuse")
 
 
-def test_message_without_one_is_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+def test_message_without_secret_is_unchanged(caplog: pytest.LogCaptureFixture) -> None:
     assert message_of("hello", "refuse") == user("hello")
     assert credentials_in("hello") == ()
     assert not caplog.records

@@ -112,7 +112,7 @@ def test_states_say_what_is_there_and_what_is_missing() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files have no mode there")
-def test_key_file_of_one_provider_that_others_can_read_is_its_status_alone(tmp_path: Path) -> None:
+def test_readable_key_file_makes_only_its_provider_unusable(tmp_path: Path) -> None:
     environment = {"XDG_CONFIG_HOME": str(tmp_path), "OPENAI_API_KEY": SECRET}
     file = key_file(PROVIDERS["google"], environment)
     write_key_file(file, SECRET)

@@ -56,7 +56,7 @@ def test_equal_requirements_share_a_queue_within_a_namespace() -> None:
     assert len({queue_name("a", one), queue_name("a", two), queue_name("b", one)}) == 3
 
 
-def test_requirement_survives_storage_and_unreadable_one_is_met_by_nobody() -> None:
+def test_unreadable_requirement_is_met_by_no_worker() -> None:
     required = requirement_of(WITH.snapshot())
     assert requirement_in(required.encoded()) == required
     assert requirement_in(b"[1]") is None

@@ -82,7 +82,7 @@ async def test_fork_of_an_import_is_not_in_force() -> None:
     assert (await authority_of(store, StreamId("f"))).agent == "imported"
 
 
-async def test_session_without_an_agent_has_none() -> None:
+async def test_session_without_agent_shows_no_agent() -> None:
     store = store_with(OWN)
     await created(store, StreamHeader(S, 1), new_tree(user("hello")))
     assert await authority_of(store, S) == Authority(None)

@@ -21,7 +21,7 @@ def test_id_of_a_child_follows_from_its_call_alone() -> None:
     assert len(others) == 2
 
 
-async def test_ordinary_session_is_nobodys_child_and_has_none() -> None:
+async def test_ordinary_session_has_no_parent_and_no_children() -> None:
     theatre = Theatre(main=[words("a"), words("b")])
     chat = await theatre.chat()
     stream = StreamId("s")

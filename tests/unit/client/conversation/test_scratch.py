@@ -28,7 +28,7 @@ def _temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
-async def test_it_goes_with_its_session_and_no_other(store: Store) -> None:
+async def test_scratch_folder_is_deleted_with_its_session(store: Store) -> None:
     for id in ("a", "b", "c"):
         await store.create(id=id, subject="ann" if id == "c" else None)
     folders = {id: kept(store, id) for id in ("a", "b", "c")}
@@ -40,7 +40,7 @@ async def test_it_goes_with_its_session_and_no_other(store: Store) -> None:
     assert not folders["b"].exists()
 
 
-async def test_it_goes_when_its_session_is_let_go(store: Store, clock: ManualClock) -> None:
+async def test_scratch_folder_is_deleted_by_retention(store: Store, clock: ManualClock) -> None:
     await store.create(id="a")
     folder = kept(store, "a")
     clock.advance(60)

@@ -109,5 +109,5 @@ async def test_session_find_resolves_a_seq_and_a_shared_one(store: Store) -> Non
     ("question", "stream"),
     [("trip/9", "trip"), ("work/0:build", "work"), ("trip", None), ("trip/", None), ("/9", None)],
 )
-def test_whole_id_says_where_it_is_asked(question: str, stream: str | None) -> None:
+def test_whole_question_id_names_its_session(question: str, stream: str | None) -> None:
     assert stream_asking(question) == stream

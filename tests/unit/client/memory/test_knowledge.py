@@ -70,7 +70,7 @@ async def test_changes_deletions_and_renames_are_followed(store: Store, folder: 
     assert (await store.verify()).is_ok
 
 
-async def test_scope_of_knowledge_is_never_crossed(store: Store, folder: Path) -> None:
+async def test_knowledge_of_other_scope_is_never_returned(store: Store, folder: Path) -> None:
     await store.memory.import_folder(folder, subject="ana")
     await store.memory.import_folder(folder, agent="helper")
     assert await recalled(store, "river") == []
@@ -148,7 +148,7 @@ async def test_turn_is_given_the_knowledge_of_its_agent(store: Store, folder: Pa
     assert {each.status for each in listed if each.origin == "knowledge"} == {"active"}
 
 
-async def test_turn_goes_on_without_a_folder_it_may_not_read(
+async def test_turn_continues_without_unreadable_folder(
     store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = folder.parent / "work"

@@ -64,7 +64,7 @@ def test_items_of_responses_count_before_the_end() -> None:
 
 
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
-def test_odd_events_are_passed_over(api: str) -> None:
+def test_malformed_events_are_skipped(api: str) -> None:
     odd = [
         b"data: nonsense\n",
         b"data: [1]\n",

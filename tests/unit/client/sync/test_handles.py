@@ -39,7 +39,7 @@ def test_handles_have_members_of_stub_and_no_others(target: Path) -> None:
         assert public - {"behind"} <= declared | {"result"}, name
 
 
-def test_signature_and_docstring_of_method_are_those_of_original() -> None:
+def test_method_has_signature_and_docstring_of_original() -> None:
     method = blocking.Session.fork
     assert list(inspect.signature(method).parameters)[:3] == ["self", "at", "cwd"]
     assert (method.__doc__ or "").startswith("Create a session that shares")

@@ -38,7 +38,7 @@ def test_conversation_is_the_branch_of_the_leaf() -> None:
     assert conversation_of(making.made()).id == first.id
 
 
-def test_compaction_stands_for_what_it_replaces() -> None:
+def test_compaction_replaces_older_messages() -> None:
     making = Making()
     making.say(user("Which bird?"), assistant("A heron."))
     kept = making.say(user("Where?"))

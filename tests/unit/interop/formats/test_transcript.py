@@ -100,7 +100,7 @@ def test_other_kinds_are_described_with_model_visibility() -> None:
     assert lines[6].pieces == (Strange("\ufffd{"),)
 
 
-def test_facts_are_those_of_the_whole_session() -> None:
+def test_facts_cover_whole_session() -> None:
     making = Making(msgspec.structs.replace(Making().header, title=None))
     making.say(user("Please   mend the\ntable"))
     making.say(assistant("a", model="x:1", usage=Usage(1)), assistant("b", model="y:2"))

@@ -90,7 +90,7 @@ def test_relavium_names_each_setting_that_it_lacks() -> None:
     }
 
 
-def test_defaults_of_the_export_are_those_of_an_agent() -> None:
+def test_defaults_of_export_match_those_of_agent() -> None:
     snapshot = stored(Agent("plain", model="scripted:echo"))
     for name, value in DEFAULTS.items():
         assert snapshot.get(name, value) == value

@@ -21,6 +21,6 @@ def test_other_names_are_refused_with_what_is_possible(name: str) -> None:
         check_name(name)
 
 
-def test_object_that_is_no_embedder_is_refused() -> None:
+def test_object_without_embedder_methods_is_refused() -> None:
     with pytest.raises(WrongArgument, match="no embedder"):
         check_embedder(object())

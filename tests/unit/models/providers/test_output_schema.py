@@ -65,7 +65,7 @@ async def test_anthropic_gets_schema_for_models_that_take_one() -> None:
     assert "output_config" not in await body_sent(AnthropicMessages, "anthropic:claude-3-haiku")
 
 
-async def test_google_gets_schema_unless_model_takes_none_beside_tools() -> None:
+async def test_google_gets_schema_unless_model_refuses_it_with_tools() -> None:
     model = "google:gemini-2.5-flash"
     body = await body_sent(GoogleGenerative, model)
     assert body["generationConfig"]["responseJsonSchema"]["required"] == ["city"]

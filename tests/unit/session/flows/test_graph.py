@@ -44,7 +44,7 @@ def test_instance_has_the_authority_of_its_role() -> None:
     assert base_role("owner") == "owner"
 
 
-def test_edge_key_is_read_as_it_was_made() -> None:
+def test_edge_key_round_trips() -> None:
     assert ends_of(edge_key("a", "b")) == ("a", "b")
     with pytest.raises(ValueError, match="not an edge"):
         ends_of("a->b")

@@ -76,7 +76,7 @@ def test_only_folding_characters_give_ascii_words(text: str) -> None:
         "ab1 _-.\u00e9\u0301\u4e16\u754c\u304b\u3099\uac00\u11a8\ufb01\u00bd\u3002", max_size=80
     )
 )
-def test_words_of_sliced_text_are_those_of_whole_text(text: str) -> None:
+def test_sliced_text_has_words_of_whole_text(text: str) -> None:
     whole = terms(text), list(words(text))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("perdure.session.search.words._SLICE", 3)

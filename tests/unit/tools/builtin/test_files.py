@@ -50,7 +50,7 @@ async def test_line_feed_at_the_end_makes_no_empty_line(tmp_path: Path) -> None:
     assert (await run_read(tmp_path, "f", offset=3)).outcome == "error"
 
 
-async def test_empty_file_is_said_to_be_empty(tmp_path: Path) -> None:
+async def test_empty_file_is_reported_as_empty(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("")
     assert await read(tmp_path, "f") == "[the file is empty]"
 

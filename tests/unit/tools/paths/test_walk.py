@@ -81,7 +81,7 @@ def test_walk_ends_at_its_limit(root: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(paths_in(root, is_recursive=True)) == 3
 
 
-def test_directory_that_cannot_be_opened_is_listed_and_passed_over(
+def test_unreadable_directory_is_listed_and_skipped(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(parent: int, name: str) -> int:

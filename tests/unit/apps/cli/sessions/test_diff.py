@@ -86,7 +86,7 @@ def test_middle_of_a_long_side_is_counted() -> None:
     ]
 
 
-def test_as_data_each_side_has_its_leaf_and_entries() -> None:
+def test_json_comparison_has_leaf_and_entries_of_each_side() -> None:
     first, second = branch(0, 1, 2), branch(0, 3)
     data = difference_data(difference(first, second), [first[-1].id, second[-1].id])
     assert (data["shared"], data["parting"]) == (1, "s/0")

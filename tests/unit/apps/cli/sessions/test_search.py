@@ -9,7 +9,7 @@ from perdure.apps.cli.sessions.search import ROLES, SearchFilters, search
 from perdure.apps.cli.store_options import CommonOptions
 
 
-async def test_role_that_is_none_is_refused_before_anything_is_opened() -> None:
+async def test_unknown_role_is_refused_before_store_is_opened() -> None:
     with pytest.raises(UsageMistake, match="unknown role 'nobody': use one of system, "):
         await search(
             ["word"], filters=SearchFilters(role=["nobody"]), common=CommonOptions("nonsense:")

@@ -48,7 +48,7 @@ def test_named_command_of_a_group_is_the_only_one_built() -> None:
     assert shape_of(command).at(words).arguments
 
 
-def test_word_that_is_no_command_builds_the_program_once() -> None:
+def test_unknown_command_builds_program_once() -> None:
     assert command_line(["export", "01jd"]) is command_line(["export", "01je", "-o", "x"])
     assert command_line(["memory", "unknown"]) is command_line(["memory", "unknown too"])
 

@@ -30,7 +30,7 @@ def test_bash_is_given_what_follows_its_last_break() -> None:
     ]
 
 
-def test_bash_lists_what_candidates_are_only_where_it_inserts_none() -> None:
+def test_bash_describes_candidates_only_if_it_inserts_none() -> None:
     assert bash("perdure x 1", TWO) == ["words", "12  (user: hello)", "17  (tool)"]
     assert bash("perdure x 1", TWO, kind="37") == ["words", "12", "17"]
 

@@ -225,7 +225,7 @@ async def test_unchanged_session_is_answered_with_304(tmp_path: Path) -> None:
         await server.until(session, "idle")
 
 
-def test_heads_of_a_header_are_those_of_its_list() -> None:
+def test_header_with_list_of_heads_is_parsed() -> None:
     assert heads_in("If-Match", ['"7", W/"8"', '"a", "9,1" ,, "10"']) == {7, 10}
     assert heads_in("If-None-Match", ['W/"8"'], is_weak=True) == {8}
     assert heads_in("If-Match", ["*"]) is None

@@ -141,7 +141,7 @@ async def test_namespace_stream_is_resumed_after_position(tmp_path: Path) -> Non
                 break
 
 
-async def test_position_past_the_newest_stands_for_the_newest(tmp_path: Path) -> None:
+async def test_position_after_newest_means_newest(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         params = {"after": 10**6}
         async with server.http.stream("GET", "/v1/events", params=params) as stream:

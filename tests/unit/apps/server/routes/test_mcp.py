@@ -59,7 +59,7 @@ async def test_client_reads_searches_and_remembers(tmp_path: Path) -> None:
             assert is_error, text
 
 
-async def test_request_that_is_no_post_is_refused(tmp_path: Path) -> None:
+async def test_only_post_requests_are_accepted(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         for method in ("GET", "DELETE", "PUT"):
             got = await server.http.request(method, "/mcp")

@@ -93,7 +93,7 @@ async def test_search_is_filtered_like_the_sessions(tmp_path: Path) -> None:
         assert {made[each["session"]] for each in page.json()["items"]} == {"ana"}
 
 
-async def test_values_of_filters_are_those_of_visible_sessions(tmp_path: Path) -> None:
+async def test_filters_offer_values_of_visible_sessions_only(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         for subject in ("ana", "bob"):
             made = await server.store.create(subject=subject, cwd=f"/home/{subject}")

@@ -174,7 +174,7 @@ def test_credential_anywhere_is_refused_without_being_repeated() -> None:
         assert key not in "".join(faults)
 
 
-def test_reference_to_a_secret_is_none() -> None:
+def test_reference_to_a_secret_is_no_secret() -> None:
     text = HEAD + (
         "permissions:\n  allowed_domains: [api.example.org]\n"
         '  credentials: {api.example.org: "Bearer {{secrets.API}}"}\n'

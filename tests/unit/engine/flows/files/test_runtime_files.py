@@ -42,7 +42,7 @@ def test_link_in_place_of_file_is_replaced_and_not_followed(tmp_path: Path) -> N
     assert not (tmp_path / "record" / "improvement.yaml").is_symlink()
 
 
-def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_folder_is_named_in_error(tmp_path: Path) -> None:
     (tmp_path / "improvement.yaml").mkdir()
     with pytest.raises(ConfigError, match=r"improvement\.yaml cannot be written"):
         write_improvement_file(tmp_path, order_by_graph(LINE))

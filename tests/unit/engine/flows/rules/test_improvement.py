@@ -64,7 +64,7 @@ def test_paths_through_omitted_nodes_are_kept() -> None:
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>owner"}
 
 
-def test_in_parallel_only_the_owner_waits_for_the_others() -> None:
+def test_parallel_owner_alone_waits_for_others() -> None:
     assert edges(order_in_parallel(WORK)) == {"developer=>owner", "reviewer=>owner"}
     log = looking_back("parallel", order_in_parallel(WORK))
     assert roles(log) == ["developer", "reviewer"]

@@ -45,7 +45,7 @@ def test_block_is_within_its_share() -> None:
     assert 0 < tokens_of(block, 1.0) <= 500
 
 
-def test_block_stands_before_the_history() -> None:
+def test_memory_block_precedes_history() -> None:
     before = prompt(user("one"), assistant("two"), user("three"))
     after = with_block(before, "block", 1.0)
     assert [message.text for message in after.messages] == ["block\n\none", "two", "three"]

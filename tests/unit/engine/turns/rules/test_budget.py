@@ -149,7 +149,7 @@ def test_lost_call_is_counted_by_estimate() -> None:
     assert lost.spent == Spending(lost.usage.total_tokens)
 
 
-def test_call_without_known_usage_has_none() -> None:
+def test_call_without_reported_usage_has_no_usage() -> None:
     assert estimated_usage("p:m", None, None, CONFIG) is None
 
 

@@ -159,7 +159,7 @@ def test_found_tools_are_a_result() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(READ_ITEMS - {"reasoning"}))
-def test_incomplete_item_is_none(kind: str) -> None:
+def test_incomplete_item_is_ignored(kind: str) -> None:
     assert read(type=kind) is None
 
 

@@ -56,7 +56,7 @@ def test_known_facts_of_unreadable_line_stay() -> None:
     assert (record.line.content, record.fields) == (b"broken", {"isSidechain": True})
 
 
-def test_of_a_small_source_all_is_kept() -> None:
+def test_small_source_is_kept_whole() -> None:
     draft = SourceDraft("test", Held(b"x"))
     record = Record(Line(1, 0, b"x"), {"type": "a"})
     draft.release_line(record)
