@@ -55,7 +55,7 @@ class RowParts(msgspec.Struct, frozen=True, kw_only=True):
 class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which sessions a list has. `model`, `agents` and `state` are read for each session.
 
-    `among` are the only sessions that are looked at.
+    Only the sessions in `among` are read.
     """
 
     scope: SessionScope = "listed"

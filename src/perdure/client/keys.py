@@ -26,7 +26,7 @@ else:
     vault = Later("perdure.secrets.vault")
 
 NEXT = " (next)"
-"""What follows the address in the name of a key that a rekey is about to take."""
+"""Suffix of the address in the name of the new key during a rekey."""
 
 _SQLITE = "sqlite:///"
 

@@ -37,7 +37,7 @@ class ContextMessage(msgspec.Struct, frozen=True):
 
     @property
     def entry_ids(self) -> tuple[EntryId, ...]:
-        """Return every entry whose content it has."""
+        """Return the ids of all entries whose content is in the message."""
         return self.merged if self.entry_id is None else (self.entry_id, *self.merged)
 
 
@@ -87,7 +87,7 @@ def emit(window: ContextWindow) -> Emitted:
 
 
 def stays_fresh(window: ContextWindow) -> bool:
-    """Return True if usage reported from now on is for the current context."""
+    """Return True if the usage of the next answers will be valid for the current context."""
     at = _position(window.entries, window.state.compaction)
     return _first_undone_after(window, at) == len(window.entries)
 

@@ -99,7 +99,7 @@ class ModelRouter:
     async def load(self, models: Iterable[str]) -> None:
         """Make the clients that serve `models`, on a thread: a provider's library takes seconds.
 
-        What is not set up is reported by the call that needs it.
+        A provider that is not set up is reported by the call that needs it.
         """
         for model in models:
             if model not in self._prepared:

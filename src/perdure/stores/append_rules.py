@@ -56,7 +56,7 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 class ForkOrigin(msgspec.Struct, frozen=True):
-    """What a new fork inherits from its origin.
+    """The state that a new fork inherits from its origin.
 
     `head` and `info` are the origin's current ones. `hash` is its chain after the commit that
     holds entry ``fork.head`` (the genesis hash for -1). `messages` counts the message entries

@@ -186,8 +186,8 @@ class RetentionService(Protocol):
     async def set_quota(self, quota: Quota) -> None:
         """Set the quota of the namespace; an empty one removes it.
 
-        From then on, in every process, a commit that would exceed it raises QuotaExceeded. What
-        exceeds it already stays. Durable: on return. Reads the whole namespace.
+        From then on, in every process, a commit that would exceed it raises QuotaExceeded. Sessions
+        that already exceed it stay. Durable: on return. Reads the whole namespace.
         """
         ...
 

@@ -1,7 +1,7 @@
 """What the built-in tools of an agent may access: plain data, stored in every session.
 
-Pure. What is not allowed is denied. A session can restrict its agent's permissions but never extend
-them (`restrict`). Secrets appear by name, as ``{{secrets.NAME}}``, never as values.
+Pure. Everything that is not allowed is denied. A session can restrict its agent's permissions but
+never extend them (`restrict`). Secrets appear by name, as ``{{secrets.NAME}}``, never as values.
 """
 
 from __future__ import annotations

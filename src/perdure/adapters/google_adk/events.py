@@ -172,7 +172,7 @@ def event_of(entry: perdure.Entry) -> StoredEvent | None:
 
 
 def validated(stored: StoredEvent, contents: Mapping[str, bytes]) -> Event:
-    """Return the event, with its bytes from handle -> `contents`."""
+    """Return the event with its media, which `contents` has by handle."""
     for handle, place in stored.media:
         place["data"] = base64.urlsafe_b64encode(contents[handle]).decode("ascii")
     fields = json.loads(contents[stored.whole]) if stored.whole else stored.fields

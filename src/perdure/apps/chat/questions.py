@@ -61,7 +61,7 @@ Ask = Callable[[Asked], Awaitable[Given]]
 
 
 class QuestionLoop:
-    """Gets answers to the questions of a chat's turns with `ask`; None: there is nobody to ask."""
+    """Gets answers to the questions of a chat's turns with `ask`; None without a person to ask."""
 
     def __init__(self, store: Store, chat: Chat, teller: Teller, ask: Ask | None) -> None:
         self._store = store
@@ -73,7 +73,7 @@ class QuestionLoop:
     async def ask(self, asked: Asked) -> None:
         """Wait for an answer to `asked`, from this terminal or another process.
 
-        Raises: NeedsAnswer when there is nobody to ask.
+        Raises: NeedsAnswer without a person to ask.
         """
         if self._ask is None:
             raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.question_text)
@@ -95,7 +95,7 @@ class QuestionLoop:
     async def below(self) -> None:
         """Get answers to the questions of invoked agents, until cancelled.
 
-        Raises: NeedsAnswer when there is nobody to ask.
+        Raises: NeedsAnswer without a person to ask.
         """
         if INVOKE_AGENT not in self._chat.agent.registry.names:
             return

@@ -44,7 +44,7 @@ EmbedderOption = Annotated[
     typer.Option(
         metavar="NAME",
         callback=only_text,
-        help="Compares meanings, too: static:FOLDER, minilm:FOLDER, or PROVIDER:MODEL.",
+        help="Also compare by meaning: static:FOLDER, minilm:FOLDER, or PROVIDER:MODEL.",
     ),
 ]
 
@@ -162,7 +162,7 @@ MOST = 1_000_000_000
 """The greatest number a command takes; more would be a slip of the hand."""
 
 ROOT = "root"
-"""What stands for the place before the first entry."""
+"""The name of the place before the first entry."""
 
 
 def named_values(words: Iterable[str], option: str) -> dict[str, str]:

@@ -37,7 +37,7 @@ ADDRESS = "PERDURE_STORE"
 
 ASKS_FOR_A_LINE = "Before we go on, please write down where we are."
 REMEMBERED = "write down where we are"
-"""What somebody may remember of it later."""
+"""Words of that message to search for later."""
 
 ASKS_THE_OTHER_WAY = "Let us go the other way from here."
 

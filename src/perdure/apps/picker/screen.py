@@ -28,7 +28,7 @@ _TERMINAL = "/dev/tty"
 _ENTER = "\x1b[?1049h\x1b[?2004h"  # the alternate screen; pasted text is between marks
 _LEAVE = "\x1b[?2004l\x1b[?1049l"
 _LOOK_S = 0.25
-"""How often the size of the window is looked at while no key comes."""
+"""Pause between two checks of the window size while no key is pressed."""
 
 _ESCAPE_S = 0.05
 """How long the rest of a key that begins with an escape may take."""

@@ -105,7 +105,7 @@ class Conversations:
         return chat
 
     async def continue_turn(self, session: str) -> Chat:
-        """Return the chat of `session`, whose open turn goes on if no process runs it."""
+        """Return the chat of `session`; its open turn continues if no process runs it."""
         store = self.runtime.host.store
         found = await store.recent(1, scope="all", status="interrupted", id_prefix=session)
         if any(info.id == session for info in found) and self.running(session) is None:
@@ -115,7 +115,7 @@ class Conversations:
     async def chat(self, session: str, agent: str | None = None) -> Chat:
         """Return the open chat of `session`; one that is not open is resumed.
 
-        An interrupted turn goes on. Raises: as `Runtime.resume`.
+        An interrupted turn continues. Raises: as `Runtime.resume`.
         """
         chat = self._chats.get(session)
         if chat is None or chat.status == "closed" or agent is not None:
@@ -126,7 +126,7 @@ class Conversations:
     async def steer(self, session: str, text: str) -> Entry:
         """Add a message to the turn that runs, here or in another process.
 
-        An interrupted turn goes on. Raises: InvalidTransition when no turn is open.
+        An interrupted turn continues. Raises: InvalidTransition when no turn is open.
         """
         async with self._in_turn(session):
             entry = await self._steer(await self.continue_turn(session), text)

@@ -86,7 +86,7 @@ class Answer(Input, frozen=True, kw_only=True):
 
 
 class BranchTo(Input, frozen=True, kw_only=True):
-    """Where the conversation goes on: after `entry`, or before the root with null.
+    """Where the conversation continues: after `entry`, or before the root with null.
 
     With `expected_leaf` only if the branch still ends there. `summary`: the agent's model
     summarises the branch that is left.
@@ -132,7 +132,7 @@ class Reason(Input, frozen=True, kw_only=True):
 
 
 class Resumed(Input, frozen=True, kw_only=True):
-    """The agent that a session goes on with; null for its own."""
+    """The agent with which a session continues; null for its own."""
 
     agent: str | None = None
 

@@ -131,7 +131,7 @@ class RemovedView(Value, frozen=True, kw_only=True):
 
 
 class Sent(Value, frozen=True, kw_only=True):
-    """What became of a message. `entry_id` is the entry of a queued one."""
+    """The result of sending a message. `entry_id` is the entry of a queued one."""
 
     session_id: str
     status: Literal["started", "queued"]

@@ -1,4 +1,4 @@
-"""What the library returns, as values of the API."""
+"""Convert values of the library to values of the API."""
 
 from __future__ import annotations
 

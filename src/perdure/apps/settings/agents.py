@@ -23,7 +23,7 @@ from perdure.errors import ConfigError
 from perdure.tools.permissions import Permissions
 
 _NOT_OF_PROJECTS = ("mcp_servers", "recurring")
-"""What starts without a person, so that a project's agent does not get it."""
+"""Settings that start work without a person, so a project's agent does not get them."""
 
 
 class Chosen(msgspec.Struct, frozen=True):

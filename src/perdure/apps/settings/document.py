@@ -258,7 +258,7 @@ BUILT_IN: Mapping[str, object] = {
     "mcp.servers": {},
     **{f"limits.{name}": value for name, value, _ in describe_limits()},
 }
-"""Key -> what counts where nobody says anything, in the order in which they are told."""
+"""Key -> its default, in the order in which settings are printed."""
 
 VARIABLES: Mapping[str, str] = {
     "chat.model": "PERDURE_MODEL",

@@ -46,7 +46,7 @@ ADVICE: Mapping[str, str] = {
     "keep the key in the keyring": "keep it with `perdure models set-key`",
     "give the runtime an agent of that id": "run the workflow with `-m MODEL`, and one is made",
 }
-"""What the library says -> what the command line says. Fields are facts of the error."""
+"""Text of the library -> text of the command line. Fields are facts of the error."""
 
 
 def with_commands(

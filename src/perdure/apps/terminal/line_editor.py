@@ -45,7 +45,7 @@ class LineEditor:
 
     @property
     def is_reading(self) -> bool:
-        """Whether a line is being typed that nobody waits for any more."""
+        """Whether a line is being typed after its caller stopped waiting."""
         return self._reading is not None and not self._reading.done()
 
     def use_history(self, texts: Iterable[str]) -> None:

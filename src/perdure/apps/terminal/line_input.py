@@ -18,10 +18,10 @@ _CHUNK_BYTES = 65_536
 
 
 def piped_text(most_bytes: int, patience_s: float = 1.0) -> str | None:
-    """Return what is piped into this process, or a little more than `most_bytes` of it.
+    """Return the text piped into this process, cut a little after `most_bytes`.
 
-    "" at a terminal and for an empty input. None for a pipe into which nobody writes within
-    `patience_s`: programs start others with one that they never close.
+    "" at a terminal and for an empty input. None if the pipe stays silent for `patience_s`: some
+    programs start others with a pipe that they never close.
     """
     descriptor = sys.stdin.fileno()
     if os.isatty(descriptor):

@@ -41,7 +41,7 @@ MOST_READ = 400
 """Entries of a branch, and of a tree, that are read to show a session to a person."""
 
 _LOG_OF_TREE = 5
-"""How many times as many entries of the log are looked at as of its tree."""
+"""Entries of the log that are read for each entry of its tree."""
 
 _TEXT_CELLS = 200
 

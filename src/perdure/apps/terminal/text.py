@@ -24,7 +24,7 @@ _LONGEST_ECHO = 200
 _ECHO_START = 60
 
 _LOOKED_AT = 4
-"""How many times its width of a long text is looked at to find a line that fits."""
+"""Read at most so many times the width of a long text to find a line that fits."""
 
 
 def whole(text: str) -> str:

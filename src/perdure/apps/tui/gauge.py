@@ -17,7 +17,7 @@ _NARROW = 100
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """What the gauge shows. None: not known. Units: tokens, micro-cents."""
+    """The figures of the gauge. None: unknown. Units: tokens, micro-cents."""
 
     model: str = ""
     thinking: str | None = None

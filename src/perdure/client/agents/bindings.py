@@ -38,7 +38,7 @@ from perdure.tools.permissions import narrower
 from perdure.tools.registry import ToolRegistry
 
 _WIDENED = ("permissions", "tools", "mcp_servers", "max_agents", "max_depth")
-"""What a grant takes from the agent that it names."""
+"""Fields that a grant copies from the agent that it names."""
 
 
 class Bindings:

@@ -128,7 +128,7 @@ async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
 
 
 async def _awaiting_turns(store: Store) -> set[StreamId]:
-    """Return the sessions with a requested turn that nobody has begun."""
+    """Return the sessions with a requested turn that has not begun."""
     return {each.stream for each in await store.backend.open_of_all(TurnRequested.kind)}
 
 

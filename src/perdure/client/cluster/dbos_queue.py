@@ -159,7 +159,7 @@ class DbosQueue:
         self._listened[:] = wanted
 
     def stop_taking(self) -> None:
-        """Take no more work; what has begun goes on."""
+        """Take no more work; running work continues."""
         for stop in self._dbos.background_thread_stop_events:
             stop.set()
 

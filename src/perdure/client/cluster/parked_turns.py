@@ -1,4 +1,4 @@
-"""Turns of workers that wait for a person use no slot: they are queued again when they can go on.
+"""Turns of workers that wait for a person use no slot, and are queued again to continue.
 
 The worker that stopped such a turn watches its session. If that worker dies, the sweep of another
 one (`recovery.py`) finds the turn.
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 async def awaited_sessions(store: SessionStore, stream: StreamId, at: int) -> set[StreamId]:
     """Return the sessions whose questions the open turn of `stream` waits for.
 
-    These are its own, and those of agents that it invoked. Shape: empty if it can go on, or was
+    These are its own, and those of agents that it invoked. Shape: empty if it can continue, or was
     requested to stop. Units: `at` is Unix milliseconds. Raises: SessionNotFound.
     """
     turn = (await store.state(stream)).open_turn

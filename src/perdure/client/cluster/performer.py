@@ -69,8 +69,8 @@ class Performer:
     async def perform(self, work: Work) -> str:
         """Do `work`, and return how it ended.
 
-        A session that another process works in, and a store that cannot be reached, are waited for.
-        A turn that waits for a person is parked: it goes on as other work.
+        Waits for a session that another process works in, and for a store that cannot be reached.
+        A turn that waits for a person is parked: it continues as other work.
         Raises: TurnSuspended when the worker stops: the turn stays open.
         """
         while True:

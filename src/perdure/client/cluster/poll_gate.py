@@ -42,7 +42,7 @@ class PollGate:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let every thread go on, and ask no more. Blocks."""
+        """Release every thread, and stop polling. Blocks."""
         self._stop.set()
         with self._news:
             self._news.notify_all()
@@ -84,7 +84,7 @@ class PollGate:
         return event.is_set()
 
     def _run(self) -> None:
-        """Ask again and again; while nobody answers, every queue may have work."""
+        """Poll repeatedly; without an answer, every queue may have work."""
         while not self._stop.wait(self._interval_s):
             try:
                 found = frozenset(self._ask(tuple(self._queues)))

@@ -1,8 +1,9 @@
-"""Queue again what the log has and the queue has not: requests, and turns that can go on.
+"""Queue requests and continuable turns that are in the log but not in the queue.
 
 Waiting work of a version whose workers are gone becomes work of this version.
 
-Each worker does it every few seconds. To queue work twice harms nothing: the log has what is done.
+Each worker does it every few seconds. Queueing work twice is harmless: the log records what is
+done.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Recovery:
                 await refuse_request(self._host.claim(work.stream), work.request, *GIVEN_UP)
 
     async def _open_turns(self) -> None:
-        """Queue turns of workers that nobody runs and that wait for nobody."""
+        """Queue turns of workers that no process runs and that wait for no person."""
         now = self._host.store.outside.clock.now_ms()
         waiting = {
             entry.stream

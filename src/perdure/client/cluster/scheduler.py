@@ -108,7 +108,7 @@ class Scheduler:
     async def plan(self) -> None:
         """Store the next message of each recurring one that has none waiting.
 
-        A time that passed while nothing ran is made up for once. What cannot be planned is logged,
+        A time that passed while no worker ran is made up for once. A failure to plan is logged,
         and tried again the next time. Durable: when this returns.
         """
         await asyncio.gather(*await self._begin_planning())

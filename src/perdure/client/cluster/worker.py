@@ -124,8 +124,8 @@ class Worker:
     def _session(self, work: Work) -> asyncio.Lock:
         """Return the lock of the session: work of it may come back here while it still runs.
 
-        That is so if others declared this worker dead and it was not. The work that runs goes on
-        with the turn, and the one that came back then finds it done.
+        That happens if others declared this worker dead while it was alive. The running work
+        continues the turn, and the other one then finds it done.
         """
         return self._sessions.setdefault((work.namespace, work.stream), asyncio.Lock())
 

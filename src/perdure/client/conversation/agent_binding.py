@@ -21,7 +21,7 @@ from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.protocol import LogReader
 
 Binding = SessionStarted | AgentBound
-"""What binds an agent to a session."""
+"""The entries that bind an agent to a session."""
 
 BINDING_KINDS = (SessionStarted.kind, AgentBound.kind)
 """Kinds of the entries that say which agent a session has."""

@@ -1,4 +1,4 @@
-"""What appends to a session, each call in one commit."""
+"""The writer of a session: each call is one commit."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ _QUICK_BYTES = 65_536
 
 
 class SessionWriter:
-    """What appends to one session, in the order of the calls."""
+    """Appends to one session, in the order of the calls."""
 
     def __init__(
         self, reader: SessionReader, outside: Outside, hooks: Hooks, order: CallOrder | None = None

@@ -43,7 +43,8 @@ async def branch(
 ) -> Entry | None:
     """Continue from `entry`, with the summary `told` of the branch that is left, if given.
 
-    Shape: None when `entry` is already the leaf, and nothing is told. Raises: as `Session.branch`.
+    Shape: None if `entry` is already the leaf and no summary is given.
+    Raises: as `Session.branch`.
     """
     reader, hooks = writer.reader, writer.hooks
     state = await reader.look()

@@ -16,7 +16,7 @@ from perdure.session.info import StreamHeader
 from perdure.stores.session_store import SessionStore
 
 Action = Literal["resume", "branch", "end", "abandon"]
-"""What only the flow may do in the session of a role that still has work."""
+"""Actions that only the flow may take in the session of a role that still has work."""
 
 _WHAT: dict[Action, str] = {
     "resume": "a turn of yours there",

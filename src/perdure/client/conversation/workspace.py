@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES = 4096
 _HEAD = re.compile(r"(?:ref:\s*)?(refs/[^\s~^:?*\[\\]+|[0-9a-f]{4,64})")
-"""What git writes into HEAD; a link of that name may lead to any other file."""
+"""The format of git's HEAD file; a link of that name may lead to any other file."""
 
 
 class Selection(msgspec.Struct, frozen=True):

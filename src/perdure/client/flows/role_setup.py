@@ -33,7 +33,7 @@ from perdure.session.ledger import InterruptPolicy
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """What a program gives the roles of its flows. See `Flows` for the fields.
+    """The agents, models and hooks that a program provides for roles. See `Flows` for the fields.
 
     `agents` are those of its runtime, by id.
     """

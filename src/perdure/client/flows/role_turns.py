@@ -72,7 +72,7 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 Setup = tuple[str, RoleConfiguration | None]
-"""What the turns of a role depend on besides its session's beginning: place, and configuration."""
+"""Place and configuration: the turns of a role depend on them and on the session's first entry."""
 
 LATEST = 8
 """Messages in which the parts of one answer are looked for."""

@@ -13,7 +13,7 @@ from perdure.stores.session_store import SessionStore
 from perdure.stores.wakeups import change
 
 LOOK_EVERY_S = 0.01
-"""At the most; a turn is several commits, which are looked at together."""
+"""Read changes at most this often: a turn makes several commits, which are read together."""
 
 PAGE = 1000
 """Entries of the feed that are read at once."""

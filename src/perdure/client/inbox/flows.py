@@ -83,9 +83,9 @@ class FlowAnswerer:
         self._journal = Journal(store, flow, clock)
 
     async def answer(self, question: EntryId, answer: str, *, by: str, note: str | None) -> Entry:
-        """Answer `question`, the id under which the flow waits.
+        """Answer the question with the id `question`, for which the flow waits.
 
-        Shape: the entry that was appended; where `by` gave the same answer before, that one.
+        Shape: the appended entry, or the earlier one if `by` gave the same answer before.
         Durable: when this returns. Raises: AlreadyAnswered, FlowRefusal, InvalidEntry.
         """
         while True:

@@ -1,1 +1,1 @@
-"""What is found by the name of a session: itself, its scratch directory; a look through a store."""
+"""Find sessions by id or prefix, their scratch directories, and entries across a store."""

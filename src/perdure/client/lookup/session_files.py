@@ -15,7 +15,7 @@ from perdure.stores.session_store import SessionStore
 
 @runtime_checkable
 class SessionFiles(Protocol):
-    """What a store has besides a `SessionStore` if it keeps each session in a file of its own."""
+    """Capability of a store that keeps each session in its own file."""
 
     async def session_at(self, path: Path) -> StreamId | None:
         """Return the session whose file is `path`; None if it is no session file of the store.

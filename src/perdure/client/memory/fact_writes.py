@@ -41,7 +41,7 @@ from perdure.stores.session_store import SessionStore
 
 
 class NewFact(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call of `remember` or `correct` says. Units: Unix milliseconds."""
+    """The arguments of `remember` or `correct`. Units: Unix milliseconds."""
 
     text: str
     sources: tuple[EntryId, ...]

@@ -1,4 +1,4 @@
-"""What the last turn of a session was sent beside its messages, and what was left out, and why."""
+"""The content that the last turn of a session got besides its messages, and what was left out."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _MOST_CHARACTERS = 1_200
 """Of one message in an answer."""
 
 _KINDS = {"said": "", "knowledge": "", "episode": "Summary: ", "fact": "Fact: "}
-"""What stands before the text of a hit of each kind."""
+"""Kind of a hit -> the prefix of its text."""
 
 Text = Annotated[str, Meta(min_length=1, max_length=1_000)]
 FactId = Annotated[str, Meta(min_length=1, max_length=200)]

@@ -53,8 +53,8 @@ def record(
     """Record the model calls of `client`, an OpenAI or Anthropic client, in a session of `store`.
 
     Without a `store` the default one is used: ``$PERDURE_STORE``, or a file of the user.
-    The client is used as before: chat completions, responses and messages, streamed or not. What a
-    request repeats of the conversation is stored once; where it differs, the session branches.
+    The client is used as before: chat completions, responses and messages, streamed or not.
+    Messages that a request repeats are stored once; where they differ, the session branches.
     With `session_id` a later recording continues the session. An async client takes a store of
     `perdure.open` or of `perdure.blocking.open`, a sync client one of `perdure.blocking.open`.
     Headers, keys and the tools' definitions are not stored.

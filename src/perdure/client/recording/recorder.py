@@ -1,7 +1,7 @@
 """Writes recorded calls to a session: a conversation that grows, and branches where it differs.
 
-A request repeats the conversation. What the session has of it is found by digests of the messages;
-only the rest is appended, below the last known message.
+A request repeats the conversation. Digests identify the messages that the session already has; only
+the rest is appended, below the last known message.
 """
 
 from __future__ import annotations

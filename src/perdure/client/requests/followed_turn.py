@@ -78,7 +78,7 @@ class FollowedTurn:
                 await change(self._changes, environment.store.address)
 
     async def stop(self) -> None:
-        """Request the end of the turn, wherever it runs; a request that nobody began is closed."""
+        """Request the end of the turn in any process; close a request whose turn has not begun."""
         environment = self._environment
         body = new_side(TurnStopRequested(self._signals.stopping.is_cancel), self.about)
         write = Write(stream=environment.stream, entries=(body,))

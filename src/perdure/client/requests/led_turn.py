@@ -41,7 +41,7 @@ async def continue_or_follow(turns: SessionTurns, signals: Signals, turn: int) -
 
 
 async def _followed(followed: FollowedTurn, claim: Claim) -> TurnState | None:
-    """Return the end of the turn; None if nobody runs it any more."""
+    """Return the state of the ended turn; None if no process runs it any more."""
     ending = asyncio.ensure_future(followed.ended())
     try:
         while True:

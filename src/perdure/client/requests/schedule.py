@@ -1,4 +1,4 @@
-"""Scheduled messages: requests of turns that are not due yet, or that nobody has begun."""
+"""Scheduled messages: requests of turns that are not due yet, or have not begun."""
 
 from __future__ import annotations
 

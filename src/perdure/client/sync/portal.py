@@ -144,7 +144,7 @@ class _LoopThread:
         self.kept: set[asyncio.Task[Any]] = set()
         """The tasks that the closers end, such as those of a pool of connections.
 
-        Cancelled from here, one of them may take it for the end of the job it is at, and go on.
+        Not cancelled here: one of them may end only its current job, and continue.
         """
         self.is_closed = False
         self._process = OwnProcess("the store")

@@ -272,7 +272,7 @@ class ToolFacts(msgspec.Struct, frozen=True):
 
 
 OutputProblem = Callable[[str], str | None]
-"""What is wrong with the text of an answer; None: it fits. Pure."""
+"""Returns the problem of the text of an answer; None if it is valid. Pure."""
 
 
 class TurnConfig(msgspec.Struct, frozen=True):

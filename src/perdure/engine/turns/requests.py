@@ -19,7 +19,7 @@ from perdure.session.ledger import TurnRefused, TurnStarted, TurnStopRequested
 from perdure.stores.protocol import Commit, LogReader, Write
 
 STOPPED = ("aborted", "the request was stopped before a worker began it")
-"""Code and text of the refusal of a request that nobody has begun."""
+"""Code and text of the refusal of a request whose turn has not begun."""
 
 _CLOSING = (TurnStarted.kind, TurnRefused.kind)
 

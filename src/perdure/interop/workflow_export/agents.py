@@ -1,7 +1,7 @@
 """The agent of a session, from its snapshot, in the keys of an agent file.
 
-A snapshot may come from any file, so every value is checked before it is written. What a
-dialect has no key for is named, never dropped silently.
+A snapshot may come from any file, so every value is checked before it is written. Settings
+for which a dialect has no key are reported, never dropped silently.
 """
 
 from __future__ import annotations

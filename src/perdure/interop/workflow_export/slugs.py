@@ -1,7 +1,7 @@
 """Ids out of titles: Relavium's ASCII slug, and one that says non-ASCII titles in ASCII.
 
-Both are fixed tables and rules: a title has the same id in every release. What the tables do not
-have is spelled by the Unicode name of the letter, which never changes, or by its number.
+Both are fixed tables and rules: a title has the same id in every release. Characters that
+are not in the tables become their Unicode name, which never changes, or their number.
 """
 
 from __future__ import annotations

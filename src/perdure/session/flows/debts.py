@@ -1,4 +1,4 @@
-"""The nodes of a flow that worked and still owe a handoff, counted as the flow goes on.
+"""The nodes of a flow that worked and still owe a handoff, updated with each entry.
 
 Each entry of the log changes what a few nodes owe, so the fold asks for these only.
 """

@@ -248,7 +248,7 @@ class HandoffDeclined(SideBody, frozen=True, omit_defaults=True):
 
 
 class RepairAsked(SideBody, frozen=True, omit_defaults=True):
-    """An agent is told what was wrong with the end of its turn; `attempt` counts from 1.
+    """A message tells an agent what was wrong at the end of its turn; `attempt` counts from 1.
 
     `node` names the node, or in the improvement the role. The next turn starts with `message`.
     """

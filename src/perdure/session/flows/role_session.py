@@ -29,7 +29,7 @@ class NodeContext(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CompactionArchive(msgspec.Struct, frozen=True, rename="camel"):
-    """What a compaction replaced, and its summary. `compacted_at` is ISO 8601 in UTC."""
+    """The messages that a compaction replaced, and its summary. `compacted_at`: ISO 8601 in UTC."""
 
     id: str
     trigger: str

@@ -1,7 +1,7 @@
 """The cluster service of a store: queued work, workers and their state.
 
-The log is the truth: a ``turn_requested`` without an answer is work to do. What a service keeps is
-control state, which the workers can make again from the log.
+The log is the truth: a ``turn_requested`` without an answer is work to do. A service stores only
+control state, which the workers can rebuild from the log.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker reports of itself. `owner` is the owner of its leases."""
+    """The report of a worker about itself. `owner` is the owner of its leases."""
 
     id: str
     owner: str
@@ -178,8 +178,8 @@ class Liveness(Protocol):
 class ClusterService(Protocol):
     """Queue work and report on it, for one namespace.
 
-    `conninfo` is for the library of queues. Where it leads to a pooler, `direct` is another one, of
-    the server itself.
+    The library of queues connects with `conninfo`. If that is the address of a pooler, `direct` is
+    the address of the server itself.
     """
 
     conninfo: str

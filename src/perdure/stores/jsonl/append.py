@@ -175,7 +175,7 @@ def write_batch(
 ) -> None:
     """Write `batch` to its session's file, and give its entries their positions.
 
-    Whoever calls holds the session's lock.
+    The caller holds the session's lock.
     """
     log, stream = batch.log, batch.header.id
     content = batch.content(salts)

@@ -1,4 +1,4 @@
-"""What an index stores of a session file: its header, its entries' locations, its keys."""
+"""The rows of an index for a session file: its header, its entries' locations, its keys."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _live_forks(
 
 
 class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
-    """What is erased of one stream: ranges of seqs that are `erased`, and those `kept` for forks.
+    """The erasure of one stream: ranges of seqs that are `erased`, and those `kept` for forks.
 
     `listed` is what lists show of its messages afterwards, if only entries are erased. `notes` are
     appended to the stream in the same commit.
@@ -126,7 +126,7 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VisibleEntries(msgspec.Struct, frozen=True):
-    """What a stream sees: every tree entry in log order, an origin's first, and its notes."""
+    """The entries visible in a stream: its tree in log order, an origin's first, and its notes."""
 
     tree: Sequence[Entry]
     notes: Sequence[Entry] = ()

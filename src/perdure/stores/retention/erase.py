@@ -112,8 +112,8 @@ class ErasedSession(msgspec.Struct, frozen=True, kw_only=True):
     Shape: `erased` are the ranges of seqs that lost their bodies; `digests` counts the digests that
     replace them, 0 if the session was removed whole. `kept` are ranges that stay for the forks
     `kept_for`. `hash_before` and `hash_after` are the chain's head, in hex, around the entry that
-    records the erasure; None after a removal. `is_whole` False: only summaries of entries erased
-    elsewhere.
+    records the erasure; None after a removal. `is_whole` is False if only summaries of
+    entries erased in another session were erased here.
     Units: bytes; of bodies.
     """
 

@@ -135,7 +135,7 @@ async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
     """Remove the texts at `positions` with every byte of their words. Return how many were indexed.
 
     The other texts of their parts become loose. A damaged index, or one of another version, is
-    emptied: the next search rebuilds it. What cannot be read of a damaged one is not counted.
+    emptied: the next search rebuilds it. Unreadable texts of a damaged one are not counted.
     """
     stored = await index.reader.mark()
     parts = Counter({0: await index.reader.loose_at(positions)})

@@ -1,7 +1,7 @@
 """Give texts vectors, and follow them with a corpus: the same for every backend with an index.
 
-Vectors are added in the order of the log, so a mark says how far a model is. A step is stored only
-if the mark is where the step began, and without texts that were erased meanwhile.
+Vectors are added in the order of the log, so one mark records how far each model is. A step is
+stored only if the mark is where the step began, and without texts that were erased meanwhile.
 """
 
 from __future__ import annotations

@@ -144,8 +144,8 @@ def open_site(
 def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
     """Migrate the store at `site` to the current schema; also initializes an empty file.
 
-    `is_draft`: nobody opens the file yet, and what a killed process leaves of it is removed. So it
-    needs no journal on the disk, and the caller syncs it once, when it is whole.
+    `is_draft`: no other process opens the file yet, and the rest of a killed process is deleted. So
+    it needs no journal on the disk, and the caller syncs it once, when it is complete.
 
     Raises: as `open_site`.
     """

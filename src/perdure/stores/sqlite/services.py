@@ -121,7 +121,7 @@ class SqliteHandle:
 
 
 class Served(Protocol):
-    """What has a handle: the store."""
+    """A store with a handle."""
 
     @property
     def handle(self) -> SqliteHandle: ...

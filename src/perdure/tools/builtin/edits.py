@@ -97,7 +97,7 @@ def write_file(
 ) -> str:
     """Write a text file in the working directory; an existing one is replaced whole.
 
-    What is no part of the work goes below ~scratch/, where the other file tools find it, too.
+    Write temporary files below ~scratch/, where the other file tools find them, too.
     """
     data = _encoded(call.tool, content)
     with Jail.of(call).place(path, makes_parents=create_dirs) as place:

@@ -37,8 +37,8 @@ def read_file(
 ) -> str:
     """Read a UTF-8 text file in the working directory, or all files of a directory that fit a glob.
 
-    A long file is cut at the end of a line, and a last line in brackets says where to go on. Of
-    several files, each is preceded by a line with its path.
+    A long file is cut at the end of a line, and a last line in brackets says where to continue.
+    With several files, a line with the path precedes each.
     """
     if glob is not None:
         if offset != 1 or limit is not None:

@@ -41,7 +41,7 @@ _BY_NAME = (
 """Modules with commands of this group; the options of their commands are those of this package."""
 
 TREE_LINES = 200
-"""Lines that `sessions tree` fits a tree into unless it is told otherwise."""
+"""Default number of lines into which `sessions tree` fits a tree."""
 
 _READ_PER_LINE = 5
 """Entries that `sessions tree` reads for each line."""

@@ -157,7 +157,7 @@ SYMBOLS: dict[NodeStanding, tuple[str, str]] = {
     "backward": ("↩", "<"),
     "completed": ("✓", "+"),
 }
-"""What stands for it, and what does where there is only ASCII."""
+"""State of a node -> its symbol, and its symbol in ASCII."""
 
 COLOURS: dict[NodeStanding, Meaning] = {
     "pending": "faint",

@@ -1,4 +1,4 @@
-"""What every request must fulfil, whoever sends it: its ``Host``; and headers of every answer.
+"""Check the ``Host`` of every request, and add the headers of every answer.
 
 A page of another site that a name server points here (DNS rebinding) sends its own ``Host``.
 """

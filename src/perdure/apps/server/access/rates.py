@@ -1,7 +1,7 @@
 """Rate limits: how many requests and open streams one caller may have.
 
-They are of one process and start anew with it. Tokens are too long to be guessed, so requests with
-a wrong one are not counted.
+Each process counts for itself, from its start. Tokens are too long to guess, so requests with a
+wrong token are not counted.
 """
 
 from __future__ import annotations

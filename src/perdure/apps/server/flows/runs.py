@@ -1,4 +1,4 @@
-"""The runs of flows in a server: each flow has at most one, which goes on after every answer."""
+"""The runs of flows in a server: each flow has at most one, which continues after every answer."""
 
 from __future__ import annotations
 

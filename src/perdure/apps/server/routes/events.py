@@ -64,9 +64,9 @@ async def watch_all(
 ) -> Stream:
     """Stream the events of all sessions and flows after a position; without one, new events only.
 
-    The id of an event is its position. A position past the newest event, which an erasure or an
-    older backup leaves behind, stands for the newest. A token of one person or agent gets the
-    events of its sessions.
+    The id of an event is its position. A position after the newest event, for example after an
+    erasure or a restored backup, means the newest. A token of one person or agent gets the events
+    of its sessions.
     """
     return _stream(request, rates, caller, await _of_all(caller, _cursor(request, after)))
 

@@ -58,7 +58,7 @@ async def answer_question(
     seq: FromPath[int],
     data: JSONBody[Answer],
 ) -> EntryView:
-    """Answer a question; its turn or its flow goes on if no process runs it.
+    """Answer a question; its turn or its flow continues if no process runs it.
 
     A program that asked reads the answer itself.
     """

@@ -40,7 +40,7 @@ def mcp_route(served_of: Callable[[Scope], McpServed]) -> ASGIRouteHandler:
     async def serve_mcp(scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request of an MCP client.
 
-        Each request gets a server of its own, which knows no more than the token of the request.
+        Each request gets its own server, limited to the rights of its token.
         """
         request = Request[Principal, Any, State](scope)
         if request.method != "POST":

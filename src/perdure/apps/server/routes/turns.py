@@ -82,8 +82,8 @@ async def cancel_turn(
 ) -> Response[SessionView]:
     """End the open turn without an episode; the session can be resumed.
 
-    Without an open turn there is nothing to cancel, and nothing changes. If another process runs
-    the turn, it goes on, and the answer is 409.
+    Without an open turn nothing changes. If another process runs the turn, the turn continues and
+    the answer is 409.
     """
     await conversations.cancel(await caller.session(session_id, "write"))
     return await shown(caller, await caller.session(session_id))

@@ -123,7 +123,7 @@ class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     @property
     def working(self) -> MemoryConfig | None:
-        """What is recalled and remembered; None if the file says nothing of it."""
+        """The settings of memory; None if the file has none."""
         names = MemoryConfig.__struct_fields__
         found = {name: value for name in names if (value := getattr(self, name)) not in (None, ())}
         return MemoryConfig(**found) if found else None

@@ -39,7 +39,7 @@ _PROVIDERS: Mapping[str, str] = {"gemini": "google"}
 """The seed's names for providers that have another here."""
 
 _KEYS: Mapping[str, str] = {"max_output_tokens": "max_tokens", "instructions": "system_prompt"}
-"""What an agent has -> what it is called in a file, where that is another name."""
+"""Field of an agent -> its key in a file, if the names differ."""
 
 
 def agent_in(file: Path) -> Agent:

@@ -41,7 +41,7 @@ from perdure.workflow.templates import context_names
 from perdure.workflow.writer import serialize
 
 READING = "read_file"
-"""What errors of files that templates name are reported as."""
+"""The tool name under which errors of files in templates are reported."""
 
 
 class StartPlan(msgspec.Struct, frozen=True):

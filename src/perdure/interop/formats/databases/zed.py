@@ -47,9 +47,9 @@ _TABLE = "threads"
 _FOREIGN = "it is not a message of a thread of Zed"
 _METADATA = ("version", "model", "profile", "imported")
 _PICTURE = "image/png"
-"""Zed stores every picture so."""
+"""The media type in which Zed stores every picture."""
 _RESUMED = "Continue where you left off"
-"""What Zed sends to the model for a message that says to go on."""
+"""The text that Zed sends to the model for a message that resumes the thread."""
 _MODULE = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 

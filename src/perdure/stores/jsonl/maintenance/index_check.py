@@ -1,6 +1,6 @@
 """Compare the search index of a folder with its files: the part of ``verify`` about search.
 
-What the index does not know yet, or knows to be gone, is no fault: the next search updates it.
+New entries that are not indexed yet, and deleted ones, are no fault: the next search updates them.
 """
 
 from __future__ import annotations

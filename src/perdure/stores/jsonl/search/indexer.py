@@ -115,7 +115,7 @@ class Index:
             self.file.remove()
 
     def drop(self, stream: StreamId) -> None:
-        """Remove a session from the index; the next search indexes it anew. Raises: as `remove`."""
+        """Remove a session from the index; the next search adds it again. Raises: as `remove`."""
         self.remove({stream}, _nothing)
 
     def _drop(self, numbers: Collection[int]) -> None:

@@ -1,7 +1,7 @@
-"""Where in the order of a folder the entries of its sessions stand.
+"""The positions of the entries of all sessions in the order of a folder.
 
-The feed says it. What has no place there, because the folder cannot be written, comes behind all
-that has one: by the age of sessions, then by seq.
+The feed has them. Entries without a position, because the folder cannot be written, come after all
+others: by the age of their session, then by seq.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def sessions_in(shelf: SessionIndex, feed: Feed) -> list[SearchedSession]:
 
 
 def _standings(shelf: SessionIndex) -> list[FileState]:
-    """Where each session stands; the shelf knows its file then, and need not list the folder."""
+    """Return the file state of each session, from the shelf, without another list of the folder."""
     found: dict[StreamId, tuple[Path, FileState]] = {}
     several: set[StreamId] = set()
     for path, standing in shelf.standings():

@@ -1,13 +1,13 @@
-"""Which bytes may hold what is sought, told without reading them as JSON.
+"""Find the lines that may match a query in their bytes, without decoding JSON.
 
-Most lines of a folder hold nothing of a query, and to see that takes no more than looking for its
-words among their bytes. Invariant: what `Looking.take` says no to holds no entry that fits. It says
-yes to more than fits: a word may stand in a key, or in another word.
+Most lines of a folder contain no word of a query, and a search of their bytes shows that.
+Invariant: if `PrefilterMatch.take` returns False, no entry in the bytes matches. True may be
+wrong: a word may be in a key, or in another word.
 
-A word of a text stands in its line as it was typed, for JSON escapes no letter or digit, but for:
+JSON escapes no letter and no digit, so a word is in its line as it was typed. The exceptions:
 letter case, and characters that are compared as others (``words``); escapes of code points;
-numbers, which are found as Python writes them; bodies in base64; and what a record says in
-words of its own.
+numbers, which are found as Python writes them; bodies in base64; and words that perdure adds to
+a record.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _OWN_WORDS = b"bashExecution"
 """A record of pi's that is read as a sentence around what was run."""
 
 _BETWEEN = rb'(?:true|false|null|\\u[0-9a-fA-F]{4}|\\[nrtbf]?|[^a-z0-9"\\])*'
-"""What may stand between two words that are side by side, but for the end of a string."""
+"""Bytes that may be between two neighbouring words, except the end of a string."""
 
 _WORDS_IN_A_ROW = 8
-"""Of a phrase that is longer no more are looked for in a row."""
+"""Words of a phrase that must follow each other; the rest of a longer one may be anywhere."""
 
 
 class PhrasePattern(NamedTuple):
-    """A phrase as it is looked for: its words, and what finds them in a row, of two at least."""
+    """The words of a phrase, and the pattern of their sequence if there are two or more."""
 
     terms: frozenset[str]
     row: re.Pattern[bytes] | None
 
 
 class Prefilter:
-    """What to look for in bytes, so that nothing is missed which fits `query`."""
+    """The words and patterns to search for in bytes, so that no match of `query` is missed."""
 
     def __init__(self, query: query.Sought) -> None:
         self.clauses = tuple(tuple(map(_phrase_pattern, clause)) for clause in query.clauses)
@@ -74,7 +74,7 @@ def _phrase_pattern(phrase: query.Phrase) -> PhrasePattern:
 
 
 class PrefilterMatch:
-    """What was seen of a `sieve` in the bytes that were taken."""
+    """The words and patterns of `sieve` found so far in the bytes."""
 
     def __init__(self, sieve: Prefilter) -> None:
         self._sieve = sieve

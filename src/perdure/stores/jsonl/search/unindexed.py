@@ -1,11 +1,10 @@
-"""Searching a folder without its index: what can hold nothing of the query is passed over.
+"""Search a folder without its index, which cannot be created; skip lines that cannot match.
 
-For where the index cannot be made. Sessions are looked at from the newest entries back, until
-there are as many that fit as a search ranks. Of each the bytes are looked through first
-(``sieve``); only where all words of the query are among them the file is indexed, and only lines
-that may fit are decoded (docs/jsonl.md). It goes in steps, so that the handle's thread can write in
-between; memory holds the candidates, one piece of a file or one step, and the index of one more
-session.
+The search starts at the newest entries and stops when it has as many matches as it ranks. It first
+searches the bytes of each session (``prefilter``). If they contain all words of the query, it
+indexes the file and decodes the lines that may match (docs/jsonl.md). It works in steps, so that
+the handle's thread can write in between. Memory holds the candidates, one piece of a file or one
+step, and the index of one more session.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class Search:
             on_progress(self._passed, self._total)
 
     def hits(self) -> list[Hit]:
-        """What ``SearchService.search`` promises."""
+        """Return the hits, as ``SearchService.search``."""
         branches = _Branches(self._shelf)
         return hits_among(self._fits, self._query, self._sought, branches.has)
 
@@ -161,15 +160,15 @@ def _position(fit: Fit) -> int:
 
 
 def _stands(last: tuple[int, Row], log: Log) -> bool:
-    """What was the last entry of `log` is so still."""
+    """Return True if the entry `last` is unchanged in `log`."""
     seq, row = last
     return seq < len(log.rows) and log.rows[seq] == row
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """All of a file, a piece at a time; the line that ends a piece in its middle comes again.
+    """Yield a file in pieces; a line that is cut at the end of a piece is repeated in the next.
 
-    Shape: nothing where the file is gone.
+    Shape: empty if the file does not exist.
     """
     try:
         with open_to_read(path, buffering=0) as file:
@@ -188,14 +187,14 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 class _Branches:
-    """What is on the current branch of each session, looked up once a session."""
+    """The entries on the current branch of each session, read once for each session."""
 
     def __init__(self, shelf: SessionIndex) -> None:
         self._shelf = shelf
         self._known: dict[StreamId, frozenset[int]] = {}
 
     def has(self, found: Found) -> bool:
-        """What `found` is, or is about, is on the branch its session goes on from."""
+        """Return True if `found`, or the entry it is about, is on the current branch."""
         target = found.target
         if target is None:
             return True

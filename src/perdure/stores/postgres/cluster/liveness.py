@@ -2,9 +2,9 @@
 
 Everything is measured by the clock of the server. A worker has one connection of its own for this,
 used by one thread, so that a busy event loop does not look like a dead worker. On this connection
-it holds an advisory lock: if the lock is free, its process has ended, and nobody waits for the
-silence. A worker that was declared dead and reports again was only stopped: its epochs were raised,
-so nothing that it had begun can be written. It goes on as a new worker does.
+it holds an advisory lock: if the lock is free, its process has ended and can be replaced at once. A
+worker that was declared dead and reports again was only stopped: its epochs were raised, so nothing
+that it had begun can be written. It continues as a new worker.
 """
 
 from __future__ import annotations
