@@ -26,7 +26,7 @@ from perdure.stores.jsonl.disk.folder import file_name_of
 from perdure.stores.jsonl.search.file_table import Known
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Verification
-from perdure.stores.retention.erase import EraseRequest
+from tests.conformance.store.building import erasure
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.raw_database import raw_database
 from tests.fakes.samples import sampled
@@ -241,7 +241,7 @@ async def use(folder: Path) -> tuple[list[PerdureError], Verification | None]:
         store = await opened(folder, 2)
     except PerdureError as error:
         return [error], None
-    request = EraseRequest(id="r", scope="session", by="me", at=START_MS, name=EVIL)
+    request = erasure(EVIL, id="r")
     try:
         for action in (
             store.sessions,
@@ -312,7 +312,7 @@ async def test_session_with_a_second_name_is_neither_appended_to_nor_erased(tmp_
     folder, outside = await planted(tmp_path, hard_link)
     store = await opened(folder)
     assert len(await store.entries(EVIL)) == 1
-    request = EraseRequest(id="r", scope="session", by="me", at=START_MS, name=EVIL)
+    request = erasure(EVIL, id="r")
     with pytest.raises(StoreUnavailable, match="hard links"):
         await store.retention.erase(request)
     with pytest.raises(StoreUnavailable, match="hard links"):

@@ -14,6 +14,7 @@ from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.session.notes import Label, LeafMoved
 from perdure.stores.protocol import Commit, Lease, Write
+from perdure.stores.retention.erase import EraseRequest, ForkPolicy
 from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS
 
@@ -128,6 +129,11 @@ async def in_a_turn(store: SessionStore) -> Lease:
     lease = await store.acquire_lease(S, "me", TTL_MS)
     await append(store, S, turn_started(), said("do it"), lease=lease)
     return lease
+
+
+def erasure(name: str, *, id: str = "e", forks: ForkPolicy = "refuse") -> EraseRequest:
+    """Return the request to erase the session `name`."""
+    return EraseRequest(id=id, scope="session", by="me", at=START_MS, name=name, forks=forks)
 
 
 async def fork(

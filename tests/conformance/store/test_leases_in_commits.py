@@ -19,13 +19,13 @@ from perdure.errors import (
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
 from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, Write
-from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     S,
     append,
     create,
+    erasure,
     header,
     replied,
     said,
@@ -260,6 +260,6 @@ async def test_lease_of_missing_or_erased_session_is_rejected(store: SessionStor
     with pytest.raises(SessionNotFound):
         await commit(store, said("x"), taking=MINE)
     await create(store, S, said("a"))
-    await store.retention.erase(EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S))
+    await store.retention.erase(erasure(S))
     with pytest.raises((Erased, SessionNotFound)):
         await commit(store, said("x"), taking=MINE)

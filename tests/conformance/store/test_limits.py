@@ -17,7 +17,6 @@ from perdure.session.kinds import ModelChange
 from perdure.session.notes import Answer, Question, QuestionWithdrawn
 from perdure.session.search.values import SearchQuery
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.retention.policy import Retention, expiring
 from perdure.stores.retention.quotas import Quota, Usage
 from perdure.stores.session_store import SessionStore
@@ -27,6 +26,7 @@ from tests.conformance.store.building import (
     S,
     append,
     create,
+    erasure,
     fork,
     header,
     replied,
@@ -234,8 +234,7 @@ async def test_erased_content_does_not_count_in_quota(
     await limiting.retention.set_quota(Quota(max_entries=3, max_sessions=1))
     await create(store, S, said("a"), said("b"), said("c"))
 
-    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-    await store.retention.erase(request)
+    await store.retention.erase(erasure(S))
 
     assert (await limiting.retention.quota())[1].sessions == 0
     await create(store, T, said("a"))

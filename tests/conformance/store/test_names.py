@@ -9,9 +9,8 @@ from perdure.session.ids import StreamId
 from perdure.session.info import is_found
 from perdure.session.notes import SessionInfoChanged
 from perdure.stores import name_parts
-from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.session_store import SessionStore
-from tests.conformance.store.building import append, create, fork, header, said
+from tests.conformance.store.building import append, create, erasure, fork, header, said
 from tests.fakes.clock import START_MS
 
 NAMES = [f"Trip {number} to {'Straßburg' if number % 3 else 'Lyon'}" for number in range(40)]
@@ -82,8 +81,7 @@ async def test_query_finds_a_fork_by_the_name_it_inherits(store: SessionStore) -
 async def test_query_finds_no_session_that_was_erased(store: SessionStore) -> None:
     await create(store, header("gone", title="Harbour plan"), said("hello"))
     await create(store, header("stays", title="Harbour view"), said("hello"))
-    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name="gone")
-    await store.retention.erase(request)
+    await store.retention.erase(erasure("gone"))
     assert await ids(store, "harbour") == ["stays"]
     assert await ids(store, "gone") == []
     assert (await store.maintenance.verify()).problems == ()

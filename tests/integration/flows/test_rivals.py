@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.client.flows.flow import Flow
 from perdure.client.flows.waker import Waker
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.node_turn import FlowContext, NodeTurn
@@ -91,6 +92,12 @@ class Place:
     async def reply(self, target: str, text: str = "go on") -> None:
         """Reply as a person in another process."""
         await self.journal().append(lambda now: [reply(now, text, "ana", target)])
+
+
+async def settled() -> None:
+    """Run everything that can run without the passing of time."""
+    for _ in range(500):
+        await asyncio.sleep(0)
 
 
 async def never() -> AsyncIterator[int | None]:
@@ -402,8 +409,7 @@ async def at_work(place: Place, wakes: Wakes | None = None) -> asyncio.Task[Flow
         return "b" in (await place.journal().state()).run.awaiting_human_nodes
 
     await until(is_asked, within_s=PATIENCE_S)
-    for _ in range(50):  # and so far there is nothing new to read
-        await asyncio.sleep(0)
+    await settled()  # and so far there is nothing new to read
     return running
 
 
@@ -459,10 +465,6 @@ async def test_wake_up_with_known_position_causes_no_read(
         reads += stream == FLOW
         return await entries_as_they_are(stream, after, limit)
 
-    async def settled() -> None:
-        for _ in range(50):
-            await asyncio.sleep(0)
-
     assert place.ground is not None
     known = place.ground.journal.latest
     assert known is not None
@@ -486,12 +488,6 @@ async def test_wake_up_with_known_position_causes_no_read(
 
 
 # ---------------------------------------------------------------- session held elsewhere
-
-
-async def settled() -> None:
-    """Run everything that can run without the passing of time."""
-    for _ in range(500):
-        await asyncio.sleep(0)
 
 
 class Held(ScriptedRoles):
@@ -548,20 +544,24 @@ async def test_busy_session_is_retried_at_once_after_flow_change(
     assert state.run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
 
 
+async def hung(folder: Path) -> tuple[FlowStage, Flow, asyncio.Task[FlowState]]:
+    """Return a flow whose first node is in a turn that does not end, and its run."""
+    at = When(user_contains="Node `owner-intake`")
+    stage = FlowStage(folder, Reply(when=at, steps=(Say("Wait."), Hang())))
+    flow = await stage.flows("owner", "dev").start(LINE, workspace=folder, id="f")
+    running = asyncio.create_task(flow.run())
+
+    async def is_at_work() -> bool:
+        return bool((await flow.state()).run.running_nodes)
+
+    await until(is_at_work)
+    return stage, flow, running
+
+
 async def test_second_process_takes_over_after_first_dies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at = When(user_contains="Node `owner-intake`")
-    stage = FlowStage(tmp_path, Reply(when=at, steps=(Say("Wait."), Hang())))
-    first = await stage.flows("owner", "dev").start(
-        LINE, workspace=tmp_path, record_folder="record", id="f"
-    )
-    dying = asyncio.create_task(first.run())
-
-    async def is_at_work() -> bool:
-        return bool((await first.state()).run.running_nodes)
-
-    await until(is_at_work)
+    stage, _, dying = await hung(tmp_path)
     tries = 0
     acquire_as_it_is = stage.memory.acquire_lease
 
@@ -597,15 +597,7 @@ async def test_successor_stops_turn_of_dead_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """Even if nothing happens to the flow after that."""
-    at = When(user_contains="Node `owner-intake`")
-    stage = FlowStage(tmp_path, Reply(when=at, steps=(Say("Wait."), Hang())))
-    first = await stage.flows("owner", "dev").start(LINE, workspace=tmp_path, id="f")
-    dying = asyncio.create_task(first.run())
-
-    async def is_at_work() -> bool:
-        return bool((await first.state()).run.running_nodes)
-
-    await until(is_at_work)
+    stage, first, dying = await hung(tmp_path)
     dying.cancel()
     await asyncio.wait((dying,))
     await first.stop(target)

@@ -15,8 +15,7 @@ from perdure.session.ids import StreamId, blob_hash
 from perdure.session.messages import MediaPart, user
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.retention.erase import EraseRequest
-from tests.conformance.store.building import append, create, header, said, texts
+from tests.conformance.store.building import append, create, erasure, header, said, texts
 from tests.fakes.clock import START_MS
 from tests.fakes.faulty_files import Operation, failing_at, planned
 from tests.fakes.session_files import file_of, files_below
@@ -114,7 +113,7 @@ async def test_content_reused_during_erasure_stays(open_store: Opener) -> None:
     """The erasure had found no other reference to it, and was then interrupted."""
     store, content = await open_store(), b"\x89PNG of two"
     await store.commit(showing("s", content))
-    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name="s")
+    request = erasure("s")
     with planned(keep_contents), pytest.raises(StoreUnavailable):
         await store.retention.erase(request)
 
@@ -150,8 +149,7 @@ async def test_erasure_beside_newer_session_keeps_contents(
 
     store = await open_store()
     assert (await store.maintenance.vacuum()).blobs == 0
-    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name="s")
-    assert (await store.retention.erase(request)).is_complete
+    assert (await store.retention.erase(erasure("s"))).is_complete
     assert await store.blob(blob_hash(content)) == content
 
 

@@ -23,10 +23,8 @@ from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.search import indexer
 from perdure.stores.jsonl.search.index_file import BUILDING
 from perdure.stores.jsonl.store import DialectName, JsonlStore
-from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.search import indexer as service
-from tests.conformance.store.building import append, create, header, labelled, moved, said
-from tests.fakes.clock import START_MS
+from tests.conformance.store.building import append, create, erasure, header, labelled, moved, said
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
 from tests.fakes.leaks import leaks_in, pages_with
 from tests.fakes.parts import rewrite_texts, with_text, without_text
@@ -135,8 +133,7 @@ class Life:
 
     async def erased(self, store: JsonlStore, stream: StreamId) -> None:
         id = f"e{self.chance.getrandbits(60)}"
-        request = EraseRequest(id=id, scope="session", by="me", at=START_MS, name=stream)
-        await store.retention.erase(request)
+        await store.retention.erase(erasure(stream, id=id))
 
     async def spoken(self, _: JsonlStore, stream: StreamId) -> None:
         self._speak(file_of(self._folder, stream))
@@ -280,8 +277,7 @@ async def test_removed_session_leaves_no_word_in_any_file(
     assert pages
 
     if way == "erase":
-        request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-        await store.retention.erase(request)
+        await store.retention.erase(erasure(S))
     else:
         assert await store.retention.remove(S)
 
@@ -302,10 +298,8 @@ async def test_session_erased_while_it_is_indexed_is_not_stored(
 
     def erase_first(step: indexer.Step) -> int:
         if not erased:
-            request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-            asyncio.run(
-                other.retention.erase(request)
-            )  # on a thread of the first, as by another process
+            # On a thread of the first, as by another process.
+            asyncio.run(other.retention.erase(erasure(S)))
             erased.append(True)
         return put(step)
 
@@ -583,8 +577,7 @@ async def test_session_is_erased_if_index_cannot_be_written(
         await fill(store, "s", word=CANARY)
         await store.search.index()
         layer.plan = failing_from(1, apsw.FullError)
-        request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-        assert (await store.retention.erase(request)).is_complete
+        assert (await store.retention.erase(erasure(S))).is_complete
         assert leaks_in(folder, CANARY) == []
         layer.plan = failing_from(10**9, apsw.FullError)
         assert len(await search(store, "word")) == MANY + 1
@@ -603,8 +596,7 @@ async def test_reader_of_another_process_does_not_keep_erased_words(
         db.execute("BEGIN")
         assert db.execute("SELECT count(*) FROM search_mark").fetchone() == (1,)
         await store.search.index()  # which cannot move its log into the file now
-        request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-        await store.retention.erase(request)
+        await store.retention.erase(erasure(S))
         assert leaks_in(folder, CANARY) == []
     assert len(await search(store, "word")) == MANY + 1
     assert await faults_of_index(store) == []
@@ -616,9 +608,7 @@ async def test_erasing_removes_words_of_deleted_files_too(open_store: Opener, fo
     await fill(store, "s", word=CANARY)
     await store.search.index()
     file_of(folder, "s").unlink()
-    await store.retention.erase(
-        EraseRequest(id="e", scope="session", by="me", at=START_MS, name="a")
-    )
+    await store.retention.erase(erasure("a"))
     assert leaks_in(folder, CANARY) == []
     assert len(await search(store, "word")) == MANY + 1
 

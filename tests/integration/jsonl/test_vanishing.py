@@ -23,8 +23,7 @@ from perdure.stores.jsonl.disk.folder import file_name_of
 from perdure.stores.jsonl.retention.content_gc import LOCK
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.retention.erase import EraseRequest
-from tests.conformance.store.building import header, labelled, replied
+from tests.conformance.store.building import erasure, header, labelled, replied
 from tests.fakes.clock import START_MS
 from tests.fakes.meanwhile import meanwhile
 from tests.fakes.session_files import file_of
@@ -59,8 +58,7 @@ async def vacuumed(store: JsonlStore) -> None:
 
 
 async def erased(store: JsonlStore) -> None:
-    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=STAYS)
-    assert (await store.retention.erase(request)).is_complete
+    assert (await store.retention.erase(erasure(STAYS))).is_complete
 
 
 async def noted(store: JsonlStore) -> None:
@@ -162,8 +160,9 @@ async def test_fork_keeps_content_when_origin_is_erased(
     await fill(store)
     at = await store.state(GONE)
     fork = header("fork", fork=ForkPoint(GONE, at.leaf, at.head, "path"))
-    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=GONE, forks="keep")
-    eraser = threading.Thread(target=lambda: asyncio.run(other.retention.erase(request)))
+    eraser = threading.Thread(
+        target=lambda: asyncio.run(other.retention.erase(erasure(GONE, forks="keep")))
+    )
 
     def erase() -> None:
         eraser.start()
@@ -192,7 +191,7 @@ async def test_session_removed_before_positions_gets_none(
     await fill(store)
     (folder / ".perdure" / "feed").unlink()  # as if a tool had written them
     content, extend = file_of(folder, GONE).read_bytes(), Feed.extend
-    erase = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=GONE)
+    erase = erasure(GONE)
     has_gone = False
 
     def late(feed: Feed, stream: StreamId, *arguments: Any, **named: Any) -> None:

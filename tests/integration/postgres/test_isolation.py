@@ -19,11 +19,10 @@ from perdure.stores.postgres.database import Statement
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.backups import Backup
-from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.retention.policy import Retention
 from perdure.stores.retention.quotas import Quota
 from perdure.stores.search.vectors import VectorModel
-from tests.conformance.store.building import S, append, create, header, said
+from tests.conformance.store.building import S, append, create, erasure, header, said
 from tests.fakes.clock import START_MS
 from tests.fakes.postgres import PostgresServer, name_of
 from tests.integration.postgres.conftest import Database, Open
@@ -70,9 +69,7 @@ async def fill(store: PostgresStore) -> None:
     await store.put_partial(lease, 2, b"half")
     await create(store, "asks", new_side(Question("approval", "May I?", ("allow", "deny"))))
     await create(store, "gone")
-    await store.retention.erase(
-        EraseRequest(id="e", scope="session", by="me", at=START_MS, name="gone")
-    )
+    await store.retention.erase(erasure("gone"))
     await create(store, "many", *[said("some") for _ in range(MOST_LOOSE)])
     await store.search.reindex()
     await store.handle.db.ask_once(

@@ -25,9 +25,17 @@ from perdure.session.kinds import Compaction
 from perdure.session.notes import Answer, Question
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.retention.policy import Retention
-from tests.conformance.store.building import S, append, create, fork, header, labelled, said
+from tests.conformance.store.building import (
+    S,
+    append,
+    create,
+    erasure,
+    fork,
+    header,
+    labelled,
+    said,
+)
 from tests.fakes.clock import START_MS
 from tests.integration.postgres.conftest import Database, Open
 
@@ -362,7 +370,7 @@ async def test_erasing_origin_of_fork_chain_costs_the_same_for_each_fork(
         for origin, stream in pairwise(forks):
             await fork(store, origin, stream, said("more"))
         db.execute("ANALYZE")
-        request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S, forks="keep")
+        request = erasure(S, forks="keep")
         plans.is_on = True
         await store.retention.erase(request)
         plans.is_on = False
@@ -391,9 +399,7 @@ async def test_erasing_media_scans_only_new_entries_while_it_locks_contents(
         await append(store, StreamId("other"), *about)
     db.execute("ANALYZE")
     plans.is_on = True
-    done = await store.retention.erase(
-        EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-    )
+    done = await store.retention.erase(erasure(S))
     plans.is_on = False
     assert done.is_complete
     assert await store.blob(blob_hash(shared)) == shared

@@ -17,10 +17,9 @@ from perdure.session.search.words import VERSION
 from perdure.stores.postgres.search import log, search_index, tables
 from perdure.stores.postgres.search.tables import forget
 from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.search import indexer
 from perdure.stores.session_store import SessionStore
-from tests.conformance.store.building import S, append, create, header, said
+from tests.conformance.store.building import S, append, create, erasure, header, said
 from tests.conformance.store.random_log import check_it_finds_what_memory_finds
 from tests.fakes.parts import rewritten
 from tests.fakes.samples import sampled
@@ -207,7 +206,7 @@ async def test_damaged_index_raises_and_its_content_can_be_erased(
     with pytest.raises(SearchIndexDamaged, match=r"Store\.reindex"):
         await search(store, "word")
     assert len((await store.maintenance.verify()).problems) == MANY
-    await store.retention.erase(EraseRequest(id="e", scope="session", by="me", at=1, name=S))
+    await store.retention.erase(erasure(S))
 
     assert await search(store, "word") == []
     assert (await store.maintenance.verify()).problems == ()

@@ -14,8 +14,7 @@ from perdure.stores.postgres.database import Statement
 from perdure.stores.postgres.retention import usage
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.retention.erase import EraseRequest
-from tests.conformance.store.building import S, append, create, header, said
+from tests.conformance.store.building import S, append, create, erasure, header, said
 from tests.conformance.store.scanned import Namespace
 from tests.fakes.clock import START_MS
 from tests.integration.postgres.conftest import Database, Open
@@ -49,8 +48,7 @@ async def test_read_stores_no_count_from_before_erasure(
     async def ask(self: Any, *statements: Statement) -> Any:
         if "SET position = %s" in statements[0][0] and not erased:
             erased.append(S)
-            request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=S)
-            await other.retention.erase(request)
+            await other.retention.erase(erasure(S))
         return await real(self, *statements)
 
     monkeypatch.setattr(PostgresDatabase, "ask", ask)
@@ -71,10 +69,7 @@ async def test_counts_are_exact_while_handles_append_read_and_erase(open_store: 
         for turn in range(8):
             await append(store, StreamId(f"s{number}"), said(f"{turn}"))
             await store.info()
-        request = EraseRequest(
-            id=f"e{number}", scope="session", by="me", at=START_MS, name=f"s{number + 3}"
-        )
-        await store.retention.erase(request)
+        await store.retention.erase(erasure(f"s{number + 3}", id=f"e{number}"))
 
     await asyncio.gather(*(work(store, number) for number, store in enumerate(stores)))
 

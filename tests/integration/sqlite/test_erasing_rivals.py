@@ -11,13 +11,12 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Durability, Write
-from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.sqlite.database import Database
 from perdure.stores.sqlite.retention import erase
 from perdure.stores.sqlite.retention.erase_records import Open, open_erasures
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.store import SqliteStore
-from tests.conformance.store.building import header
+from tests.conformance.store.building import erasure, header
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
 REMOVED, ERASED = StreamId("removed"), StreamId("erased")
@@ -50,8 +49,7 @@ async def test_late_removal_step_does_not_touch_next_erasure(
     monkeypatch.setattr(erase, "go_on", going_on_twice)
     assert await store.retention.remove(REMOVED)
     monkeypatch.setattr(erase, "go_on", late)
-    request = EraseRequest(id="e1", scope="session", by="me", at=START_MS, name=ERASED)
-    certificate = await store.retention.erase(request)
+    certificate = await store.retention.erase(erasure(ERASED, id="e1"))
 
     assert seen
     assert (certificate.id, certificate.is_complete) == ("e1", True)

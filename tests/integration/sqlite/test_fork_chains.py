@@ -15,12 +15,11 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.sqlite import reads
 from perdure.stores.sqlite.retention.erase_plan import begin
 from perdure.stores.sqlite.rows import Connection, Tables
 from perdure.stores.sqlite.store import SqliteStore
-from tests.conformance.store.building import labelled
+from tests.conformance.store.building import erasure, labelled
 from tests.fakes.clock import START_MS, SeededRandom
 from tests.fakes.streams import S, append, create, say
 from tests.integration.sqlite.conftest import Opener
@@ -49,7 +48,7 @@ async def chain(store: SqliteStore, length: int) -> StreamId:
 def steps_of_begin(path: Path) -> int:
     """How many steps of SQLite the first transaction of the erasure takes; it is rolled back."""
     db = cast("Connection", apsw.Connection(str(path)))
-    request = EraseRequest(id="e", scope="session", by="x", at=START_MS, name=S, forks="keep")
+    request = erasure(S, forks="keep")
     steps = 0
 
     def count() -> bool:
@@ -76,9 +75,7 @@ async def test_erase_keep_in_a_chain_of_forks_is_linear(open_store: Opener, tmp_
         store = await open_store(path)
         await chain(store, length)
         steps[length] = steps_of_begin(path)
-        certificate = await store.retention.erase(
-            EraseRequest(id="e", scope="session", by="x", at=START_MS, name=S, forks="keep")
-        )
+        certificate = await store.retention.erase(erasure(S, forks="keep"))
         assert len(certificate.sessions[0].kept_for) == length
         assert (await store.maintenance.verify()).problems == ()
 
@@ -132,9 +129,7 @@ async def test_erasure_changes_few_rows_in_each_transaction_at_any_length(
         apsw.connection_hooks.append(hook)
         try:
             store = await open_store(tmp_path / f"{size}.db")
-            await store.retention.erase(
-                EraseRequest(id="e", scope="session", by="x", at=START_MS, name=S)
-            )
+            await store.retention.erase(erasure(S))
         finally:
             apsw.connection_hooks.remove(hook)
         assert sum(changes) > size

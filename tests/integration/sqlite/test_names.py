@@ -12,11 +12,9 @@ import pytest
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
 from perdure.session.notes import SessionInfoChanged
-from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.sqlite.log import lists
 from perdure.stores.sqlite.rows import Tables
-from tests.conformance.store.building import append, create, header, said
-from tests.fakes.clock import START_MS
+from tests.conformance.store.building import append, create, erasure, header, said
 from tests.integration.sqlite.conftest import Opener
 from tests.integration.sqlite.test_neighbours import steps_of
 
@@ -67,9 +65,7 @@ async def test_erased_name_leaves_no_part_in_file(how: str, open_store: Opener, 
     if how == "removed":
         assert await store.retention.remove(S)
     else:
-        await store.retention.erase(
-            EraseRequest(id="e", scope="session", by="me", at=START_MS, name="s")
-        )
+        await store.retention.erase(erasure("s"))
     assert (await store.maintenance.verify()).problems == ()
     await store.close()
     folded = TITLE.casefold()

@@ -12,12 +12,11 @@ from perdure.session.search.parts import sizes
 from perdure.session.search.parts.blocks import Block
 from perdure.session.search.parts.lookup import Read
 from perdure.session.search.values import SearchQuery
-from perdure.stores.retention.erase import EraseRequest
 from perdure.stores.search.sqlite_tables import SqliteReader
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.search import search_index
 from perdure.stores.sqlite.store import SqliteStore
-from tests.fakes.clock import START_MS
+from tests.conformance.store.building import erasure
 from tests.fakes.raw_database import raw_database
 from tests.fakes.streams import S, create, say
 from tests.integration.sqlite.conftest import Opener
@@ -38,8 +37,7 @@ async def found(store: SqliteStore, text: str) -> int:
 
 
 async def erase(store: SqliteStore, stream: StreamId) -> None:
-    request = EraseRequest(id="e", scope="session", by="me", at=START_MS, name=stream)
-    await store.retention.erase(request)
+    await store.retention.erase(erasure(stream))
 
 
 async def filled(open_store: Opener, namespace: str, texts: int = PART * PARTS) -> SqliteStore:
