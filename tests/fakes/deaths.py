@@ -1,12 +1,33 @@
-"""Lives of which one is killed at its first operation, one at its second, until one survives."""
+"""Forks of this process that are killed at an operation of their work."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 MOST_OPERATIONS = 5_000
+
+
+def exit_code_of(work: Callable[[], object]) -> int:
+    """Fork this process to do `work`; return the exit code of the fork, negative for a signal."""
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def run_in_fork(folder: Path, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Create `folder`, run `work` in a fork, and print the exit code of the fork."""
+    folder.mkdir(parents=True)
+    sys.stdout.write(f"{exit_code_of(lambda: asyncio.run(work()))}\n")
+    sys.stdout.flush()
 
 
 def die_at_each(live: Callable[[int], None], step: int) -> None:
@@ -16,11 +37,7 @@ def die_at_each(live: Callable[[int], None], step: int) -> None:
     Raises: AssertionError if a process fails, or none of them outlives its operation.
     """
     for operation in range(1, MOST_OPERATIONS, step):
-        child = os.fork()
-        if child == 0:
-            live(operation)
-            os._exit(0)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        code = exit_code_of(partial(live, operation))
         assert code in (0, -signal.SIGKILL), f"it failed before operation {operation}"
         if code == 0:
             return

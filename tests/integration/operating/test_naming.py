@@ -15,6 +15,7 @@ import pytest
 from perdure.apps.settings.lookup import setting
 from perdure.apps.setup.command import set_up
 from perdure.stores.maintenance.atomic_file import write_new
+from tests.fakes.deaths import exit_code_of
 
 
 def test_write_new_keeps_existing_file(tmp_path: Path) -> None:
@@ -69,8 +70,8 @@ def test_nothing_is_left_where_the_disk_is_full(
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_killed_init_leaves_a_namespace_or_none(tmp_path: Path, number: int) -> None:
     """Killed when a file was opened, and nothing is in it."""
-    child = os.fork()
-    if child == 0:
+
+    def init() -> None:
         open_file, opened = io.open, 0
 
         def killed(path: Any, mode: str = "r", *arguments: Any, **named: Any) -> Any:
@@ -83,8 +84,8 @@ def test_killed_init_leaves_a_namespace_or_none(tmp_path: Path, number: int) -> 
 
         with mock.patch.object(io, "open", killed):
             set_up(tmp_path, "tides")
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+    assert exit_code_of(init) == -signal.SIGKILL
     nobody = {"HOME": str(tmp_path / "home")}
     is_there = (tmp_path / ".perdure" / "config.toml").exists()
     assert setting("store.namespace", tmp_path, nobody) == ("tides" if is_there else None)

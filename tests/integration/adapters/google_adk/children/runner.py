@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from google.genai import types
 import perdure
 from perdure.adapters.google_adk import PerdureSessionService
 from tests.crash.children.invoker import dying
+from tests.fakes.deaths import run_in_fork
 
 TURNS = 3
 NAMES: dict[str, Any] = {"app_name": "app", "user_id": "ana", "session_id": "s"}
@@ -57,14 +58,7 @@ def run_and_die(folder: str, kills: list[int]) -> None:
     for kind in KINDS:
         for dies_at in (0, *kills):
             place = Path(folder) / kind / str(dies_at)
-            place.mkdir(parents=True)
-            child = os.fork()
-            if child == 0:
-                asyncio.run(_run(kind, place, dies_at))
-                os._exit(0)
-            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            sys.stdout.write(f"{code}\n")
-            sys.stdout.flush()
+            run_in_fork(place, partial(_run, kind, place, dies_at))
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph  # pyright: ig
 
 import perdure
 from perdure.adapters.langgraph import PerdureSaver
+from tests.fakes.deaths import exit_code_of
 
 TURNS = 3
 KINDS = ("perdure", "sqlite")
@@ -38,13 +39,12 @@ def run_and_die(folder: str, every: int) -> None:
 
 def _ended(place: Path, kind: str, dies_at: int) -> int:
     place.mkdir(parents=True)
-    child = os.fork()
-    if child == 0:
+
+    def work() -> None:
         with saver_in(kind, place, dies_at) as saver:
             _run(place, saver)
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    sys.stdout.write(f"{kind} {code}\n")
+
+    sys.stdout.write(f"{kind} {exit_code_of(work)}\n")
     sys.stdout.flush()
     return 0 if dies_at else int((place / "commits").read_text())
 

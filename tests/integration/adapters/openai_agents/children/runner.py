@@ -6,9 +6,9 @@ import asyncio
 import os
 import signal
 import sqlite3
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 import perdure
 from perdure.adapters.openai_agents import PerdureSession
 from tests.crash.children.invoker import dying
+from tests.fakes.deaths import run_in_fork
 
 TURNS = 3
 KINDS = ("perdure", "sqlite")
@@ -32,14 +33,7 @@ def run_and_die(folder: str, commits: int) -> None:
     for kind in KINDS:
         for dies_at in range(commits + 1):
             place = Path(folder) / kind / str(dies_at)
-            place.mkdir(parents=True)
-            child = os.fork()
-            if child == 0:
-                asyncio.run(_run(kind, place, dies_at))
-                os._exit(0)
-            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            sys.stdout.write(f"{code}\n")
-            sys.stdout.flush()
+            run_in_fork(place, partial(_run, kind, place, dies_at))
 
 
 @asynccontextmanager

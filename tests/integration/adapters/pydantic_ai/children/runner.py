@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import sys
+from functools import partial
 from pathlib import Path
 
 from pydantic_ai import Agent
@@ -14,6 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 import perdure
 from perdure.adapters.pydantic_ai import DurableRun, PerdureDurability
 from tests.crash.children.invoker import dying
+from tests.fakes.deaths import run_in_fork
 
 TOOLS = 2
 
@@ -67,11 +66,4 @@ def run_and_die(folder: str, commits: int) -> None:
     """
     for dies_at in range(commits + 1):
         place = Path(folder) / str(dies_at)
-        place.mkdir()
-        child = os.fork()
-        if child == 0:
-            asyncio.run(run(place, dies_at))
-            os._exit(0)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        sys.stdout.write(f"{code}\n")
-        sys.stdout.flush()
+        run_in_fork(place, partial(run, place, dies_at))
