@@ -126,7 +126,7 @@ async def questions(service: Shared) -> list[object]:
 async def answer(
     question: str, answer: Annotated[str, Body()], by: Annotated[str, Body()], service: Shared
 ) -> None:
-    """Answer a question; its turn goes on."""
+    """Answer a question; its turn continues."""
     await service.store.answer(question, answer, by=by)
 
 

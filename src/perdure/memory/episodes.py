@@ -56,7 +56,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cursor(self) -> str:
-        """Return its position in a list of latest end first, for ``Memory.episodes(after=…)``."""
+        """Return the position for ``Memory.episodes(after=…)``: episodes that ended earlier."""
         return f"{self.ended_at}:{self.id}"
 
 

@@ -159,7 +159,7 @@ async def two_servers(folder: Path, address: str) -> AsyncGenerator[Servers]:
 
 
 @pytest.mark.all_only
-async def test_write_through_one_is_seen_through_the_other_and_one_may_die(
+async def test_write_through_one_server_is_visible_in_other_also_after_its_death(
     tmp_path: Path, database: str
 ) -> None:
     async with two_servers(tmp_path, database) as servers:

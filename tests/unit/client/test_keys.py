@@ -41,7 +41,7 @@ def test_argument_comes_before_the_environment_and_that_before_its_file(tmp_path
 
 
 @pytest.mark.parametrize("value", ["", "secret", "0" * 63])
-def test_variable_that_holds_no_key_is_no_plain_store(value: str) -> None:
+def test_variable_with_malformed_key_raises_key_missing(value: str) -> None:
     with pytest.raises(KeyMissing, match="PERDURE_KEY holds no key") as refused:
         configured_key(None, {"PERDURE_KEY": value}, ADDRESS)
     assert "secret" not in str(refused.value)

@@ -116,7 +116,7 @@ def test_arguments_that_are_no_object_are_kept_unchanged(text: str) -> None:
     assert invalid_json(only) == text
 
 
-def test_good_arguments_are_not_taken_for_bad_ones() -> None:
+def test_valid_arguments_are_not_reported_as_invalid() -> None:
     assert invalid_json(tool_call("a", "t", {"path": "x"})) is None
     assert invalid_json(tool_call("a", "t", {INVALID_JSON: "x", "path": "y"})) is None
     assert invalid_json(tool_call("a", "t")) is None

@@ -72,7 +72,7 @@ SubjectOption = Annotated[
     typer.Option(
         metavar="NAME",
         callback=only_subject,
-        help="The person it is about; default: what has no subject.",
+        help="Only facts about this person; default: facts without a subject.",
     ),
 ]
 AgentOption = Annotated[

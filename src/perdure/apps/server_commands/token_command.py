@@ -81,8 +81,8 @@ async def create(
 ) -> None:
     """Create a token and print it.
 
-    A publishable token needs --agent and --origin. The signing key that is printed too stays in
-    your server; it signs tokens for single visitors (docs/guides/serving.md).
+    A publishable token needs --agent and --origin. It comes with a signing key, which must stay in
+    your server: it signs tokens for single visitors (docs/guides/serving.md).
 
     Examples:
         perdure token create --role write --subject ana --days 30

@@ -27,7 +27,7 @@ def test_empty_addition_changes_nothing() -> None:
     assert after(before) is before
 
 
-def test_edges_keep_their_order_and_each_its_own() -> None:
+def test_history_keeps_order_of_edges_and_of_their_handoffs() -> None:
     both = after(after(after({}, "x"), "y", key="b=>c"), "z")
     assert [*both.items()] == [("a=>b", ("x", "z")), ("b=>c", ("y",))]
 
