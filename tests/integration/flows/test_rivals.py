@@ -27,7 +27,7 @@ from perdure.models.scenario import Hang, Reply, Say, When
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import NodeParked, RoleConfigured
-from perdure.session.flows.run import FlowState
+from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.ids import StreamId
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult, Lease
@@ -544,7 +544,7 @@ async def test_busy_session_is_retried_at_once_after_flow_change(
     assert state.run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
 
 
-async def hung(folder: Path) -> tuple[FlowStage, Flow, asyncio.Task[FlowState]]:
+async def hung(folder: Path) -> tuple[FlowStage, Flow, asyncio.Task[FlowRun]]:
     """Return a flow whose first node is in a turn that does not end, and its run."""
     at = When(user_contains="Node `owner-intake`")
     stage = FlowStage(folder, Reply(when=at, steps=(Say("Wait."), Hang())))
