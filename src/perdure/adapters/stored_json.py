@@ -1,14 +1,47 @@
-"""JSON values of other programs in notes: any value, also what a log cannot hold as JSON."""
+"""JSON values of other programs in entries: any value, also one that a log cannot hold as JSON."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, cast
+
+import msgspec
 
 import perdure
 
-_INLINE_BYTES = 4096
+INLINE_BYTES = 65_536
+"""JSON in an entry of the tree, at most; longer is stored beside the log."""
+_NOTE_BYTES = 4096
 """JSON in a note, at most; longer is stored beside the log, once for all equal ones."""
+_HUGE = re.compile(rb"[:,\[]-?[0-9]{19}")
+"""A number that may have more than 64 bits."""
+
+
+def is_plain(value: object) -> bool:
+    """Return whether a message can hold `value`: JSON that is the same after reading it back."""
+    try:
+        encoded = msgspec.json.encode(value)
+        if b'"data:' in encoded or _HUGE.search(encoded):
+            return False
+        return bool(msgspec.json.decode(encoded) == value)
+    except (OverflowError, RecursionError, TypeError, ValueError):
+        return False
+
+
+def opaque_entry(custom_type: str, value: object) -> perdure.Custom:
+    """Return a `Custom` entry that holds `value` as JSON, with every character escaped.
+
+    Raises: TypeError, ValueError for a value that is not JSON.
+    """
+    return perdure.Custom(custom_type, json_data(json.dumps(value, separators=(",", ":"))))
+
+
+def json_data(text: str, inline_bytes: int = INLINE_BYTES) -> dict[str, object]:
+    """Return the data of an entry that holds the JSON `text`."""
+    if len(text) <= inline_bytes:
+        return {"json": text}
+    return {"content": perdure.content(text.encode(), "application/json")}
 
 
 def json_text(value: object) -> str:
@@ -23,10 +56,7 @@ def json_text(value: object) -> str:
 
 def stored_json(value: object) -> dict[str, object]:
     """Return the data of a note that holds `value`."""
-    text = json_text(value)
-    if len(text) <= _INLINE_BYTES:
-        return {"json": text}
-    return {"content": perdure.content(text.encode(), "application/json")}
+    return json_data(json_text(value), _NOTE_BYTES)
 
 
 async def read_json(store: perdure.Store, entry: perdure.Entry) -> Any:

@@ -18,6 +18,7 @@ import msgspec
 from google.adk.events import Event
 
 import perdure
+from perdure.adapters.stored_json import is_plain, opaque_entry
 
 Fields: TypeAlias = dict[str, Any]
 """An event, or a part of it, as JSON data."""
@@ -25,12 +26,7 @@ Fields: TypeAlias = dict[str, Any]
 CUSTOM_TYPE: Final = "adk.event"
 """`Custom.custom_type` of the events that no message can represent."""
 
-_INLINE_BYTES = 65_536
-"""JSON of an event in a `Custom`, at most; longer is stored beside the log."""
-
 _MEDIA = re.compile(r"(?:image|audio|video)/[\w.+-]{1,100}|application/pdf")
-_HUGE = re.compile(rb"[:,\[]-?[0-9]{19}")
-"""A number that may have more than 64 bits."""
 
 _Role = Literal["user", "assistant", "tool"]
 _CONTENT_ROLES: Mapping[str, str] = {"user": "user", "assistant": "model", "tool": "user"}
@@ -122,27 +118,7 @@ def fields_of(event: Event) -> Fields:
 def entry_of(fields: Fields) -> Entry:
     """Return an event as a message where one can represent it, otherwise as a `Custom` entry."""
     made = _message(fields) if is_plain(fields) else None
-    return opaque_entry(fields) if made is None else made
-
-
-def opaque_entry(fields: Fields) -> perdure.Custom:
-    """Return an event as a `Custom` entry that holds its JSON, with every character escaped."""
-    text = json.dumps(fields, separators=(",", ":"))
-    if len(text) <= _INLINE_BYTES:
-        return perdure.Custom(CUSTOM_TYPE, {"json": text})
-    stored = perdure.content(text.encode("ascii"), "application/json")
-    return perdure.Custom(CUSTOM_TYPE, {"content": stored})
-
-
-def is_plain(fields: Fields) -> bool:
-    """Return whether a message can hold the event: JSON that is the same after reading it back."""
-    try:
-        encoded = msgspec.json.encode(fields)
-        if b'"data:' in encoded or _HUGE.search(encoded):
-            return False
-        return bool(msgspec.json.decode(encoded) == fields)
-    except (OverflowError, RecursionError, TypeError, ValueError):
-        return False
+    return opaque_entry(CUSTOM_TYPE, fields) if made is None else made
 
 
 def event_of(entry: perdure.Entry) -> StoredEvent | None:

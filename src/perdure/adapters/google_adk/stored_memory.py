@@ -16,8 +16,9 @@ from google.adk.memory.memory_entry import MemoryEntry
 
 import perdure
 from perdure.adapters.google_adk import stored_ids
-from perdure.adapters.google_adk.events import Fields, entry_of, fields_of, opaque_entry
+from perdure.adapters.google_adk.events import CUSTOM_TYPE, Fields, entry_of, fields_of
 from perdure.adapters.google_adk.stored_session import StoredSession
+from perdure.adapters.stored_json import opaque_entry
 from perdure.errors import EntryNotFound, Erased, SessionExists, SessionNotFound, WrongArgument
 
 ADDED: Final = "adk.memory.session"
@@ -186,7 +187,7 @@ async def _append_copy(session: perdure.Session, event: Event, alias: str) -> No
     try:
         await session.append_many([made], aliases=[alias])
     except ValueError:  # no message can hold it
-        await session.append_many([opaque_entry(fields)], aliases=[alias])
+        await session.append_many([opaque_entry(CUSTOM_TYPE, fields)], aliases=[alias])
 
 
 def event_from(memory: MemoryEntry) -> Event:

@@ -18,12 +18,12 @@ from google.adk.sessions import Session
 
 import perdure
 from perdure.adapters.google_adk.events import (
+    CUSTOM_TYPE,
     Entry,
     Fields,
     StoredEvent,
     entry_of,
     event_of,
-    opaque_entry,
     validated,
 )
 from perdure.adapters.google_adk.scoped_state import ScopedState, newest_snapshot
@@ -35,7 +35,7 @@ from perdure.adapters.google_adk.state import (
     StateFold,
     changes_of,
 )
-from perdure.adapters.stored_json import read_json, stored_json
+from perdure.adapters.stored_json import opaque_entry, read_json, stored_json
 from perdure.errors import (
     HeadConflict,
     InvalidEntry,
@@ -226,7 +226,9 @@ class StoredSession:
                     await self.session.append_many(made, parent=parent)
                 except _UNFIT:
                     for fields in batch:
-                        await self.session.append_many([opaque_entry(fields)], parent=parent)
+                        await self.session.append_many(
+                            [opaque_entry(CUSTOM_TYPE, fields)], parent=parent
+                        )
                         parent = perdure.LEAF
             fold = StateFold(-1, state, updated_at)
             await self.session.append_many([snapshot_note(fold)], aliases=[SNAPSHOT])
@@ -251,7 +253,7 @@ class StoredSession:
         except _UNFIT:
             if isinstance(made, perdure.Custom):
                 raise
-        return await self._commit(opaque_entry(fields), expected, fields, user, app)
+        return await self._commit(opaque_entry(CUSTOM_TYPE, fields), expected, fields, user, app)
 
     async def _commit(
         self, made: Entry, expected: int, fields: Fields, user: ScopedState, app: ScopedState

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 import perdure
+from perdure.adapters.stored_json import opaque_entry
 
 Item = dict[str, Any]
 """One item: the JSON object that the SDK passes."""
@@ -25,12 +26,7 @@ Item = dict[str, Any]
 CUSTOM_TYPE: Final = "openai.item"
 """`Custom.custom_type` of the items that no message can represent."""
 
-_INLINE_BYTES = 65_536
-"""JSON of an item in a `Custom`, at most; longer is stored beside the log."""
-
 _DATA_URL = re.compile(r"data:((?:image|audio|video)/[\w.+-]{1,100}|application/pdf);base64,")
-_HUGE = re.compile(rb"[:,\[]-?[0-9]{19}")
-"""A number that may have more than 64 bits."""
 
 _TEXTS: Mapping[object, str] = {
     "input_text": "text",
@@ -120,39 +116,16 @@ _decoder = msgspec.json.Decoder(_Stored)
 def entry_of(item: Item) -> Entry:
     """Return `item` as a message where one can represent it, otherwise as a `Custom` entry."""
     if "role" in item and item.get("type", "message") == "message":
-        return _message(item) or opaque_entry(item)
+        return _message(item) or opaque_entry(CUSTOM_TYPE, item)
     match item.get("type"):
         case "function_call":
-            return _call(item) or opaque_entry(item)
+            return _call(item) or opaque_entry(CUSTOM_TYPE, item)
         case "function_call_output":
-            return _result(item) or opaque_entry(item)
+            return _result(item) or opaque_entry(CUSTOM_TYPE, item)
         case "reasoning":
-            return _reasoning(item) or opaque_entry(item)
+            return _reasoning(item) or opaque_entry(CUSTOM_TYPE, item)
         case _:
-            return opaque_entry(item)
-
-
-def is_plain(item: Item) -> bool:
-    """Return whether a message can hold `item`: JSON that is the same after reading it back."""
-    try:
-        encoded = msgspec.json.encode(item)
-        if b'"data:' in encoded or _HUGE.search(encoded):
-            return False
-        return msgspec.json.decode(encoded) == item
-    except (OverflowError, RecursionError, TypeError, ValueError):
-        return False
-
-
-def opaque_entry(item: Item) -> perdure.Custom:
-    """Return `item` as a `Custom` entry that holds its JSON, with every character escaped.
-
-    Raises: TypeError, ValueError for an item that is not JSON.
-    """
-    text = json.dumps(item, separators=(",", ":"))
-    if len(text) <= _INLINE_BYTES:
-        return perdure.Custom(CUSTOM_TYPE, {"json": text})
-    stored = perdure.content(text.encode("ascii"), "application/json")
-    return perdure.Custom(CUSTOM_TYPE, {"content": stored})
+            return opaque_entry(CUSTOM_TYPE, item)
 
 
 def item_of(entry: perdure.Entry) -> ItemParts | None:

@@ -24,10 +24,10 @@ from perdure.adapters.pydantic_ai.messages import (
     entry_with,
     found_in,
     items_of,
-    json_data,
     opaque_item,
 )
 from perdure.adapters.session_ids import session_id_of
+from perdure.adapters.stored_json import json_data
 from perdure.errors import (
     AmbiguousId,
     EntryNotFound,

@@ -18,6 +18,7 @@ from pydantic_ai.conversation_store import ConversationEntry
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
 import perdure
+from perdure.adapters.stored_json import opaque_entry
 
 CUSTOM_TYPE: Final = "pydantic_ai.message"
 """`Custom.custom_type` of a message that no message of ours can represent."""
@@ -26,7 +27,6 @@ FORMAT: Final = "pydantic_ai"
 """Key of `Message.foreign`."""
 
 _PICTURES = ("image/", "audio/", "video/", "application/pdf")
-_INLINE_BYTES = 65_536
 
 Fields = dict[str, Any]
 Place = list[str | int]
@@ -111,14 +111,7 @@ def readable(message: ModelMessage) -> list[Item]:
 def opaque_item(entry: ConversationEntry) -> perdure.Custom:
     """Return `entry` as a `Custom` entry that holds its JSON, with every character escaped."""
     stored = {"id": entry.id, "parent": entry.parent_id, "message": dumped(entry.message)}
-    return perdure.Custom(CUSTOM_TYPE, json_data(json.dumps(stored, separators=(",", ":"))))
-
-
-def json_data(text: str) -> dict[str, object]:
-    """Return the data of a `Custom` or `Note` that holds the JSON `text`."""
-    if len(text) <= _INLINE_BYTES:
-        return {"json": text}
-    return {"content": perdure.content(text.encode("ascii"), "application/json")}
+    return opaque_entry(CUSTOM_TYPE, stored)
 
 
 def found_in(entry: perdure.Entry) -> FoundMessage | None:

@@ -15,9 +15,10 @@ from types import TracebackType
 from typing import Final, Literal, Self, cast
 
 import perdure
-from perdure.adapters.pydantic_ai.messages import Item, json_data
+from perdure.adapters.pydantic_ai.messages import Item
 from perdure.adapters.session_ids import session_id_of
 from perdure.adapters.store_loop import StoreLoop
+from perdure.adapters.stored_json import json_data
 from perdure.errors import (
     HeadConflict,
     InvalidEntry,

@@ -39,7 +39,7 @@ from perdure.engine.turns.rules.turn_end import (
     refuse_pending,
     settle_call,
 )
-from perdure.engine.turns.state import PendingQuestion
+from perdure.engine.turns.state import OpenTool, PendingQuestion
 from perdure.errors import ApprovalStale
 from perdure.session.kinds import CONTINUE_TEXT, CustomMessage
 from perdure.session.ledger import (
@@ -170,32 +170,28 @@ def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
     """Follow the policy of a tool that ran when the process died: its outcome is unknown."""
     open_tool = scribe.state.open_tool
     assert open_tool is not None
-    finished = ToolFinished(
-        id=open_tool.started.id,
-        tool=open_tool.started.tool,
-        outcome="unknown",
-        succeeded=False,
-        error=STOPPED_TEXT,
-        error_code="unknown_outcome",
-        duration_ms=duration_ms(scribe, open_tool),
-    )
-    scribe.side(finished, open_tool.seq)
+    _record_lost(scribe, open_tool)
     settle(scribe, happened, config)
 
 
 def _drop_beside(scribe: Scribe) -> None:
     """Record the runs beside the open tool as lost; their calls are pending again."""
     for run in scribe.state.beside:
-        gone = ToolFinished(
-            id=run.started.id,
-            tool=run.started.tool,
-            outcome="unknown",
-            succeeded=False,
-            error=STOPPED_TEXT,
-            error_code="unknown_outcome",
-            duration_ms=duration_ms(scribe, run),
-        )
-        scribe.side(gone, run.seq)
+        _record_lost(scribe, run)
+
+
+def _record_lost(scribe: Scribe, run: OpenTool) -> None:
+    """Record `run`, whose outcome is unknown."""
+    lost = ToolFinished(
+        id=run.started.id,
+        tool=run.started.tool,
+        outcome="unknown",
+        succeeded=False,
+        error=STOPPED_TEXT,
+        error_code="unknown_outcome",
+        duration_ms=duration_ms(scribe, run),
+    )
+    scribe.side(lost, run.seq)
 
 
 def settle(scribe: Scribe, happened: inputs.Lost | inputs.ToolReturned, config: TurnConfig) -> None:
