@@ -116,16 +116,21 @@ _decoder = msgspec.json.Decoder(_Stored)
 def entry_of(item: Item) -> Entry:
     """Return `item` as a message where one can represent it, otherwise as a `Custom` entry."""
     if "role" in item and item.get("type", "message") == "message":
-        return _message(item) or opaque_entry(CUSTOM_TYPE, item)
+        return _message(item) or opaque_item(item)
     match item.get("type"):
         case "function_call":
-            return _call(item) or opaque_entry(CUSTOM_TYPE, item)
+            return _call(item) or opaque_item(item)
         case "function_call_output":
-            return _result(item) or opaque_entry(CUSTOM_TYPE, item)
+            return _result(item) or opaque_item(item)
         case "reasoning":
-            return _reasoning(item) or opaque_entry(CUSTOM_TYPE, item)
+            return _reasoning(item) or opaque_item(item)
         case _:
-            return opaque_entry(CUSTOM_TYPE, item)
+            return opaque_item(item)
+
+
+def opaque_item(item: Item) -> perdure.Custom:
+    """Return `item` as a `Custom` entry. Raises: as `opaque_entry`."""
+    return opaque_entry(CUSTOM_TYPE, item)
 
 
 def item_of(entry: perdure.Entry) -> ItemParts | None:

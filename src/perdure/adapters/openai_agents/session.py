@@ -14,17 +14,17 @@ import perdure
 import perdure.types
 from perdure.adapters.openai_agents import approvals
 from perdure.adapters.openai_agents.items import (
-    CUSTOM_TYPE,
     Entry,
     Item,
     ItemParts,
     entry_of,
     filled,
     item_of,
+    opaque_item,
 )
 from perdure.adapters.session_ids import session_id_of
 from perdure.adapters.store_loop import StoreLoop
-from perdure.adapters.stored_json import is_plain, opaque_entry
+from perdure.adapters.stored_json import is_plain
 from perdure.errors import (
     EntryNotFound,
     Erased,
@@ -227,10 +227,7 @@ class PerdureSession:
         except (InvalidEntry, LimitExceeded, OverflowError, ValueError):
             # No message can hold some characters and numbers, such as half of a character pair.
             pairs = zip(items, entries, strict=True)
-            kept = [
-                entry if is_plain(item) else opaque_entry(CUSTOM_TYPE, item)
-                for item, entry in pairs
-            ]
+            kept = [entry if is_plain(item) else opaque_item(item) for item, entry in pairs]
             if kept == entries:
                 raise
         return await self._append(kept, key)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import perdure
 from perdure.adapters.openai_agents import PerdureSession
-from perdure.adapters.openai_agents.items import CUSTOM_TYPE, entry_of, filled, item_of
-from perdure.adapters.stored_json import is_plain, opaque_entry
+from perdure.adapters.openai_agents.items import entry_of, filled, item_of, opaque_item
+from perdure.adapters.stored_json import is_plain
 
 PNG = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n picture").decode()
 LONG = "x" * 70_000
@@ -177,7 +177,7 @@ async def test_item_that_no_message_can_hold_is_found(item: dict[str, Any]) -> N
     assert not is_plain(item)
     async with perdure.open("memory:") as store:
         session = await store.create()
-        parts = item_of(await session.append(opaque_entry(CUSTOM_TYPE, item)))
+        parts = item_of(await session.append(opaque_item(item)))
         assert parts is not None
         assert repr(parts.item) == repr(json.loads(json.dumps(item)))
 
