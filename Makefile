@@ -1,6 +1,6 @@
 # Everything here needs python3 (3.11 or newer) with pip; the tools go into .venv.
 # PYTHON=python3.13 make test   another interpreter (after `make clean`)
-# JOBS=4 make check test        more processes side by side
+# JOBS=4 make check test        use four cores instead of two
 # ARGS="-k lease" make test     arguments for pytest, the demo or the benchmarks
 # ROUNDS=100 make soak          that many times the random kills and mutated files of `make test-all`
 
@@ -27,8 +27,9 @@ QUICK := HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m "not full_only a
 TYPES := NODE_OPTIONS="--max-semi-space-size=64 $$NODE_OPTIONS" $(BIN)/basedpyright
 
 # Each process has a share of its own and, when that is done, takes from the end of another's: what
-# the tests of a module share is made once, and none waits at the end.
-TESTS := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+# the tests of a module share is made once, and none waits at the end. Two more than there are cores
+# to use: each waits for the disk, a server or a child process two fifths of its time.
+TESTS := $(BIN)/python -m pytest -n $$(($(JOBS) + 2)) --dist worksteal
 
 # Unit tests that load the libraries of all providers, which takes seconds: the conformance tests
 # load them too, so these run beside them.
@@ -43,7 +44,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo       run the demonstration"
-	@echo "make test       run the tests: about 550 CPU-seconds"
+	@echo "make test       run the tests: about 600 CPU-seconds"
 	@echo "make check      format, lint, types, imports, shape, unit and conformance tests"
 	@echo "make programs   install programs of others that tests run (pi, axe-core; with npm)"
 	@echo "make suites     fetch the published tests of agent frameworks, which run against the adapters"

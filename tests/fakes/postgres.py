@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -214,10 +215,13 @@ def _started(folder: Path) -> Engine:
 
 
 def _patiently(start: Callable[[], None]) -> None:
-    """Start a server that a busy machine keeps from being ready within the package's 10 seconds."""
+    """Start a server that a busy machine keeps from being ready within the package's 10 seconds.
+
+    The next call then finds it running, and asserts that it is ready.
+    """
     for _ in range(STARTS - 1):
         try:
             return start()
-        except subprocess.TimeoutExpired:
-            continue
+        except (subprocess.TimeoutExpired, AssertionError):
+            time.sleep(1)
     return start()
