@@ -57,6 +57,7 @@ def growing_files() -> list[bytes]:
     """The fixtures of those programs that add whole records to their files."""
     documents = {opencode_file(name) for name in OPENCODE}
     documents.update(map(FILES["aider"][1], FILES["aider"][0]))
+    documents.add((FIXTURES / "messages" / "chat.json").read_bytes())
     return [
         content
         for content in every_file()

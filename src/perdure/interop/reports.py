@@ -30,6 +30,7 @@ Format = Literal[
     "cursor",
     "zed",
     "aider",
+    "messages",
 ]
 """The formats of session files that can be imported."""
 

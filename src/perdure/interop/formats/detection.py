@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.codecs.fields import Fields, fields_of, name_in
 from perdure.codecs.lines import read_line
-from perdure.interop.formats import native
+from perdure.interop.formats import messages, native
 from perdure.interop.formats.registry import FORMATS
 from perdure.interop.formats.sources.content import Content, lines_in
 from perdure.interop.reports import Format
@@ -16,11 +16,15 @@ _BEGINNING_BYTES = 65_536
 
 
 def detect_format(content: Content) -> Format | None:
-    """Return the format of the session in `content`; None when no line shows one."""
+    """Return the format of the session in `content`; None when no line shows one.
+
+    Several programs write bare messages between records of their own, which decide.
+    """
     start = content.read(0, _BEGINNING_BYTES)
     for name, format in FORMATS.items():
         if format.is_beginning is not None and format.is_beginning(start):
             return name
+    has_messages = False
     for line in lines_in(content):
         if line.number > LINES_LOOKED_AT:
             break
@@ -28,7 +32,8 @@ def detect_format(content: Content) -> Format | None:
         found = None if fields is None else _format_of(fields)
         if found is not None:
             return found
-    return None
+        has_messages = has_messages or (fields is not None and messages.is_record(fields))
+    return messages.FORMAT if has_messages else None
 
 
 def has_line_of(content: Content, format: Format) -> bool:

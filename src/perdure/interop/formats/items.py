@@ -6,7 +6,10 @@ Invariant: every line of a source is in an item, a header, or the list of blank 
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -25,6 +28,9 @@ IMPORT = "import"
 REDACTED = "redacted"
 """Key of a header's metadata that lists replacements; type of the note that replaces an
 original."""
+
+_PATH_CHARS = 12
+"""Of the digest of a path, enough to tell those of one person apart."""
 
 ItemBody = Message | TreeBody | SideBody | bytes
 """Bytes are the body of an ``opaque`` entry."""
@@ -74,6 +80,15 @@ class Item(msgspec.Struct, gc=False):
         if isinstance(self.body, TreeBody | SideBody):
             return type(self.body).version
         return MESSAGE_VERSION if isinstance(self.body, Message) else 1
+
+
+def named_by_path(header: SourceHeader, path: Path) -> SourceHeader:
+    """Return `header` with a session that `path` names, for a file without an id."""
+    if header.session is not None:
+        return header
+    path = path.absolute()
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:_PATH_CHARS]
+    return msgspec.structs.replace(header, session=f"{path.stem}-{digest}")
 
 
 class Malformed(NamedTuple):

@@ -10,7 +10,7 @@ import msgspec
 from perdure.codecs.fields import Fields
 from perdure.codecs.operator import words as operator_words
 from perdure.codecs.pi import words as pi_words
-from perdure.interop.formats import aider
+from perdure.interop.formats import aider, messages
 from perdure.interop.formats.claude_code import reader as claude_code
 from perdure.interop.formats.codex import reader as codex
 from perdure.interop.formats.databases import cursor, goose, zed
@@ -66,7 +66,11 @@ FORMATS: Mapping[Format, SourceFormat] = {
         "Qwen Code", qwen_code.parse, qwen_code.Reader, qwen_code.is_record
     ),
     claude_code.FORMAT: SourceFormat(
-        "Claude Code", claude_code.parse, claude_code.Reader, claude_code.is_record
+        "Claude Code",
+        claude_code.parse,
+        claude_code.Reader,
+        claude_code.is_record,
+        at_path=claude_code.at_path,
     ),
     codex.FORMAT: SourceFormat(
         "Codex", codex.parse, codex.Reader, codex.is_record, at_path=codex.at_path
@@ -128,5 +132,11 @@ FORMATS: Mapping[Format, SourceFormat] = {
         at_path=aider.at_path,
     ),
     opencode.FORMAT: SourceFormat("opencode", opencode.parse, is_beginning=opencode.is_beginning),
+    messages.FORMAT: SourceFormat(
+        "bare messages",
+        messages.parse,
+        is_beginning=messages.is_beginning,
+        at_path=messages.at_path,
+    ),
 }
 """Name -> format. Of two formats that accept a line, the first one wins."""

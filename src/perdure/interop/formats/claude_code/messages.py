@@ -54,7 +54,7 @@ WRITTEN_HERE = "msg_"
 
 def content_of(message: Fields, media: Media) -> tuple[Part, ...] | None:
     """Return the parts of `message`; None if it has no content."""
-    return parts_of(message.get("content"), media, _known_part)
+    return parts_of(message.get("content"), media, known_part)
 
 
 def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Message:
@@ -103,7 +103,8 @@ def _usage(message: Fields) -> Usage | None:
     return Usage(*counts) if any(counts) else None
 
 
-def _known_part(fields: Fields, media: Media) -> Part | None:
+def known_part(fields: Fields, media: Media) -> Part | None:
+    """Return a content block of Anthropic's interface; None for an unknown type."""
     match text_in(fields, "type"):
         case "thinking":
             return ThinkingPart(text_in(fields, "thinking") or "")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -34,7 +35,13 @@ from perdure.interop.formats.claude_code.messages import (
     said_by_person,
     said_by_tools,
 )
-from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.items import (
+    Item,
+    ItemBody,
+    ParsedSource,
+    SourceHeader,
+    named_by_path,
+)
 from perdure.interop.formats.sources.parent_links import Leaf, Linker
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
 from perdure.interop.formats.sources.reader import Make, parsed_whole
@@ -74,6 +81,7 @@ _SAID = ("user", "assistant")
 _NOTHING = Message("user", ())
 _REASONS: dict[str, CompactionReason] = {"manual": "manual", "auto": "threshold"}
 _METADATA = {"version": "version", "gitBranch": "git_branch", "slug": "slug", "agentId": "agent"}
+_NAMED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OWN_ID = re.compile(rb'"uuid":\s*"([\w.-]+)"')
 _PARENT_ID = re.compile(rb'"parentUuid":\s*(?:null|"([\w.-]+)")')
 _IS_SIDECHAIN = re.compile(rb'"isSidechain":\s*true')
@@ -419,6 +427,16 @@ _RECORDS: dict[str, Callable[[Reader, Record, int | None], int | None]] = {
 }
 
 
+def at_path(header: SourceHeader, path: Path) -> SourceHeader:
+    """Return `header` with the session that the path names, for a file without an id.
+
+    Claude Code names a file after its session.
+    """
+    if header.session is None and _NAMED.fullmatch(path.stem):
+        return msgspec.structs.replace(header, session=path.stem)
+    return named_by_path(header, path)
+
+
 def is_record(fields: Fields) -> bool:
     """Return whether `fields` is a record of Claude Code."""
     kind = name_in(fields, "type")
@@ -430,4 +448,7 @@ def is_record(fields: Fields) -> bool:
         return object_in(fields, "snapshot") is not None
     if kind in _MESSAGE_TYPES and ("uuid" in fields or "parentUuid" in fields):
         return True
+    if kind in _SAID:  # a thin line
+        message = object_in(fields, "message") or {}
+        return message.get("role") == kind and "content" in message
     return kind == "summary" and "leafUuid" in fields

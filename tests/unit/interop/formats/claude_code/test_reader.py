@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from perdure.codecs.shared_keys import meta_of
 from perdure.interop.formats.claude_code.reader import parse
+from perdure.interop.formats.detection import detect_format
 from perdure.interop.formats.items import ParsedSource
+from perdure.interop.formats.sources.content import Held
 from perdure.session.kinds import OPAQUE, Compaction, Custom, CustomMessage
 from perdure.session.messages import (
     Message,
@@ -320,3 +323,42 @@ def test_entries_stay_in_the_order_of_the_file() -> None:
     for name in CLAUDE_CODE:
         numbers = [item.number for item in parse(claude_file(name)).items]
         assert all(before <= after for before, after in pairwise(numbers))
+
+
+THIN = (
+    b'{"type":"user","message":{"role":"user","content":"Hello"}}\n'
+    b'{"type":"assistant","message":{"role":"assistant","content":[{"type":"text","text":"Yes?"}]}}\n'
+)
+"""Lines without a session, an id and a parent."""
+
+
+async def test_thin_lines_are_one_chain_named_by_the_path(tmp_path: Path) -> None:
+    assert detect_format(Held(THIN)) == "claude-code"
+    parsed = parse(THIN)
+    check_items(parsed)
+    assert texts_on(path_of(parsed)) == ["Hello", "Yes?"]
+    store = empty_store()
+    id = "0196f0c2-0000-7000-8000-000000000001"
+    for name, session in ((id, id), ("notes", "notes-"), ("other", "other-")):
+        file = tmp_path / f"{name}.jsonl"
+        file.write_bytes(THIN)
+        report = await imported(store, file)
+        assert (report.session.startswith(session), report.messages) == (True, 2)
+        assert not (await imported(store, file)).is_new
+        file.write_bytes(THIN + THIN.replace(b"Hello", b"And now?"))
+        grown = await imported(store, file)
+        assert (grown.session, grown.messages) == (report.session, 2)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"user","message":"Hello"}',
+        b'{"type":"user","message":{"content":"Hello"}}',
+        b'{"type":"user","message":{"role":"assistant","content":"Hello"}}',
+        b'{"type":"user","message":{"role":"user"}}',
+        b'{"type":"system","message":{"role":"system","content":"x"}}',
+    ],
+)
+def test_line_that_is_no_message_is_not_of_claude_code(line: bytes) -> None:
+    assert detect_format(Held(line)) is None
