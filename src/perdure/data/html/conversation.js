@@ -117,7 +117,7 @@ const compaction = (line) => {
       () => said(line.pieces.map(wordsOf).join("\n\n")), !line.is_undone)];
 };
 
-const SETTINGS = { model_change: "The model is now", thinking_change: "Thinking is now" };
+const SETTINGS = { model_change: "The model is now", thinking_change: "Thinking is now", state: "Not shown: the state" };
 
 // An assistant that goes on after its tools is not announced again.
 const goesOn = (block, before) =>

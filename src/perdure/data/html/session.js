@@ -16,7 +16,7 @@ for (let n = lines.length - 1; n >= 0; n -= 1) {
 const NAMES = {
   user: "User", assistant: "Assistant", tool: "Tool", system: "System", context: "Context",
   compaction: "Summary", branch_summary: "Left branch", model_change: "Model",
-  thinking_change: "Thinking level", custom: "Extension", custom_message: "Note", opaque: "Unreadable",
+  thinking_change: "Thinking level", custom: "Extension", custom_message: "Note", opaque: "Unreadable", state: "State",
 };
 const nameOf = (line) => NAMES[line.role] || line.role;
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from perdure.interop.formats.transcript import (
+    STATE,
     Called,
     Medium,
     Piece,
@@ -43,7 +44,11 @@ _NAMES = {
     "custom_message": "Note",
     "opaque": "Unreadable entry",
 }
-_SETTINGS = {"model_change": "The model is now", "thinking_change": "The thinking level is now"}
+_SETTINGS = {
+    "model_change": "The model is now",
+    "thinking_change": "The thinking level is now",
+    STATE: "Not shown: the state",
+}
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r"( {0,3})(#{1,6})(?=\s|$)")

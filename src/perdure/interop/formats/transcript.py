@@ -50,6 +50,12 @@ from perdure.session.notes import (
 )
 
 _BRIEF_CHARS = 160
+_STATES = frozenset({"langgraph.checkpoint"})
+"""Types of custom entries that hold the serialized state of a program: named, not shown."""
+
+STATE = "state"
+"""The role of their lines."""
+
 _TOLD = frozenset(
     note.kind
     for note in (
@@ -121,7 +127,7 @@ class TranscriptLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of the tree.
 
     Shape: `id` is the one in the store: a fork shares entries of other sessions. `role` is the
-    message's role, else the kind. `first_kept` is the number of the first
+    message's role, `STATE`, else the kind. `first_kept` is the number of the first
     entry a compaction keeps; None keeps nothing before it. `is_outside`: it is never sent to a
     model.
     Units: `at` is Unix milliseconds, `cost_microcents` 1e-8 US dollars.
@@ -200,6 +206,7 @@ def transcript_of(bundle: Bundle, redacted: Mapping[str, int] | None = None) -> 
 
 def losses_of(bundle: Bundle, *, is_branch: bool) -> list[str]:
     """Return what a transcript of `bundle` omits; with `is_branch` other branches as well."""
+    states = sum(_is_state(entry) for entry in bundle.entries)
     left = Counter(e.kind for e in bundle.entries if e.lane == "side" and e.kind not in _TOLD)
     lost = Losses()
     lost.add_header(bundle.header)
@@ -209,12 +216,19 @@ def losses_of(bundle: Bundle, *, is_branch: bool) -> list[str]:
     if left:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(left.items()))
         found.append(f"{left.total()} side entries left out ({kinds})")
+    if states:
+        found.append(f"states that are named, not shown: {states}")
     if is_branch:
         path = {entry.id for entry in branch_of(bundle, standing_of(bundle).leaf)}
         others = sum(e.lane == "tree" and e.id not in path for e in bundle.entries)
         if others:
             found.append(f"{others} entries of other branches left out; add --all-branches")
     return found
+
+
+def _is_state(entry: Entry) -> bool:
+    body = readable(entry) if entry.kind == Custom.kind else None
+    return isinstance(body, Custom) and body.custom_type in _STATES
 
 
 def _facts(
@@ -303,8 +317,7 @@ class _Lines:
                     line, name=body.custom_type, pieces=pieces, is_outside=not body.in_context
                 )
             case Custom():
-                pieces = () if body.data is None else (Strange(_indent_json(body.data)),)
-                return _with(line, name=body.custom_type, pieces=pieces, is_outside=True)
+                return _custom(line, entry, body)
             case Unknown(raw=raw):
                 shown = (Strange(raw.decode(errors="replace")),)
                 return _with(line, pieces=shown, is_outside=True)
@@ -368,6 +381,14 @@ class _Lines:
             outcome=None if run is None else run.outcome,
             duration_ms=None if run is None else run.duration_ms,
         )
+
+
+def _custom(line: TranscriptLine, entry: Entry, body: Custom) -> TranscriptLine:
+    name = body.custom_type
+    if name in _STATES:
+        return _with(line, role=STATE, name=f"{name}, {len(entry.body):,} bytes", is_outside=True)
+    pieces = () if body.data is None else (Strange(_indent_json(body.data)),)
+    return _with(line, name=name, pieces=pieces, is_outside=True)
 
 
 def _with(line: TranscriptLine, **changes: object) -> TranscriptLine:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from perdure.interop.formats.bundles import cut_to
+from perdure.interop.formats.markdown import render_markdown
 from perdure.interop.formats.transcript import (
     Called,
     Medium,
@@ -98,6 +99,20 @@ def test_other_kinds_are_described_with_model_visibility() -> None:
     assert [line.is_outside for line in lines] == [True, True, False, True, True, False, True]
     assert (lines[5].first_kept, lines[5].tokens_before, lines[5].is_undone) == (3, 9, True)
     assert lines[6].pieces == (Strange("\ufffd{"),)
+
+
+def test_state_of_a_framework_is_named_in_one_line() -> None:
+    making = Making()
+    making.say(user("hello"))
+    making.say(Custom("langgraph.checkpoint", {"state": {"data": "c2VjcmV0" * 100}}))
+    made = transcript_of(making.made())
+    line = made.lines[1]
+    assert (line.role, line.pieces, line.is_outside) == ("state", (), True)
+    page = render_markdown(made).decode()
+    (told,) = [each for each in page.splitlines() if "langgraph.checkpoint" in each]
+    assert told == "*Not shown: the state langgraph.checkpoint, 867 bytes.*"
+    assert "c2VjcmV0" not in page
+    assert losses_of(making.made(), is_branch=False) == ["states that are named, not shown: 1"]
 
 
 def test_facts_cover_whole_session() -> None:
