@@ -7,7 +7,6 @@ import random
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,13 @@ from typing_extensions import TypedDict
 import perdure
 from perdure.adapters.langgraph import PerdureSaver
 from tests.conftest import REPOSITORY
-from tests.integration.adapters.langgraph.children.graph import graph_with, saver_at
+from tests.fakes.forked import run_forked
+from tests.fakes.samples import FOR_LONG, rounds
+from tests.integration.adapters.langgraph.children.graph import (
+    graph_with,
+    run_and_kill,
+    saver_at,
+)
 
 CHILD = "tests.integration.adapters.langgraph.children.graph"
 
@@ -204,26 +209,24 @@ def _said(found: Any) -> list[str]:
     return [each.content for each in found.checkpoint["channel_values"].get("messages", [])]
 
 
-KILLS = 1
-
-
-@pytest.mark.timeout(1800)  # 50 processes that load LangGraph: 20 s each on a busy machine
-@pytest.mark.parametrize(
-    "kills", [KILLS, pytest.param(25, marks=pytest.mark.all_only)], ids=["sample", "many"]
-)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kills", [1, pytest.param(25, marks=FOR_LONG)], ids=["sample", "many"])
 def test_killed_runs_lose_no_returned_turn(tmp_path: Path, kills: int) -> None:
     """The same graph is killed with LangGraph's own saver and with ours, at the same moments."""
     rng = random.Random(20)
     addresses = {"perdure": f"sqlite:///{tmp_path / 'a.db'}", "sqlite": str(tmp_path / "b.db")}
-    for kill in range(kills):
-        after = rng.random() * 0.2
-        for kind, address in addresses.items():
-            returned = _killed(kind, address, f"k{kill}", after)
-            with saver_at(kind, address) as saver:
-                graph = graph_with(saver)
+    moments = [rng.random() * 0.6 for _ in range(rounds(kills))]
+    done = run_forked(run_and_kill, addresses, moments)
+    returned = list(map(int, done.out.split()))
+    assert len(returned) == len(moments) * len(addresses), done.err
+    assert kills == 1 or sum(returned) > 0
+    for place, (kind, address) in enumerate(addresses.items()):
+        with saver_at(kind, address) as saver:
+            graph = graph_with(saver)
+            for kill, turns in enumerate(returned[place :: len(addresses)]):
                 thread = config(f"k{kill}")
                 kept = texts(graph.get_state(thread))
-                assert [f" question {turn}" for turn in range(returned)] == kept[::2][:returned]
+                assert [f" question {turn}" for turn in range(turns)] == kept[::2][:turns]
                 if graph.get_state(thread).next:
                     graph.invoke(None, thread)  # finishes the turn that the kill interrupted
                 graph.invoke({"messages": [("user", "goes on")]}, thread)
@@ -232,13 +235,3 @@ def test_killed_runs_lose_no_returned_turn(tmp_path: Path, kills: int) -> None:
         assert store.verify().is_ok
     with sqlite3.connect(addresses["sqlite"]) as database:
         assert database.execute("pragma integrity_check").fetchone() == ("ok",)
-
-
-def _killed(kind: str, address: str, thread: str, after: float) -> int:
-    """Run a graph, kill it `after` seconds of work, and return the turns that it returned."""
-    child = start(kind, address, thread, 10_000, "")
-    assert child.stdout is not None
-    assert child.stdout.readline() == "READY\n"
-    time.sleep(after)
-    child.kill()
-    return len(child.communicate()[0].splitlines())

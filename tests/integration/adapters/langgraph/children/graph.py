@@ -8,7 +8,11 @@ when LangGraph returns it: its state is stored then. With a NAME it begins when 
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -47,19 +51,47 @@ def saver_at(kind: str, address: str) -> AbstractContextManager[Any]:
     return Opened(saver)
 
 
-def main() -> None:
+def run_and_kill(addresses: Mapping[str, str], moments: Sequence[float]) -> None:
+    """Run a graph on each saver and kill it after so many seconds, once for each of `moments`.
+
+    Each run is a fork of this process, which has loaded LangGraph. Prints the turns that each one
+    returned before its end.
+    """
+    for number, moment in enumerate(moments):
+        for kind, address in addresses.items():
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.dup2(writing, 1)
+                _work(kind, address, f"k{number}", 10_000, "")
+                os._exit(0)
+            os.close(writing)
+            with open(reading) as lines:  # noqa: PTH123 - a pipe has no path
+                assert lines.readline() == "READY\n"
+                time.sleep(moment)
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                print(len(lines.readlines()), flush=True)  # noqa: T201 - the parent reads it
+
+
+def _work(kind: str, address: str, thread: str, turns: int, name: str) -> None:
     """Run the turns of one worker."""
-    kind, address, thread, turns, name = sys.argv[1:]
     config = {"configurable": {"thread_id": thread}}
     with saver_at(kind, address) as saver:
         graph = graph_with(saver, name)
         print("READY", flush=True)  # noqa: T201 - the parent reads it
         if name:  # one of several workers: all begin together
             sys.stdin.readline()
-        for turn in range(int(turns)):
+        for turn in range(turns):
             said = {"messages": [("user", f"{name} question {turn}")]}
             graph.invoke(said, config, durability="sync")
             print(turn, flush=True)  # noqa: T201 - the parent reads it
+
+
+def main() -> None:
+    """Run one worker."""
+    kind, address, thread, turns, name = sys.argv[1:]
+    _work(kind, address, thread, int(turns), name)
 
 
 if __name__ == "__main__":
