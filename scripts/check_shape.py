@@ -110,6 +110,7 @@ NO_TEST = {
     "engine/hooks/points.py": "values only; each is asked about in the tests beside it",
     "engine/flows/roles.py": "a protocol",
     "engine/turns/co_commit.py": "a protocol and the value it passes",
+    "memory/arrays.py": "the sums of memory/sums.py with numpy: each test there runs on both",
     "models/protocol.py": "protocols and the values they pass",
     "stores/protocol.py": "protocols and the values they pass",
     "tools/spec.py": "the values that tools are and are called with",

@@ -1,9 +1,10 @@
-"""The sums without numpy are those of the formula."""
+"""The sums with and without numpy are those of the formula."""
 
 from __future__ import annotations
 
 import pytest
 
+from perdure.memory.arrays import ArraySums
 from perdure.memory.question import question_of
 from perdure.memory.ranking import Scope, ranking
 from perdure.memory.sums import PlainSums
@@ -13,8 +14,12 @@ from tests.fakes.corpora import QUESTIONS, corpus_of, random_sessions
 from tests.fakes.recall_reference import reference_scores
 from tests.fakes.samples import case
 
+Sums = type[PlainSums] | type[ArraySums]
+EACH = pytest.mark.parametrize("sums", [PlainSums, ArraySums])
 
-def test_scores_match_formula() -> None:
+
+@pytest.mark.parametrize("sums", [PlainSums, pytest.param(ArraySums, marks=pytest.mark.full_only)])
+def test_scores_match_formula(sums: Sums) -> None:
     for seed in range(20):
         sessions = random_sessions(seed)
         corpus, names = corpus_of(sessions, seed)
@@ -22,21 +27,23 @@ def test_scores_match_formula() -> None:
             with case((seed, question)):
                 asked = question_of(question, START_MS)
                 counts = [corpus.counts((), word) for word in asked.words]
-                ranked = ranking(asked, Scope(), 10_000, PlainSums)(corpus, counts)
+                ranked = ranking(asked, Scope(), 10_000, sums)(corpus, counts)
                 got = {names[corpus.positions[each.text]]: each.score for each in ranked}
                 assert got == pytest.approx(reference_scores(sessions, question, START_MS))
 
 
-def test_limit_gives_the_first_of_all() -> None:
+@EACH
+def test_limit_gives_the_first_of_all(sums: Sums) -> None:
     corpus, _ = corpus_of(random_sessions(1))
     asked = question_of("the moon and the boats", START_MS)
     counts = [corpus.counts((), word) for word in asked.words]
-    everything = ranking(asked, Scope(), 10_000, PlainSums)(corpus, counts)
+    everything = ranking(asked, Scope(), 10_000, sums)(corpus, counts)
     for limit in (0, 1, 5, len(everything)):
-        assert ranking(asked, Scope(), limit, PlainSums)(corpus, counts) == everything[:limit]
+        assert ranking(asked, Scope(), limit, sums)(corpus, counts) == everything[:limit]
 
 
-def test_sessions_out_of_scope_do_not_count() -> None:
+@EACH
+def test_sessions_out_of_scope_do_not_count(sums: Sums) -> None:
     sessions = random_sessions(3)
     corpus, names = corpus_of(sessions)
     keys = tuple(session_key(f"s{number}") for number in (1, 4, 6))
@@ -44,24 +51,26 @@ def test_sessions_out_of_scope_do_not_count() -> None:
     for question in QUESTIONS:
         asked = question_of(question, START_MS)
         counts = [corpus.counts((), word) for word in asked.words]
-        ranked = ranking(asked, Scope(only=keys), 10_000, PlainSums)(corpus, counts)
+        ranked = ranking(asked, Scope(only=keys), 10_000, sums)(corpus, counts)
         got = {names[corpus.positions[each.text]]: each.score for each in ranked}
         assert got == pytest.approx(reference_scores(some, question, START_MS))
 
 
-def test_question_of_a_speaker_alone_finds_what_was_said() -> None:
+@EACH
+def test_question_of_a_speaker_alone_finds_what_was_said(sums: Sums) -> None:
     sessions = random_sessions(5)
     corpus, names = corpus_of(sessions)
     asked = question_of("Bob?", START_MS)
     counts = [corpus.counts((), word) for word in asked.words]
-    ranked = ranking(asked, Scope(), 10_000, PlainSums)(corpus, counts)
+    ranked = ranking(asked, Scope(), 10_000, sums)(corpus, counts)
     said = {each.name for session in sessions for each in session if each.author == "Bob Ray"}
     found = [names[corpus.positions[each.text]] for each in ranked]
     assert found[0] in said
 
 
-def test_question_without_known_words_finds_nothing() -> None:
+@EACH
+def test_question_without_known_words_finds_nothing(sums: Sums) -> None:
     corpus, _ = corpus_of(random_sessions(5))
     asked = question_of("Where is the zebra?", START_MS)
     counts = [corpus.counts((), word) for word in asked.words]
-    assert ranking(asked, Scope(), 10, PlainSums)(corpus, counts) == []
+    assert ranking(asked, Scope(), 10, sums)(corpus, counts) == []
