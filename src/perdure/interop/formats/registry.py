@@ -15,7 +15,7 @@ from perdure.interop.formats.claude_code import reader as claude_code
 from perdure.interop.formats.codex import reader as codex
 from perdure.interop.formats.databases import cursor, goose, zed
 from perdure.interop.formats.databases.row_lines import DatabaseFormat
-from perdure.interop.formats.items import ParsedSource, SourceHeader
+from perdure.interop.formats.items import SourceHeader
 from perdure.interop.formats.json_lines import (
     amp,
     copilot_cli,
@@ -28,11 +28,8 @@ from perdure.interop.formats.opencode import reader as opencode
 from perdure.interop.formats.operator import reader as operator
 from perdure.interop.formats.pi import reader as pi
 from perdure.interop.formats.sources.content import Content
-from perdure.interop.formats.sources.parse_state import Progress
-from perdure.interop.formats.sources.reader import Make
+from perdure.interop.formats.sources.reader import Make, Parse
 from perdure.interop.reports import Format
-
-Parse = Callable[[bytes, Progress | None], ParsedSource]
 
 
 class SourceFormat(msgspec.Struct, frozen=True):

@@ -43,8 +43,8 @@ from perdure.interop.formats.items import (
     named_by_path,
 )
 from perdure.interop.formats.sources.parent_links import Leaf, Linker
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import Make, parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import Make, whole_parser
 from perdure.session.kinds import Compaction, CompactionReason, Custom, CustomMessage
 from perdure.session.messages import Message, Part, TextPart, ToolCallPart
 from perdure.session.notes import ImportedRecord, SessionInfoChanged
@@ -87,11 +87,6 @@ _PARENT_ID = re.compile(rb'"parentUuid":\s*(?:null|"([\w.-]+)")')
 _IS_SIDECHAIN = re.compile(rb'"isSidechain":\s*true')
 
 _MESSAGE_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress"})
-
-
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the Claude Code transcript in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
 
 
 class _About:
@@ -284,6 +279,9 @@ class Reader:
         self.draft.report_malformed(record.line, "its message has no content")
         body = Custom("claude-code:message", record.fields.get("message"))
         return self.draft.add(record, body, hung_on)
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 # -- records; each function returns the parent for the record's children

@@ -34,8 +34,8 @@ from perdure.interop.formats.codex.messages import (
     usage_of,
 )
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import whole_parser
 from perdure.session.kinds import Compaction, Custom, CustomMessage, ModelChange, ThinkingChange
 from perdure.session.messages import Message, TextPart
 from perdure.session.notes import ImportedRecord, LeafMoved, SessionInfoChanged
@@ -69,11 +69,6 @@ _BARE_FIELDS = {
     "function_call_output": "call_id",
 }
 _CONTENT = frozenset({"input_text", "output_text", "input_image"})
-
-
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the Codex rollout in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
@@ -169,6 +164,9 @@ class Reader:
             is_subagent=parent is not None,
         )
         return self.draft.finish(described, self.leaf)
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 def _unwrap_line(fields: Fields) -> tuple[str | None, Fields]:

@@ -34,8 +34,8 @@ from perdure.interop.formats.databases.row_lines import (
 )
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.database import Database, Row
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import LineReader, parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.messages import (
     Message,
     Part,
@@ -125,11 +125,6 @@ DATABASE: Final = DatabaseFormat(
 # -- the lines of one chat
 
 
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the chat in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
-
-
 def is_record(fields: Fields) -> bool:
     """Return whether `fields` is a row of Cursor's database."""
     return table_of(fields, FORMAT) is not None
@@ -198,6 +193,9 @@ class Reader(LineReader):
         for number, body in enumerate(bodies, ordinal):
             self._leaf = self.draft.add(record, body, self._leaf, ordinal=number)
         return ordinal + len(bodies)
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 def _bodies_of(message: Fields, own: str) -> list[ItemBody]:

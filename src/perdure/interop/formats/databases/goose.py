@@ -38,8 +38,8 @@ from perdure.interop.formats.databases.row_lines import (
 )
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.database import Database
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import LineReader, parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.kinds import Compaction, CustomMessage
 from perdure.session.messages import (
     Message,
@@ -92,11 +92,6 @@ DATABASE: Final = DatabaseFormat(
 
 
 # -- the lines of one session
-
-
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the session in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
 
 
 def is_record(fields: Fields) -> bool:
@@ -224,6 +219,9 @@ class Reader(LineReader):
             self._has_hidden = False
             return Compaction(text, reason="import")
         return CustomMessage("goose:agent-only", tuple(said), is_displayed=False)
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 def _is_result(fields: Fields) -> bool:

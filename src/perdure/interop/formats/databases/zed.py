@@ -35,8 +35,8 @@ from perdure.errors import FormatError, LimitExceeded
 from perdure.interop.formats.databases.row_lines import DatabaseFormat
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.database import Database
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import LineReader, parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.kinds import Compaction, CustomMessage
 from perdure.session.messages import Message, Part, TextPart, ThinkingPart, ToolResultPart
 from perdure.session.notes import SessionInfoChanged
@@ -116,11 +116,6 @@ def _document(stored: object, kind: object, name: str) -> bytes:
 # -- the lines of one thread
 
 
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the thread in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
-
-
 def is_record(fields: Fields) -> bool:
     """Return whether `fields` is a message of a thread, or the rest of its document."""
     return fields.get("program") == FORMAT and ("message" in fields or "thread" in fields)
@@ -189,6 +184,9 @@ class Reader(LineReader):
             return own
         self._following += 1
         return f"{self._asked}:{self._following}"
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 def _beginning_of(thread: Fields, row: Fields) -> str | None:

@@ -31,8 +31,8 @@ from perdure.codecs.media import Media
 from perdure.errors import FormatError
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.content import Held
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import LineReader, parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.messages import (
     Message,
     Part,
@@ -73,11 +73,6 @@ def gather(path: Path) -> Held:
 
 def _line(kind: str, value: object) -> bytes:
     return msgspec.json.encode({"program": FORMAT, kind: value})
-
-
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the thread in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
 
 
 def is_record(fields: Fields) -> bool:
@@ -134,6 +129,9 @@ class Reader(LineReader):
         record.at = time_in(object_in(record.fields, "meta") or {}, "sentAt")
         bodies = _bodies_of(record.fields, self.draft.media)
         self._leaf = self.draft.add_chain(record, bodies, self._leaf, "message")
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 def _bodies_of(message: Fields, media: Media) -> list[ItemBody]:

@@ -29,8 +29,8 @@ from perdure.codecs.lines import Line, ReadLine, read_line
 from perdure.codecs.media import unknown_part
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parent_links import Leaf, Linker
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import LineReader, parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.messages import (
     MediaPart,
     Message,
@@ -51,11 +51,6 @@ _KINDS = ("session.", "assistant.", "user.", "tool.", "system.", "hook.", "subag
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNKNOWN = "unknown"
 _OF_SUBAGENTS = ("agentId", "parentToolCallId")
-
-
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the session in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
@@ -179,6 +174,9 @@ class Reader(LineReader):
 
     def _medium(self, data: Fields) -> MediaPart | None:
         return self.draft.media.part(name_in(data, "data"), name_in(data, "mimeType"))
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 def _thin(fields: Fields) -> Message | None:

@@ -29,8 +29,8 @@ from perdure.codecs.fields import (
 from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.media import Media
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import LineReader, parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.codec import encode
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import (
@@ -66,11 +66,6 @@ class _Told(msgspec.Struct):
     digest: bytes
     calls: set[str]
     results: set[str]
-
-
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the session in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
 
 
 def is_record(fields: Fields) -> bool:
@@ -267,6 +262,9 @@ class Reader(LineReader):
         """Store `record` as a side entry."""
         self.draft.add(record, ImportedRecord(FORMAT, kind), self._leaf, ordinal=self._ordinal)
         self._ordinal += 1
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 # -- parts

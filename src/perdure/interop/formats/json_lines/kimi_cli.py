@@ -18,8 +18,8 @@ from perdure.codecs.fields import Fields, fields_of, list_in, name_in, object_in
 from perdure.codecs.lines import Line, ReadLine, read_line
 from perdure.codecs.media import Media
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import LineReader, parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
 from perdure.session.notes import ImportedRecord
@@ -32,11 +32,6 @@ _FROM_KIMI = re.compile(r"<system>.*</system>\s*", re.DOTALL)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FAILED = "<system>ERROR"
 _MEDIA = ("image_url", "audio_url", "video_url")
-
-
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the session in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
 
 
 def is_record(fields: Fields) -> bool:
@@ -85,6 +80,9 @@ class Reader(LineReader):
     def finish(self) -> ParsedSource:
         """Return the parsed source; only the path of the file names the session."""
         return self.draft.finish(SourceHeader(), self._leaf)
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 def _body_of(role: str, fields: Fields, media: Media) -> ItemBody | None:

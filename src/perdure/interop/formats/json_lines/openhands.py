@@ -35,8 +35,8 @@ from perdure.codecs.media import Media
 from perdure.errors import FormatError, LimitExceeded
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.content import Held
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import LineReader, parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.kinds import Compaction
 from perdure.session.messages import (
     Message,
@@ -110,11 +110,6 @@ def _one_line(event: bytes) -> bytes:
 # -- the lines
 
 
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the conversation in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
-
-
 def is_record(fields: Fields) -> bool:
     """Return whether `fields` is an event of OpenHands, or the first line of a conversation."""
     if fields.get("program") == FORMAT:
@@ -179,6 +174,9 @@ class Reader(LineReader):
         last = max((self._nodes[each] for each in forgotten if each in self._nodes), default=-1)
         following = bisect_right(self._order, last)
         return self._order[following] if following < len(self._order) else None
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 def _body_of(kind: str, fields: Fields, media: Media) -> ItemBody | None:

@@ -25,8 +25,8 @@ from perdure.codecs.media import Media
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.json_lines.gemini_cli import part_of
 from perdure.interop.formats.sources.parent_links import Leaf, Linker
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import LineReader, parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.messages import Message, Part, ToolResultPart, Usage
 from perdure.session.notes import ImportedRecord
 
@@ -34,11 +34,6 @@ FORMAT: Final = "qwen-code"
 PROVIDER = "qwen"
 
 _FOREIGN = "it is not a record of a session of Qwen Code"
-
-
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the session in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
 
 
 def is_record(fields: Fields) -> bool:
@@ -97,6 +92,9 @@ class Reader(LineReader):
         node = self.draft.add(record, body, parent)
         self._leaf.follow(record, node)
         return node
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 def _body_of(kind: str, fields: Fields, media: Media) -> ItemBody | None:

@@ -27,8 +27,8 @@ from perdure.codecs.operator.messages import message_of, meta_of
 from perdure.codecs.operator.words import FORMAT, HEADERS, VERSION
 from perdure.interop.formats.items import ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parent_links import Leaf, Linker, MessageFields
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import whole_parser
 from perdure.session.notes import ImportedRecord, LeafMoved
 
 LEGACY_HEADER = "metadata"
@@ -46,11 +46,6 @@ _RECORD_TYPES = frozenset(
         *("branch_summary", "label", "session_info", "custom", "custom_message", "leaf", "channel"),
     }
 )
-
-
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the Operator session in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
 
 
 class Reader:
@@ -168,6 +163,9 @@ class Reader:
         if node is not None and self.draft.items[node].alias == id:
             return node
         return self.draft.next_below(node, parent)  # it names a label: keep what follows it
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 def _read_message(fields: Fields, message: Fields, media: Media) -> MessageFields:

@@ -27,8 +27,8 @@ from perdure.codecs.pi.messages import message_of, nested_usage
 from perdure.codecs.pi.words import FORMAT, VERSION
 from perdure.interop.formats.items import ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parent_links import Leaf, Linker, MessageFields
-from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
-from perdure.interop.formats.sources.reader import parsed_whole
+from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.reader import whole_parser
 from perdure.session.notes import SideBody
 
 _BROKEN = re.compile(
@@ -49,11 +49,6 @@ _RECORD_TYPES = frozenset(
         "custom_message",
     }
 )
-
-
-def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the pi session in `content`, even if it is damaged."""
-    return parsed_whole(content, FORMAT, Reader, progress)
 
 
 class Reader:
@@ -185,6 +180,9 @@ class Reader:
         if index is not None and 0 <= index < len(self.indexed):
             return self.indexed[int(index)], self.ids[int(index)]
         return 0, name_in(record.fields, "firstKeptEntryId")
+
+
+parse = whole_parser(FORMAT, Reader)
 
 
 def _read_message(fields: Fields, message: Fields, media: Media) -> MessageFields:

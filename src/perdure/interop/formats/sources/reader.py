@@ -118,11 +118,19 @@ class Source(msgspec.Struct, frozen=True):
         return iter((Stretch(end, list(parsed.items), parsed.blobs, numbers, is_last=True),))
 
 
-def parsed_whole(
-    content: bytes, format: str, make: Make, progress: Progress | None
-) -> ParsedSource:
-    """Parse all of `content`, bodies included."""
-    return _parse(Held(content), format, make, Whole, progress)[0]
+class Parse(Protocol):
+    """Parses a whole source, bodies included."""
+
+    def __call__(self, content: bytes, progress: Progress | None = None, /) -> ParsedSource: ...
+
+
+def whole_parser(format: str, make: Make) -> Parse:
+    """Return the parser of a format; it also reads damaged sources."""
+
+    def parse(content: bytes, progress: Progress | None = None, /) -> ParsedSource:
+        return _parse(Held(content), format, make, Whole, progress)[0]
+
+    return parse
 
 
 def read_source(
