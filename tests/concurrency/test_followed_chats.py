@@ -153,3 +153,26 @@ async def test_turn_that_is_named_is_not_replaced_by_the_open_one() -> None:
         await second.started()
         await chat.abort()
         assert (await second).end == "aborted"
+
+
+@pytest.mark.parametrize("method", ["abort", "end"])
+async def test_chat_made_before_the_turn_began_aborts_it(address: str, method: str) -> None:
+    script = ScriptedModel([CALL, "next"])
+    async with (
+        asyncio.timeout(60),
+        perdure.open(address) as store,
+        perdure.Runtime(store, [AGENT], models=script) as runtime,
+    ):
+        chat = await runtime.start("desk", id="s")
+        second = await runtime.resume("s")
+        turn = chat.send("go")
+
+        async def is_asked() -> bool:
+            return bool(await store.questions())
+
+        await until(is_asked)
+        assert second.status == "idle"
+        await getattr(second, method)()
+        assert (await turn).end == "aborted"
+        await chat.abort()  # no turn runs: no effect
+        assert await store.questions() == []

@@ -26,7 +26,7 @@ from perdure.client.requests.schedule import due_at_of
 from perdure.client.session import Session
 from perdure.engine.summaries import compact, summarise_branch
 from perdure.engine.turns.environment import Environment
-from perdure.engine.turns.lease import led_elsewhere
+from perdure.engine.turns.lease import led_elsewhere, led_here
 from perdure.engine.turns.recovery import spent_in
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
@@ -153,12 +153,7 @@ class Chat:
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
         _require_idle(self, "recover")
-
-        async def work(signals: Signals) -> TurnState:
-            await self._place.follow(await self._head())
-            return await self._runner.lost_turn(self._running, signals, turn)
-
-        return self._turn(work)
+        return self._turn(partial(self._recover, turn))
 
     async def steer(
         self, said: Said | InFlightMessage, *, expected_head: int | None = None
@@ -192,8 +187,9 @@ class Chat:
 
         Raises: LeaseHeld if another process runs it: only that process can abort it.
         """
+        if not self.is_running and await _is_led_beside(self._running.environment):
+            self._turn(partial(self._recover, None))  # follows it
         if self.turn is None or not self.turn.is_running:
-            await _require_unled(self._running.environment)
             return
         if self.turn.held is not None:
             raise self.turn.held
@@ -289,6 +285,10 @@ class Chat:
         _require_idle(self, "branch")
         return await branch_summarised(self._running, self.session, entry, focus, expected_leaf)
 
+    async def _recover(self, turn: int | None, signals: Signals) -> TurnState:
+        await self._place.follow(await self._head())
+        return await self._runner.lost_turn(self._running, signals, turn)
+
     def _turn(
         self, work: TurnWork, while_waiting: WhileWaiting = "wait", *, is_later: bool = False
     ) -> Turn:
@@ -311,11 +311,16 @@ class Chat:
         return (await self._running.environment.store.state(self.id)).head
 
 
-async def _require_unled(environment: Environment) -> None:
-    """Raises: LeaseHeld if another process runs a turn of the session."""
+async def _is_led_beside(environment: Environment) -> bool:
+    """Whether another chat of this process runs a turn of the session.
+
+    Raises: LeaseHeld if another process runs one.
+    """
     held = await led_elsewhere(environment.claim)
     if held is not None:
         raise held
+    leader = led_here(environment.claim)
+    return leader is not None and leader.can_stop(environment.claim)
 
 
 def _require_idle(chat: Chat, wanted: str, *, is_later: bool = False) -> None:
