@@ -14,6 +14,7 @@ import msgspec
 
 from perdure.bounds.short_repr import short_repr
 from perdure.errors import CorruptLog, UnsupportedVersion
+from perdure.secrets.mask import mask_secrets
 from perdure.session.codec import Body, readable, role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
@@ -51,6 +52,9 @@ ORIGINS: Mapping[str, tuple[Origin, ...]] = {
 
 TITLE_LENGTH = 60
 """Characters of the first user message that replace a missing title."""
+
+_MASKED = 2_000
+"""Characters of a message in which a secret is looked for before its start is a title."""
 
 _SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -326,7 +330,8 @@ def _beginning(entry: Entry) -> str | None:
         return None
     if message is None:
         return None
-    words = message.text.split(None, TITLE_LENGTH)  # the rest is never part of the start
+    text = mask_secrets(message.text.lstrip()[:_MASKED])  # before it is cut: half a key is one
+    words = text.split(None, TITLE_LENGTH)  # the rest is never part of the start
     return shorten_title(" ".join(word[: TITLE_LENGTH + 1] for word in words) or None)
 
 

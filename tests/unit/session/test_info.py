@@ -179,3 +179,9 @@ def test_list_filters_name_case_insensitively_within_folder() -> None:
 def test_erased_session_is_not_listed() -> None:
     erased = new_side(ContentErased("e1", "me", ((0, 0),), is_whole=True))
     assert not is_found(info_with(erased), None, None)
+
+
+def test_key_at_the_cut_of_a_title_is_masked_whole() -> None:
+    key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
+    info = info_with(new_tree(user(f"  Please use this for the whole afternoon: {key}")))
+    assert info.name == "Please use this for the whole afternoon: [redacted]"
