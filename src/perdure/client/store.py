@@ -494,6 +494,7 @@ class Store:
         until: datetime | None = None,
         zone: tzinfo = UTC,
         prices: Mapping[str, model_prices.Price] | None = None,
+        session: str | None = None,
     ) -> list[UsageTotal]:
         """Sum the tokens and costs of model calls by model, agent, project, day and so on.
 
@@ -505,10 +506,12 @@ class Store:
         calls of this handle with the same `prices` read only new entries.
         With `prices`, by model (``provider:name``, ``provider:*``), calls whose log has no cost
         are priced: by `prices`, else by the public list of the extra ``models``.
-        Raises: WrongArgument for prices of an invalid model name.
+        With `session`, only its own log is read.
+        Raises: WrongArgument for prices of an invalid model name; SessionNotFound.
         """
+        known = None if session is None else await self._require_session(session)
         return await self._tally(prices).usage(
-            by, _ms_or_none(since), _ms_or_none(until), zone, daily=daily
+            by, _ms_or_none(since), _ms_or_none(until), zone, daily=daily, session=known
         )
 
     async def activity(

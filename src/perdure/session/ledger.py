@@ -65,15 +65,16 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
             return Spending(self.cost_microcents, self.unpriced_calls + 1)
         return Spending(self.cost_microcents + usage.cost_microcents, self.unpriced_calls)
 
+    def __add__(self, other: Spending) -> Spending:
+        """Return the sum."""
+        return Spending(
+            self.cost_microcents + other.cost_microcents,
+            self.unpriced_calls + other.unpriced_calls,
+        )
+
     def and_below(self, delegated: Delegated | None) -> Spending:
         """Return the spending including that of a session which a call opened."""
-        if delegated is None:
-            return self
-        below = delegated.spent
-        return Spending(
-            self.cost_microcents + below.cost_microcents,
-            self.unpriced_calls + below.unpriced_calls,
-        )
+        return self if delegated is None else self + delegated.spent
 
 
 class Delegated(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
@@ -145,10 +145,11 @@ class Tallies:
         zone: tzinfo,
         *,
         daily: bool = False,
+        session: StreamId | None = None,
     ) -> list[UsageTotal]:
         """Sum what model calls used; days in order, other groups most tokens first."""
         groups: dict[tuple[str, str | None], tuple[_Used, set[StreamId]]] = {}
-        async for info in newest_sessions(self._store, since):
+        async for info in self._sessions(session, since):
             tally = await self._tally(info)
             for cell, used in tally.used.items():
                 if not _is_within(cell.quarter, since, until):
@@ -183,6 +184,15 @@ class Tallies:
             for key, (count, sessions) in groups.items()
         ]
         return sorted(totals, key=lambda each: each.key)
+
+    async def _sessions(
+        self, session: StreamId | None, since: int | None
+    ) -> AsyncIterator[SessionInfo]:
+        if session is not None:
+            yield (await self._store.state(session)).info
+            return
+        async for info in newest_sessions(self._store, since):
+            yield info
 
     async def _tally(self, info: SessionInfo) -> SessionTally:
         name = (info.id, info.created_at)  # a reused id of an erased session starts a new tally

@@ -727,6 +727,7 @@ class Store(Handle[AsyncStore]):
         until: datetime | None = None,
         zone: tzinfo = UTC,
         prices: Mapping[str, model_prices.Price] | None = None,
+        session: str | None = None,
     ) -> list[UsageTotal]:
         """Sum the tokens and costs of model calls by model, agent, project, day and so on.
 
@@ -738,7 +739,8 @@ class Store(Handle[AsyncStore]):
         calls of this handle with the same `prices` read only new entries.
         With `prices`, by model (``provider:name``, ``provider:*``), calls whose log has no cost
         are priced: by `prices`, else by the public list of the extra ``models``.
-        Raises: WrongArgument for prices of an invalid model name.
+        With `session`, only its own log is read.
+        Raises: WrongArgument for prices of an invalid model name; SessionNotFound.
         """
 
     def activity(
