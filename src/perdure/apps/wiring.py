@@ -15,6 +15,7 @@ from typing import Any, cast
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.providers import default_models, provider_states
 from perdure.client.clock import SystemClock
+from perdure.engine.turns.config import MemoryConfig
 from perdure.models.catalogue import ECHO
 from perdure.models.router import ModelRouter
 from perdure.models.scenario import Scenario
@@ -36,6 +37,10 @@ READING: tuple[str, ...] = ("read_file", "list_directory", "search_files", "git_
 
 CHANGING: tuple[str, ...] = ("write_file", "edit_file", "git_commit", "read_media")
 """Tools every chat has, too; all but the last are approved first."""
+
+
+REMEMBERED = MemoryConfig(episodic_top_k=0)
+"""A chat recalls facts that a person remembered. Texts of other sessions stay where they are."""
 
 
 def models(scenario: Scenario | None = None) -> ModelRouter:
@@ -80,6 +85,7 @@ def chat_agent(
         instructions=INSTRUCTIONS,
         tools=(*builtin_tools(allowed), *tools),
         permissions=allowed,
+        memory=REMEMBERED,
         **settings,
     )
 

@@ -474,3 +474,18 @@ def test_interrupted_turn_can_be_given_up(
     assert given_up == {"session": session, "abandoned": True}
     assert world.ok("sessions", "abandon", session, "--json").json["abandoned"] is False
     world.ok("sessions", "branch", session, "root")
+
+
+def test_file_named_in_the_prompt_is_attached_and_one_that_is_piped_in_is_not(
+    world: World,
+) -> None:
+    (world.folder / "sea.py").write_text("print('sea')\n")
+    (world.folder / "land.py").write_text("print('land')\n")
+    ended = world.ok("chat", "-p", "see @sea.py and @gone.py", stdin="and @land.py\n")
+    assert "attached: sea.py" in ended.err
+    assert "not attached, because the folder has no such file: @gone.py" in ended.err
+    said = world.ok("sessions", "read", only_session(world), "--json").json[0]["body"]["parts"]
+    assert [part["text"] for part in said] == [
+        "see @sea.py and @gone.py\n\nand @land.py",
+        "sea.py:\n```\nprint('sea')\n```",
+    ]

@@ -9,6 +9,7 @@ from textual import events
 
 from perdure.apps.tui.approval import Approval
 from perdure.client.store import Store
+from perdure.session.notes import AgentBound
 from perdure.tools.permissions import Permissions
 from tests.fakes.screens import Seen, chatting
 
@@ -129,3 +130,67 @@ async def test_question_answered_elsewhere_is_closed(store: Store, tmp_path: Pat
         await store.answer(question.id, "deny", by="ana")
         await seen.shows("it was answered elsewhere", "You refused it.")
         assert seen.program.input.composer.display
+
+
+async def test_always_and_the_scrolling_keys_are_visible_in_24_rows(
+    store: Store, tmp_path: Path
+) -> None:
+    line = f"git status {' '.join(f'--option-{n}' for n in range(3))}"
+    may_run = Permissions(
+        allowed_commands=(line,), command_env={f"VALUE_{n}": "1" for n in range(9)}
+    )
+    scenario = RUNS.replace("git status", line)
+    async with chatting(store, tmp_path, scenario=scenario, permissions=may_run) as seen:
+        await seen.type("look")
+        panel = await asked(seen)
+        await seen.until(lambda: "↑↓ Scroll" in seen.screen)
+        for text in (
+            "command = git",
+            "always: allow in this session",
+            "; program file",
+            "[a] always",
+        ):
+            assert text in seen.screen
+        facts = panel.query_one("#facts")
+        await seen.press("down")
+        await seen.until(lambda: facts.scroll_y == 1)
+        await seen.press("up", "pagedown")
+        await seen.until(lambda: facts.scroll_y == facts.max_scroll_y > 0)
+        await seen.pilot.resize_terminal(100, 50)
+        await seen.until(lambda: "↑↓" not in seen.screen)  # all of it is visible
+        await seen.press("n")
+        await seen.idle()
+
+
+async def test_command_is_allowed_in_the_chat_and_recorded(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path, scenario=RUNS, size=(120, 40)) as seen:
+        await seen.type("/agent")
+        await seen.shows("run_command is not offered: /allow COMMAND or --allow-command")
+        await seen.type("/allow git **")
+        await seen.shows("commands that may run: git **", "** at the end any further arguments")
+        await seen.type("look")
+        await asked(seen)
+        await seen.press("y")
+        await seen.shows("It ran.")
+        await seen.idle()
+        await seen.type("/allow ls -l")
+        await seen.shows("commands that may run: ls -l; git **")
+        await seen.type("/approve auto")
+        await seen.shows("approval: auto")
+        await seen.type("again")
+        await seen.until(lambda: seen.transcript.count("It ran.") == 2)
+        await seen.idle()
+        await seen.type("/approve")
+        await seen.shows("approval: auto (/approve MODE changes it)")
+        await seen.type("/approve never")
+        await seen.shows("write one of ask, plan, accept-edits, auto")
+        await seen.type("/approve plan")
+        await seen.shows("approval: plan")
+        await seen.type("/allow ls |")
+        await seen.shows("is no rule for commands")
+        await seen.type("/allow")
+        await seen.shows("/allow COMMAND; * is any text within one argument")
+    (info,) = await store.recent()
+    session = await store.open(info.id)
+    granted = [entry async for entry in session.entries(kind=AgentBound.kind)]
+    assert len(granted) == 2

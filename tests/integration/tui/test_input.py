@@ -7,8 +7,11 @@ from pathlib import Path
 
 from textual import events
 
+from perdure import user
 from perdure.apps.chat.history import Drafts
 from perdure.client.store import Store
+from perdure.session.codec import body_of
+from perdure.session.memory.kinds import ContextRecalled
 from perdure.session.messages import MediaPart, TextPart
 from tests.fakes.screens import Seen, chatting
 
@@ -167,3 +170,78 @@ async def test_draft_belongs_to_its_session(store: Store, tmp_path: Path) -> Non
         await seen.press("!", "ctrl+d")
     assert drafts.take(one.id) == "to one!"
     assert drafts.take(str(tmp_path)) == ""
+
+
+async def test_file_named_by_hand_is_attached_or_reported(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "sea.py").write_text("print('sea')\n")
+    (folder / "land ho.py").write_text("print('land')\n")
+    (folder / ".env").write_text("TOKEN=1\n")
+    (tmp_path / "secret.txt").write_text("outside")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    async with chatting(store, folder, size=(100, 40)) as seen:
+        await seen.type("/attach land ho.py")
+        await seen.type("see @sea.py, (not a@sea.py) @land ho.py @gone.py @../secret.txt @link.txt")
+        await seen.shows("attached: sea.py (13 bytes)", "you wrote")
+        await seen.shows("the folder has no such file: @gone.py, @../secret.txt, @link.txt")
+        await seen.idle()
+        await seen.type("and @.env")
+        await seen.shows("@.env may hold credentials; /attach .env attaches it")
+        await seen.idle()
+        await seen.type("mail me@home.example")
+        await seen.idle()
+    first, second, third = await said(store)
+    assert first.count("print('sea')") == first.count("print('land')") == 1
+    assert "outside" not in first
+    assert "TOKEN" not in second
+    assert third == "mail me@home.example"
+
+
+async def test_file_named_in_a_steering_message_is_attached(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "sea.py").write_text("print('sea')\n")
+    scenario = "rules:\n  - steps: [{text: Working.}, hang]\n"
+    async with chatting(store, tmp_path, scenario=scenario) as seen:
+        await seen.type("go")
+        await seen.until(lambda: "running" in seen.screen)
+        await seen.type("see @sea.py")
+        await seen.shows("attached: sea.py (13 bytes)", "waits: see @sea.py")
+        await seen.press("escape")
+        await seen.idle()
+
+
+async def test_key_in_a_message_is_no_title_and_not_in_a_redacted_export(
+    store: Store, tmp_path: Path
+) -> None:
+    key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
+    async with chatting(store, tmp_path, size=(120, 40)) as seen:
+        await seen.type(f"use {key} for the test")
+        await seen.shows("you wrote")
+        await seen.idle()
+        await seen.type(f"/export {tmp_path}/talk.md --redact secrets,paths")
+        await seen.shows("talk.md; replaced: ")
+        await seen.type(f"/export {tmp_path}/talk.html --redact names")
+        await seen.shows("'names' is none of secrets, paths")
+    (info,) = await store.recent()
+    assert info.name == "use [redacted] for the test"
+    assert key[:20] not in (tmp_path / "talk.md").read_text()
+    assert not (tmp_path / "talk.html").exists()
+
+
+async def test_remembered_fact_is_recalled(store: Store, tmp_path: Path) -> None:
+    fact = await store.memory.remember("The deploy host is called kestrel")
+    other = await store.create(cwd=str(tmp_path))
+    await other.append(user("The deploy host is called osprey"))
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("Which deploy host do we have?")
+        await seen.shows("you wrote")
+        await seen.idle()
+        await seen.type("/context")
+        await seen.until(lambda: "recalled" in seen.transcript)
+        chat = seen.program.conversation.chat
+        assert chat is not None
+        (recalled,) = [e async for e in chat.session.entries(kind="context_recalled")]
+    body = body_of(recalled)
+    assert isinstance(body, ContextRecalled)
+    assert body.facts == (fact.id,)
+    assert body.texts == ()

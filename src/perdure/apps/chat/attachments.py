@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from perdure.apps.cli.exits import PathNotFound
+from perdure.apps.terminal.text import one_line
 from perdure.bounds.files import read_named
 from perdure.bounds.limits import require_within
 from perdure.client.agents.message_secrets import Said
-from perdure.errors import WrongArgument
+from perdure.errors import PerdureError, WrongArgument
 from perdure.session.media.inline import InlineMedia, media, type_of
 from perdure.session.messages import InFlightMessage, user
+from perdure.tools.paths.floors import is_secret
+from perdure.tools.paths.own_places import names_of_place
+
+_MENTION = re.compile(r"(?<!\S)@(\S{1,400})")
+_PUNCTUATION = ".,;:!?)]}>\"'"
+_NAMED = 3
+"""Missing files that a remark names."""
+
+_CELLS = 200
 
 
 class Attached(msgspec.Struct, frozen=True):
@@ -43,6 +54,53 @@ def attach(name: str, folder: Path) -> Attached:
     if "\0" in text:
         raise WrongArgument(f"{name} is neither text nor an image, audio, video or PDF")
     return Attached(name, len(data), f"{name}:\n{fenced(text)}")
+
+
+class Mentions(msgspec.Struct, frozen=True):
+    """The files that a message names as ``@name``: those to attach, and remarks about others."""
+
+    attached: tuple[Attached, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def attach_mentioned(text: str, folder: Path, known: Iterable[str] = ()) -> Mentions:
+    """Read the files of `folder` that `text` names as ``@name``, except the `known` ones.
+
+    The text may be a paste, so it attaches no file outside the folder, and none that tools may not
+    read: those need `attach`.
+    """
+    for name in sorted(known, key=len, reverse=True):  # a completed name may have spaces
+        text = text.replace(f"@{name}", "")
+    attached: list[Attached] = []
+    missing: list[str] = []
+    remarks: list[str] = []
+    for word in dict.fromkeys(_MENTION.findall(text)):
+        bare = word.rstrip(_PUNCTUATION)
+        name = next((each for each in (word, bare) if _is_in(folder, each)), None)
+        if name is None:
+            missing.append(f"@{bare}")
+        elif is_secret(names_of_place((folder / name).resolve()), is_absolute=True):
+            remarks.append(f"@{name} may hold credentials; /attach {name} attaches it")
+        else:
+            try:
+                attached.append(attach(name, folder))
+            except (PerdureError, OSError) as error:
+                remarks.append(f"@{name} is not attached: {error}")
+    if missing:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        named = f"{', '.join(missing[:_NAMED])}{more}"
+        remarks.append(f"not attached, because the folder has no such file: {named}")
+    return Mentions(tuple(attached), tuple(one_line(each, _CELLS) for each in remarks))
+
+
+def _is_in(folder: Path, name: str) -> bool:
+    """Whether `name` is a file inside `folder`, also after its links are followed."""
+    path = folder / name
+    try:
+        is_inside = path.resolve().is_relative_to(folder.resolve())
+        return bool(name) and not name.startswith("~") and is_inside and path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def fenced(text: str) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
+from perdure.apps.chat.attachments import attach_mentioned, message_with
 from perdure.apps.chat.line_chat import LineChat
 from perdure.apps.chat.permissions import (
     ApproveOption,
@@ -106,7 +107,7 @@ DisplayOption = Annotated[
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The parsed arguments of ``perdure chat``."""
+    """The parsed arguments of ``perdure chat``. `typed` is `prompt` without what was piped in."""
 
     session: str | None
     continues: bool
@@ -115,6 +116,7 @@ class Wanted(msgspec.Struct, frozen=True):
     cwd: Path | None
     as_json: bool
     display: str = "lines"
+    typed: str | None = None
 
 
 def add_to(program: typer.Typer) -> None:
@@ -144,7 +146,8 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
 
     Messages are logged before they are processed. The model is the one of -m, $PERDURE_MODEL, or
     chat.model of your settings; scripted:echo works offline. An interrupted turn is resumed first.
-    --json prints one event per line; a new session begins with session:started.
+    --json prints one event per line; a new session begins with session:started. @FILE attaches a
+    file. Facts of `perdure memory remember` are recalled. --allow-command lets the agent run one.
 
     In a terminal the chat fills the screen if textual is installed (perdure[tui]); F1 shows its
     keys. --display inline or lines suits a screen reader.
@@ -172,14 +175,13 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
     whole = None if prompt is None else with_piped_text(prompt)
     settings = Configuration(Path(), os.environ)
     shown = display_mode(display or settings.value("chat.display"), is_asked=display is not None)
-    wanted = Wanted(session, continues, is_picking, whole, cwd, common.as_json, shown)
+    wanted = Wanted(session, continues, is_picking, whole, cwd, common.as_json, shown, prompt)
     typed = TypedPermissions(approve, tuple(commands or ()), tuple(domains or ()), scope)
     _check(wanted, agent)
     named = _variables_in(variables or ())
     allowed = permissions_of(os.environ, approve, commands, domains, scope, configuration=settings)
     cast = cast_for(agent, settings, os.environ, allowed, is_permitting=typed.is_any)
     acted = None if scenario is None else scenario_in(scenario)
-
     async with common.writable_store() as opened:
         answering = AnswerOptions(
             opened, model=model, scenario=acted, cast=cast, typed=typed, variables=named
@@ -323,7 +325,11 @@ async def _one_turn(
     await answering.use_model(chat)
     if told := pasted_remark(prompt, chat):
         remark(told)
-    reply = await show_turn(answering.store, chat, chat.send(prompt), teller)
+    found = attach_mentioned(wanted.typed or "", Path(chat.workspace.working_dir))
+    for told in (*(f"attached: {safe(each.name)}" for each in found.attached), *found.remarks):
+        remark(told)
+    said = message_with(prompt, found.attached)
+    reply = await show_turn(answering.store, chat, chat.send(said), teller)
     if isinstance(teller, QuietTeller) and reply is not None:
         show(safe(reply.text))
     return INTERRUPTED if reply is None else DONE

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from perdure.apps.chat.attachments import Attached, attach, message_with
+from perdure.apps.chat.attachments import Attached, attach, attach_mentioned, message_with
+from perdure.apps.chat.permissions import TypedPermissions
 from perdure.apps.chat.questions import Asked, Given, pending_questions
 from perdure.apps.chat.session import AnswerOptions, Resumed
 from perdure.apps.chat.shell_command import run_shell
@@ -20,11 +21,15 @@ from perdure.apps.chat.turn_view import RESUMING, pasted_remark, show_turn, tell
 from perdure.apps.terminal.advice import message_of, with_commands
 from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.event_lines import Teller
+from perdure.apps.terminal.output import size
+from perdure.apps.terminal.text import safe
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.message_secrets import Said
 from perdure.client.agents.turn import Turn
 from perdure.client.inbox.details import in_full
 from perdure.errors import PerdureError, TurnFailed
+from perdure.session.entries import Entry
 from perdure.session.kinds import CustomMessage
 from perdure.session.messages import InFlightMessage
 
@@ -143,6 +148,14 @@ class Conversation:
         self.attached.append(attached)
         return attached
 
+    async def permit(self, typed: TypedPermissions) -> Agent:
+        """Change the permissions of the session, or of the next one; return its agent.
+
+        Raises: as `AnswerOptions.permit`.
+        """
+        self.chat = await self.answering.permit(self.chat, typed)
+        return self.answering.agent if self.chat is None else self.chat.agent
+
     async def _run(self, text: str) -> None:
         is_private = text.startswith("!!")
         command = text.lstrip("!").strip()
@@ -156,7 +169,18 @@ class Conversation:
         else:
             await self.chat.session.append(noted)
 
+    async def _attach_mentioned(self, text: str) -> None:
+        """Attach the files that `text` names and that are not attached yet."""
+        known = [each.name for each in self.attached]
+        found = await asyncio.to_thread(attach_mentioned, text, self.folder, known)
+        self.attached += found.attached
+        for attached in found.attached:
+            self.remark(f"attached: {safe(attached.name)} ({size(attached.size_bytes)})")
+        for told in found.remarks:
+            self.remark(told)
+
     async def _say(self, text: str) -> None:
+        await self._attach_mentioned(text)
         said = message_with(text, self.attached)
         chat = self.chat
         if chat is None:
@@ -171,20 +195,25 @@ class Conversation:
         self.attached.clear()
         await self._perform(chat, chat.send(said))
 
-    async def steer(self, text: str) -> None:
-        """Pass `text` and the attached files to the running turn. Errors are remarks."""
+    async def steer(self, text: str) -> Entry | None:
+        """Pass `text` and the attached files to the running turn; return the entry.
+
+        It is an ordinary message if the turn has just ended. Errors are remarks, and return None.
+        """
         assert self.chat is not None
         try:
+            await self._attach_mentioned(text)
             said: Said | InFlightMessage = message_with(text, self.attached)
             self.attached.clear()
             steering = asyncio.ensure_future(self.chat.steer(said))
             try:
-                await asyncio.shield(steering)
+                return await asyncio.shield(steering)
             except asyncio.CancelledError:  # the turn is over, but the line was typed
                 await asyncio.wait((steering,))
                 raise
         except PerdureError as error:
             self.remark(message_of(error))
+        return None
 
     async def _perform(
         self, chat: Chat, turn: Turn, after: int = -1, pending: Sequence[Asked] = ()

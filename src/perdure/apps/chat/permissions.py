@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +11,15 @@ import typer
 
 from perdure.apps.settings.document import commands_and_hosts
 from perdure.apps.settings.layers import Configuration
+from perdure.session.printable import safe
 from perdure.tools.permissions import ApprovalMode, Permissions, Scope
 
 SEARCH_SECRET = "PERDURE_SECRET_SEARCH"  # noqa: S105 - the name of a variable
 """The environment variable with the token for it, where it wants one."""
+
+PATTERNS = (
+    "* is any text within one argument, ** at the end any further arguments, and neither an option"
+)
 
 ApproveOption = Annotated[
     ApprovalMode | None,
@@ -29,7 +34,7 @@ CommandsOption = Annotated[
     typer.Option(
         "--allow-command",
         metavar="LINE",
-        help="A command that the agent can run, e.g. 'pytest tests/*'.",
+        help=f"A command that the agent can run, e.g. 'pytest tests/*': {PATTERNS}.",
     ),
 ]
 DomainsOption = Annotated[
@@ -88,6 +93,23 @@ class TypedPermissions(msgspec.Struct, frozen=True):
             allowed_domains=tuple(sorted(hosts)),
             credentials={host: text for host, text in kept.credentials.items() if host in hosts},
         )
+
+
+def permission_lines(permissions: Permissions) -> Iterator[str]:
+    """Return what tools may do in a chat, and the commands that change it."""
+    yield f"approval: {permissions.approval} (/approve MODE changes it)"
+    yield from command_lines(permissions)
+
+
+def command_lines(permissions: Permissions) -> Iterator[str]:
+    """Return which commands may run, or how to allow one."""
+    commands = (*permissions.allowed_commands, *permissions.allowed_command_globs)
+    if not commands:
+        yield "run_command is not offered: /allow COMMAND or --allow-command names what may run"
+        return
+    yield f"commands that may run: {'; '.join(map(safe, commands))}"
+    if permissions.allowed_command_globs:
+        yield f"there {PATTERNS}"
 
 
 def permissions_of(

@@ -27,6 +27,7 @@ from perdure.client.conversation.agent_binding import switched_in
 from perdure.client.conversation.authority import Authority, Withheld, authority_of
 from perdure.client.conversation.role_sessions import require_no_role
 from perdure.client.conversation.workspace import Workspace
+from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
 from perdure.engine.turns.config import CompactionSettings
@@ -40,6 +41,7 @@ from perdure.models.scripted_files import FiledScripts
 from perdure.secrets.references import unfilled_in
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
+from perdure.session.ledger import Spending
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
@@ -214,20 +216,48 @@ class AnswerOptions:
 
     async def _as_typed(self, session: StreamId, agent: Agent) -> Agent:
         """Return `agent` with the permissions of the command line; grant wider ones."""
-        kept = agent.permissions
-        allowed = self._typed.apply_to(kept)
-        if is_within(allowed, kept):
-            return msgspec.structs.replace(agent, permissions=allowed)
-        if agent.id != self.agent.id:
+        allowed = self._typed.apply_to(agent.permissions)
+        if agent.id != self.agent.id and not is_within(allowed, agent.permissions):
             raise ConfigError(
                 f"what {agent.id} may do is in its agent file; --approve, --allow-command, "
                 "--allow-domain and --scope can only narrow it"
             )
+        return await self._permitted(session, agent, allowed)
+
+    async def _permitted(
+        self, session: StreamId | None, agent: Agent, allowed: Permissions
+    ) -> Agent:
+        """Return `agent` with the permissions `allowed`; record wider ones of `session`."""
+        if is_within(allowed, agent.permissions):
+            return msgspec.structs.replace(agent, permissions=allowed)
         names = dict.fromkeys((*agent.registry.names, *(t.name for t in builtin_tools(allowed))))
-        tools = tuple(BUILTIN[name] for name in names)
+        known = {tool.name: tool for tool in agent.registry.tools}
+        tools = tuple(known.get(name) or BUILTIN[name] for name in names)
         agent = msgspec.structs.replace(agent.with_tools(tools), permissions=allowed)
-        await self.runtime.grant(session, agent, by=getpass.getuser())
+        if session is not None:
+            await self.runtime.grant(session, agent, by=getpass.getuser())
         return agent
+
+    async def permit(self, chat: Chat | None, typed: TypedPermissions) -> Chat | None:
+        """Change the permissions of `chat`, and return it; None: those of the next session.
+
+        Wider ones are a recorded grant. Raises: ConfigError for wider ones of an agent from a file;
+        TurnOpen while a turn is open.
+        """
+        agent = self.agent if chat is None else chat.agent
+        kept = agent.permissions
+        lines = (*kept.allowed_commands, *kept.allowed_command_globs)
+        allowed = kept if {*typed.commands} & {*lines} else typed.apply_to(kept)
+        if agent.id != AGENT and not is_within(allowed, kept):
+            raise ConfigError(
+                f"what {agent.id} may do is in its agent file, and can only be narrowed"
+            )
+        session = None if chat is None else chat.id
+        agent = await self._permitted(session, agent, allowed)
+        if chat is None:
+            self.agent = agent
+            return None
+        return await self.runtime.resume(chat.id, agent)
 
     def _agent_of(self, known: Authority) -> Agent:
         """Return the agent to resume a session with: from a file by its id, or its snapshot."""
@@ -304,6 +334,19 @@ def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast
     named = model or settings.model
     agent = chat_agent(named, permissions=permissions, **settings.timeouts)
     return Cast(agent, is_model_named=named is not None)
+
+
+async def imported_spending(store: Store, session: Session) -> Spending:
+    """Return what the imported messages of `session` cost, as far as the log says.
+
+    `Chat.spent` counts only the calls that perdure made. The first call reads the log.
+    """
+    if (await session.info()).origin != "import":
+        return Spending()
+    totals = await store.usage("agent", session=session.id)
+    found = [each for each in totals if not each.key]  # a call of perdure names its agent
+    cost = sum(each.usage.cost_microcents or 0 for each in found)
+    return Spending(cost, sum(each.unpriced_calls for each in found))
 
 
 async def compact_session(

@@ -10,19 +10,28 @@ from typing import Protocol, get_args
 
 from perdure.apps.chat.attachments import Attached
 from perdure.apps.chat.inbox import use_inbox
-from perdure.apps.chat.session import AnswerOptions, Resumed
+from perdure.apps.chat.permissions import (
+    PATTERNS,
+    TypedPermissions,
+    command_lines,
+    permission_lines,
+)
+from perdure.apps.chat.session import AnswerOptions, Resumed, imported_spending
 from perdure.apps.cli.options import ROOT
 from perdure.apps.session_rows import RowFilter, newest_rows
 from perdure.apps.terminal.contexts import context_part_lines
 from perdure.apps.terminal.output import count_of, size
 from perdure.apps.terminal.text import one_line, safe
 from perdure.apps.wiring import model_choices
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.memory.last_turn import last_turn_of
 from perdure.errors import WrongArgument
-from perdure.interop.reports import ExportFormat
+from perdure.interop.redaction.placeholders import REDACTIONS
+from perdure.interop.reports import ExportFormat, Redaction
 from perdure.models.prices import in_dollars
 from perdure.models.protocol import ThinkingLevel, ToolDeclaration
+from perdure.tools.permissions import ApprovalMode
 
 _FOUND = 10
 """Hits that /memory prints."""
@@ -30,7 +39,7 @@ _RECENT = 20
 """Sessions whose models /model lists."""
 
 HELP = """/tree                  the tree of this session
-/branch ENTRY          continue from another entry ("root": before the first)
+/branch ENTRY          continue from an entry ("root": before the first)
 /label ENTRY [TEXT]    label an entry, or remove its label
 /compact [FOCUS]       summarize older messages
 /fork [ENTRY]          continue in a copy of this session
@@ -46,9 +55,13 @@ HELP = """/tree                  the tree of this session
 /inbox ID ANSWER       answer it; after a choice, the rest is a note
 /memory QUESTION       find what earlier sessions say
 /agent                 the agent of this session, and its tools
-/export FILE           write this session to FILE.html, FILE.md or FILE.jsonl
+/approve [MODE]        when tools ask: plan, ask, accept-edits or auto
+/allow COMMAND         let the agent run a command, e.g. pytest tests/*
+/export FILE           write the session as FILE.html, FILE.md or FILE.jsonl;
+                       --redact secrets,paths masks them
 /quit                  exit; the session can be resumed
-!COMMAND               run a command in your shell; the model sees its output (!!: it does not)"""
+!COMMAND               run it in your shell; the model sees the output
+!!COMMAND              run it in your shell; the model does not see it"""
 
 _FORMATS: Mapping[str, ExportFormat] = {
     ".html": "html",
@@ -56,6 +69,7 @@ _FORMATS: Mapping[str, ExportFormat] = {
     ".jsonl": "perdure",
 }
 _CELLS = 100
+_EXPORT_USAGE = "/export FILE.html, FILE.md or FILE.jsonl [--redact secrets,paths]"
 
 
 class Presentation(Protocol):
@@ -104,6 +118,10 @@ class Place(Protocol):
         """Send a file with the next message."""
         ...
 
+    async def permit(self, typed: TypedPermissions) -> Agent:
+        """Change the permissions of the agent; return it."""
+        ...
+
 
 class SlashCommands:
     """The commands of a chat at `place`."""
@@ -126,6 +144,8 @@ class SlashCommands:
             "/inbox": self._inbox,
             "/memory": self._memory,
             "/agent": self._agent,
+            "/approve": self._approve,
+            "/allow": self._allow,
             "/export": self._export,
             "/attach": self._attach,
         }
@@ -171,7 +191,7 @@ class SlashCommands:
 
     async def _fork(self, entry: str) -> None:
         chat = self._begun()
-        if chat is None:
+        if chat is None or not self._is_free():
             return
         at = await chat.session.find(entry) if entry else None
         fork = await chat.session.fork(at)
@@ -179,10 +199,14 @@ class SlashCommands:
         self._place.remark(f"going on in {fork.id}, a fork of {chat.id}")
 
     async def _new(self, _: str) -> None:
+        if not self._is_free():
+            return
         await self._place.begin_anew()
         self._place.remark("the next message begins a new session")
 
     async def _resume(self, named: str) -> None:
+        if not self._is_free():
+            return
         answering = self._place.answering
         chosen = named or await self._place.display.choose_session()
         if chosen is None:
@@ -266,7 +290,8 @@ class SlashCommands:
         chat = self._begun()
         if chat is None:
             return
-        spent = await chat.spent()
+        store = self._place.answering.store
+        spent = await chat.spent() + await imported_spending(store, chat.session)
         calls = spent.unpriced_calls
         unpriced = f", and {count_of(calls, 'call')} without a price" if calls else ""
         self._place.remark(f"this session cost {in_dollars(spent.cost_microcents)}{unpriced}")
@@ -277,6 +302,31 @@ class SlashCommands:
         tools = ", ".join(sorted(agent.registry.names)) or "none"
         approval = agent.permissions.approval
         self._place.remark(f"{agent.id}: approval {approval}; tools: {safe(tools)}")
+        for line in command_lines(agent.permissions):
+            self._place.remark(line)
+
+    async def _approve(self, mode: str) -> None:
+        place = self._place
+        agent = place.answering.agent if place.chat is None else place.chat.agent
+        if not mode:
+            for line in permission_lines(agent.permissions):
+                place.remark(line)
+            return
+        chosen = next((each for each in get_args(ApprovalMode) if each == mode), None)
+        if chosen is None:
+            raise WrongArgument(f"write one of {', '.join(get_args(ApprovalMode))}")
+        await self._permit(TypedPermissions(approve=chosen))
+
+    async def _allow(self, line: str) -> None:
+        if self._is_given(line, f"/allow COMMAND; {PATTERNS}"):
+            await self._permit(TypedPermissions(commands=(line,)))
+
+    async def _permit(self, typed: TypedPermissions) -> None:
+        """Change the permissions of this session, or of the next one before its first message."""
+        if self._is_free():
+            agent = await self._place.permit(typed)
+            for told in permission_lines(agent.permissions):
+                self._place.remark(told)
 
     async def _attach(self, named: str) -> None:
         if self._is_given(named, "/attach FILE"):
@@ -284,16 +334,30 @@ class SlashCommands:
             told = f"{safe(added.name)} ({size(added.size_bytes)})"
             self._place.remark(f"the next message goes with {told}")
 
-    async def _export(self, named: str) -> None:
+    async def _export(self, rest: str) -> None:
         chat = self._begun()
-        if chat is None or not self._is_given(named, "/export FILE.html, FILE.md or FILE.jsonl"):
+        if chat is None or not self._is_given(rest, _EXPORT_USAGE):
             return
+        named, _, listed = rest.partition(" --redact")
+        sorts = tuple(word.strip(" =") for word in listed.split(",") if word.strip(" ="))
+        if unknown := [word for word in sorts if word not in REDACTIONS]:
+            raise WrongArgument(f"{unknown[0]!r} is none of {', '.join(REDACTIONS)}")
+        redacted: list[Redaction] = [sort for sort in REDACTIONS if sort in sorts]
         path = await asyncio.to_thread(Path(named).expanduser)
         form = _FORMATS.get(path.suffix)
         if form is None:
             raise WrongArgument(f"name a file that ends with {', '.join(_FORMATS)}")
-        await chat.session.export(form, path)
-        self._place.remark(f"wrote {safe(str(path))}")
+        made = await chat.session.export(form, path, redact=redacted)
+        counts = ", ".join(f"{kind} {count}" for kind, count in made.redacted.items())
+        told = f"; replaced: {counts or 'nothing was found'}" if redacted else ""
+        self._place.remark(f"wrote {safe(str(path))}{told}")
+
+    def _is_free(self) -> bool:
+        """Whether no turn runs; its answer would go into another session. Says so."""
+        is_free = self._place.chat is None or not self._place.chat.is_running
+        if not is_free:
+            self._place.remark("a turn is running: stop it first, or wait for its end")
+        return is_free
 
     def _begun(self) -> Chat | None:
         if self._place.chat is None:

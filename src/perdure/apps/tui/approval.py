@@ -44,10 +44,8 @@ class Approval(Vertical, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "show_all", "Show all"),
         Binding("d", "note", "Deny, note"),
+        Binding("down,j", "scroll(1)", "Scroll", key_display="↑↓"),
         Binding("up,k", "scroll(-1)", "Scroll", show=False),
-        Binding("down,j", "scroll(1)", "Scroll", show=False),
-        Binding("pageup", "scroll(-10)", "Scroll", show=False),
-        Binding("pagedown", "scroll(10)", "Scroll", show=False),
     ]
 
     def __init__(
@@ -68,6 +66,7 @@ class Approval(Vertical, can_focus=True):
         yield Static(plain(self._asked.question_text, "bold"), id="question", markup=False)
         with VerticalScroll(id="facts", can_focus=False):
             yield Static("", markup=False)
+        yield Static("", id="always", markup=False)
         with Horizontal(id="answers"):
             for key, (choice, words) in self._answers.items():
                 label = Content.assemble(plain(f"[{key}]", "bold"), plain(f" {words}"))
@@ -87,9 +86,20 @@ class Approval(Vertical, can_focus=True):
 
     def _draw(self) -> None:
         facts = self.query_one("#facts", VerticalScroll)
-        facts.styles.max_height = max(self._rows() - _OTHER_ROWS, _LEAST_ROWS)
+        rows = max(self._rows() - _OTHER_ROWS, _LEAST_ROWS)
         room = max(self.screen.size.width - _OTHER_CELLS, _LEAST_CELLS)
-        facts.query_one(Static).update(facts_content(self._lines, room))
+        # The line about "always" is the last one. It stays visible, unless it is very long.
+        has_always = self._asked.grant is not None and "always" in self._asked.choices
+        pinned = facts_content(self._lines[-1:] if has_always else (), room)
+        height = pinned.plain.count("\n") + 1
+        is_pinned = has_always and height <= max(rows // 2, _LEAST_ROWS)
+        always = self.query_one("#always", Static)
+        always.display = is_pinned
+        always.update(pinned)
+        facts.styles.max_height = max(rows - is_pinned * height, _LEAST_ROWS)
+        lines = self._lines[:-1] if is_pinned else self._lines
+        facts.query_one(Static).update(facts_content(lines, room))
+        self.call_after_refresh(self.refresh_bindings)
 
     async def answer(self) -> Given:
         """Return the user's answer."""
@@ -132,6 +142,8 @@ class Approval(Vertical, can_focus=True):
         """Return False for keys that do nothing for this question."""
         if action == "note":
             return "deny" in self._asked.choices
+        if action == "scroll":
+            return self.is_mounted and self.query_one("#facts").max_scroll_y > 0
         return self._asked.arguments is not None if action == "show_all" else True
 
     def action_note(self) -> None:
@@ -148,6 +160,10 @@ class Approval(Vertical, can_focus=True):
     def action_scroll(self, lines: int) -> None:
         """Scroll the facts."""
         self.query_one("#facts").scroll_relative(y=lines, animate=False)
+
+    def scroll_page(self, direction: int) -> None:
+        """Scroll the facts by a page."""
+        self.action_scroll(direction * max(self.query_one("#facts").size.height - 1, 1))
 
     async def action_show_all(self) -> None:
         """Show all arguments and the diff uncut."""

@@ -5,19 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from textual.timer import Timer
 from textual.widgets import Static
 
 from perdure.apps.terminal.text import one_line
 from perdure.apps.tui.text import plain
 from perdure.events.types import AnyEvent, Event
 from perdure.models.prices import in_dollars
+from perdure.session.ledger import Spending
 
 _CELLS = 10
 _NARROW = 100
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """The figures of the gauge. None: unknown. Units: tokens, micro-cents."""
+    """The figures of the gauge. None: unknown. Units: tokens, micro-cents.
+
+    `imported` is the cost of imported messages, `cost_microcents` that of the calls of perdure.
+    """
 
     model: str = ""
     thinking: str | None = None
@@ -29,6 +34,7 @@ class Numbers(msgspec.Struct, frozen=True):
     context: int | None = None
     window: int | None = None
     state: str = ""
+    imported: Spending | None = Spending()
 
 
 def numbers_after(known: Numbers, event: AnyEvent) -> Numbers:
@@ -62,8 +68,7 @@ _COUNTS = (
 def gauge_line(numbers: Numbers, width: int) -> str:
     """Return the line in at most `width` cells; what matters least is left out first."""
     thinking = f" ({numbers.thinking})" if numbers.thinking not in (None, "off") else ""
-    price = in_dollars(numbers.cost_microcents) + ("+?" if numbers.unpriced else "")
-    parts = [numbers.state, f"{numbers.model}{thinking}", price]
+    parts = [numbers.state, f"{numbers.model}{thinking}", _price(numbers)]
     if (share := _share(numbers, is_wide=width >= _NARROW)) is not None:
         parts.append(share)
     parts.append(f"↑{numbers.sent:,} ↓{numbers.received:,} tokens")
@@ -72,6 +77,15 @@ def gauge_line(numbers: Numbers, width: int) -> str:
     while len(parts) > 1 and len("  ·  ".join(parts)) > width:
         parts.pop()
     return one_line(" · ".join(parts) if width < _NARROW else "  ·  ".join(parts), width)
+
+
+def _price(numbers: Numbers) -> str:
+    if numbers.imported is None:
+        return "$…"
+    spent = Spending(numbers.cost_microcents, numbers.unpriced) + numbers.imported
+    if spent.unpriced_calls and not spent.cost_microcents:
+        return "$?"
+    return in_dollars(spent.cost_microcents) + ("+?" if spent.unpriced_calls else "")
 
 
 def _share(numbers: Numbers, *, is_wide: bool) -> str | None:
@@ -96,11 +110,23 @@ class Gauge(Static):
     def __init__(self) -> None:
         super().__init__("", id="gauge", markup=False)
         self.numbers = Numbers()
+        self._hint = ""
+        self._ending: Timer | None = None
 
     def show(self, numbers: Numbers) -> None:
-        """Show `numbers`."""
+        """Show `numbers`, after a hint."""
         self.numbers = numbers
-        self.update(plain(gauge_line(numbers, (self.size.width or 80) - 2)))
+        width = (self.size.width or 80) - 2
+        line = one_line(self._hint, width) if self._hint else gauge_line(numbers, width)
+        self.update(plain(line))
+
+    def hint(self, text: str, seconds: float = 0.0) -> None:
+        """Show `text` instead of the numbers for some seconds; it covers no messages."""
+        self._hint = text
+        if self._ending is not None:
+            self._ending.stop()
+        self._ending = self.set_timer(seconds, lambda: self.hint("")) if text else None
+        self.show(self.numbers)
 
     def on_resize(self) -> None:
         """Fit the line to the new width."""

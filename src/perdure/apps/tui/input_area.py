@@ -1,10 +1,11 @@
-"""The text field with its offers and the files that go with the next message."""
+"""The text field with its offers, the attached files and the messages that wait."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -22,8 +23,56 @@ from perdure.apps.tui.completion import Offers, offers_for
 from perdure.apps.tui.composer import Composer
 from perdure.apps.tui.text import plain
 from perdure.errors import PerdureError
+from perdure.events.types import AnyEvent, Event
 
 _NAME_CELLS = 60
+_LEAST_CELLS = 20
+
+
+class Waiting(Static):
+    """One line for each message that waits for the turn that runs. Hidden without any."""
+
+    def __init__(self) -> None:
+        super().__init__("", id="waiting", markup=False)
+        self._texts: dict[str, str] = {}
+
+    def on_mount(self) -> None:
+        """Begin empty."""
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Fit the lines to the new width."""
+        self._draw()
+
+    def add(self, name: str, text: str) -> None:
+        """Show `text` until `name` is dropped."""
+        self._texts[name] = text
+        self._draw()
+
+    def drop(self, name: str) -> None:
+        """Hide the message `name`."""
+        if self._texts.pop(name, None) is not None:
+            self._draw()
+
+    def clear_all(self) -> None:
+        """Hide all messages."""
+        self._texts.clear()
+        self._draw()
+
+    def follow(self, event: AnyEvent) -> None:
+        """Show the messages that the log queues, until the turn takes them."""
+        if not isinstance(event, Event):
+            return
+        if event.type == "session:adopted":
+            self.drop(str(event.payload.get("about")))
+        elif event.type == "session:queued" and (text := _text_in(event.payload.get("entryBody"))):
+            self.add(str(event.payload.get("entryId")), text)
+
+    def _draw(self) -> None:
+        room = max((self.size.width or 80) - 2, _LEAST_CELLS)
+        lines = [one_line(f"waits: {text}", room) for text in self._texts.values()]
+        self.display = bool(lines)
+        self.update(plain("\n".join(lines)))
 
 
 class InputArea(Vertical):
@@ -37,6 +86,7 @@ class InputArea(Vertical):
         self._conversation = conversation
         self._offered = OptionList(id="offers", markup=False, compact=True)
         self._attached = Static("", id="attached", markup=False)
+        self.waiting = Waiting()
         self._mentioned: set[str] = set()
         self._commands = _commands()
 
@@ -44,6 +94,7 @@ class InputArea(Vertical):
         """Lay out the offers above the text field."""
         yield self._offered
         yield self._attached
+        yield self.waiting
         yield self.composer
 
     def on_mount(self) -> None:
@@ -141,3 +192,14 @@ def _commands() -> Mapping[str, str]:
     """Return every command with what it does, from the text of ``/help``."""
     commands = (line for line in HELP.splitlines() if line.startswith("/"))
     return {line.split()[0]: line[23:] for line in commands}
+
+
+def _text_in(body: object) -> str:
+    """Return the text of a queued message of the user; "" for other entries."""
+    if not isinstance(body, Mapping):
+        return ""
+    message = cast("Mapping[str, object]", body)
+    if message.get("role") != "user":
+        return ""
+    parts = cast("list[Mapping[str, object]]", message.get("parts") or [])
+    return " ".join(str(part.get("text") or f"[{part.get('type')}]") for part in parts)

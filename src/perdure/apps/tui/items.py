@@ -59,6 +59,9 @@ class Remark:
     text: str
 
 
+NO_RESULT = "no result"
+"""The outcome of a call whose branch or turn ended before its result."""
+
 Item: TypeAlias = Said | Answer | Thought | Call | Remark
 
 
@@ -199,9 +202,19 @@ class ItemFold:
             call.diff = "" if call.is_error else _diff_in(call)
         folded.changed.append(call)
 
+    def settle(self) -> list[Item]:
+        """End the calls without a result, as no turn runs; return them."""
+        left: list[Item] = []
+        for call in self._calls.values():
+            if call.outcome is None:
+                call.outcome = NO_RESULT
+                left.append(call)
+        return left
+
     def _end(self, payload: Mapping[str, object], folded: Folded) -> None:
         self._close(folded)
         self._streamed = []
+        folded.changed += self.settle()
         reason = payload.get("stopReason")
         if reason not in ("stop", "error", None):
             folded.added.append(Remark(f"(the turn ended: {reason})"))

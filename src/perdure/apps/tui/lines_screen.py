@@ -18,7 +18,13 @@ from perdure.apps.tui.text import plain
 class LinesScreen(ModalScreen[None]):
     """Lines under a title."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "close", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter,f1", "close", "Close"),
+        Binding("down,j", "scroll(1)", "Scroll", key_display="↑↓"),
+        Binding("up,k", "scroll(-1)", "Scroll", show=False),
+        Binding("pagedown,space", "page(1)", "Page", key_display="PgUp PgDn"),
+        Binding("pageup", "page(-1)", "Page", show=False),
+    ]
 
     def __init__(self, title: str, lines: Iterable[Content]) -> None:
         super().__init__(classes="lines-screen")
@@ -28,9 +34,17 @@ class LinesScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Lay out title, text and keys."""
         yield Static(plain(self._heading, "bold"), classes="title", markup=False)
-        with VerticalScroll():
+        with VerticalScroll(can_focus=False):
             yield Static(self._body, markup=False)
         yield Footer(compact=True, show_command_palette=False)
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll the text."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+    def action_page(self, direction: int) -> None:
+        """Scroll the text by a page."""
+        self.action_scroll(direction * max(self.query_one(VerticalScroll).size.height - 1, 1))
 
     def action_close(self) -> None:
         """Close it."""

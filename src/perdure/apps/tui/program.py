@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,12 +22,15 @@ from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.chat.slash_commands import HELP
 from perdure.apps.chat.turn_view import Left
 from perdure.apps.cli.exits import DONE, INTERRUPTED
+from perdure.apps.tui.approval import Approval
 from perdure.apps.tui.composer import Composer
 from perdure.apps.tui.gauge import numbers_after
 from perdure.apps.tui.lines_screen import LinesScreen
 from perdure.apps.tui.screen_display import ScreenDisplay
 from perdure.apps.tui.text import plain
+from perdure.events.projection import events_of
 from perdure.session.ids import StreamId
+from perdure.session.kinds import MESSAGE
 
 KEYS = """Enter                  send; during a turn: steer it
 Ctrl-J, Alt-Enter      begin a new line (so does a \\ before Enter)
@@ -39,6 +43,8 @@ Escape                 stop the turn or the command
 PageUp, PageDown       scroll
 F1                     this help
 Ctrl-C twice, Ctrl-D   exit; the session can be resumed"""
+
+TOO_LATE = "the turn had ended: the model gets this with your next message"
 
 _LEAVE_S = 3.0
 """How long the second Ctrl-C may take."""
@@ -86,6 +92,7 @@ class ChatProgram(App[int]):
         self._pressed_at = -_LEAVE_S
         self._is_unfolded = False
         self._keeping: Timer | None = None
+        self._typed = count()
 
     def compose(self) -> ComposeResult:
         """Lay out the transcript, the text field, the gauge and the keys."""
@@ -129,6 +136,7 @@ class ChatProgram(App[int]):
                 await self.transcript.remark(told)
             else:
                 await self.transcript.feed(told)
+                self.input.waiting.follow(told)
                 gauge = self.shown.gauge
                 gauge.show(numbers_after(gauge.numbers, told))
             queue.task_done()
@@ -159,8 +167,7 @@ class ChatProgram(App[int]):
             composer.remember(composer.text)
             composer.text = ""
         await self.action_stop()
-        told = "Ctrl-C again exits; the session can be resumed"
-        self.notify(told, markup=False, timeout=_LEAVE_S)
+        self.shown.gauge.hint("Ctrl-C again exits; the session can be resumed", _LEAVE_S)
 
     async def action_stop(self) -> None:
         """Close the offers, or stop the turn or the command that runs."""
@@ -207,12 +214,24 @@ class ChatProgram(App[int]):
             self.run_worker(self._steer(text), group="steer")
 
     async def _obey_in_order(self, text: str) -> None:
-        async with self._in_order:
-            await self._obey(text)
+        waiting, name = self.input.waiting, f"typed {next(self._typed)}"
+        if self._in_order.locked():
+            waiting.add(name, text)
+        try:
+            async with self._in_order:
+                waiting.drop(name)
+                await self._obey(text)
+        finally:
+            waiting.drop(name)
 
     async def _steer(self, text: str) -> None:
-        await self.conversation.steer(text)
+        entry = await self.conversation.steer(text)
         self.input.show_attached()
+        if entry is not None and entry.kind == MESSAGE:  # the turn had ended
+            await self.shown.teller.queue.join()
+            for event in events_of(entry):
+                self.shown.teller.tell(event)
+            self.conversation.remark(TOO_LATE)
 
     async def _obey(self, text: str) -> None:
         try:
@@ -230,6 +249,11 @@ class ChatProgram(App[int]):
 
     # ------------------------------------------------------------ keys
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return False for the keys of the chat while another screen covers it."""
+        is_covered = len(self.screen_stack) > 1
+        return not (is_covered and action in ("help", "unfold", "reasoning", "page"))
+
     def action_help(self) -> None:
         """Show the commands and the keys."""
         lines = [*HELP.splitlines(), "", *KEYS.splitlines()]
@@ -245,7 +269,10 @@ class ChatProgram(App[int]):
         self.transcript.show_reasoning(is_shown=not self.transcript.is_reasoning_shown)
 
     async def action_page(self, direction: int) -> None:
-        """Scroll the messages by a page; at the top, read earlier ones."""
+        """Scroll the question or the messages by a page; at the top, read earlier messages."""
+        if isinstance(self.focused, Approval):
+            self.focused.scroll_page(direction)
+            return
         transcript = self.transcript
         if direction < 0 and transcript.scroll_y <= 0:
             await transcript.read_earlier()

@@ -12,7 +12,7 @@ from textual.app import App
 from perdure.apps.chat.conversation import Conversation
 from perdure.apps.chat.history import Drafts, earlier_inputs
 from perdure.apps.chat.questions import Asked, Given
-from perdure.apps.chat.session import AnswerOptions
+from perdure.apps.chat.session import AnswerOptions, imported_spending
 from perdure.apps.terminal.style import Style
 from perdure.apps.tui.approval import Approval
 from perdure.apps.tui.gauge import Gauge, Numbers
@@ -113,15 +113,26 @@ class ScreenDisplay:
     async def show_session(self, chat: Chat | None) -> None:
         """Show the newest messages of the session, and recall the inputs of its folder."""
         await self.teller.queue.join()
-        await self.transcript.open(None if chat is None else chat.session)
+        session, is_running = (None, False) if chat is None else (chat.session, chat.is_running)
+        await self.transcript.open(session, is_running=is_running)
+        self.input.waiting.clear_all()
         self.gauge.show(Numbers())
         await self.refresh_gauge()
+        if chat is not None and (await chat.session.info()).origin == "import":
+            self.gauge.show(msgspec.structs.replace(self.gauge.numbers, imported=None))
+            self._program.run_worker(self._show_imported_cost(chat), group="cost", exclusive=True)
         conversation = self.conversation
         with contextlib.suppress(PerdureError):
             inputs = await earlier_inputs(conversation.answering.store, conversation.folder)
             self.input.composer.use_history(inputs)
         self._offer_draft()
         await self.input.use_folder(conversation.folder)
+
+    async def _show_imported_cost(self, chat: Chat) -> None:
+        """Show what the imported messages cost. A long session is read meanwhile."""
+        found = await imported_spending(self.conversation.answering.store, chat.session)
+        if self.conversation.chat is not None and self.conversation.chat.id == chat.id:
+            self.gauge.show(msgspec.structs.replace(self.gauge.numbers, imported=found))
 
     # ------------------------------------------------------------ unsent text
 

@@ -21,11 +21,17 @@ from perdure.apps.tui.items import Item, ItemFold, Remark
 from perdure.client.session import Session
 from perdure.events.projection import events_of
 from perdure.events.types import AnyEvent
+from perdure.session.codec import readable
 from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
 from perdure.session.ledger import ToolFinished
 
 PAGE = 60
 """Entries of the branch that are read at a time."""
+
+
+_MOST_OUTCOMES = 10 * PAGE
+"""Outcomes that are read for a page, with those of other branches."""
 
 
 class Transcript(VerticalScroll, can_focus=True):
@@ -44,15 +50,21 @@ class Transcript(VerticalScroll, can_focus=True):
         self._is_reading = False
         self.is_reasoning_shown = False
 
-    async def open(self, session: Session | None) -> None:
-        """Show the newest entries of `session`; None: nothing was said yet."""
+    async def open(self, session: Session | None, *, is_running: bool = False) -> None:
+        """Show the newest entries of `session`; None: nothing was said yet.
+
+        Unless `is_running`, calls without a result have ended.
+        """
         await self.remove_children()
         self._fold, self._blocks = ItemFold(), {}
         self._session, self._first = session, None
         if session is not None:
             entries = await session.path(last=PAGE)
             self._first = entries[0] if entries else None
-            await self.mount(*self._new_blocks(await _items_of(session, entries, self._fold)))
+            items = await _items_of(session, entries, self._fold)
+            if not is_running:
+                self._fold.settle()
+            await self.mount(*self._new_blocks(items))
         self.anchor()
 
     async def feed(self, event: AnyEvent) -> None:
@@ -90,7 +102,9 @@ class Transcript(VerticalScroll, can_focus=True):
         try:
             entries = await session.path(first.parent_id, last=PAGE)
             self._first = entries[0] if entries else None
-            items = await _items_of(session, entries, ItemFold())
+            fold = ItemFold()
+            items = await _items_of(session, entries, fold)
+            fold.settle()
             before = self.virtual_size.height
             if items:
                 await self.mount(*self._new_blocks(items), before=0)
@@ -134,18 +148,31 @@ class Transcript(VerticalScroll, can_focus=True):
 
 
 async def _items_of(session: Session, entries: Sequence[Entry], fold: ItemFold) -> list[Item]:
-    """Return the items of stored `entries`, with the outcomes of their tool calls."""
-    own = [entry.seq for entry in entries if entry.stream == session.id]
+    """Return the items of stored `entries`, with the outcomes of their tool calls.
+
+    The log holds the outcomes of other branches, too: those are left out.
+    """
+    own = {entry.id: entry.seq for entry in entries if entry.stream == session.id}
     outcomes: list[Entry] = []
     if own:
-        found = session.entries(own[0] - 1, kind=ToolFinished.kind, limit=2 * PAGE)
-        outcomes = [entry async for entry in found if entry.seq < own[-1]]
+        first = min(own.values()) - 1
+        found = session.entries(first, kind=ToolFinished.kind, limit=_MOST_OUTCOMES)
+        async for entry in found:
+            if entry.seq > max(own.values()):
+                break
+            if _result_of(entry) in own:
+                outcomes.append(entry)
     items: list[Item] = []
     for entry in entries:
         while outcomes and entry.stream == session.id and outcomes[0].seq < entry.seq:
             items += _items_in(outcomes.pop(0), fold)
         items += _items_in(entry, fold)
     return items
+
+
+def _result_of(entry: Entry) -> EntryId | None:
+    body = readable(entry)
+    return body.result if isinstance(body, ToolFinished) else None
 
 
 def _items_in(entry: Entry, fold: ItemFold) -> Iterator[Item]:

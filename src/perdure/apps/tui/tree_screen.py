@@ -115,6 +115,10 @@ class TreeScreen(ModalScreen[str | None]):
         """Continue at the selected entry."""
         self.action_go("/branch")
 
+    def _hint(self, text: str) -> None:
+        """Show `text` in place of the selected entry, until another one is selected."""
+        self.query_one("#tree-entry", Static).update(plain(text))
+
     # ------------------------------------------------------------ keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -142,7 +146,7 @@ class TreeScreen(ModalScreen[str | None]):
         if entry is not None and role_of(entry) == "user":
             self.dismiss(f"edit {entry.id}")
         else:
-            self.notify("only your own messages can be edited", markup=False)
+            self._hint("only your own messages can be edited")
 
     def action_fold(self, is_folded: bool) -> None:  # noqa: FBT001 - a binding passes it by position
         """Fold or unfold at the selected line."""
@@ -163,7 +167,7 @@ class TreeScreen(ModalScreen[str | None]):
             return
         if self._compared is None:
             self._compared = entry.id
-            self.notify("now press c at the end of the other branch", markup=False)
+            self._hint("now press c at the end of the other branch")
             return
         ends = (self._compared, entry.id)
         self._compared = None
@@ -207,5 +211,5 @@ class TreeScreen(ModalScreen[str | None]):
         match = self.lines.go_to_match(step)
         if match is None:
             told = "nothing found" if self._sought else "nothing was searched yet; / searches"
-            self.notify(told, markup=False)
+            self._hint(told)
         self._show_title(match)

@@ -1,0 +1,215 @@
+"""What the chat shows of its state: branches, calls, waiting messages, costs, help, hints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from textual.containers import VerticalScroll
+from textual.widgets._toast import Toast
+
+from perdure import assistant, tool_call, user
+from perdure.apps.tui.lines_screen import LinesScreen
+from perdure.client.store import Store
+from tests.fakes.screens import Seen, chatting
+
+LISTS = """
+rules:
+  - when: {after_tool: list_directory}
+    text: Listed.
+  - when: {user_contains: one}
+    calls: [{name: list_directory, args: {path: one}}]
+  - when: {user_contains: two}
+    calls: [{name: list_directory, args: {path: two}}]
+  - text: Hello.
+"""
+
+
+async def two_branches(seen: Seen, folder: Path) -> tuple[str, str]:
+    """Say "one" and "two" after the same answer; return the ends of both branches."""
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+    await seen.type("hi")
+    await seen.shows("Hello.")
+    await seen.idle()
+    chat = seen.program.conversation.chat
+    assert chat is not None
+    start, ends = (await chat.session.path())[-1].id, list[str]()
+    for name in ("one", "two"):
+        await seen.type(f"/branch {start}")
+        await seen.until(lambda: not seen.program.shown.is_busy)
+        await seen.type(name)
+        await seen.shows("Listed.")
+        await seen.idle()
+        ends.append((await chat.session.path())[-1].id)
+    return ends[0], ends[1]
+
+
+async def test_branch_shows_only_its_own_calls(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path, scenario=LISTS, size=(100, 50)) as seen:
+        one, _ = await two_branches(seen, tmp_path)
+        (info,) = await store.recent()
+    async with chatting(store, tmp_path, session=info.id, size=(100, 50)) as seen:
+        await seen.shows("Listed.")
+        assert seen.transcript.count("list_directory") == 1
+        assert "two" in seen.transcript
+        assert "ok, " in seen.transcript  # with the duration of its own call
+        await seen.type(f"/branch {one}")
+        await seen.shows("going on from")
+        assert seen.transcript.count("list_directory") == 1
+        assert "one" in seen.transcript
+        assert "two" not in seen.transcript
+
+
+async def test_call_without_a_result_on_its_branch_is_not_running(
+    store: Store, tmp_path: Path
+) -> None:
+    async with chatting(store, tmp_path, scenario=LISTS) as seen:
+        await two_branches(seen, tmp_path)
+        chat = seen.program.conversation.chat
+        assert chat is not None
+        path = await chat.session.path()
+        called = next(e for e in path if e.message is not None and e.message.tool_calls)
+        await seen.type(f"/branch {called.id}")
+        await seen.shows("going on from", "no result")
+        assert "running" not in seen.transcript + seen.screen
+
+
+async def test_message_sent_during_a_turn_is_shown_while_it_waits(
+    store: Store, tmp_path: Path
+) -> None:
+    scenario = """
+rules:
+  - when: {user_contains: second}
+    text: Both.
+  - steps: [{text: First.}, hang]
+"""
+    async with chatting(store, tmp_path, scenario=scenario) as seen:
+        await seen.type("first")
+        await seen.until(lambda: "running" in seen.screen)
+        await seen.type("second\nline")
+        await seen.shows("waits: second line")
+        await seen.press("escape")
+        await seen.idle()
+        await seen.type("third, and second")
+        await seen.shows("Both.")
+        await seen.idle()
+        assert "waits:" not in seen.screen
+        assert seen.transcript.count("second") == 2
+
+
+async def test_message_typed_during_a_command_is_shown_while_it_waits(
+    store: Store, tmp_path: Path
+) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("!sleep 0.7")
+        await seen.type("after it")
+        await seen.shows("waits: after it", "you wrote “after it”")
+        await seen.idle()
+        assert "waits:" not in seen.screen
+
+
+async def test_session_is_not_left_while_its_turn_runs(store: Store, tmp_path: Path) -> None:
+    scenario = "rules:\n  - steps: [{text: Working.}, hang]\n"
+    async with chatting(store, tmp_path, scenario=scenario) as seen:
+        await seen.type("go")
+        await seen.until(lambda: "running" in seen.screen)
+        chat = seen.program.conversation.chat
+        for typed in ("/new", "/fork", "/resume nowhere", "/approve plan"):
+            await seen.type(typed)
+            await seen.until(lambda: not seen.program.input.composer.text)
+        await seen.until(lambda: seen.transcript.count("a turn is running: stop it first") == 4)
+        assert seen.program.conversation.chat is chat
+        await seen.press("escape")
+        await seen.idle()
+
+
+async def imported(store: Store, folder: Path, cost: object) -> str:
+    """Return a session that pi recorded, whose call has this cost."""
+    usage = {"input": 10, "output": 5, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 15}
+    lines: list[dict[str, object]] = [
+        {"type": "session", "version": 3, "id": "s1", "timestamp": AT, "cwd": str(folder)},
+        _line("a", None, {"role": "user", "content": "Hi", "timestamp": 1}),
+        _line(
+            "b",
+            "a",
+            {
+                "role": "assistant",
+                "content": [{"type": "text", "text": "Ahoy"}],
+                "api": "x",
+                "provider": "anthropic",
+                "model": "claude",
+                "usage": usage if cost is None else {**usage, "cost": cost},
+                "stopReason": "stop",
+                "timestamp": 2,
+            },
+        ),
+    ]
+    file = folder / "session.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    await store.import_files([file])
+    (info,) = await store.recent()
+    return info.id
+
+
+AT = "2026-01-01T00:00:00.000Z"
+
+
+def _line(id: str, parent: str | None, message: dict[str, object]) -> dict[str, object]:
+    return {"type": "message", "id": id, "parentId": parent, "timestamp": AT, "message": message}
+
+
+async def test_cost_of_an_imported_session_is_that_of_its_log(store: Store, tmp_path: Path) -> None:
+    costs = {"input": 0.25, "output": 0.5, "cacheRead": 0, "cacheWrite": 0, "total": 0.75}
+    session = await imported(store, tmp_path, costs)
+    async with chatting(store, tmp_path, session=session) as seen:
+        await seen.shows("Ahoy", "$0.75")
+        await seen.type("/cost")
+        await seen.shows("this session cost $0.75")
+
+
+async def test_cost_that_no_log_has_is_unknown(store: Store, tmp_path: Path) -> None:
+    session = await imported(store, tmp_path, None)
+    async with chatting(store, tmp_path, session=session) as seen:
+        await seen.shows("Ahoy", "$?")
+        assert "$0.00" not in seen.screen
+        await seen.type("/cost")
+        await seen.shows("this session cost $0.00, and 1 call without a price")
+
+
+async def test_help_opens_once_and_scrolls_in_24_rows(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path, size=(80, 24)) as seen:
+        await seen.press("f1", "ctrl+o", "ctrl+r")
+        assert isinstance(seen.program.screen, LinesScreen)
+        assert len(seen.program.screen_stack) == 2
+        assert "Ctrl-C twice" not in seen.screen
+        assert "PgUp PgDn" in seen.screen
+        await seen.press("down", "down")
+        assert seen.program.screen.query_one(VerticalScroll).scroll_y == 2
+        await seen.press("pagedown", "pagedown")
+        await seen.until(lambda: "Ctrl-C twice" in seen.screen)
+        await seen.press("f1")
+        await seen.until(lambda: len(seen.program.screen_stack) == 1)
+
+
+async def test_hint_covers_no_messages(store: Store, tmp_path: Path) -> None:
+    session = await store.create(cwd=str(tmp_path))
+    await session.append(user("Hi"), *(assistant(f"Line {n} {'x' * 60}") for n in range(30)))
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        await seen.until(lambda: "Line 29" in seen.screen)
+        before = seen.screen.splitlines()[:18]
+        await seen.press("ctrl+c")
+        await seen.shows("Ctrl-C again exits")
+        assert seen.screen.splitlines()[:18] == before
+        await seen.type("/tree")
+        await seen.until(lambda: len(seen.program.screen_stack) == 2)
+        await seen.press("n")
+        await seen.shows("nothing was searched yet")
+        assert not seen.program.screen.query(Toast)
+
+
+async def test_imported_call_without_a_result_has_none(store: Store, tmp_path: Path) -> None:
+    session = await store.create(cwd=str(tmp_path))
+    await session.append(user("Hi"), assistant(tool_call("c1", "grep", {"pattern": "x"})))
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        await seen.shows("grep", "no result")
