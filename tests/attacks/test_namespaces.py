@@ -64,6 +64,7 @@ FILES = {
     "sharing": "makes a handle of another namespace, for who holds the memory itself",
     "close": "is called by the fixture",
     "changes": "wakes, and says nothing of what changed",
+    "share": "connects a bus; its tables are tried in tests/integration/postgres/test_isolation.py",
     "retention.give_back": "gives free pages of the file back",
     "retention.remember_backup": "a backup of a file holds all namespaces: its place is the file's",
     "retention.backups": "a backup of a file holds all namespaces: its place is the file's",

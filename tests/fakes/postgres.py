@@ -37,6 +37,8 @@ _EMPTY = "; ".join(
             "cluster_count",
             "work_class",
             "lost_work",
+            "live_watch",
+            "live_delta",
             "backup",
             "open_question",
             "name_part",

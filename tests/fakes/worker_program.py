@@ -8,8 +8,13 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from perdure import Agent, Recurring, Runtime, Store, tool
+from perdure.client.clock import SystemClock
 from perdure.engine.turns.config import Limits
+from perdure.models.scenario import Reply, Say, Scenario, When
+from perdure.models.scripted import ScriptedModel
 
 FOLDER = "WORKER_FOLDER"
 
@@ -56,6 +61,10 @@ HELPER = Agent("helper", model=MODEL, tools=[wait, once, die, publish])
 CAPPED = Agent("capped", model=MODEL, limits=Limits(max_turns=1))
 CAREFUL = Agent("careful", model=MODEL, on_pasted="refuse")
 SPECIAL = Agent("special", model=MODEL, tools=[wait])
+STORY = " ".join(f"word{number:03}" for number in range(120))
+"""What `SLOW` answers, within about four seconds, or twelve if asked slowly."""
+
+SLOW = Agent("slow", model="scripted:slow")
 GREEN = Recurring("0 9 1 1 *", "Is the build green?")
 DAILY = Agent("daily", model=MODEL, recurring=[GREEN])
 
@@ -63,6 +72,19 @@ DAILY = Agent("daily", model=MODEL, recurring=[GREEN])
 def runtime(store: Store) -> Runtime:
     """Return the runtime of an ordinary worker."""
     return Runtime(store, agents=[HELPER, CAPPED, CAREFUL])
+
+
+def slow(store: Store) -> Runtime:
+    """Return the runtime of a worker whose model streams for about four seconds."""
+    return Runtime(store, agents=[SLOW], models=slow_model())
+
+
+def slow_model() -> ScriptedModel:
+    """Return the model of `SLOW`."""
+    told = Reply(steps=(Say(STORY),), chunk_chars=8, chunk_delay_s=0.03)
+    slowly = msgspec.structs.replace(told, when=When(user_contains="slowly"), chunk_delay_s=0.1)
+    scenario = Scenario(name="slow", rules=(slowly, told))
+    return ScriptedModel(scenario, clock=SystemClock())
 
 
 def impatient(store: Store) -> Runtime:

@@ -29,7 +29,7 @@ from perdure.errors import (
     SessionNotFound,
     WrongArgument,
 )
-from perdure.events.bus import LiveBus
+from perdure.events.bus import LiveBus, SharesLiveEvents
 from perdure.interop.reports import (
     ExportedFile,
     ExportFormat,
@@ -111,13 +111,16 @@ class Store:
     """One namespace of a store. Made by `perdure.open`; closes with its ``async with``.
 
     Runtimes and tools use `backend`, `outside` and `bus`; programs do not need them. Every
-    session opened here shares `bus`, so live events reach every watcher of this Store.
+    session opened here shares `bus`, so live events reach every watcher of this Store; on
+    PostgreSQL also those of other processes.
     """
 
     def __init__(self, backend: SessionStore, outside: Outside, bus: LiveBus | None = None) -> None:
         self.backend = backend
         self.outside = outside
         self.bus = bus or LiveBus()
+        if isinstance(backend, SharesLiveEvents):
+            backend.share(self.bus)
         self.hooks = Hooks()
         self._tallies: (
             tuple[Mapping[str, model_prices.Price] | None, usage_records.Tallies] | None

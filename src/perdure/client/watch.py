@@ -1,8 +1,9 @@
 """Watch a log: durable events without gap or repetition, merged with live events.
 
 Durable events are read from the log, by seq or by position; a wake-up of the store only triggers
-the next read. Live events come from the `LiveBus` of this process. They are emitted after the
-entry that opened their call and before the entry that closes it.
+the next read. Live events come from the `LiveBus` of this process, which has those of other
+processes if the store passes them on. They are emitted after the entry that opened their call and
+before the entry that closes it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from typing import Self
 from weakref import WeakKeyDictionary
 
+from perdure.engine.turns.lease import leads_here
 from perdure.errors import WrongArgument
-from perdure.events.bus import Live, LiveBus, Subscription
+from perdure.events.bus import Live, LiveBus, Relay, Subscription
 from perdure.events.cursor import Cursor
 from perdure.events.projection import events_of
 from perdure.events.types import AnyEvent, Event
@@ -38,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 _OPENS = frozenset((ModelCalled.kind, ToolStarted.kind))
 _CLOSES = frozenset((ModelFinished.kind, ToolFinished.kind, Interrupted.kind))
+
+_MODEL_CALLS = frozenset((ModelCalled.kind,))
 
 _FOLLOWING: set[asyncio.Task[None]] = set()
 """The tasks that wait for changes; the event loop keeps only weak references to tasks."""
@@ -96,7 +100,8 @@ def watch_session(
 
     # Register now, not at the first step, so that no change is missed.
     changes, live = backing.changes(stream), bus.subscribe(stream)
-    return Watch(lambda watch: _feed(watch, read, changes, live), after)
+    elsewhere = _Elsewhere(bus.relay, backing.store, stream)
+    return Watch(lambda watch: _feed(watch, read, changes, live, elsewhere), after)
 
 
 def watch_namespace(store: NamespaceReader, bus: LiveBus, after: int | None) -> Watch:
@@ -117,10 +122,11 @@ def watch_namespace(store: NamespaceReader, bus: LiveBus, after: int | None) -> 
             watch.cursor = Cursor(newest)
         elif after > newest:
             _log.warning(_PAST_POSITION, after, newest)
-        async for event in _feed(watch, read, changes, live):
+        async for event in _feed(watch, read, changes, live, elsewhere):
             yield event
 
     changes, live = store.changes(), bus.subscribe()
+    elsewhere = _Elsewhere(bus.relay, store, None)
     return Watch(feed, 0 if after is None else after)
 
 
@@ -158,9 +164,14 @@ async def _together(log: object, stream: StreamId | None, place: int, page: Read
 
 
 async def _feed(
-    watch: Watch, read: Read, changes: AsyncIterator[None], live: Subscription
+    watch: Watch,
+    read: Read,
+    changes: AsyncIterator[None],
+    live: Subscription,
+    elsewhere: _Elsewhere,
 ) -> AsyncGenerator[AnyEvent]:
     wakes = _Wakes(changes, live)
+    elsewhere.begin()
     await asyncio.sleep(0)  # they are waited for before the first read
     order = _Order(watch)
     is_behind = True
@@ -174,13 +185,79 @@ async def _feed(
             if is_behind or order.is_uncertain:
                 page = await read(watch.cursor.after)
                 is_behind = len(page) == _PAGE
+                await elsewhere.catch_up(page)
                 order.take_late(live.take())
             for event in order.merge_page(page, is_last=not is_behind):
                 yield event
+            elsewhere.take(page, is_last=not is_behind)
             if not (is_behind or order.is_uncertain or wakes.have_come):
                 await live.wait()
     finally:
         wakes.stop()
+        elsewhere.end()
+
+
+class _Elsewhere:
+    """Model calls of other processes, as one watch reads them in the log. Of a flow there are none.
+
+    A call that is open elsewhere is asked for once its opening was read, and at the beginning. A
+    call that this process makes shows its events here anyway.
+    """
+
+    def __init__(self, relay: Relay | None, store: object, stream: StreamId | None) -> None:
+        self._relay = relay
+        self._store = store
+        self._stream = stream
+        self._has_read_all = False
+
+    def begin(self) -> None:
+        """The watch begins."""
+        if self._relay is not None:
+            self._relay.follow(self._stream)
+
+    def end(self) -> None:
+        """The watch ends."""
+        if self._relay is not None:
+            self._relay.unfollow(self._stream)
+
+    async def catch_up(self, page: _Page) -> None:
+        """Wait until the bus has all events of the calls that end in `page`."""
+        if self._relay is not None:
+            for stream, of in _calls_in(page, _CLOSES):
+                await self._relay.catch_up(stream, of)
+
+    def take(self, page: _Page, *, is_last: bool) -> None:
+        """Take `page`, whose events were emitted; `is_last`: it was the newest."""
+        relay = self._relay
+        if relay is None:
+            return
+        for stream, of in _calls_in(page, _CLOSES):
+            relay.ended(stream, of)
+        if not is_last:
+            return
+        opened: dict[StreamId, int | None] = {}
+        if self._stream is not None and not self._has_read_all:
+            opened[self._stream] = None
+        self._has_read_all = True
+        opened.update(_calls_in(page, _MODEL_CALLS))
+        for stream, call in opened.items():
+            if not leads_here(self._store, stream):
+                relay.call_elsewhere(stream, call)
+
+
+def _calls_in(page: _Page, kinds: frozenset[str]) -> list[tuple[StreamId, int]]:
+    """Return the calls that entries of `kinds` in `page` open or close."""
+    found: list[tuple[StreamId, int]] = []
+    for positioned, _ in page:
+        entry = positioned.entry
+        if entry.kind not in kinds:
+            continue
+        if entry.kind in _OPENS:
+            found.append((entry.stream, entry.seq))
+        elif entry.about is not None:
+            number = entry.about.rpartition("/")[2]
+            found += [(entry.stream, int(number))] if number.isdecimal() else []
+    return found
 
 
 class _Wakes:

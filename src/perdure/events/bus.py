@@ -1,4 +1,4 @@
-"""Live events inside one process: from the call that produces them to its observers.
+"""Live events: from the call that produces them to its observers in this process.
 
 Nothing is stored beyond the call. Publishing never waits and never fails, whatever subscribers do:
 each has a bounded buffer, and one that falls behind receives a `Snapshot` of every open call
@@ -12,11 +12,12 @@ import asyncio
 import logging
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Protocol, runtime_checkable
 
 from perdure.events.envelope import EventDraft
-from perdure.events.types import LiveEvent, Snapshot
+from perdure.events.types import LiveEvent, LiveType, Snapshot
 from perdure.secrets.mask import log_failure
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message, Part, TextPart, ThinkingPart
@@ -30,11 +31,62 @@ PROGRESS_CHARACTERS = 64 * 1024
 Live = LiveEvent | Snapshot
 LiveObserver = Callable[[LiveEvent], object]
 
+Piece = tuple[LiveType, str]
+"""A text of an open call and the type of the events it came with."""
+
 _log = logging.getLogger(__name__)
 
 
+class Relay(Protocol):
+    """Passes the live events of this process to others, and theirs to the bus."""
+
+    def shown(self, event: LiveEvent) -> None:
+        """Take an event of this process; never waits, never raises."""
+        ...
+
+    async def settle(self, stream: StreamId, of: int) -> None:
+        """Return once others can read all events of a call of this process; it has no more."""
+        ...
+
+    def closed(self, stream: StreamId, of: int) -> None:
+        """Take the end of a call of this process, whose outcome is in the log."""
+        ...
+
+    def follow(self, stream: StreamId | None) -> None:
+        """A watch of `stream` begins; None: of all streams."""
+        ...
+
+    def unfollow(self, stream: StreamId | None) -> None:
+        """A watch ended, for which `follow` was called."""
+        ...
+
+    def call_elsewhere(self, stream: StreamId, of: int | None) -> None:
+        """Get the events of the open call `of` of another process; None: of any of `stream`."""
+        ...
+
+    async def catch_up(self, stream: StreamId, of: int) -> None:
+        """Pass all events of a call to the bus that others have shown; its end is in the log."""
+        ...
+
+    def ended(self, stream: StreamId, of: int) -> None:
+        """Take the end of a call of another process, as the log has it."""
+        ...
+
+
+@runtime_checkable
+class SharesLiveEvents(Protocol):
+    """A store that passes live events between the processes that have it open."""
+
+    def share(self, bus: LiveBus) -> None:
+        """Connect `bus` with the live events of the others, until the store is closed."""
+        ...
+
+
 class LiveBus:
-    """Distributes live events to subscribers and observers. For the tasks of one event loop."""
+    """Distributes live events to subscribers and observers. For the tasks of one event loop.
+
+    A `relay` connects it with those of other processes, if the store has one.
+    """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -43,23 +95,42 @@ class LiveBus:
             weakref.WeakValueDictionary()
         )
         self._observers: list[LiveObserver] = []
+        self.relay: Relay | None = None
 
     def publish(self, event: LiveEvent) -> None:
         """Send `event` to all subscribers of its stream; never waits, never raises."""
-        key = (event.stream, event.of)
-        call = self._open.get(key)
-        if call is None:
-            call = self._open[key] = _OpenCall()
-        call.add(event)
-        for stream in (event.stream, None):
-            group = self._subscriptions.get(stream)
-            for subscription in () if group is None else tuple(group.members):
-                subscription.offer(event)
+        self.receive(event)
+        if self.relay is not None:
+            self.relay.shown(event)
         for observer in tuple(self._observers):
             try:
                 observer(event)
             except Exception as error:  # noqa: BLE001 - whatever an observer does, the others go on
                 log_failure(_log, error, "an observer of live events failed")
+
+    def receive(self, event: LiveEvent) -> None:
+        """Send an `event` of another process to the subscribers."""
+        key = (event.stream, event.of)
+        call = self._open.get(key)
+        if call is None:
+            call = self._open[key] = _OpenCall()
+        call.add(event)
+        self._offer(event)
+
+    def receive_whole(
+        self, stream: StreamId, of: int, n: int, at: int, pieces: Sequence[Piece]
+    ) -> None:
+        """Send all that a call of another process has shown, up to its event `n`."""
+        call = self._open[stream, of] = _OpenCall()
+        for type_, text in pieces:
+            call.add(LiveEvent(stream, of, n, type_, at, text))
+        self._offer(call.snapshot(stream, of))
+
+    def _offer(self, event: Live) -> None:
+        for stream in (event.stream, None):
+            group = self._subscriptions.get(stream)
+            for subscription in () if group is None else tuple(group.members):
+                subscription.offer(event)
 
     def tell(self, draft: EventDraft, at: int) -> LiveEvent:
         """Number `draft` within its call and publish it.
@@ -74,9 +145,28 @@ class LiveBus:
         self.publish(event)
         return event
 
+    async def settle(self, stream: StreamId, of: int) -> None:
+        """Return once other processes can read all events of the call `of`; it has no more."""
+        if self.relay is not None and (stream, of) in self._open:
+            await self.relay.settle(stream, of)
+
     def close_call(self, stream: StreamId, of: int) -> None:
         """End the call `of`, whose outcome is in the log, and delete its live state."""
+        if self._open.pop((stream, of), None) is not None and self.relay is not None:
+            self.relay.closed(stream, of)
+
+    def drop_call(self, stream: StreamId, of: int) -> None:
+        """Delete the live state of a call of another process."""
         self._open.pop((stream, of), None)
+
+    def open_calls(self, stream: StreamId) -> list[int]:
+        """Return the open calls of `stream` that have shown something."""
+        return [of for of_stream, of in self._open if of_stream == stream]
+
+    def shown_by(self, stream: StreamId, of: int) -> tuple[int, int, list[Piece]] | None:
+        """Return number and time of the newest event of an open call, and all texts; or None."""
+        call = self._open.get((stream, of))
+        return None if call is None else (call.n, call.at, call.pieces())
 
     def snapshots(self, stream: StreamId | None = None) -> list[Snapshot]:
         """Return the output of each open call so far; of one stream, or of all."""
@@ -122,14 +212,14 @@ class Subscription:
         self._stream = stream
         self._group = group
         self._capacity = capacity
-        self._buffer: deque[LiveEvent] = deque()
+        self._buffer: deque[Live] = deque()
         self._arrived = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_behind = bool(bus.snapshots(stream))
         if self._is_behind:
             self._arrived.set()
 
-    def offer(self, event: LiveEvent) -> None:
+    def offer(self, event: Live) -> None:
         """Add `event`, or fall behind."""
         if len(self._buffer) < self._capacity:
             self._buffer.append(event)
@@ -175,13 +265,13 @@ class _OpenCall:
     """The output of one open call so far, in pieces that are joined only when read."""
 
     def __init__(self) -> None:
-        self._pieces: list[tuple[str, list[str]]] = []
+        self._pieces: list[tuple[LiveType, list[str]]] = []
         self.n = 0
-        self._at = 0
+        self.at = 0
         self._progress = 0
 
     def add(self, event: LiveEvent) -> None:
-        self.n, self._at = event.n, event.at
+        self.n, self.at = event.n, event.at
         if not self._pieces or self._pieces[-1][0] != event.type:
             self._pieces.append((event.type, []))
         self._pieces[-1][1].append(event.text)
@@ -192,11 +282,13 @@ class _OpenCall:
                 self._pieces[-1] = (event.type, [end])
                 self._progress = len(end)
 
+    def pieces(self) -> list[Piece]:
+        return [(type_, "".join(texts)) for type_, texts in self._pieces]
+
     def snapshot(self, stream: StreamId, of: int) -> Snapshot:
         is_tool = any(type_ == "agent:tool_progress" for type_, _ in self._pieces)
         parts: list[Part] = []
-        for type_, texts in self._pieces:
-            text = "".join(texts)
+        for type_, text in self.pieces():
             parts.append(ThinkingPart(text) if type_ == "agent:reasoning" else TextPart(text))
         message = Message("tool" if is_tool else "assistant", tuple(parts))
-        return Snapshot(stream, of, self.n, message, self._at)
+        return Snapshot(stream, of, self.n, message, self.at)

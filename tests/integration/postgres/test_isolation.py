@@ -51,6 +51,8 @@ TABLES: tuple[LiteralString, ...] = (
     "usage",
     "work_class",
     "lost_work",
+    "live_watch",
+    "live_delta",
 )
 OF_ALL = frozenset({"schema_version", "worker", "cluster_count"})
 """Tables that belong to no namespace."""
@@ -75,6 +77,8 @@ async def fill(store: PostgresStore) -> None:
     await store.handle.db.ask_once(
         Statement("INSERT INTO perdure.work_class VALUES ('default', 'q', '{}')"),
         Statement("INSERT INTO perdure.lost_work VALUES ('default', 'w', 'worker')"),
+        Statement("INSERT INTO perdure.live_watch VALUES ('default', 's', 'h', now())"),
+        Statement("INSERT INTO perdure.live_delta VALUES ('default', 's', 1, 1, 1, now(), '')"),
     )
     model, read = VectorModel("m", 1), await store.search.unembedded(VectorModel("m", 1))
     rows = {found.position: b"\x7f" for found, _ in read.texts}

@@ -202,7 +202,7 @@ class Session(Handle[AsyncSession]):
         """Watch the events after seq `after` (default: after `head`), including future ones.
 
         Shape: durable events of all processes without gap or repetition; live events and snapshots
-        of open calls only of this process. Ends when the store is closed.
+        of open calls of this process, on PostgreSQL of all. Ends when the store is closed.
         Raises: ValueError when `after` is less than -1. The first step raises WrongArgument (a
         ValueError) when `after` is past the newest entry: it belongs to another log.
         """

@@ -73,6 +73,12 @@ def led_here(claim: Claim) -> LeaseHolder | None:
     return next((each for each in found if each.can_stop(claim)), found[0] if found else None)
 
 
+def leads_here(store: object, stream: StreamId) -> bool:
+    """Whether this process runs a turn of the session `stream` in the open `store`."""
+    with _LED_LOCK:
+        return any(each.is_of(store, stream) for each in _LED)
+
+
 class Stopping(Protocol):
     """Takes the request to end a turn."""
 
@@ -238,6 +244,10 @@ class LeaseHolder:
         """Whether it holds the lease of the session for `owner`, or may be about to."""
         is_its = self._claim.stream == stream and self._claim.owner == owner
         return is_its and (self._lease is not None or self._is_taking)
+
+    def is_of(self, store: object, stream: StreamId) -> bool:
+        """Whether it leads, or is about to lead, the session in the open `store`."""
+        return self._claim.stream == stream and self._claim.store is store
 
     def can_stop(self, claim: Claim) -> bool:
         """Whether it leads a turn of the session of `claim`, in the same open store."""

@@ -196,10 +196,11 @@ class TurnRunner:
             with _observed(self._environment, self._config, effect) as came:
                 happened = await self._outcome_of(effect, state)
                 came(happened)
+            await self._environment.bus.settle(self._environment.stream, _seq_of(effect))
             if isinstance(happened, Woken):
                 state = await self._caught_up(state)
             state = await self._record(state, happened)
-            self._forget_live(effect)
+            self._environment.bus.close_call(self._environment.stream, _seq_of(effect))
             await tell_compacted(self._environment, happened)
         return state
 
@@ -373,14 +374,12 @@ class TurnRunner:
         await clock.sleep((until - clock.now_ms()) / 1000)
         return Waited()
 
-    def _forget_live(self, effect: Effect) -> None:
-        seq = None
-        if isinstance(effect, CallModel):
-            seq = effect.call.seq
-        elif isinstance(effect, RunTool):
-            seq = effect.tool.seq
-        if seq is not None:
-            self._environment.bus.close_call(self._environment.stream, seq)
+
+def _seq_of(effect: Effect) -> int:
+    """Return the seq of the intent that `effect` carries out; -1 without one."""
+    if isinstance(effect, CallModel):
+        return effect.call.seq
+    return effect.tool.seq if isinstance(effect, RunTool) else -1
 
 
 def _observed(

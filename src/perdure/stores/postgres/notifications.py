@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import LiteralString
 
 import msgspec
 import psycopg
+from psycopg import sql
 
 from perdure.errors import StoreError
 from perdure.session.clock import RandomSource
@@ -75,12 +76,35 @@ class Watcher:
         self._database = database
         self._of = hashlib.sha256(database.namespace.encode()).hexdigest()[:32]
         self._by = random(8).hex()
+        self._channels: dict[str, Callable[[str | None], None]] = {}
         self._watches = Watches()
         self._seen = 0  # the position up to which streams were checked
         self._owed: set[StreamId] = set()
         self._listening: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._is_closing = asyncio.Event()
+
+    @property
+    def handle(self) -> str:
+        """The name of this handle among all that use the database."""
+        return self._by
+
+    @property
+    def key(self) -> str:
+        """What stands for the namespace in notifications."""
+        return self._of
+
+    def on_channel(self, name: str, take: Callable[[str | None], None]) -> None:
+        """Pass the payloads of another channel to `take`, once this handle listens.
+
+        None: earlier ones may be lost, as the connection is new.
+        """
+        self._channels[name] = take
+
+    def listen(self) -> None:
+        """Begin to listen, unless this handle does or is closing."""
+        if self._listening is None and not self._is_closing.is_set():
+            self._listening = asyncio.create_task(self._listen())
 
     def watch(self, stream: StreamId | None = None) -> Changes:
         """Return a new iterator over the commits to `stream`; None: to any of the namespace.
@@ -89,7 +113,7 @@ class Watcher:
         """
         changes = self._watches.add(self._database.namespace, stream)
         if self._listening is None:
-            self._listening = asyncio.create_task(self._listen())
+            self.listen()
         else:
             changes.wake()  # a spurious wake-up is better than a missed one
         return changes
@@ -162,25 +186,28 @@ class Watcher:
             await asyncio.sleep(RECONNECT_S)
 
     async def _listen_with(self, db: Connected) -> None:
-        await db.execute("LISTEN perdure")
+        for channel in ("perdure", *self._channels):
+            await db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         self._seen = 0
         await self._changed_streams(db)
         self._watches.wake_all()  # for commits before this point
+        for take in self._channels.values():
+            take(None)
         newest: Row | None = None
         was_new = False
         while True:
             async for notice in db.notifies(timeout=POLL_S):
-                self._on_notification(notice.payload)
+                self._channels.get(notice.channel, self._on_notification)(notice.payload)
             now = await (await db.execute(_NEWEST)).fetchone()
             # A position is assigned before its commit is visible: check again after a pause.
             if now != newest or was_new:
                 self.wake(await self._changed_streams(db))
             newest, was_new = now, now != newest
 
-    def _on_notification(self, payload: str) -> None:
+    def _on_notification(self, payload: str | None) -> None:
         """Wake iterators after a notification, unless this handle sent it."""
         try:
-            notice = _notice.decode(payload)
+            notice = _notice.decode(payload or "")
         except msgspec.MsgspecError:  # any client that can connect can notify
             return
         if notice.of != self._of or notice.by == self._by:

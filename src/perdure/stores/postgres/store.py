@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.errors import ConfigError, Unsupported
+from perdure.events.bus import LiveBus
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Positioned
 from perdure.session.ids import StreamId, blob_hash
@@ -19,10 +20,12 @@ from perdure.session.info import OpenTurn
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.append_rules import check_commit, wants_leases
 from perdure.stores.chain import SALT_BYTES, fingerprint
+from perdure.stores.cluster.live_relay import LiveRelay
 from perdure.stores.marks import TRUSTED
 from perdure.stores.postgres import leases, reads
 from perdure.stores.postgres.address import route_of
 from perdure.stores.postgres.append import Request
+from perdure.stores.postgres.cluster.live import PostgresLive
 from perdure.stores.postgres.cluster.queue import PostgresCluster
 from perdure.stores.postgres.database import CONNECTIONS, Database
 from perdure.stores.postgres.retention import usage
@@ -60,6 +63,7 @@ class PostgresStore:
         self.maintenance = PostgresMaintenance(handle)
         self.cluster = PostgresCluster(handle.db)
         self.handle = handle
+        self._relays: list[LiveRelay] = []
 
     @classmethod
     async def open(
@@ -162,6 +166,11 @@ class PostgresStore:
         self.handle.db.check_usable()
         return self.handle.watcher.watch(stream)
 
+    def share(self, bus: LiveBus) -> None:
+        relay = LiveRelay(bus, PostgresLive(self.handle.db, self.handle.watcher))
+        self._relays.append(relay)
+        bus.relay = relay
+
     blob = asking(reads.blob)
 
     async def info(self) -> StoreInfo:
@@ -186,6 +195,8 @@ class PostgresStore:
         if not self.handle.db.check_loop():
             return
         try:
+            for relay in self._relays:
+                await relay.aclose()
             await self.handle.watcher.close()
         finally:
             await self.handle.db.close()

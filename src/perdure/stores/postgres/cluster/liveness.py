@@ -120,6 +120,10 @@ UPDATE perdure.stream SET epoch = epoch + 1, owner = NULL, until = 0
 WHERE namespace = %s AND id = ANY(%s) AND owner = %s
 """
 
+_FORGET_LIVE: LiteralString = """
+DELETE FROM perdure.live_delta WHERE namespace = %s AND stream = ANY(%s)
+"""
+
 _BLAME: LiteralString = """
 INSERT INTO perdure.lost_work (namespace, work, worker)
 SELECT %s, work, %s FROM unnest(%s::text[]) AS work ON CONFLICT DO NOTHING
@@ -282,6 +286,7 @@ class PostgresLiveness:
             with db.transaction():
                 db.execute(_NAMESPACE, (key,))
                 db.execute(_FENCE, (key, [work.stream for work in works], owner))
+                db.execute(_FORGET_LIVE, (key, [work.stream for work in works]))
                 db.execute(_BLAME, (key, worker, [work.id for work in works]))
 
     def _count(self, db: Connection[Row], name: str, count: int) -> None:

@@ -134,6 +134,10 @@ WITH gone AS (
 ) SELECT count(*) FROM gone
 """
 
+_FORGET_LIVE: LiteralString = """
+DELETE FROM perdure.live_delta WHERE namespace = %s AND stream = %s
+"""
+
 # A key from before schema 3 has the time of its commit and the first seqs of its shares, but not
 # their streams. A key that happens to match a commit to the stream is forgotten, too.
 _FORGET_KEYS: LiteralString = """
@@ -415,13 +419,14 @@ def locking_mark(namespace: str) -> Statement:
 async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Counts:
     """Delete the title of `stream`, its partial answer, and the keys of commits to it."""
     own = (namespace, stream)
-    title, partials, keys = await run_statements(
+    title, partials, keys, _ = await run_statements(
         db,
         namespace,
         [
             Statement(_BIRTH, own),
             Statement(_FORGET_PARTIAL, own),
             Statement(_FORGET_KEYS, (*own, *own)),
+            Statement(_FORGET_LIVE, own),
         ],
     )
     texts = await forget_texts(db, namespace, [row[0] for row in title])

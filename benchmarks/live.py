@@ -1,0 +1,133 @@
+"""Claims: events of a worker reach other processes within 100 ms; unwatched they cost nothing.
+
+A worker, a process of its own, streams answers with one delta each 30 ms. A delay is from the time
+that the worker gives an event to its arrival in this process, on one clock. What a turn costs is
+the CPU of the worker and of the servers of its database, and the transactions there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+
+import perdure
+from benchmarks.figures import Figure, Run, percentile
+from perdure import Chat, LiveEvent, Runtime
+from tests.fakes.postgres import serving
+from tests.fakes.worker_program import SLOW, slow_model
+from tests.fakes.workers import WorkerProcess, workers
+
+TURNS = 40
+AT_ONCE = 4
+LIMIT_MS = 100.0
+
+SETTLE_S = 1.5
+"""After that the server has counted the transactions of its processes."""
+
+_COMMITS = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+_PROCESSES = """
+SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+async def measure(run: Run) -> list[Figure]:
+    """Delays, and the cost of a turn with and without a watcher in another process."""
+    with serving(is_own=True, is_quick=False) as server:
+        address = server.new_database()
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            workers(1, address, Path(folder), factory="slow") as (worker,),
+        ):
+            return await _measure(run, address, worker)
+
+
+class _Cost(NamedTuple):
+    """Of a turn. Units: milliseconds of CPU."""
+
+    worker_ms: float
+    server_ms: float
+    commits: float
+
+
+async def _measure(run: Run, address: str, worker: WorkerProcess) -> list[Figure]:
+    count = TURNS // 4 if run.is_quick else TURNS
+    async with (
+        perdure.open(address) as store,
+        Runtime(store, agents=[SLOW], models=slow_model(), runner="workers") as runtime,
+    ):
+        chats = [await runtime.start(SLOW) for _ in range(AT_ONCE)]
+        await asyncio.gather(*(_unwatched(chat) for chat in chats))
+        alone = await _cost(address, worker, chats, count, _unwatched)
+        live: list[float] = []
+        durable: list[float] = []
+
+        async def watch(chat: Chat) -> None:
+            session = await store.open(chat.id)
+            watch = session.watch()
+            turn = chat.send("tell me")
+            async for event in watch:
+                taken = live if isinstance(event, LiveEvent) else durable
+                taken.append(time.time() * 1000 - event.at)
+                if event.type == "session:turn_completed":
+                    break
+            await watch.aclose()
+            await turn
+
+        watched = await _cost(address, worker, chats, count, watch)
+    return [
+        Figure("live events", "delay, p50", percentile(live, 0.5), "ms"),
+        Figure("live events", "delay, p99", percentile(live, 0.99), "ms", limit=LIMIT_MS),
+        Figure("durable events", "delay, p50", percentile(durable, 0.5), "ms"),
+        Figure("durable events", "delay, p99", percentile(durable, 0.99), "ms", limit=LIMIT_MS),
+        Figure("a turn of 120 deltas", "CPU of the worker, unwatched", alone.worker_ms, "ms"),
+        Figure("a turn of 120 deltas", "CPU of the worker, watched", watched.worker_ms, "ms"),
+        Figure("a turn of 120 deltas", "CPU of the database, unwatched", alone.server_ms, "ms"),
+        Figure("a turn of 120 deltas", "CPU of the database, watched", watched.server_ms, "ms"),
+        Figure("a turn of 120 deltas", "transactions, unwatched", alone.commits, ""),
+        Figure("a turn of 120 deltas", "transactions, watched", watched.commits, ""),
+    ]
+
+
+async def _unwatched(chat: Chat) -> None:
+    await chat.send("tell me")
+
+
+async def _cost(
+    address: str,
+    worker: WorkerProcess,
+    chats: list[Chat],
+    count: int,
+    turn: Callable[[Chat], Awaitable[None]],
+) -> _Cost:
+    """Return what each of `count` turns cost, with what worker and server do beside them."""
+
+    async def turns(chat: Chat) -> None:
+        for _ in range(count // len(chats)):
+            await turn(chat)
+
+    with psycopg.connect(address, autocommit=True) as db:
+        before = await _spent(db, worker.pid)
+        await asyncio.gather(*(turns(chat) for chat in chats))
+        after = await _spent(db, worker.pid)
+    return _Cost(*((new - old) / count for old, new in zip(before, after, strict=True)))
+
+
+async def _spent(db: psycopg.Connection, worker: int) -> _Cost:
+    await asyncio.sleep(SETTLE_S)
+    servers = sum(_cpu_ms(row[0]) for row in db.execute(_PROCESSES.encode()))
+    row = db.execute(_COMMITS).fetchone()
+    assert row is not None
+    return _Cost(_cpu_ms(worker), servers, row[0])
+
+
+def _cpu_ms(pid: int) -> float:
+    """Return the CPU of a process so far."""
+    times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return 1000 * sum(map(int, times)) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,259 @@
+"""Pass the live events that other processes wrote to the bus of this one, while it watches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Iterable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from perdure.errors import StoreError
+from perdure.events.bus import LiveBus
+from perdure.events.types import LiveEvent
+from perdure.session.ids import StreamId
+from perdure.stores.cluster.live_sender import Batch
+from perdure.stores.cluster.live_table import ALL, END, TERM_S, LiveRow, LiveTable, Streams
+
+RENEW_S = 10.0
+"""How often registrations are renewed."""
+
+AGAIN_S = 1.0
+"""Minimum time between two registrations for a stream of which events are missing."""
+
+_batch = msgspec.json.Decoder(Batch)
+
+
+class LiveReceiver:
+    """Registers for streams that are watched here and have an open call elsewhere.
+
+    `_known` has the last event of each stream that was passed to the bus, or that is not meant for
+    it, as its call and its number; and when that was.
+    """
+
+    def __init__(self, bus: LiveBus, table: LiveTable) -> None:
+        self._bus = bus
+        self._table = table
+        self._watches: Counter[StreamId] = Counter()
+        self._registered: dict[StreamId, float] = {}
+        self._wanted: dict[StreamId, None] = {}
+        self._is_changed = False
+        self._awaited: dict[StreamId, int | None] = {}
+        self._known: dict[StreamId, tuple[int, int, float]] = {}
+        self._elsewhere: set[tuple[StreamId, int]] = set()
+        self._unread: dict[StreamId, None] = {}
+        self._calling = asyncio.Lock()
+        self._has_registered = False
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def follow(self, stream: StreamId | None) -> None:
+        """See `Relay`."""
+        self._watches[stream or ALL] += 1
+        if stream is None:
+            self._want(ALL)
+
+    def unfollow(self, stream: StreamId | None) -> None:
+        """See `Relay`."""
+        key = stream or ALL
+        self._watches[key] -= 1
+        if self._watches[key] <= 0:
+            del self._watches[key]
+            if stream is None:
+                for each in self._awaited.keys() & self._watches.keys():
+                    self._want(each)
+            if self._registered.pop(key, None) is not None:
+                self._is_changed = True
+                self._start("renew", self._renew())
+            for other, of in tuple(self._elsewhere):
+                if not self._is_watched(other):
+                    self._drop(other, of)
+
+    def call_elsewhere(self, stream: StreamId, of: int | None) -> None:
+        """See `Relay`."""
+        self._awaited[stream] = of
+        if ALL not in self._watches:
+            self._want(stream)
+
+    def made_here(self, stream: StreamId, of: int) -> None:
+        """Take that this process made the call `of`: its rows are ours."""
+        if self._is_watched(stream) and self._registered:
+            self._known[stream] = (of, END, _now())
+
+    async def catch_up(self, stream: StreamId, of: int) -> None:
+        """See `Relay`."""
+        if self._is_registered(stream) and self._last(stream) < (of, END):
+            await self._read((stream,))
+
+    def ended(self, stream: StreamId, of: int) -> None:
+        """See `Relay`."""
+        self._awaited.pop(stream, None)
+        self._drop(stream, of)
+        if self._is_registered(stream):
+            self._known[stream] = (*max(self._last(stream), (of, END)), _now())
+
+    def told(self, streams: Streams) -> None:
+        """Take a notification that there are new rows of `streams`."""
+        if streams is None:  # perhaps the server lost its unlogged tables
+            for stream in self._registered:
+                self._wanted[stream] = None
+                self._unread[stream] = None
+            if self._wanted:
+                self._start("register", self._register())
+        else:
+            self._unread.update(dict.fromkeys(filter(self._is_registered, streams)))
+        if self._unread:
+            self._start("read", self._read_unread())
+
+    async def aclose(self) -> None:
+        """Read nothing more, and end the registrations."""
+        async with self._calling:  # no call of the table is cut
+            tasks = tuple(self._tasks.values())
+            for task in tasks:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._has_registered:
+            with suppress(StoreError):
+                await self._table.renew(())
+
+    # ------------------------------------------------------------ registrations
+
+    def _is_watched(self, stream: StreamId) -> bool:
+        return stream in self._watches or ALL in self._watches
+
+    def _is_registered(self, stream: StreamId) -> bool:
+        return stream in self._registered or ALL in self._registered
+
+    def _want(self, stream: StreamId) -> None:
+        if stream not in self._registered:
+            self._wanted[stream] = None
+            self._table.listen()
+            self._start("register", self._register())
+
+    async def _register(self) -> None:
+        while self._wanted:
+            wanted, self._wanted = list(self._wanted), {}
+            self._has_registered = True
+            found: list[StreamId] = []
+            async with self._calling:
+                with suppress(StoreError):
+                    found = await self._table.register(wanted)
+            for stream in wanted:
+                if stream in found and stream in self._watches:
+                    self._registered[stream] = _now()
+                elif stream not in found:  # its turn has ended
+                    self._awaited.pop(stream, None)
+                    self._registered.pop(stream, None)
+        if self._registered:
+            self._start("keep", self._keep())
+
+    async def _keep(self) -> None:
+        while self._registered:
+            await asyncio.sleep(RENEW_S)
+            oldest = _now() - TERM_S
+            for stream in tuple(self._registered):
+                is_quiet = self._known.get(stream, (0, 0, 0.0))[2] < oldest
+                if stream != ALL and stream not in self._awaited and is_quiet:
+                    del self._registered[stream]
+            open_here = {stream for stream, _ in self._elsewhere}
+            self._known = {
+                stream: known
+                for stream, known in self._known.items()
+                if known[2] >= oldest or stream in open_here
+            }
+            self._is_changed = True
+            await self._renew()
+
+    async def _renew(self) -> None:
+        while self._is_changed:
+            self._is_changed = False
+            async with self._calling:
+                with suppress(StoreError):
+                    await self._table.renew(list(self._registered))
+
+    # ------------------------------------------------------------ rows
+
+    async def _read_unread(self) -> None:
+        while self._unread:
+            unread, self._unread = self._unread, {}
+            await self._read(unread)
+
+    async def _read(self, streams: Iterable[StreamId]) -> None:
+        async with self._calling:
+            known = {stream: self._last(stream) for stream in streams if stream != ALL}
+            rows: list[LiveRow] = []
+            with suppress(StoreError):
+                rows = await self._table.read(known) if known else []
+            for row in self._shown(rows):
+                self._take(row)
+
+    def _shown(self, rows: list[LiveRow]) -> list[LiveRow]:
+        """Return the rows to take: a call that was open before its watch begins with all texts.
+
+        If such a call has ended, it is not shown any more.
+        """
+        begins: dict[tuple[StreamId, int], int] = {}
+        for row in rows:
+            key = (row.stream, row.call)
+            if key in self._elsewhere or self._awaited.get(row.stream) == row.call:
+                continue
+            if row.last == END or _batch.decode(row.content).whole is not None:
+                begins[key] = row.last
+        return [row for row in rows if row.last >= begins.get((row.stream, row.call), 0)]
+
+    def _last(self, stream: StreamId) -> tuple[int, int]:
+        call, number, _ = self._known.get(stream, (-1, 0, 0.0))
+        return call, number
+
+    def _take(self, row: LiveRow) -> None:
+        """Pass the events of `row` to the bus, unless it had them or misses earlier ones."""
+        stream, of = row.stream, row.call
+        last = self._last(stream)
+        if (of, row.last) <= last or not self._is_watched(stream):
+            return
+        if row.last != END:
+            number = last[1] if last[0] == of else 0
+            batch = _batch.decode(row.content)
+            if batch.first > number + 1 and batch.whole is None:
+                self._ask_again(stream)
+                return
+            self._pass(row, batch, number)
+            self._elsewhere.add((stream, of))
+        self._known[stream] = (of, row.last, _now())
+        for other, earlier in tuple(self._elsewhere):
+            if other == stream and earlier < of:
+                self._drop(other, earlier)
+
+    def _pass(self, row: LiveRow, batch: Batch, number: int) -> None:
+        stream, of, bus = row.stream, row.call, self._bus
+        if batch.first > number + 1 or (not number and batch.whole is not None):
+            bus.receive_whole(stream, of, row.last, batch.at, batch.whole or ())
+            return
+        for n, (type_, at, text) in enumerate(batch.events, batch.first):
+            if n > number:
+                bus.receive(LiveEvent(stream, of, n, type_, at, text, batch.agent, batch.model))
+
+    def _ask_again(self, stream: StreamId) -> None:
+        key = stream if stream in self._registered else ALL
+        if _now() - self._registered.get(key, 0.0) > AGAIN_S:
+            self._registered[key] = _now()
+            self._wanted[key] = None
+            self._start("register", self._register())
+
+    def _drop(self, stream: StreamId, of: int) -> None:
+        if (stream, of) in self._elsewhere:
+            self._elsewhere.discard((stream, of))
+            self._bus.drop_call(stream, of)
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work` in a task, unless one of this name runs: that one does it too."""
+        running = self._tasks.get(name)
+        if running is not None and not running.done():
+            work.close()
+        else:
+            self._tasks[name] = asyncio.ensure_future(work)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,93 @@
+"""The table of live events that the processes of one namespace share.
+
+It is a wire between processes, not a record: every row may be lost, and the log has the outcome.
+Notifications only wake; what they name is read from the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from perdure.session.ids import StreamId
+
+ALL = StreamId("")
+"""In place of a stream: all of them. No stream has this id."""
+
+END = 2**62
+"""`LiveRow.last` of the row that ends a call."""
+
+TERM_S = 30.0
+"""How long a registration is valid unless it is renewed."""
+
+LINGER_S = 2.0
+"""How long the rows of a call stay after its end, for processes that have not read them yet."""
+
+Streams = Sequence[StreamId] | None
+"""The streams that a notification names; None: any, since notifications may have been lost."""
+
+
+class OnWatch(Protocol):
+    """Takes the streams that others registered for; not `is_new`: they renewed it."""
+
+    def __call__(self, streams: Streams, /, *, is_new: bool) -> None: ...
+
+
+class LiveRow(NamedTuple):
+    """Events of the call at seq `call`, up to its event `last`. `epoch` is 0 in its first row."""
+
+    stream: StreamId
+    call: int
+    last: int
+    content: bytes
+    epoch: int = 0
+
+
+class LiveTable(Protocol):
+    """Rows of live events, and who reads them. Each call is one round trip. `handle` names us."""
+
+    handle: str
+
+    def attach(self, on_watch: OnWatch, on_rows: Callable[[Streams], None]) -> None:
+        """Call `on_watch` when others register, `on_rows` when they wrote rows for us."""
+        ...
+
+    def listen(self) -> None:
+        """Receive notifications from now on."""
+        ...
+
+    async def register(self, streams: Sequence[StreamId]) -> list[StreamId]:
+        """Ask for the events of those of `streams` that have an open turn; return these.
+
+        Durable: until `TERM_S` later.
+        """
+        ...
+
+    async def renew(self, streams: Sequence[StreamId]) -> None:
+        """Renew the registrations of `streams` and end all others of ours; clean the tables."""
+        ...
+
+    async def watched(self) -> list[StreamId]:
+        """Return the streams that others have registered for."""
+        ...
+
+    async def watchers(self, streams: Sequence[StreamId]) -> Mapping[StreamId, frozenset[str]]:
+        """Return which others have registered for `streams`."""
+        ...
+
+    async def write(
+        self, rows: Sequence[LiveRow], readers: Mapping[str, Sequence[StreamId]]
+    ) -> Mapping[tuple[StreamId, int], int]:
+        """Write `rows` and notify `readers`; return the epoch of each call that was written.
+
+        A row is refused if its turn has ended, or if the epoch of the stream is another one.
+        """
+        ...
+
+    async def read(self, known: Mapping[StreamId, tuple[int, int]]) -> list[LiveRow]:
+        """Return the rows of streams after call and number, in order; none of fenced processes."""
+        ...
+
+    async def forget(self, calls: Sequence[tuple[StreamId, int]]) -> None:
+        """Delete the rows of `calls`."""
+        ...

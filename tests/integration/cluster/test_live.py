@@ -1,0 +1,218 @@
+"""Live events of a worker's turn, in processes that only watch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import perdure
+from perdure import Chat, Event, LiveEvent, Runtime, Snapshot, Store
+from perdure.events.types import AnyEvent
+from tests.fakes.served import served
+from tests.fakes.worker_program import SLOW, STORY, slow_model
+from tests.fakes.workers import WorkerProcess, until, workers
+
+pytestmark = pytest.mark.full_only
+
+LIMIT_S = 60
+
+_COUNT_WRITES = """
+CREATE TABLE IF NOT EXISTS public.written (n int);
+CREATE OR REPLACE FUNCTION public.count_write() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
+    $$ BEGIN INSERT INTO public.written VALUES (1); RETURN NULL; END $$;
+CREATE OR REPLACE TRIGGER counts AFTER INSERT ON perdure.live_delta
+    FOR EACH ROW EXECUTE FUNCTION public.count_write();
+CREATE OR REPLACE TRIGGER counts AFTER INSERT ON perdure.live_watch
+    FOR EACH ROW EXECUTE FUNCTION public.count_write();
+"""
+
+
+@pytest.fixture(scope="module")
+def both(address: str, folder: Path) -> Iterator[list[WorkerProcess]]:
+    """Two workers; a test may kill one of them."""
+    with workers(2, address, folder, factory="slow") as started:
+        yield started
+
+
+@pytest.fixture
+async def runtime(store: Store, both: Sequence[WorkerProcess]) -> AsyncIterator[Runtime]:
+    async with Runtime(store, agents=[SLOW], models=slow_model(), runner="workers") as made:
+        yield made
+
+
+async def events_until(chat: Chat, last: str, store: Store, after: int = -1) -> list[AnyEvent]:
+    """Return the events of the session up to the first of the type `last`, in another handle."""
+    found: list[AnyEvent] = []
+    session = await store.open(chat.id)
+    async with asyncio.timeout(LIMIT_S), aclosing(session.watch(after)) as watch:
+        async for event in watch:
+            found.append(event)
+            if event.type == last:
+                break
+    return found
+
+
+def texts_by_call(events: Sequence[AnyEvent]) -> dict[int, str]:
+    """Return call -> the text that its live events give, and check their order and their place."""
+    texts: dict[int, str] = {}
+    numbers: dict[int, int] = {}
+    open_call: int | None = None
+    for event in events:
+        if isinstance(event, Snapshot):
+            texts[event.of], numbers[event.of] = event.partial.text, event.n
+        elif isinstance(event, LiveEvent):
+            assert event.n == numbers.get(event.of, 0) + 1
+            assert event.of == open_call
+            assert (event.agent, event.model) == ("slow", "scripted:slow")
+            numbers[event.of] = event.n
+            texts[event.of] = texts.get(event.of, "") + event.text
+        elif event.type == "agent:model_called":
+            open_call = event.seq
+        elif event.type == "agent:model_finished":
+            open_call = None
+    return texts
+
+
+async def test_watch_gets_live_events_of_worker_in_order(runtime: Runtime) -> None:
+    chat = await runtime.start(SLOW)
+    turn = chat.send("tell me")
+    events = [event async for event in turn]
+    (text,) = texts_by_call(events).values()
+    assert text == STORY == (await turn).text
+    assert sum(isinstance(event, LiveEvent) for event in events) > 60
+
+
+async def test_store_watch_gets_live_events_of_worker(runtime: Runtime, store: Store) -> None:
+    watch = store.watch()
+    following = asyncio.ensure_future(anext(watch))
+    await asyncio.sleep(0.2)
+    chat = await runtime.start(SLOW)
+    chat.send("tell me")
+    events = [await following]
+    async with asyncio.timeout(LIMIT_S):
+        while events[-1].type != "session:turn_completed":
+            events.append(await anext(watch))
+    await watch.aclose()
+    live = [event for event in events if isinstance(event, LiveEvent)]
+    assert "".join(event.text for event in live) == STORY
+    assert [event.n for event in live] == list(range(1, len(live) + 1))
+    assert {event.stream for event in live} == {chat.id}
+
+
+async def test_late_watch_gets_snapshot_then_rest(runtime: Runtime, address: str) -> None:
+    chat = await runtime.start(SLOW)
+    turn = chat.send("tell me slowly")
+    live = 0
+    async with perdure.open(address) as other, asyncio.timeout(LIMIT_S):
+        async for event in turn:
+            live += isinstance(event, LiveEvent)
+            if live == 20:
+                break
+        head = (await other.open(chat.id)).head
+        late = await events_until(chat, "session:turn_completed", other, head)
+    snapshots = [event for event in late if isinstance(event, Snapshot)]
+    assert len(snapshots) == 1
+    deltas = [event for event in late if isinstance(event, LiveEvent)]
+    assert deltas[0].n == snapshots[0].n + 1
+    assert snapshots[0].n >= 20
+    assert snapshots[0].partial.text + "".join(event.text for event in deltas) == STORY
+
+
+async def test_live_events_of_killed_worker_vanish_and_text_starts_again(
+    runtime: Runtime, store: Store, both: list[WorkerProcess], address: str, folder: Path
+) -> None:
+    chat = await runtime.start(SLOW)
+    turn = chat.send("tell me slowly")
+    events: list[AnyEvent] = []
+    is_killed = False
+    async with asyncio.timeout(LIMIT_S):
+        async for event in turn:
+            events.append(event)
+            if sum(isinstance(each, LiveEvent) for each in events) == 20 and not is_killed:
+                is_killed = True
+                lease = (await store.backend.state(chat.id)).lease
+                assert lease is not None
+                (victim,) = [
+                    each
+                    for each in both
+                    if f":{each.pid}" in lease.owner or str(each.pid) in lease.owner
+                ]
+                victim.send(signal.SIGKILL)
+    assert is_killed
+    texts = texts_by_call(events)
+    first, second = texts
+    assert STORY.startswith(texts[first])
+    assert texts[first] != STORY
+    assert texts[second] == STORY == (await turn).text
+    finished = [
+        event.payload.get("errorCode")
+        for event in events
+        if isinstance(event, Event) and event.type == "agent:model_finished"
+    ]
+    assert finished == ["interrupted", None]
+    async with perdure.open(address) as other:
+        late = await events_until(
+            chat, "session:turn_completed", other, (await other.open(chat.id)).head - 1
+        )
+    assert not [event for event in late if not isinstance(event, Event)]
+
+
+async def test_nothing_is_written_while_nobody_watches(
+    runtime: Runtime, store: Store, address: str
+) -> None:
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(_COUNT_WRITES.encode())
+        chat = await runtime.start(SLOW)
+        await chat.send("tell me")
+        assert db.execute("SELECT count(*) FROM public.written").fetchone() == (0,)
+        async for _ in chat.send("again"):
+            pass
+        row = db.execute("SELECT count(*) FROM public.written").fetchone()
+        assert row is not None
+        assert row[0] > 10
+
+        async def is_cleaned() -> bool:
+            left = (
+                "SELECT count(*) FROM perdure.live_delta",
+                "SELECT count(*) FROM perdure.live_watch",
+            )
+            return all(db.execute(each.encode()).fetchone() == (0,) for each in left)
+
+        await until(is_cleaned)
+
+
+async def test_server_without_worker_streams_live_events(
+    both: list[WorkerProcess], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_RUNNER", "workers")
+    async with served(tmp_path, agents=[SLOW], models=slow_model(), address=address) as server:
+        sent = await server.http.post("/v1/messages", json={"text": "tell me"})
+        session = sent.json()["sessionId"]
+        live: list[dict[str, object]] = []
+        durable: list[str] = []
+        url = f"/v1/sessions/{session}/events?after=-1"
+        async with asyncio.timeout(LIMIT_S), server.http.stream("GET", url) as stream:
+            name = ""
+            async for line in stream.aiter_lines():
+                name = line.removeprefix("event: ") if line.startswith("event: ") else name
+                if not line.startswith("data: "):
+                    continue
+                data = json.loads(line.removeprefix("data: "))
+                if name == "live":
+                    live.append(data)
+                elif name == "snapshot":
+                    live = [{"n": data["n"], "text": data["partial"]["parts"][0]["text"]}]
+                elif name == "durable":
+                    durable.append(data["type"])
+                    if data["type"] == "session:turn_completed":
+                        break
+        assert "".join(str(each["text"]) for each in live) == STORY
+        assert len(live) > 20
+        assert "agent:model_finished" in durable

@@ -1,0 +1,250 @@
+"""Live events of one process in the bus of another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from perdure.events.bus import Live, LiveBus, Subscription
+from perdure.events.envelope import EventDraft
+from perdure.events.types import LiveEvent, Snapshot
+from perdure.session.ids import StreamId
+from perdure.stores.cluster import live_receiver, live_sender
+from perdure.stores.cluster.live_relay import LiveRelay
+from tests.fakes.live_wire import LiveWire, WiredTable
+
+S = StreamId("s")
+LIMIT_S = 30.0
+
+
+class Process:
+    """A bus with its relay and its table."""
+
+    def __init__(self, wire: LiveWire, name: str) -> None:
+        self.bus = LiveBus()
+        self.table = WiredTable(wire, name)
+        self.relay = LiveRelay(self.bus, self.table)
+        self.bus.relay = self.relay
+
+    def show(self, *texts: str, of: int = 1, stream: StreamId = S) -> None:
+        """Show `texts` as deltas of the call `of`."""
+        for text in texts:
+            self.bus.tell(EventDraft("agent:token", of, text, session_id=stream, agent="a"), 1_000)
+
+    def watch(self, stream: StreamId | None = S, of: int | None = 1) -> Subscription:
+        """Watch as a watch does that has read the opening of a call elsewhere."""
+        subscription = self.bus.subscribe(stream)
+        self.relay.follow(stream)
+        if stream is not None:
+            self.relay.call_elsewhere(stream, of)
+        return subscription
+
+    async def end(self, of: int = 1, stream: StreamId = S) -> None:
+        """End the call as the runner does, around the commit of its outcome."""
+        await self.bus.settle(stream, of)
+        self.bus.close_call(stream, of)
+
+
+@pytest.fixture
+def wire() -> LiveWire:
+    return LiveWire(S)
+
+
+@pytest.fixture
+async def worker(wire: LiveWire, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Process]:
+    monkeypatch.setattr(live_sender, "FLUSH_S", 0.001)
+    monkeypatch.setattr(live_sender, "LINGER_S", 0.001)
+    made = Process(wire, "worker")
+    made.table.listen()
+    yield made
+    await made.relay.aclose()
+
+
+@pytest.fixture
+async def other(wire: LiveWire) -> AsyncIterator[Process]:
+    made = Process(wire, "other")
+    yield made
+    await made.relay.aclose()
+
+
+async def until_text(
+    subscription: Subscription, text: str, before: list[Live] | None = None
+) -> list[Live]:
+    """Return what `subscription` got after `before`, with that, once its texts are `text`."""
+    got = list(before or ())
+    async with asyncio.timeout(LIMIT_S):
+        while text_of(got) != text:
+            got += subscription.take()
+            await asyncio.sleep(0)
+    return got
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until `condition` holds."""
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.001)
+
+
+async def rest() -> None:
+    """Let all tasks run until they wait for time."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def text_of(got: list[Live]) -> str:
+    """Return the text that the events give, and check their order."""
+    text, n = "", 0
+    for event in got:
+        if isinstance(event, Snapshot):
+            text = event.partial.text
+        else:
+            assert event.n == n + 1
+            text += event.text
+        n = event.n
+    return text
+
+
+async def test_watch_elsewhere_gets_each_event_once(worker: Process, other: Process) -> None:
+    live = other.watch()
+    await rest()
+    worker.show("He", "l")
+    got = await until_text(live, "Hel")
+    worker.show("lo")
+    got = await until_text(live, "Hello", got)
+    await worker.end()
+    await other.relay.catch_up(S, 1)
+    got += live.take()
+    assert got == [
+        LiveEvent(S, 1, n, "agent:token", 1_000, text, "a")
+        for n, text in enumerate(("He", "l", "lo"), 1)
+    ]
+
+
+async def test_nothing_is_written_or_read_without_watch(worker: Process, other: Process) -> None:
+    other.table.listen()
+    worker.show("Hello")
+    await rest()
+    await worker.end()
+    assert worker.table.calls == {"watched": 1}
+    worker.show("again", of=2)
+    await worker.end(of=2)
+    await rest()
+    assert worker.table.calls == {"watched": 1}
+
+
+async def test_late_watch_gets_snapshot_then_events(worker: Process, other: Process) -> None:
+    worker.show("He", "l")
+    await rest()
+    live = other.watch(of=None)
+    got = await until_text(live, "Hel")
+    worker.show("lo")
+    got = await until_text(live, "Hello", got)
+    assert [type(event) for event in got] == [Snapshot, LiveEvent]
+
+
+async def test_last_events_can_be_read_before_call_ends(worker: Process, other: Process) -> None:
+    live = other.watch()
+    await rest()
+    worker.show("Hello")
+    await worker.bus.settle(S, 1)
+    await other.relay.catch_up(S, 1)
+    assert text_of(live.take()) == "Hello"
+
+
+async def test_rows_are_deleted_after_call(worker: Process, other: Process, wire: LiveWire) -> None:
+    other.watch()
+    await rest()
+    worker.show("Hello")
+    await worker.end()
+    assert wire.rows
+    await until(lambda: not wire.rows)
+
+
+async def test_ended_call_is_not_shown_to_later_watch(
+    worker: Process, other: Process, wire: LiveWire
+) -> None:
+    first = other.watch()
+    await rest()
+    worker.show("Hello")
+    await worker.bus.settle(S, 1)
+    assert text_of(await until_text(first, "Hello")) == "Hello"
+    other.relay.ended(S, 1)
+    third = Process(wire, "third")
+    late = third.watch(of=None)
+    await rest()
+    assert late.take() == []
+    assert third.bus.snapshots() == []
+    await third.relay.aclose()
+
+
+async def test_events_of_fenced_process_are_not_read(
+    worker: Process, other: Process, wire: LiveWire
+) -> None:
+    live = other.watch()
+    await rest()
+    worker.show("old")
+    await until_text(live, "old")
+    wire.epochs[S] = 2
+    worker.show(" and late")
+    await rest()
+    await worker.bus.settle(S, 1)
+    other.relay.ended(S, 1)
+    assert live.take() == []
+    assert other.bus.snapshots() == []
+    successor = Process(wire, "successor")
+    other.relay.call_elsewhere(S, 5)
+    successor.show("new", of=5)
+    assert text_of(await until_text(live, "new")) == "new"
+    await successor.relay.aclose()
+
+
+async def test_one_write_serves_all_calls(worker: Process, other: Process, wire: LiveWire) -> None:
+    streams = [StreamId(f"s{number}") for number in range(20)]
+    wire.open.update(streams)
+    wire.epochs.update(dict.fromkeys(streams, 1))
+    watches = [other.watch(stream) for stream in streams]
+    await rest()
+    for stream in streams:
+        worker.show("x", stream=stream)
+    await asyncio.gather(*(until_text(live, "x") for live in watches))
+    assert worker.table.calls["write"] <= 2
+    assert other.table.calls["register"] <= 2
+
+
+async def test_watch_of_all_streams_gets_events(worker: Process, other: Process) -> None:
+    live = other.watch(None)
+    await rest()
+    worker.show("Hello")
+    assert text_of(await until_text(live, "Hello")) == "Hello"
+
+
+async def test_registration_ends_with_last_watch(
+    worker: Process, other: Process, wire: LiveWire
+) -> None:
+    other.watch()
+    other.relay.follow(S)
+    await rest()
+    other.relay.unfollow(S)
+    await rest()
+    assert wire.watching
+    other.relay.unfollow(S)
+    await rest()
+    assert wire.watching == {}
+    worker.show("Hello")
+    await rest()
+    assert worker.table.calls["write"] == 0
+
+
+async def test_registrations_are_renewed_while_call_is_open(
+    other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_receiver, "RENEW_S", 0.001)
+    monkeypatch.setattr(live_receiver, "TERM_S", 0.0)
+    other.watch()
+    await until(lambda: other.table.calls["renew"] > 1)
+    assert (S, "other") in wire.watching
+    other.relay.ended(S, 1)
+    await until(lambda: not wire.watching)
