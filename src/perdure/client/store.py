@@ -110,9 +110,8 @@ else:
 class Store:
     """One namespace of a store. Made by `perdure.open`; closes with its ``async with``.
 
-    Runtimes and tools use `backend`, `outside` and `bus`; programs do not need them. Every
-    session opened here shares `bus`, so live events reach every watcher of this Store; on
-    PostgreSQL also those of other processes.
+    Runtimes and tools use `backend`, `outside` and `bus`; programs do not need them. All sessions
+    opened here share `bus`: live events reach every watcher, on PostgreSQL of every process.
     """
 
     def __init__(self, backend: SessionStore, outside: Outside, bus: LiveBus | None = None) -> None:
