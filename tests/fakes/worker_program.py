@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 from collections.abc import Sequence
@@ -72,6 +73,12 @@ DAILY = Agent("daily", model=MODEL, recurring=[GREEN])
 def runtime(store: Store) -> Runtime:
     """Return the runtime of an ordinary worker."""
     return Runtime(store, agents=[HELPER, CAPPED, CAREFUL])
+
+
+def measured(store: Store) -> Runtime:
+    """Return the runtime of a worker that measures what it does."""
+    importlib.import_module("tests.fakes.measured_worker").begin(Path(os.environ[FOLDER]))
+    return Runtime(store, agents=[HELPER])
 
 
 def slow(store: Store) -> Runtime:

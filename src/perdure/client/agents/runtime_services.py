@@ -43,6 +43,7 @@ from perdure.engine.turns.environment import (
     Scales,
 )
 from perdure.engine.turns.lease import Claim
+from perdure.engine.turns.observer import Observer
 from perdure.engine.turns.session_turns import SessionTurns
 from perdure.errors import AgentNotFound, ConfigError
 from perdure.models.prices import CostCalculator, Price
@@ -150,6 +151,15 @@ class Host:
             order = self._call_orders[session] = CallOrder()
         return order
 
+    def _observer(self) -> Observer:
+        """Return what observes the turns of a session."""
+        return chosen_observer(
+            os.environ,
+            self.store.outside.clock,
+            has_content=self._has_traced_content,
+            namespace=self.store.backend.namespace,
+        )
+
     def running(
         self,
         stream: StreamId,
@@ -165,7 +175,7 @@ class Host:
         """Return the runner of turns. `caps` has its limits; `flow` replaces the permissions."""
         caps, tools = caps or agent, with_agent_list(agent.tools_in(workspace), self.agents)
         clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
-        observer = chosen_observer(os.environ, clock, has_content=self._has_traced_content)
+        observer = self._observer()
         budget = budget or self.budget_of(caps)
         environment = Environment(
             stream=stream,

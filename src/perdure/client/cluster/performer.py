@@ -12,6 +12,7 @@ from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.cluster.parked_turns import ParkedTurns, awaited_sessions
 from perdure.client.cluster.runner import cluster_of
+from perdure.engine.telemetry.activation import ClusterReport
 from perdure.engine.turns.lease import led_elsewhere
 from perdure.engine.turns.requests import (
     STOPPED,
@@ -58,8 +59,9 @@ class _WaitsForPerson(Exception):
 class Performer:
     """Does the work of one namespace in its runtime."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, report: ClusterReport | None = None) -> None:
         self._runtime = runtime
+        self._report = report
         runtime.host.runner = EmbeddedRunner()
         self._host = runtime.host
         self._store = runtime.host.store.backend
@@ -127,10 +129,14 @@ class Performer:
         if await requested_stop(self._store, work.stream, request.seq, request.seq) is not None:
             await refuse_request(self._host.claim(work.stream), request.seq, *STOPPED)
             return "stopped"
+        taken_at = self._host.store.outside.clock.now_ms()
         try:
             with answering(work.stream, request.seq):
                 turn = chat.send(body.message)
             error = await self._settle(work, turn)
+            if self._report is not None:
+                delay_s = (taken_at - max(request.at, body.due_at or 0)) / 1000
+                self._report.started(work.namespace, chat.agent.id, delay_s)
         except (TurnSuspended, LeaseHeld, LeaseLost, StoreUnavailable):
             raise
         except PerdureError as refusal:

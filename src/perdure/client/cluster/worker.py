@@ -17,7 +17,9 @@ from perdure.client.cluster.recovery import Recovery
 from perdure.client.cluster.requirements import own_queues, requirement_in
 from perdure.client.cluster.runner import cluster_of
 from perdure.client.cluster.scheduler import Scheduler
+from perdure.client.cluster.status import cluster_status
 from perdure.client.processes import is_gone
+from perdure.engine.telemetry.activation import chosen_cluster_report
 from perdure.errors import ConfigError, TurnSuspended
 from perdure.session.ids import StreamId
 from perdure.stores.cluster.protocol import Liveness, Work, WorkerFacts
@@ -52,7 +54,10 @@ class Worker:
         self._runtimes = dict(runtimes)
         first = next(iter(self._runtimes.values()))
         self._cluster = cluster_of(first.host.store.backend)
-        self._performers = {name: Performer(each) for name, each in self._runtimes.items()}
+        self._report = chosen_cluster_report()
+        self._performers = {
+            name: Performer(each, self._report) for name, each in self._runtimes.items()
+        }
         self._recoveries = [Recovery(each.host) for each in self._runtimes.values()]
         self._schedulers = [Scheduler(each) for each in self._runtimes.values()]
         self._slots = slots
@@ -164,9 +169,18 @@ class Worker:
                     for recovery in self._recoveries:
                         await recovery.run()
                     await asyncio.to_thread(queue.forget_done)
+                    await self._measure()
             except Exception:  # noqa: BLE001 - the next pass is due whatever failed in this one
                 _log.warning("queued turns could not be looked for", exc_info=True)
             await asyncio.sleep(QUEUES_S)
+
+    async def _measure(self) -> None:
+        """Report the state of the cluster to OpenTelemetry, if the program has it."""
+        if self._report is not None:
+            for namespace, runtime in self._runtimes.items():
+                store = runtime.host.store
+                status = await cluster_status(store.backend, store.outside.clock)
+                self._report.update(namespace, status)
 
     async def _end_idle(self) -> None:
         """End idle sessions and expired questions, and have due facts extracted.

@@ -8,18 +8,42 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from perdure.engine.telemetry.isolation import Isolated, report
 from perdure.engine.turns.observer import SILENCE, Observer
 from perdure.models.protocol import ModelClient
 from perdure.session.clock import Clock
 
+if TYPE_CHECKING:
+    from perdure.stores.cluster.protocol import ClusterStatus
+
 CONTENT = "PERDURE_OTEL_CONTENT"
 """If set to 1 or true, spans also contain message content."""
 
 _API = "opentelemetry.trace"
 _SPANS = "perdure.engine.telemetry.spans"
+_METRICS_API = "opentelemetry.metrics"
+_CLUSTER = "perdure.engine.telemetry.cluster_metrics"
+
+
+class ClusterReport(Protocol):
+    """Takes what a worker measures."""
+
+    def update(self, namespace: str, status: ClusterStatus) -> None: ...
+
+    def started(self, namespace: str, agent: str, delay_s: float) -> None: ...
+
+
+def chosen_cluster_report() -> ClusterReport | None:
+    """Return what takes the measurements of a worker; None without OpenTelemetry."""
+    if _METRICS_API not in sys.modules:
+        return None
+    try:
+        return cast("ClusterReport", importlib.import_module(_CLUSTER).ClusterMetrics())
+    except Exception as error:  # noqa: BLE001 - a worker works despite any telemetry setup
+        report(error)
+        return None
 
 
 def told_models(models: ModelClient, observer: Observer) -> ModelClient:
@@ -37,7 +61,11 @@ def told_models(models: ModelClient, observer: Observer) -> ModelClient:
 
 
 def chosen_observer(
-    environment: Mapping[str, str], clock: Clock, *, has_content: bool | None = None
+    environment: Mapping[str, str],
+    clock: Clock,
+    *,
+    has_content: bool | None = None,
+    namespace: str | None = None,
 ) -> Observer:
     """Return the observer for sessions of this program; `has_content` None: as `CONTENT` says."""
     if _API not in sys.modules:
@@ -46,7 +74,7 @@ def chosen_observer(
         has_content = environment.get(CONTENT, "").lower() in ("1", "true", "yes", "on")
     make = importlib.import_module(_SPANS).SpanObserver
     try:
-        made = make(clock, has_content=has_content, environment=environment)
+        made = make(clock, has_content=has_content, environment=environment, namespace=namespace)
     except Exception as error:  # noqa: BLE001 - turns continue likewise
         report(error)
         return SILENCE

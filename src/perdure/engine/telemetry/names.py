@@ -75,7 +75,18 @@ COST: Final = "perdure.cost.microcents"
 EFFECT: Final = "perdure.tool.effect"
 OUTCOME: Final = "perdure.tool.outcome"
 
+NAMESPACE: Final = "perdure.namespace"
+IS_SERVED: Final = "perdure.queue.is_served"
+WORKER_STATE: Final = "perdure.worker.state"
+IS_FALSE: Final = "perdure.takeover.is_false"
+
 COST_TOTAL: Final = "perdure.cost"
+TURNS_RUNNING: Final = "perdure.turns.running"
+TURNS_WAITING: Final = "perdure.turns.waiting"
+OLDEST_WAIT: Final = "perdure.turns.oldest_wait"
+START_DELAY: Final = "perdure.turn.start_delay"
+WORKERS: Final = "perdure.workers"
+TAKEOVERS: Final = "perdure.takeovers"
 
 
 def fact(name: str) -> str:

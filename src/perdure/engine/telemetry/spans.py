@@ -56,6 +56,7 @@ class SpanObserver:
         *,
         has_content: bool = False,
         environment: Mapping[str, str] | None = None,
+        namespace: str | None = None,
         tracers: TracerProvider | None = None,
         meters: MeterProvider | None = None,
     ) -> None:
@@ -63,6 +64,7 @@ class SpanObserver:
         self._meters = meters
         self._has_content = has_content
         self._environment = environment or {}
+        self._of: Attributes = {} if namespace is None else {names.NAMESPACE: namespace}
         self._tracer = trace.get_tracer(LIBRARY, tracer_provider=tracers)
         meter = metrics.get_meter(LIBRARY, meter_provider=meters)
         histogram = meter.create_histogram
@@ -75,6 +77,7 @@ class SpanObserver:
             for name in (names.OPERATION_DURATION, names.TURN_DURATION, names.TOOL_DURATION)
         )
         self._cost = meter.create_counter(names.COST_TOTAL, unit="{microcent}")
+        self._running = meter.create_up_down_counter(names.TURNS_RUNNING, unit="{turn}")
 
     @contextmanager
     def turn(self, config: TurnConfig, state: TurnState, happened: Input) -> Generator[TurnEnded]:
@@ -84,12 +87,19 @@ class SpanObserver:
             about[names.INPUT_MESSAGES] = shown_message(happened.message)
         ended: list[TurnState] = []
         started_s = self._clock.steady_s()
-        with self._span(f"{names.INVOKE_AGENT} {config.agent}", SpanKind.INTERNAL, about) as span:
-            yield ended.append
-            if ended:
-                self._turn_ended(span, ended[-1])
+        running: Attributes = {**self._of, names.AGENT_NAME: config.agent}
+        self._running.add(1, running)
+        try:
+            name = f"{names.INVOKE_AGENT} {config.agent}"
+            with self._span(name, SpanKind.INTERNAL, about) as span:
+                yield ended.append
+                if ended:
+                    self._turn_ended(span, ended[-1])
+        finally:
+            self._running.add(-1, running)
         end = ended[-1].finished.end if ended and ended[-1].finished else "left"
         labels: Attributes = {
+            **self._of,
             names.OPERATION: names.INVOKE_AGENT,
             names.AGENT_NAME: config.agent,
             names.TURN_END: end,
@@ -113,7 +123,8 @@ class SpanObserver:
     @contextmanager
     def _call(self, call: OpenCall, config: TurnConfig) -> Generator[Happened]:
         about = of_call(call, config.max_output_tokens)
-        labels = {key: about[key] for key in (names.OPERATION, names.PROVIDER, names.REQUEST_MODEL)}
+        kept = (names.OPERATION, names.PROVIDER, names.REQUEST_MODEL)
+        labels = {**self._of, **{key: about[key] for key in kept}}
         came: list[Input] = []
         started_s = self._clock.steady_s()
         with self._span(f"{names.CHAT} {model_name(call.model)}", SpanKind.CLIENT, about) as span:
@@ -144,6 +155,7 @@ class SpanObserver:
             if self._has_content and isinstance(returned, inputs.ToolReturned):
                 span.set_attribute(names.TOOL_RESULT, mask_secrets(returned.text)[:MAX_CONTENT])
         labels: Attributes = {
+            **self._of,
             names.OPERATION: names.EXECUTE_TOOL,
             names.TOOL_NAME: started.tool,
             names.OUTCOME: outcome,

@@ -7,7 +7,8 @@ import sys
 import pytest
 from opentelemetry import metrics
 
-from perdure.engine.telemetry.activation import chosen_observer
+from perdure.engine.telemetry.activation import chosen_cluster_report, chosen_observer
+from perdure.engine.telemetry.cluster_metrics import ClusterMetrics
 from perdure.engine.telemetry.isolation import Isolated
 from perdure.engine.telemetry.spans import SpanObserver
 from perdure.engine.turns.observer import SILENCE
@@ -31,3 +32,9 @@ def test_program_with_broken_opentelemetry_is_not_observed(monkeypatch: pytest.M
 def test_program_without_opentelemetry_is_not_observed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     assert chosen_observer({}, ManualClock()) is SILENCE
+
+
+def test_worker_without_opentelemetry_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(chosen_cluster_report(), ClusterMetrics)
+    monkeypatch.delitem(sys.modules, "opentelemetry.metrics")
+    assert chosen_cluster_report() is None

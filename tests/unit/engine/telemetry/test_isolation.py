@@ -64,7 +64,7 @@ class BrokenMeters:
             def create_histogram(self, *_: object, **__: object) -> Any:
                 return Broken()
 
-            create_counter = create_histogram
+            create_counter = create_up_down_counter = create_histogram
 
         return Meter()
 

@@ -191,3 +191,28 @@ async def test_abandoned_turn_ends_its_spans(monkeypatch: pytest.MonkeyPatch) ->
     await turn.stop()
     assert attributes(told.span("execute_tool wait"))["error.type"] == "CancelledError"
     assert attributes(told.span("invoke_agent helper"))["error.type"] == "CancelledError"
+
+
+async def test_running_turns_and_tokens_are_measured_by_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running: list[dict[str, int]] = []
+
+    @tool(effect="read")
+    async def look(where: str) -> str:
+        """See how many turns run meanwhile."""
+        points = told.points("perdure.turns.running")
+        running.extend({each.attributes["perdure.namespace"]: each.value} for each in points)
+        return where
+
+    told = Telemetry()
+    stage = Stage(looking(), says("done", usage=Usage(7, 2)))
+    observer = told.observer(stage.clock, namespace="shop")
+    monkeypatch.setattr(runtime_services, "chosen_observer", always(observer))
+    await (await stage.chat([look])).send("go")
+    assert running == [{"shop": 1}]
+    (after,) = told.points("perdure.turns.running")
+    assert after.value == 0
+    tokens = told.points("gen_ai.client.token.usage")
+    assert {point.attributes["perdure.namespace"] for point in tokens} == {"shop"}
+    assert {point.attributes["gen_ai.request.model"] for point in tokens} == {"test"}

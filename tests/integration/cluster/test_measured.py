@@ -1,0 +1,45 @@
+"""What a worker process measures of the turns that it runs."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Runtime, Store
+from tests.fakes.measured_worker import FILE
+from tests.fakes.worker_program import HELPER
+from tests.fakes.workers import workers
+
+pytestmark = pytest.mark.full_only
+
+
+async def test_worker_measures_start_delay_and_state_of_cluster(
+    store: Store, address: str, folder: Path
+) -> None:
+    with workers(1, address, folder, factory="measured") as (worker,):
+        async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+            await (await runtime.start(HELPER)).send("hello")
+        worker.send(signal.SIGTERM)
+        assert worker.end() == 0
+    (resource,) = json.loads((folder / FILE).read_text())["resource_metrics"]
+    (scope,) = resource["scope_metrics"]
+    points: dict[str, list[Any]] = {
+        metric["name"]: metric["data"]["data_points"] for metric in scope["metrics"]
+    }
+    (delay,) = points["perdure.turn.start_delay"]
+    assert delay["count"] == 1
+    about = {"perdure.namespace": "default", "gen_ai.agent.name": "helper"}
+    assert delay["attributes"] == about
+    (running,) = points["perdure.turns.running"]
+    assert (running["value"], running["attributes"]) == (0, about)
+    alive = [
+        point["value"]
+        for point in points["perdure.workers"]
+        if point["attributes"] == {"perdure.worker.state": "alive"}
+    ]
+    assert alive == [1]
+    assert {point["value"] for point in points["perdure.takeovers"]} == {0}
