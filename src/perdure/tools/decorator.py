@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import re
@@ -29,6 +28,7 @@ from perdure.tools.spec import (
     ToolOutput,
     ToolSpec,
 )
+from perdure.tools.threads import in_tool_thread
 
 _log = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ def _run_of(name: str, function: Callable[..., Any], parameters: Parameters) -> 
             arguments[CALL] = call
         if inspect.iscoroutinefunction(function):
             return _output_of(name, await function(**arguments))
-        value = await asyncio.to_thread(_called, name, function, arguments)
+        value = await in_tool_thread(_called, name, function, arguments)
         if inspect.isawaitable(value):  # an object with an async __call__
             value = await value
         return _output_of(name, value)
