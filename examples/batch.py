@@ -42,7 +42,9 @@ class Verdict:
     urgency: Annotated[int, msgspec.Meta(ge=1, le=5)]
 
 
-async def classify(runtime: perdure.Runtime, agent: perdure.Agent, ticket: str) -> Verdict:
+async def classify(
+    runtime: perdure.Runtime, agent: perdure.Agent[Verdict], ticket: str
+) -> Verdict | None:
     """Return the verdict on `ticket`, from its session if that has one."""
     try:
         chat = await runtime.start(agent, id=ticket, metadata={"batch": "tickets"})
@@ -53,8 +55,7 @@ async def classify(runtime: perdure.Runtime, agent: perdure.Agent, ticket: str) 
             with suppress(msgspec.DecodeError):  # no verdict: its turn failed, so ask again
                 return msgspec.json.decode(message.text, type=Verdict)
             await chat.set_model(agent.model)  # a session keeps its model, which may have failed
-    verdict: Verdict = (await (chat.turn or chat.send(TICKETS[ticket]))).output
-    return verdict
+    return (await (chat.turn or chat.send(TICKETS[ticket]))).output
 
 
 async def main(model: str = OFFLINE) -> None:

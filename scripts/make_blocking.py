@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 import perdure
 from perdure.client.sync.handle import HIDDEN
@@ -72,7 +73,7 @@ class Module:
     def functions(self, name: str) -> Iterator[Function]:
         """The functions in the body of the class `name`."""
         for node in self.tree.body:
-            if isinstance(node, ast.ClassDef) and node.name == name:
+            if is_class(node, name):
                 yield from (
                     each
                     for each in node.body
@@ -157,13 +158,27 @@ def written(target: Path = TARGET) -> str:
     own = HANDLES if target == TARGET else FLOW_HANDLES
     for name, home in own.items():
         text.imports.add((f"perdure.client.{home}", f"{name} as Async{name}"))
-        text.add("", "", f"class {name}(Handle[Async{name}]):")
-        text.add(f'    """`perdure.client.{home}.{name}` without async."""')
         module = Module(home)
+        text.add("", "", f"class {name}({', '.join(bases(text, module, name))}):")
+        text.add(f'    """`perdure.client.{home}.{name}` without async."""')
         for function in module.functions(name):
             write(text, module, name, function)
     text.imports |= {("perdure.client.sync.handles", name) for name in text.used if name not in own}
     return formatted(text.whole())
+
+
+def bases(text: Text, module: Module, name: str) -> Iterator[str]:
+    """The bases of the class `name` in the stub, with its type parameters."""
+    found = [each for node in module.tree.body if is_class(node, name) for each in node.bases]
+    generic = [each for each in found if isinstance(each, ast.Subscript)]
+    parameters = "".join(f"[{text.source(module, each.slice)}]" for each in generic)
+    yield f"Handle[Async{name}{parameters}]"
+    yield from (text.source(module, each) for each in generic)
+
+
+def is_class(node: ast.stmt, name: str) -> TypeGuard[ast.ClassDef]:
+    """Whether `node` is the class `name`."""
+    return isinstance(node, ast.ClassDef) and node.name == name
 
 
 def written_names() -> str:
@@ -190,8 +205,10 @@ def write(text: Text, module: Module, owner: str, node: Function) -> None:
             item = text.source(module, node.returns.slice)
         text.add(*ITERATOR.replace("AnyEvent", item).splitlines())
     elif node.name == "__await__":
-        text.imports.add(("perdure.client.agents.turn", "Reply"))
-        text.add(*RESULT.splitlines())
+        assert isinstance(node.returns, ast.Subscript)
+        assert isinstance(node.returns.slice, ast.Tuple)
+        reply = text.source(module, node.returns.slice.elts[2])
+        text.add(*RESULT.replace("-> Reply", f"-> {reply}").splitlines())
     elif not node.name.startswith("_") and node.name not in HIDDEN:
         write_method(text, module, node)
 

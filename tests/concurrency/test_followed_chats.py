@@ -13,7 +13,7 @@ import perdure
 from perdure import Chat, assistant, tool_call
 from perdure.client.reads import OpenQuestion
 from perdure.client.requests import led_turn
-from perdure.errors import InvalidTransition, LeaseHeld
+from perdure.errors import Erased, InvalidTransition, LeaseHeld, SessionNotFound
 from perdure.testing import ScriptedModel
 from tests.fakes.chats import until
 
@@ -176,3 +176,36 @@ async def test_chat_made_before_the_turn_began_aborts_it(address: str, method: s
         assert (await turn).end == "aborted"
         await chat.abort()  # no turn runs: no effect
         assert await store.questions() == []
+
+
+async def test_handle_of_the_same_file_in_one_process_is_told_so(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/s.db"
+    async with (
+        asking_chat(address) as (chat, runtime, *_),
+        perdure.open(address) as store,
+        perdure.Runtime(store, [AGENT], models=ScriptedModel(["next"])) as other,
+    ):
+        second = await other.resume("s")
+        assert second.turn is not None
+        told = "another Store or Runtime of this process runs a turn in it"
+        with pytest.raises(LeaseHeld, match=told):
+            await second.abort()
+        with pytest.raises(LeaseHeld, match=told):
+            second.send("more")
+        await answer(runtime)
+        assert chat.turn is not None
+        assert [(await each).text for each in (chat.turn, second.turn)] == ["the end"] * 2
+
+
+async def test_erased_session_ends_the_turn_that_follows_at_once(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(led_turn, "LOOK_S", 3_600.0)
+    async with asking_chat(address) as (chat, runtime, other, _told), other() as elsewhere:
+        second = await elsewhere.resume("s")
+        assert second.turn is not None
+        await second.turn.started()
+        await runtime.host.store.erase("s")
+        with pytest.raises((Erased, SessionNotFound)):
+            await second.turn
+        await chat.suspend()

@@ -6,6 +6,7 @@ that its users rely on.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Literal, assert_never, assert_type
 
@@ -205,3 +206,33 @@ def errors() -> None:
         assert_type(error.retryable, bool)
         assert_type(error.facts(), dict[str, object])
     assert_type(perdure.__version__, str)
+
+
+@dataclasses.dataclass
+class Trip:
+    city: str
+
+
+async def outputs(runtime: perdure.Runtime, plain: perdure.blocking.Runtime) -> None:
+    planner = perdure.Agent("planner", model="openai:any", output=Trip)
+    assert_type(planner, perdure.Agent[Trip])
+    assert_type(planner.restrict(tools=()), perdure.Agent[Trip])
+    chat = await runtime.start(planner)
+    assert_type(chat, perdure.Chat[Trip])
+    assert_type(await runtime.resume(chat.id, planner), perdure.Chat[Trip])
+    reply = await chat.send("Where do we go?")
+    assert_type(reply, perdure.Reply[Trip])
+    assert_type(reply.output, Trip | None)
+    assert_type(plain.start(planner).send("Where to?").result().output, Trip | None)
+    named = await runtime.start("planner")
+    assert_type(named, perdure.Chat)
+    anyone: perdure.Agent = planner
+    assert_type(anyone.id, str)
+    assert_type(perdure.ToolOutput("Here", media=[perdure.media(b"")]), perdure.ToolOutput)
+
+
+def failures() -> None:
+    try:
+        without_async()
+    except perdure.errors.TurnFailed as failed:
+        assert_type(failed.failure, perdure.errors.TurnFailure)

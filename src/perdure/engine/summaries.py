@@ -13,6 +13,7 @@ from perdure.context.branch_summary import branch_files, branch_summary_request,
 from perdure.context.incremental.conversation import conversation_of
 from perdure.context.summary import is_usable_summary
 from perdure.context.tokens import estimate_request
+from perdure.engine.switches import Switches
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.executor.model_call import client_call, streaming
@@ -27,9 +28,11 @@ from perdure.engine.turns.rules.budget import (
     overrun_text,
     summary_counted,
 )
+from perdure.engine.turns.rules.outcomes import FAILURES
 from perdure.engine.turns.session_turns import Terms
 from perdure.engine.windows import pinned_window
 from perdure.errors import HeadConflict, MalformedResponse, ModelError, TurnFailed
+from perdure.errors.engine import failure_of
 from perdure.models.protocol import ModelRequest
 from perdure.models.stream import AnswerBuilder
 from perdure.session.codec import new_side, new_tree
@@ -62,7 +65,8 @@ async def compact(
         window = await _window(environment, state)
         if state.head != expected_head:
             expected_head = None  # the commit that reopened the session has checked it
-        config = terms.config_on(window.state) if model is None else terms.config_of(model)
+        switched = await Switches(environment.store).in_force(window.state)
+        config = terms.config_on(switched) if model is None else terms.config_of(model)
         tokens = terms.tokens_of(conversation_of(window, terms.history), environment.scales)
         intent, spent = await _record_intent(
             environment, leadership, config, tokens, "manual", expected_head=expected_head
@@ -75,7 +79,7 @@ async def compact(
             environment, leadership.lease, *added, new_side(closing, intent.id)
         )
     if isinstance(outcome, CallFailed):
-        raise TurnFailed(str(outcome.error), outcome.error.code) from outcome.error
+        raise _failed(outcome.error) from outcome.error
     await tell_compacted(environment, outcome)
     return appended[0] if added else None
 
@@ -89,7 +93,8 @@ async def summarise_branch(
     """
     async with leading(environment.claim) as leadership:
         state = await _ready(environment, leadership)
-        config = terms.config_on((await _window(environment, state)).state)
+        branch = (await _window(environment, state)).state
+        config = terms.config_on(await Switches(environment.store).in_force(branch))
         entries = await entries_left(environment.store, environment.stream, state.leaf, target)
         request = branch_request(environment, entries, config, focus)
         if request is None:
@@ -101,7 +106,7 @@ async def summarise_branch(
         except ModelError as error:
             closing = _closing(CallFailed(error), config, spent)
             await _append(environment, leadership.lease, new_side(closing, intent.id))
-            raise TurnFailed(str(error), error.code) from error
+            raise _failed(error) from error
         usage, is_estimated = answer_usage(config.model, tokens, reply, config)
         after = spent.plus(usage)
         closing = ModelFinished(
@@ -116,6 +121,10 @@ async def summarise_branch(
     files = branch_files(entries)
     text = branch_summary_text(entries, reply.text)
     return BranchSummary(text, target, tuple(files.read), tuple(files.modified), usage)
+
+
+def _failed(error: ModelError) -> TurnFailed:
+    return TurnFailed(str(error), failure_of(FAILURES.get(error.code), "internal"))
 
 
 # ---------------------------------------------------------------- the log

@@ -43,6 +43,7 @@ from perdure.errors.engine import InvalidTransition as InvalidTransition
 from perdure.errors.engine import PathExists as PathExists
 from perdure.errors.engine import RequestAnswered as RequestAnswered
 from perdure.errors.engine import TurnFailed as TurnFailed
+from perdure.errors.engine import TurnFailure as TurnFailure
 from perdure.errors.engine import TurnSuspended as TurnSuspended
 from perdure.errors.engine import UnknownFormat as UnknownFormat
 from perdure.errors.engine import Waiting as Waiting

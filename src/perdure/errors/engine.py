@@ -2,9 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol, cast, get_args
 
 from perdure.errors.root import PerdureError
+
+TurnFailure = Literal[
+    "turn_limit",
+    "tool_failed",
+    "context_overflow",
+    "provider_unavailable",
+    "provider_rate_limit",
+    "provider_refused",
+    "provider_auth",
+    "budget_exceeded",
+    "question_expired",
+    "empty_answer",
+    "invalid_output",
+    "content_filter",
+    "internal",
+    "work_failed",
+    "workers_died",
+    "secret_pasted",
+    "limit_exceeded",
+    "wrong_argument",
+    "config_error",
+    "agent_not_found",
+    "mcp_unavailable",
+    "request_refused",
+]
+"""Why a turn failed; from ``work_failed`` on, why no turn began for a message sent later or to
+workers (docs/guides/turns.md)."""
+
+
+def failure_of(code: str | None, other: TurnFailure) -> TurnFailure:
+    """Return `code` as a failure; `other` if it is none."""
+    return cast("TurnFailure", code) if code in get_args(TurnFailure) else other
 
 
 class EngineError(PerdureError):
@@ -30,14 +62,18 @@ class InvalidTransition(EngineError):
 
 
 class TurnFailed(EngineError):
-    """The turn ended without an answer; the log has the reason and the session can continue."""
+    """The turn ended without an answer; the log has the reason and the session can continue.
+
+    ``__cause__`` is the error of the model's client, of a hook or of perdure, if the turn ran in
+    this process and failed because of one.
+    """
 
     code = "turn_failed"
 
-    def __init__(self, reason: str, failure: str) -> None:
+    def __init__(self, reason: str, failure: TurnFailure) -> None:
         super().__init__(f"the turn failed ({failure}): {reason}")
         self.reason = reason
-        self.failure = failure
+        self.failure: TurnFailure = failure
 
 
 class RequestAnswered(EngineError):

@@ -84,15 +84,19 @@ class LeafConflict(StoreError):
 
 
 class LeaseHeld(StoreError):
-    """Another process holds the lease to run turns in this session."""
+    """Another process, or another handle in this one (`is_here`), runs a turn in this session."""
 
     code = "lease_held"
     retryable = True
 
-    def __init__(self, stream: str, owner: str, until: int) -> None:
-        super().__init__(
-            f"session {stream!r} is in use by {owner}; wait for its turn to end or stop it"
-        )
+    def __init__(self, stream: str, owner: str, until: int, *, is_here: bool = False) -> None:
+        advice = "wait for its turn to end or stop it"
+        if is_here:
+            advice = (
+                "another Store or Runtime of this process runs a turn in it: wait for that turn, "
+                "or stop it there. Open a store once in a process, and share its Runtime"
+            )
+        super().__init__(f"session {stream!r} is in use by {owner}; {advice}")
         self.stream = stream
         self.owner = owner
         self.until = until

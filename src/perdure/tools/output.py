@@ -10,12 +10,23 @@ import json
 import re
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from perdure.errors.usage import WrongArgument
 from perdure.tools.schema import Schema, portable_schema, schema_of, where_first
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    OutputT = TypeVar("OutputT", default=Any)
+    OutputType = type[OutputT] | None
+else:  # typing has no defaults before Python 3.13; `output_of` checks the type
+    from typing import TypeVar
+
+    OutputT = TypeVar("OutputT")
+    OutputType = OutputT | None
 
 _FENCE = re.compile(r"\A```[\w-]*[ \t]*\n(.*?)\n?```\Z", re.DOTALL)
 """A Markdown code block, in which models often send JSON."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -85,12 +85,13 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
     text: str
     is_error: bool = False
-    media: tuple[MediaPart | InlineMedia, ...] = ()
+    media: Sequence[MediaPart | InlineMedia] = ()
     ends_session: bool = False
     delegated: Delegated | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, has_any_text=True)
+        msgspec.structs.force_setattr(self, "media", tuple(self.media))
 
 
 class Subject(msgspec.Struct, frozen=True):

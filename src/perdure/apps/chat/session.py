@@ -186,7 +186,7 @@ class AnswerOptions:
             origin = (await handle.info()).origin
             self.require_choice("an imported session" if origin == "import" else "the session")
         window = await self.store.backend.context_window(handle.id, handle.leaf, 1)
-        wanted = self._model or switched_in(window)
+        wanted = self._model or await switched_in(self.store.backend, window)
         if wanted is not None:
             self.require(wanted)
         agent = self._agent_of(known)

@@ -39,7 +39,7 @@ async def made_by(factory: str, store: Store) -> Runtime | list[Agent]:
     if isinstance(made, Runtime):
         return made
     several = list(cast("Iterable[object]", made)) if isinstance(made, Iterable) else [made]
-    agents = [agent for agent in several if isinstance(agent, Agent)]
+    agents: list[Agent] = [agent for agent in several if isinstance(agent, Agent)]
     if not agents or len(agents) < len(several):
         raise ConfigError(f"{factory} must return a perdure.Runtime, or agents")
     return agents

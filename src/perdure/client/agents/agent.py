@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Generic, cast
 
 import msgspec
 from msgspec import Meta
@@ -34,7 +34,7 @@ from perdure.session.argument_checks import check_fields, takes_declared
 from perdure.session.flows.graph import is_role
 from perdure.session.ledger import History, InterruptPolicy
 from perdure.tools.mcp.servers import McpServer
-from perdure.tools.output import output_of
+from perdure.tools.output import OutputT, OutputType, output_of
 from perdure.tools.permissions import Permissions, Scope
 from perdure.tools.registry import ToolRegistry, registry_of
 from perdure.tools.spec import ToolSpec
@@ -137,7 +137,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         return SilenceLimits(self.first_byte_timeout_s, self.stream_idle_timeout_s)
 
 
-class Agent(AgentSettings, frozen=True):
+class Agent(AgentSettings, Generic[OutputT], frozen=True):
     """A model with instructions and tools.
 
     Raises: ConfigError for two tools or two MCP servers of one name, and for an unknown tool;
@@ -161,7 +161,7 @@ class Agent(AgentSettings, frozen=True):
     recurring: Iterable[Recurring] = ()
     """Messages that start a session again and again, by cron (docs/guides/schedules.md). They are
     not stored in sessions."""
-    output: Any = None
+    output: OutputType[OutputT] = None
     """The type of its answers: a dataclass, msgspec.Struct, TypedDict or pydantic model. The model
     has to correct an answer that does not fit; `Reply.output` is the value of one that does
     (docs/guides/turns.md)."""
@@ -215,7 +215,7 @@ class Agent(AgentSettings, frozen=True):
         tools: Iterable[str] | None = None,
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
-    ) -> Agent:
+    ) -> Agent[OutputT]:
         """Return the agent with only the named tools and commands, and a scope within its own.
 
         None changes nothing.
@@ -229,7 +229,7 @@ class Agent(AgentSettings, frozen=True):
         return msgspec.structs.replace(agent, permissions=allowed)
 
     @takes_declared
-    def with_tools(self, tools: Tools) -> Agent:
+    def with_tools(self, tools: Tools) -> Agent[OutputT]:
         """Return the agent with other tools."""
         return msgspec.structs.replace(self, tools=tuple(tools))
 

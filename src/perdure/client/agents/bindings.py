@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import cast
 
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.delegation.restriction import local_agent
 from perdure.client.agents.runtime_services import Host
-from perdure.client.conversation.agent_binding import Binding
+from perdure.client.conversation.agent_binding import Binding, tool_hashes
 from perdure.client.conversation.authority import Authority, authority_of
 from perdure.client.conversation.workspace import (
     Workspace,
@@ -25,11 +26,14 @@ from perdure.client.conversation.workspace import (
 )
 from perdure.engine.turns.recovery import idle_state, interrupt
 from perdure.errors import ConfigError, HeadConflict
+from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
+from perdure.session.info import StreamHeader
 from perdure.session.notes import (
     AgentBound,
     SessionInfoChanged,
+    SessionStarted,
     WorkspaceChanged,
     in_workspace,
 )
@@ -39,6 +43,14 @@ from perdure.tools.registry import ToolRegistry
 
 _WIDENED = ("permissions", "tools", "mcp_servers", "max_agents", "max_depth")
 """Fields that a grant copies from the agent that it names."""
+
+
+class _Planned(msgspec.Struct, frozen=True):
+    """An MCP server in a snapshot that lacks its tools."""
+
+    name: str
+    tools: tuple[str, ...] = ()
+    is_planned: bool = True
 
 
 class Bindings:
@@ -78,10 +90,40 @@ class Bindings:
         workspace = msgspec.to_builtins(place)
         await self._record(session, AgentBound(agent, workspace, bound.system_prompt, by), head)
 
+    async def begin(
+        self,
+        agent: Agent,
+        header: StreamHeader,
+        place: Workspace,
+        *,
+        is_planned: bool = False,
+    ) -> str | None:
+        """Create the session of `header` under `agent`, and return its system prompt.
+
+        With `is_planned`, its MCP servers are connected when the session is resumed.
+        Raises: ConfigError; SecretPasted; SessionExists.
+        """
+        self._host.require_models(agent)
+        apply_paste_policy(agent.instructions, "refuse", f"the instructions of agent {agent.id!r}")
+        prompt = agent.system_prompt(place)
+        agent.tools_in(place)
+        snapshot = self._planned(agent) if is_planned else self.snapshot(agent)
+        started = SessionStarted(snapshot, msgspec.to_builtins(place), prompt)
+        write = Write(stream=header.id, create=header, entries=(new_side(started),))
+        await self._store.commit(Commit(writes=(write,), at=header.created_at))
+        return prompt
+
     def snapshot(self, agent: Agent) -> dict[str, object]:
         """Return the snapshot of `agent` and of the offers of its MCP servers."""
         report = self._host.servers.report(agent)
         return {**agent.snapshot(), "mcp_servers": report} if report else agent.snapshot()
+
+    def _planned(self, agent: Agent) -> dict[str, object]:
+        """Return the snapshot of `agent` whose MCP servers are not connected yet."""
+        names = self._host.servers.names_of(agent)
+        servers = [_Planned(name) for name in names]
+        snapshot = agent.snapshot()
+        return {**snapshot, "mcp_servers": msgspec.to_builtins(servers)} if servers else snapshot
 
     async def in_force(
         self, session: StreamId, given: Agent | None, workspace: Workspace | None
@@ -96,6 +138,10 @@ class Bindings:
         while True:
             known = await authority_of(store, session)
             if known.bound is not None and known.withheld is None:
+                if _is_planned(known.bound):
+                    with suppress(HeadConflict):
+                        await self._connect(session, known.bound, given)
+                    continue
                 if workspace is None:
                     return known.bound
                 with suppress(HeadConflict):
@@ -120,6 +166,25 @@ class Bindings:
                     snapshot = None if known.bound is None else known.bound.agent
                     place = _first_place(known, workspace)
                     await self._bind(session, given, place, state, narrowing=snapshot)
+
+    async def _connect(self, session: StreamId, bound: Binding, given: Agent | None) -> None:
+        """Record the agent of a planned session with the tools of its MCP servers.
+
+        Raises: AgentNotFound; McpUnavailable; TurnOpen; HeadConflict.
+        """
+        kept = bound.agent or {}
+        today = given or self._host.agent(str(kept.get("id")))
+        place = kept_workspace(bound.workspace)
+        whole = self.snapshot(await self._host.servers.equip(today, place.working_dir))
+        own = tool_hashes(kept)
+        offered = set(tool_hashes(whole)) - set(today.registry.names)
+        described = cast("list[dict[str, object]]", whole["tools"])
+        tools = [each for each in described if each["name"] in own or each["name"] in offered]
+        agent = {**kept, "tools": tools, "mcp_servers": whole.get("mcp_servers", [])}
+        state = await idle_state(self._store, session)
+        await self._record(
+            session, AgentBound(agent, bound.workspace, bound.system_prompt), state.head
+        )
 
     async def _moved(self, session: StreamId, bound: Binding, workspace: Workspace) -> Binding:
         """Return `bound` in `workspace`, and record the change if there is one.
@@ -154,6 +219,7 @@ class Bindings:
         cwd = _cwd_after(state, place) if workspace.working_dir else None
         whole = await self._host.servers.equip(given, place.working_dir)
         given = local_agent(whole, narrowing)
+        self._host.require_models(given)
         if place.scope is not None:
             given = given.restrict(scope=narrower(place.scope, given.permissions.scope))
         place = msgspec.structs.replace(place, scope=given.permissions.scope)
@@ -179,6 +245,13 @@ class Bindings:
             stream=session, entries=tuple(new_side(each) for each in bodies), expected_head=head
         )
         await self._store.commit(Commit(writes=(write,), at=self._clock.now_ms()))
+
+
+def _is_planned(bound: Binding) -> bool:
+    """Whether the MCP servers of the agent are connected when its session is resumed."""
+    servers = (bound.agent or {}).get("mcp_servers")
+    listed = cast("list[object]", servers) if isinstance(servers, list) else []
+    return any(isinstance(each, dict) and "is_planned" in each for each in listed)
 
 
 def _first_place(known: Authority, given: Workspace | None) -> Workspace:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
-from typing import Literal
+from typing import Any, Generic, Literal
 
 import msgspec
 
@@ -43,13 +43,13 @@ from perdure.session.ledger import Spending
 from perdure.session.messages import InFlightMessage, Message
 from perdure.session.notes import PROGRAM, Queued, SessionCancelled
 from perdure.tools.builtin.delegation import INVOKE_AGENT
-from perdure.tools.output import output_of
+from perdure.tools.output import OutputT, output_of
 
 ChatStatus = Literal["idle", "running", "closed"]
 
 
 @takes_all_declared
-class Chat:
+class Chat(Generic[OutputT]):
     """One session with its agent. Made by `Runtime.start` and `Runtime.resume`.
 
     One turn runs at a time. `turn` is the newest turn of this handle, None before the first.
@@ -58,17 +58,17 @@ class Chat:
     def __init__(
         self,
         session: Session,
-        agent: Agent,
+        agent: Agent[OutputT],
         place: ChatWorkspace,
         running: SessionTurns,
-        turns: set[Turn],
+        turns: set[Turn[Any]],
         *,
         runner: Runner,
         order: CallOrder | None = None,
     ) -> None:
         self.session = session
         self.agent = agent
-        self.turn: Turn | None = None
+        self.turn: Turn[OutputT] | None = None
         self._place, self._running = place, running
         self._turns, self._runner = turns, runner
         self._order = order or CallOrder()
@@ -106,7 +106,7 @@ class Chat:
         variables: Mapping[str, str] | None = None,
         at: datetime | int | None = None,
         while_waiting: WhileWaiting = "wait",
-    ) -> Turn:
+    ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
         The turn runs in the session's folder, also if another handle has moved it.
@@ -146,7 +146,7 @@ class Chat:
 
         return self._turn(work, while_waiting, is_later=due_at is not None)
 
-    def recover(self, turn: int | None = None) -> Turn:
+    def recover(self, turn: int | None = None) -> Turn[OutputT]:
         """Resume the interrupted turn, or follow it while another process runs it (`Turn.held`).
 
         `turn` is its seq, if known: it then returns its reply also if it has ended meanwhile.
@@ -247,9 +247,9 @@ class Chat:
     async def set_model(self, model: str) -> Entry:
         """Use another model (``provider:name``) from the next turn on, on this branch.
 
-        Raises: WrongArgument for one without a provider.
+        Raises: WrongArgument for one without a provider; ConfigError for an unknown provider.
         """
-        require_model_name(model)
+        _require_model(self._running.environment, model)
         return await self.session.append(ModelChange(model))
 
     async def set_thinking_level(self, level: ThinkingLevel) -> Entry:
@@ -291,9 +291,9 @@ class Chat:
 
     def _turn(
         self, work: TurnWork, while_waiting: WhileWaiting = "wait", *, is_later: bool = False
-    ) -> Turn:
+    ) -> Turn[OutputT]:
         signals, waits = Signals(), self._running.environment.person_waits
-        turn = Turn(
+        turn: Turn[OutputT] = Turn(
             work if is_later else _in_order(work, self._order.take(signals.begun)),
             self.session.watch,
             self._turns,
@@ -321,6 +321,13 @@ async def _is_led_beside(environment: Environment) -> bool:
         raise held
     leader = led_here(environment.claim)
     return leader is not None and leader.can_stop(environment.claim)
+
+
+def _require_model(environment: Environment, model: str) -> None:
+    """Raises: WrongArgument for a model without a provider; ConfigError for an unknown one."""
+    require_model_name(model)
+    if environment.require_model is not None:
+        environment.require_model(model)
 
 
 def _require_idle(chat: Chat, wanted: str, *, is_later: bool = False) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.chat_workspace import ChatWorkspace
-from perdure.client.agents.delegation.restriction import resumed_agent
+from perdure.client.agents.delegation.restriction import missing_version, resumed_agent
 from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.agent_binding import Binding, tool_names
@@ -31,6 +32,7 @@ class Chats:
     def __init__(self, host: Host, running: set[Turn]) -> None:
         self._host = host
         self._running = running
+        self._told: set[str] = set()
 
     async def resume_chat(
         self,
@@ -51,6 +53,9 @@ class Chats:
         frozen = today or agent_of(snapshot, ToolRegistry(()))
         whole = await self._host.servers.equip(frozen, workspace.working_dir, tool_names(snapshot))
         kept = agent_of(snapshot, whole.registry)
+        self._warn(handle.id, _changes_text(snapshot, today, whole.registry))
+        if whole.registry.names:
+            self._warn(handle.id, _folder_text(workspace.working_dir))
         agent = narrowed(kept if today is None else _as_of_today(resumed_agent(kept, whole), today))
         is_child = isinstance(bound, SessionStarted) and bound.invoked_by is not None
         budget = (
@@ -59,6 +64,12 @@ class Chats:
         return await self.chat(
             handle, agent, workspace, bound.system_prompt, caps=today, budget=budget
         )
+
+    def _warn(self, session: str, text: str) -> None:
+        """Log `text` once: many sessions may have the same older version of an agent."""
+        if text and text not in self._told:
+            self._told.add(text)
+            _log.warning("session %s: %s", session, text)
 
     async def chat(
         self,
@@ -91,6 +102,22 @@ class Chats:
         place = ChatWorkspace(workspace, agent, running, staged, session.head)
         runner = self._host.runner
         return Chat(handle, agent, place, running, self._running, runner=runner, order=order)
+
+
+def _changes_text(snapshot: Mapping[str, object], today: Agent | None, tools: ToolRegistry) -> str:
+    """Return how the agent of `snapshot` differs from its version in this runtime, or ""."""
+    name, names = snapshot.get("id"), tool_names(snapshot)
+    if today is None:
+        lost = f"this runtime has no agent {name!r}, so {', '.join(names)} cannot be called"
+        return lost if names else ""
+    missing = missing_version(snapshot, today, tools)
+    return f"agent {name!r} has changed since it began: it {missing}" if missing else ""
+
+
+def _folder_text(folder: str) -> str:
+    if Path(folder).is_dir():
+        return ""
+    return f"its folder {folder!r} does not exist: resume it with a workspace to move it"
 
 
 def _as_of_today(agent: Agent, today: Agent) -> Agent:

@@ -34,16 +34,13 @@ from perdure.engine.turns.lease import Claim, is_led_elsewhere, led_here
 from perdure.errors import Erased, LeaseHeld, PerdureError, SessionNotFound
 from perdure.models.prices import Price
 from perdure.models.protocol import ModelClient
-from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.session.argument_checks import takes_all_declared
-from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
-from perdure.session.notes import SessionStarted
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 from perdure.tools.mcp.servers import McpServer
+from perdure.tools.output import OutputT
 from perdure.tools.permissions import Scope, narrower
 
 if TYPE_CHECKING:
@@ -117,7 +114,7 @@ class Runtime:
 
     async def start(  # noqa: PLR0913 - each is an option of its own, and all are named
         self,
-        agent: Agent | str,
+        agent: Agent[OutputT] | str,
         *,
         workspace: Workspace | None = None,
         title: str | None = None,
@@ -127,17 +124,17 @@ class Runtime:
         tools: Iterable[str] | None = None,
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
-    ) -> Chat:
+    ) -> Chat[OutputT]:
         """Start a session under `agent`. It stores a snapshot of the agent.
 
         `subject` names the person the session is about or with; `Store.recent` and `Store.erase`
         select by it. `metadata` is for the program. `tools`, `allowed_commands` and `scope` (or the
         workspace's) restrict the agent's tools, commands and the paths of its file tools.
         Durable: when this returns.
-        Raises: ConfigError for an unknown agent or tool, for more permissions than the agent's,
-        or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable or in the
-        instructions; McpUnavailable; SessionExists; LimitExceeded for the title; WrongArgument for
-        an empty subject, text with a NUL, and metadata that is not JSON.
+        Raises: ConfigError for an unknown agent, tool or model provider, for more permissions than
+        the agent's, or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a
+        variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for the title;
+        WrongArgument for an empty subject, text with a NUL, and metadata that is not JSON.
         """
         require_header(subject=subject, metadata=metadata)
         place = detect_workspace(workspace)
@@ -145,9 +142,6 @@ class Runtime:
         whole = await self.host.servers.equip(self.host.agent(agent), place.working_dir, tools)
         bound = whole.restrict(tools, allowed_commands, scope or place.scope)
         place = msgspec.structs.replace(place, scope=bound.permissions.scope)
-        apply_paste_policy(bound.instructions, "refuse", f"the instructions of agent {bound.id!r}")
-        prompt = bound.system_prompt(place)
-        bound.tools_in(place)
         outside = self._store.outside
         header = StreamHeader(
             id=outside.stream_id(id),
@@ -157,9 +151,7 @@ class Runtime:
             metadata=dict(metadata) if metadata else None,
             subject=subject,
         )
-        started = SessionStarted(self._bindings.snapshot(bound), msgspec.to_builtins(place), prompt)
-        write = Write(stream=header.id, create=header, entries=(new_side(started),))
-        await self._store.backend.commit(Commit(writes=(write,), at=header.created_at))
+        prompt = await self._bindings.begin(bound, header, place)
         chat = await self._chats.chat(await self._store.open(header.id), bound, place, prompt)
         await self._opened(chat, is_resumed=False)
         return chat
@@ -167,13 +159,13 @@ class Runtime:
     async def resume(
         self,
         session: str,
-        agent: Agent | str | None = None,
+        agent: Agent[OutputT] | str | None = None,
         *,
         workspace: Workspace | None = None,
         tools: Iterable[str] | None = None,
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
-    ) -> Chat:
+    ) -> Chat[OutputT]:
         """Continue a session under the agent it was started under.
 
         Tools are bound again by name and schema. Limits are the current ones of the runtime, or of

@@ -90,6 +90,7 @@ class Host:
         defaults = default_models(os.environ, store.outside.clock)
         self._own_models = defaults if models is None else None
         self.models: ModelClient = defaults if models is None else models
+        self._router = self.models if isinstance(self.models, ModelRouter) else None
         self.prices = prices or {}
         self._cost = CostCalculator(self.prices, self.models)
         self._limits, self._budget = limits, budget
@@ -125,6 +126,12 @@ class Host:
         if agent not in self.agents:
             raise AgentNotFound(agent, tuple(sorted(self.agents)), " in this runtime")
         return self.agents[agent]
+
+    def require_models(self, agent: Agent) -> None:
+        """Raises: ConfigError if the provider of one of the models of `agent` is unknown."""
+        if self._router is not None:
+            for link in agent.chain:
+                self._router.provider_of(link.model)
 
     def claim(self, stream: StreamId) -> Claim:
         """Return this process's claim to the lease of `stream`."""
@@ -176,7 +183,8 @@ class Host:
         caps, tools = caps or agent, with_agent_list(agent.tools_in(workspace), self.agents)
         clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
         observer = self._observer()
-        budget = budget or self.budget_of(caps)
+        budget, router = budget or self.budget_of(caps), self._router
+        invoker = AgentInvoker(self, stream, agent, workspace, budget=budget, invoked_by=invoked_by)
         environment = Environment(
             stream=stream,
             store=self.store.backend,
@@ -192,13 +200,12 @@ class Host:
             is_gone=self.is_gone,
             cooldowns=self._cooldowns,
             renew_credentials=None if self._renew is None else self._renewed,
-            load_models=self.models.load if isinstance(self.models, ModelRouter) else None,
+            load_models=None if router is None else router.load,
+            require_model=None if router is None else router.provider_of,
             permissions=agent.permissions,
             vault=self._vault,
             observer=observer,
-            delegation=AgentInvoker(
-                self, stream, agent, workspace, budget=budget, invoked_by=invoked_by
-            ),
+            delegation=invoker,
             invoked_by=invoked_by,
             person_waits=self.person_waits,
             scratch_dir=scratch_dir_of(self.store.backend, stream),
@@ -227,8 +234,8 @@ class Host:
     async def _renewed(self, provider: str) -> bool:
         assert self._renew is not None
         is_renewed = await run_callback(self._renew, provider)
-        if is_renewed is True and isinstance(self.models, ModelRouter):
-            await self.models.renew(provider)
+        if is_renewed is True and self._router is not None:
+            await self._router.renew(provider)
         return is_renewed
 
 
@@ -297,6 +304,10 @@ class Servers:
             offers.append(offer)
         self._offers[agent.id] = offers
         return agent.with_tools(tools) if offers else agent
+
+    def names_of(self, agent: Agent) -> list[str]:
+        """Return the names of the servers of `agent`. Raises: ConfigError for an unknown one."""
+        return [server.name for server in self._of(agent)]
 
     def report(self, agent: Agent) -> list[dict[str, object]]:
         """Return the newest offers of the servers of `agent` as plain data."""

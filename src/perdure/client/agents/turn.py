@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
 
 import msgspec
 
@@ -16,11 +16,12 @@ from perdure.engine.turns.environment import PersonWaits
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import LeaseHeld, TurnFailed, TurnSuspended, Waiting
+from perdure.errors.engine import failure_of
 from perdure.events.types import AnyEvent, Event
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import TurnEnd
 from perdure.session.messages import Message, Usage
-from perdure.tools.output import Output
+from perdure.tools.output import Output, OutputT
 
 OVER = ("session:turn_completed", "session:cancelled")
 """Types of the event that ends a turn."""
@@ -29,7 +30,7 @@ REFUSED = "session:turn_refused"
 """Type of the only event of a request that no turn answered."""
 
 
-class Reply(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, Generic[OutputT], frozen=True):
     """How a turn ended. `message` is the last answer, None if there was none.
 
     After an abort, `message` is the part that had arrived; without an `entry_id` it is not on the
@@ -45,7 +46,7 @@ class Reply(msgspec.Struct, frozen=True):
     entry_id: EntryId | None
     usage: Usage
     turn: int
-    output: Any = None
+    output: OutputT | None = None
 
     @property
     def text(self) -> str:
@@ -82,7 +83,7 @@ _TASKS: set[asyncio.Task[TurnState]] = set()
 """The tasks of running turns: Python may delete a waiting task that nothing else refers to."""
 
 
-class Turn:
+class Turn(Generic[OutputT]):
     """A running or ended turn.
 
     ``await turn`` returns its `Reply`, or raises TurnFailed, or TurnSuspended if it was stopped
@@ -98,7 +99,7 @@ class Turn:
         self,
         work: TurnWork,
         watch: Callable[[int], Watch],
-        running: set[Turn] | None = None,
+        running: set[Turn[Any]] | None = None,
         waits: Waits | None = None,
         signals: Signals | None = None,
         *,
@@ -149,7 +150,7 @@ class Turn:
         """
         return self._signals.held if self.is_running else None
 
-    def __await__(self) -> Generator[Any, None, Reply]:
+    def __await__(self) -> Generator[Any, None, Reply[OutputT]]:
         return self._reply().__await__()
 
     if not TYPE_CHECKING:  # a type checker would take every name for an attribute
@@ -216,7 +217,7 @@ class Turn:
         self._task.cancel()
         await self.settled()
 
-    async def _reply(self) -> Reply:
+    async def _reply(self) -> Reply[OutputT]:
         if self._while_waiting == "raise" and self._waits is not None:
             await self._settled_or_waiting(self._waits)
         await self.settled()
@@ -224,7 +225,8 @@ class Turn:
         finished = state.finished
         assert finished is not None
         if finished.failure is not None and finished.end == "error":
-            raise TurnFailed(finished.error or finished.failure, finished.failure)
+            failure = failure_of(finished.failure, "internal")
+            raise TurnFailed(finished.error or failure, failure) from self._signals.cause
         usage = finished.usage or Usage()
         if state.partial is not None:
             cut = msgspec.structs.replace(state.partial, stop_reason="aborted")
@@ -232,7 +234,7 @@ class Turn:
         output = self._value(state, finished.end)
         return Reply(finished.end, state.answer, state.answer_id, usage, state.number, output)
 
-    def _value(self, state: TurnState, end: TurnEnd) -> Any:
+    def _value(self, state: TurnState, end: TurnEnd) -> OutputT | None:
         """Return the value of the answer, None if the agent need not give one."""
         if self._output is None or end != "stop" or state.answer is None or state.ends_session:
             return None

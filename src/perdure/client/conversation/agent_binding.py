@@ -10,6 +10,7 @@ from typing import cast
 
 import msgspec
 
+from perdure.engine.switches import Switches
 from perdure.session.codec import body_of, readable, role_of
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
@@ -58,19 +59,19 @@ def binding_in(notes: Sequence[Entry]) -> Binding | None:
 async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> str | None:
     """Return the model of the branch of `stream` that `window` is the end of.
 
-    In an agent's session it is the model of the last switch, or else the agent's. Any other branch
-    follows its answers, like pi: it is the model of the last switch or answer.
+    In an agent's session it is the model of the last switch, or else the agent's; switches of an
+    imported file do not count. Any other branch follows its answers, like pi: it is the model of
+    the last switch or answer.
     """
     agents = context_settings_in(await log.notes(stream, BINDING_KINDS)).model
     if agents is None:
         return await _followed(log, stream, window)
-    switched = window.state.model_change
-    return agents if switched is None else _said_by(switched) or agents
+    return await switched_in(log, window) or agents
 
 
-def switched_in(window: ContextWindow) -> str | None:
-    """Return the model of the last switch on the branch of `window`."""
-    switched = window.state.model_change
+async def switched_in(log: LogReader, window: ContextWindow) -> str | None:
+    """Return the model of the last switch on the branch of `window`, but not of a file."""
+    switched = (await Switches(log).in_force(window.state)).model_change
     return None if switched is None else _said_by(switched)
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.client.conversation.agent_binding import BINDING_KINDS, Binding, binding_in
 from perdure.client.reads import OpenQuestion, open_questions, program_question
+from perdure.engine.switches import received_entries
 from perdure.engine.turns.carried import carrying_from
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry, NewEntry
@@ -141,9 +142,7 @@ def _newest(notes: list[Entry]) -> tuple[int, Binding] | None:
 
 async def _received(store: SessionStore, session: StreamId, notes: list[Entry]) -> int:
     """Return the number of entries at the beginning of `session` that came from a file."""
-    header = (await store.state(session)).header
-    told = [n.seq for n in notes if n.kind == SessionReceived.kind and n.stream == session]
-    return max(header.received, *told, 0)
+    return received_entries((await store.state(session)).header, session, notes)
 
 
 def _withheld(store: SessionStore, entry: Entry, received: int) -> Withheld | None:

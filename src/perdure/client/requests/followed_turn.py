@@ -8,10 +8,12 @@ from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.requests import STOPPED, refuse_request
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import Phase, TurnState, fold
-from perdure.errors import LeaseHeld, LeaseLost, TurnFailed
+from perdure.errors import Erased, LeaseHeld, LeaseLost, TurnFailed
+from perdure.errors.engine import failure_of
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, entry_id
+from perdure.session.info import erasure_in
 from perdure.session.ledger import TurnFinished, TurnRefused, TurnStarted, TurnStopRequested
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.wakeups import change
@@ -63,7 +65,7 @@ class FollowedTurn:
         """Return the state of the turn, once it has ended.
 
         A request that was stopped before a turn began ends as an aborted turn does.
-        Raises: TurnFailed if no turn can answer the request; StoreUnavailable.
+        Raises: TurnFailed if no turn can answer the request; Erased; StoreUnavailable.
         """
         environment = self._environment
         with ExitStack() as waits:
@@ -90,6 +92,9 @@ class FollowedTurn:
 
     def _take(self, entry: Entry) -> None:
         self._read_to = entry.seq
+        erased = erasure_in(entry)
+        if erased is not None and erased.is_whole:
+            raise Erased(entry.stream)
         if self._state is None:
             if entry.kind == TurnRefused.kind and entry.about == self._request:
                 self._refused(entry)
@@ -107,7 +112,7 @@ class FollowedTurn:
         body = body_of(entry)
         assert isinstance(body, TurnRefused)
         if body.code != STOPPED[0]:
-            raise TurnFailed(body.error, body.code)
+            raise TurnFailed(body.error, failure_of(body.code, "request_refused"))
         self._state = TurnState(entry.stream, entry.seq, finished=TurnFinished("aborted"))
         if not self._signals.begun.done():
             self._signals.begins_after(entry.seq - 1)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Literal, Self, overload
+from typing import Annotated, Generic, Literal, Self, overload
 
 import msgspec
 from msgspec import Meta
@@ -90,6 +90,7 @@ from perdure.session.tree import TreeNode
 from perdure.stores.protocol import EMPTY, Capabilities, StoreInfo, Verification
 from perdure.stores.retention.erase import Certificate, ForkPolicy
 from perdure.tools.mcp.servers import McpServer
+from perdure.tools.output import OutputT
 from perdure.tools.permissions import Scope
 
 class Watch(Handle[AsyncWatch]):
@@ -1016,7 +1017,7 @@ class Schedule(Handle[AsyncSchedule]):
         Raises: WrongArgument if no message of this id waits.
         """
 
-class Turn(Handle[AsyncTurn]):
+class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
     """`perdure.client.agents.turn.Turn` without async."""
 
     @property
@@ -1039,7 +1040,7 @@ class Turn(Handle[AsyncTurn]):
         cannot be aborted here. If that process dies, the turn continues here.
         """
 
-    def result(self) -> Reply:
+    def result(self) -> Reply[OutputT]:
         """Wait for the turn's end and return its reply; ``await`` does this for the original."""
 
     def __iter__(self) -> Iterator[AnyEvent]: ...
@@ -1071,15 +1072,15 @@ class Turn(Handle[AsyncTurn]):
     def stop(self) -> None:
         """Stop running the turn in this process. It stays open in the log and can be resumed."""
 
-class Chat(Handle[AsyncChat]):
+class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     """`perdure.client.agents.chat.Chat` without async."""
 
     @property
     def session(self) -> Session: ...
     @property
-    def agent(self) -> Agent: ...
+    def agent(self) -> Agent[OutputT]: ...
     @property
-    def turn(self) -> Turn | None: ...
+    def turn(self) -> Turn[OutputT] | None: ...
     @property
     def id(self) -> StreamId:
         """The session's id."""
@@ -1105,7 +1106,7 @@ class Chat(Handle[AsyncChat]):
         variables: Mapping[str, str] | None = None,
         at: datetime | int | None = None,
         while_waiting: WhileWaiting = "wait",
-    ) -> Turn:
+    ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
         The turn runs in the session's folder, also if another handle has moved it.
@@ -1126,7 +1127,7 @@ class Chat(Handle[AsyncChat]):
         than `active_file`, and for a variable with a reserved name (``working_dir``).
         """
 
-    def recover(self, turn: int | None = None) -> Turn:
+    def recover(self, turn: int | None = None) -> Turn[OutputT]:
         """Resume the interrupted turn, or follow it while another process runs it (`Turn.held`).
 
         `turn` is its seq, if known: it then returns its reply also if it has ended meanwhile.
@@ -1180,7 +1181,7 @@ class Chat(Handle[AsyncChat]):
     def set_model(self, model: str) -> Entry:
         """Use another model (``provider:name``) from the next turn on, on this branch.
 
-        Raises: WrongArgument for one without a provider.
+        Raises: WrongArgument for one without a provider; ConfigError for an unknown provider.
         """
 
     def set_thinking_level(self, level: ThinkingLevel) -> Entry:
@@ -1233,7 +1234,7 @@ class Runtime(Handle[AsyncRuntime]):
     def host(self) -> Host: ...
     def start(
         self,
-        agent: Agent | str,
+        agent: Agent[OutputT] | str,
         *,
         workspace: Workspace | None = None,
         title: str | None = None,
@@ -1243,29 +1244,29 @@ class Runtime(Handle[AsyncRuntime]):
         tools: Iterable[str] | None = None,
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
-    ) -> Chat:
+    ) -> Chat[OutputT]:
         """Start a session under `agent`. It stores a snapshot of the agent.
 
         `subject` names the person the session is about or with; `Store.recent` and `Store.erase`
         select by it. `metadata` is for the program. `tools`, `allowed_commands` and `scope` (or the
         workspace's) restrict the agent's tools, commands and the paths of its file tools.
         Durable: when this returns.
-        Raises: ConfigError for an unknown agent or tool, for more permissions than the agent's,
-        or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a variable or in the
-        instructions; McpUnavailable; SessionExists; LimitExceeded for the title; WrongArgument for
-        an empty subject, text with a NUL, and metadata that is not JSON.
+        Raises: ConfigError for an unknown agent, tool or model provider, for more permissions than
+        the agent's, or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a
+        variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for the title;
+        WrongArgument for an empty subject, text with a NUL, and metadata that is not JSON.
         """
 
     def resume(
         self,
         session: str,
-        agent: Agent | str | None = None,
+        agent: Agent[OutputT] | str | None = None,
         *,
         workspace: Workspace | None = None,
         tools: Iterable[str] | None = None,
         allowed_commands: Iterable[str] | None = None,
         scope: Scope | None = None,
-    ) -> Chat:
+    ) -> Chat[OutputT]:
         """Continue a session under the agent it was started under.
 
         Tools are bound again by name and schema. Limits are the current ones of the runtime, or of

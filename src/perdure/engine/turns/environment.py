@@ -122,6 +122,10 @@ LoadModels = Callable[[Sequence[str]], Awaitable[None]]
 """Loads what calls to the named models need, without blocking the event loop."""
 
 
+RequireModel = Callable[[str], object]
+"""Raises ConfigError for a model whose provider is unknown; loads nothing."""
+
+
 class Delegation(Protocol):
     """Delegates work of a session's turns to other agents, in separate sessions."""
 
@@ -209,6 +213,7 @@ class Environment:
     cooldowns: Cooldowns = field(default_factory=Cooldowns)
     renew_credentials: RenewCredentials | None = None
     load_models: LoadModels | None = None
+    require_model: RequireModel | None = None
     permissions: Permissions = field(default_factory=Permissions)
     vault: Vault | None = None
     observer: Observer = SILENCE

@@ -60,7 +60,13 @@ async def led_elsewhere(claim: Claim) -> LeaseHeld | None:
         return None
     if lease.until <= claim.clock.now_ms():
         return None
-    return LeaseHeld(claim.stream, lease.owner, lease.until)
+    return _lease_held(claim, lease.owner, lease.until)
+
+
+def _lease_held(claim: Claim, owner: str, until: int) -> LeaseHeld:
+    """Return the error for a lease of `owner`, which says if that is the process of `claim`."""
+    process, own = (name.rpartition(", ")[2] for name in (owner, claim.owner))
+    return LeaseHeld(claim.stream, owner, until, is_here=process == own)
 
 
 def led_here(claim: Claim) -> LeaseHolder | None:
@@ -228,7 +234,7 @@ class LeaseHolder:
             return await taken(None)
         except LeaseHeld as held:
             if not self._is_left(held.owner):
-                raise
+                raise _lease_held(self._claim, held.owner, held.until) from held
             return await taken(held.owner)
 
     def _is_left(self, owner: str) -> bool:

@@ -53,6 +53,7 @@ from perdure.errors import (
     InvalidEntry,
     InvalidTransition,
     LeaseLost,
+    ModelRefused,
     SessionError,
     StoreError,
 )
@@ -155,12 +156,12 @@ class TurnRunner:
         self._config = config
         self._settings = settings
         self._stopping = stopping
-        self._branch = branch
-        self._companion = companion
+        self._branch, self._companion = branch, companion
         self._answer_call: AnswerCall | None = None
         self._tools = OpenTools(environment, config, lambda: stopping.is_asked)
         self._summary_call: int | None = None
         """The summary call for which the hooks have run."""
+        self.failure = Failure()
 
     async def begin(self, state: TurnState, begin: Begin) -> TurnState:
         """Open the turn in the session at `state`; return its new state.
@@ -215,7 +216,7 @@ class TurnRunner:
             except InvalidEntry as error:
                 if isinstance(happened, Broken):
                     raise
-                happened = _broken(error)
+                happened = self.failure.broken(error)
             except LeaseLost as error:
                 await self._keep_late(state, happened, error)
                 raise
@@ -259,7 +260,7 @@ class TurnRunner:
             except Exception as error:
                 if isinstance(happened, Begin | Broken):
                     raise
-                happened = _broken(error)
+                happened = self.failure.broken(error)
 
     async def _beside(self, entries: tuple[NewEntry, ...]) -> CoCommit:
         companion = self._companion
@@ -299,11 +300,11 @@ class TurnRunner:
         Raises: what the store raises; any other exception breaks the turn.
         """
         try:
-            return await self._run_effect(effect, state)
+            return self.failure.after(await self._run_effect(effect, state))
         except (StoreError, SessionError):
             raise
         except Exception as error:  # noqa: BLE001 - a turn that stays open would block the session
-            return _broken(error)
+            return self.failure.broken(error)
 
     async def _run_effect(self, effect: Effect, state: TurnState) -> Input:
         self._answer_call = None
@@ -391,9 +392,32 @@ def _observed(
     return environment.observer.effect(config, effect)
 
 
-def _broken(error: Exception) -> Broken:
-    log_failure(_log, error, "a turn was ended by an unexpected error")
-    return Broken(f"unexpected error ({type(error).__name__}); the program's log has its traceback")
+class Failure:
+    """The error with which the newest effect of a turn failed: `cause`, None if it did not."""
+
+    def __init__(self) -> None:
+        self.cause: Exception | None = None
+
+    def after(self, happened: Input) -> Input:
+        """Return `happened`; if a model call failed, its error is the cause.
+
+        Not that of a provider which is not set up: its status is missing, and the reason says all.
+        """
+        self.cause = None
+        if isinstance(happened, CallFailed):
+            error = happened.error
+            # What a provider raised may contain the key.
+            error.__cause__, error.__suppress_context__ = None, True
+            is_set_up = not isinstance(error, ModelRefused) or error.status is not None
+            self.cause = error if is_set_up else None
+        return happened
+
+    def broken(self, error: Exception) -> Broken:
+        """Log an unexpected error, and return the input that ends the turn because of it."""
+        self.cause = error
+        log_failure(_log, error, "a turn was ended by an unexpected error")
+        told = f"unexpected error ({type(error).__name__}); the program's log has its traceback"
+        return Broken(told)
 
 
 def _is_long(message: Message) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.context.incremental.conversation import Conversation
 from perdure.context.incremental.prompt import prompt_of
+from perdure.engine.switches import Switches
 from perdure.engine.turns.co_commit import CommitParticipant
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings, Scales
@@ -43,7 +44,8 @@ class Signals:
     `begun` resolves to the seq after which the turn's events begin, once the turn holds the lease;
     `stored` resolves once the turn cannot be lost: it began, or its request is in the log.
     `stopping` requests its end. `companion` takes part in its commits. While the turn is only
-    followed, `held` names the process that runs it, or `leader` runs it in this one.
+    followed, `held` names the process that runs it, or `leader` runs it in this one. `cause` is
+    the error that it failed with here.
     """
 
     def __init__(self, companion: CommitParticipant | None = None) -> None:
@@ -53,6 +55,7 @@ class Signals:
         self.stopping = StopRequest()
         self.held: LeaseHeld | None = None
         self.leader: LeaseHolder | None = None
+        self.cause: Exception | None = None
         self.on_begin: Callable[[], None] = lambda: None
 
     def begins_after(self, seq: int) -> None:
@@ -132,6 +135,7 @@ class SessionTurns:
         self.terms = terms
         self._stream = environment.stream
         self._known = Recollection(environment.store, environment.stream, terms.history)
+        self._switches = Switches(environment.store)
 
     def adopt(self, other: SessionTurns) -> None:
         """Run further turns with the configuration of `other`, of the same session."""
@@ -168,7 +172,7 @@ class SessionTurns:
                     await follow(at.head)
                 await require_unanswered(self.environment.store, self._stream, request)
                 so_far = await self._known.so_far(at.head)
-                settings = await self._known.branch.settings()
+                settings = await self._switches.in_force(await self._known.branch.settings())
                 begin = await self._begin(message, contents, at, so_far)
                 begin = msgspec.structs.replace(begin, recalled=recalled, request=request)
                 runner = self._runner(leadership, settings, signals)
@@ -181,6 +185,7 @@ class SessionTurns:
                     continue
                 signals.begins_after(at.head + at.has_ended)
                 self._known.left = await runner.run(state, begin)
+                signals.cause = runner.failure.cause
                 return self._known.left
 
     async def lost_turn(self, signals: Signals, seq: int | None = None) -> TurnState:
@@ -196,9 +201,12 @@ class SessionTurns:
                 raise InvalidTransition("idle", "recover")
             signals.begins_after(turn.turn_seq - 1)
             self._known.forget()
-            settings = await self._known.branch.settings()
+            settings = await self._switches.in_force(await self._known.branch.settings())
             happened = await lost_effect(self.environment.store, turn)
-            return await self._runner(leadership, settings, signals).run(turn, happened)
+            runner = self._runner(leadership, settings, signals)
+            ended = await runner.run(turn, happened)
+            signals.cause = runner.failure.cause
+            return ended
 
     # ------------------------------------------------------------ inside
 

@@ -299,3 +299,25 @@ async def test_workspace_is_found_out_about_and_kept(tmp_path: Path) -> None:
     assert (kept.git_ref, kept.active_file, kept.scope) == ("main", "a.py", "sandboxed")
     assert kept.selection == Selection("a.py", 1, 2)
     assert resumed.agent.permissions.scope == "sandboxed"
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        Agent("a", model="opnai:gpt-5"),
+        Agent("a", model="scripted:echo", fallbacks=["opnai:gpt-5"]),
+    ],
+)
+async def test_unknown_provider_is_refused_before_a_session_begins(agent: Agent) -> None:
+    stage = Stage()
+    runtime = Runtime(stage.store, [agent])
+    with pytest.raises(ConfigError, match=r"^unknown model provider 'opnai'; available: anthropic"):
+        await runtime.start("a")
+    assert await stage.store.recent(None, scope="all") == []
+    session = await stage.store.create(id="mine")
+    with pytest.raises(ConfigError, match="unknown model provider 'opnai'"):
+        await runtime.resume(session.id, "a")
+    chat = await runtime.start(Agent("b", model="scripted:echo"))
+    with pytest.raises(ConfigError, match="unknown model provider 'opnai'"):
+        await chat.set_model("opnai:gpt-5")
+    assert (await chat.session.info()).model == "scripted:echo"

@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
+import traceback
 import weakref
 from operator import attrgetter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from perdure import blocking
+from perdure import assistant, blocking, tool_call
+from perdure import open as open_store
 from perdure.client.agents.agent import Agent
+from perdure.client.agents.chat import Chat
+from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
 from perdure.client.watch import Watch
+from perdure.engine.turns.config import Limits
+from perdure.engine.turns.executor.model_call import AnswerCall
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import LeaseHeld, StoreUnavailable, TurnSuspended
+from perdure.errors import (
+    LeaseHeld,
+    ModelRefused,
+    ModelUnavailable,
+    StoreUnavailable,
+    TurnFailed,
+    TurnFailure,
+    TurnSuspended,
+)
+from perdure.models.retry import RetryPolicy
 from perdure.session.ids import StreamId
 from perdure.session.ledger import TurnFinished
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult
+from perdure.testing import ScriptedModel
+from perdure.tools.decorator import tool
+from tests.conftest import REPOSITORY
 from tests.fakes.chats import Stage, calls, says
 
 
@@ -133,3 +153,63 @@ def test_chat_in_sqlite_takes_a_message_after_each_iteration_when_blocking(tmp_p
         chat = runtime.start("echo")
         ends = [[event.type for event in chat.send(str(n))][-1] for n in range(20)]
     assert ends == ["session:turn_completed"] * 20
+
+
+async def failure_of_turn(chat: Chat) -> TurnFailed:
+    with pytest.raises(TurnFailed) as failed:
+        await chat.send("go")
+    return failed.value
+
+
+async def test_failed_turn_has_the_error_of_the_model_as_its_cause() -> None:
+    key = "sk-live-0123456789abcdef0123"
+    origin = KeyError(key)
+    error = ModelRefused("test:any", "no credit", 402)
+    error.__cause__ = origin
+    store = Stage().store
+    agent = Agent("a", model="x:y")
+    async with Runtime(store, models=ScriptedModel([error])) as runtime:
+        failed = await failure_of_turn(await runtime.start(agent))
+    assert failed.failure == "provider_refused"
+    assert isinstance(failed.__cause__, ModelRefused)
+    printed = "".join(traceback.format_exception(failed))
+    assert "no credit" in printed
+    assert key not in printed
+
+
+async def test_failed_turn_has_the_unexpected_error_as_its_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(_: AnswerCall) -> None:
+        raise OSError("the disk has gone")
+
+    monkeypatch.setattr(AnswerCall, "outcome", fail)
+    failed = await failure_of_turn(await Stage(says("one")).chat())
+    assert failed.failure == "internal"
+    assert isinstance(failed.__cause__, OSError)
+
+
+async def test_turn_that_fails_at_a_limit_has_no_cause() -> None:
+    error = ModelUnavailable("test:any", "overloaded")
+    call = assistant(tool_call("c1", "look", {}))
+
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "nothing"
+
+    soon = RetryPolicy(first_wait_s=0.001)
+    agent = Agent("a", model="x:y", tools=[look], limits=Limits(max_tool_rounds=1), retry=soon)
+    models = ScriptedModel([error, call, call])
+    async with open_store("memory:") as store, Runtime(store, models=models) as runtime:
+        failed = await failure_of_turn(await runtime.start(agent))
+    assert failed.failure == "turn_limit"
+    assert failed.__cause__ is None
+
+
+def test_every_failure_of_a_turn_is_documented() -> None:
+    guide = (REPOSITORY / "docs" / "guides" / "turns.md").read_text("utf-8")
+    table = guide.split("| `TurnFailed.failure` |")[1].split("\n\n")[0]
+    first_cells = [line.split("|")[1] for line in table.splitlines()[2:]]
+    named = re.findall(r"`(\w+)`", " ".join(first_cells))
+    assert sorted(named) == sorted(get_args(TurnFailure))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from perdure.client.agents.agent import Agent, agent_of
-from perdure.client.conversation.agent_binding import tool_names
+from perdure.client.conversation.agent_binding import tool_hashes, tool_names
 from perdure.engine.turns.config import Budget
 from perdure.errors import ConfigError
 from perdure.secrets.pasted_keys import PastePolicy
@@ -109,6 +109,27 @@ def resumed_agent(kept: Agent, today: Agent) -> Agent:
         hooks=today.hooks,
         output=today.output,
     )
+
+
+def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolRegistry) -> str:
+    """Return what a session with `snapshot` does not have of `today`, the version of its agent now.
+
+    `tools` are those of `today`. Shape: "" if it has all but tools that were added since.
+    """
+    hashes = tool_hashes(snapshot)
+    lost = [
+        name
+        for name, kept in hashes.items()
+        if name not in tools.names or tools.schema_hash(name) != kept
+    ]
+    parts: list[str] = []
+    if lost:
+        named = ", ".join(lost)
+        parts.append(f"cannot call {named} (missing now, or with other parameters)")
+    if snapshot.get("id") == today.id:
+        names = ("instructions", "model")
+        parts += [f"keeps its {n}" for n in names if snapshot.get(n) != getattr(today, n)]
+    return "; ".join(parts)
 
 
 def local_agent(today: Agent, snapshot: Mapping[str, object] | None) -> Agent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -146,7 +146,7 @@ def _tool_result(run: ToolRun) -> ToolReturned:
 
 
 def _store_media(
-    media: tuple[MediaPart | InlineMedia, ...],
+    media: Sequence[MediaPart | InlineMedia],
 ) -> tuple[tuple[MediaPart, ...], tuple[bytes, ...]]:
     """Return `media` as handles, and the contents to be stored under them, each once."""
     contents = dict.fromkeys(part.content for part in media if isinstance(part, InlineMedia))

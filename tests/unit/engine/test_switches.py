@@ -1,0 +1,63 @@
+"""The model that an imported session continues with, for a file of each format."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure import Agent, Runtime, body_of
+from perdure.client.clock import Outside
+from perdure.client.store import Store
+from perdure.interop.reports import FormatName
+from perdure.session.ledger import ModelCalled
+from perdure.stores.in_memory.store import MemoryStore
+from perdure.testing import ScriptedModel
+from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.sources import FILES, imported
+
+SWITCHING = ("pi", "operator", "codex")
+"""Formats whose files record switches."""
+
+
+async def best_session(memory: MemoryStore, format: FormatName) -> tuple[str, bool]:
+    """Import files of the format up to one with a switch; a session with messages, and if it has
+    one."""
+    names, read = FILES[format]
+    found: list[str] = []
+    for name in names:
+        report = await imported(memory, read(name), format)
+        state = await memory.state(report.session)
+        window = await memory.context_window(report.session, state.leaf)
+        if window.state.model_change is not None:
+            return report.session, True
+        found += [report.session] if state.info.messages else []
+    return found[0], False
+
+
+@pytest.mark.parametrize("format", list(FILES))
+async def test_continued_import_uses_the_model_of_the_agent_in_every_format(
+    format: FormatName,
+) -> None:
+    clock, random = ManualClock(), SeededRandom(1)
+    memory = MemoryStore(clock=clock, random=random)
+    store = Store(memory, Outside(clock, random))
+    session, has_switch = await best_session(memory, format)
+    assert has_switch == (format in SWITCHING)
+    agent = Agent("local", model="test:mine", thinking_level="low")
+    models = ScriptedModel(["Done."] * 40)
+    async with Runtime(store, [agent], models=models) as runtime:
+        chat = await runtime.resume(session, "local")
+        assert (await chat.session.info()).model == "test:mine"
+        assert (await chat.session.context()).model == "test:mine"
+        await chat.send("Go on.")
+        await chat.set_model("test:other")
+        await chat.send("Go on.")
+        forked = await runtime.resume((await chat.session.fork()).id)
+        await forked.send("Go on.")
+    called = [
+        body.model
+        for each in (chat, forked)
+        async for entry in each.session.entries(kind="model_called")
+        if isinstance(body := body_of(entry), ModelCalled)
+    ]
+    assert called == ["test:mine", "test:other", "test:other"]
+    assert {request.thinking_level for request in models.requests} == {"low"}
