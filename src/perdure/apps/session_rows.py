@@ -19,9 +19,9 @@ from perdure.session.notes import PROGRAM
 from perdure.stores.copy import with_forks
 from perdure.stores.protocol import SessionScope
 
-SessionState = Literal["running", "waiting", "interrupted", "idle", "ended"]
+SessionState = Literal["running", "waiting", "interrupted", "scheduled", "idle", "ended"]
 """``running``: a turn runs in some process. ``waiting``: it waits for a person. ``interrupted``: a
-turn is open that no process runs."""
+turn is open that no process runs. ``scheduled``: its first message is not due yet."""
 
 _LEAST_READ = 50
 """Sessions that a filtered list reads at a time."""
@@ -177,14 +177,19 @@ def row_data(info: SessionInfo) -> dict[str, object]:
 async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, SessionState]:
     """Return the state of each session of `infos` by id."""
     infos = list(infos)
-    interrupted, waiting = set[str](), set[str]()
+    interrupted, waiting, scheduled = set[str](), set[str](), set[str]()
     if any(info.open_turn is not None for info in infos):
         found = await store.recent(None, scope="all", status="interrupted")
         interrupted = {str(info.id) for info in found}
         asked = [each for each in await store.questions() if each.question.topic != PROGRAM]
         waiting = {each.id.rpartition("/")[0] for each in asked}
 
+    if any(_is_unused(info) for info in infos):
+        scheduled = {str(message.session) for message in await store.schedule.list()}
+
     def state(info: SessionInfo) -> SessionState:
+        if _is_unused(info) and info.id in scheduled:
+            return "scheduled"
         if info.open_turn is None:
             return "ended" if info.status in ("ended", "exported") else "idle"
         if info.id in waiting:
@@ -192,6 +197,10 @@ async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, Ses
         return "interrupted" if info.id in interrupted else "running"
 
     return {info.id: state(info) for info in infos}
+
+
+def _is_unused(info: SessionInfo) -> bool:
+    return info.messages == 0 and info.open_turn is None and info.status == "active"
 
 
 _SHORTEST_ID = 8

@@ -54,3 +54,18 @@ async def test_short_ids_name_exactly_one_session() -> None:
         assert (short["zz"], short["abcdefghij-22"]) == ("zz", "abcdefghij-22")
         await store.create(id="zzzzzzzzzzzz-last", title="last")
         assert await short_ids(store, ["zzzzzzzzzzzz-last"]) == {"zzzzzzzzzzzz-last": "zzzzzzzz"}
+
+
+async def test_session_of_a_planned_message_is_scheduled_until_it_has_a_message() -> None:
+    green = perdure.Recurring("0 9 * * *", "Is the build green?")
+    daily = perdure.Agent("daily", model="scripted:echo", recurring=[green])
+    async with perdure.open("memory:") as store, perdure.Runtime(store, [daily]) as runtime:
+        await store.create(title="Trip")
+        await perdure.Scheduler(runtime).plan()
+        (message,) = await store.schedule.list()
+        scheduled = RowFilter(state="scheduled")
+        (row,) = await newest_rows(store, scheduled, 5)
+        assert (row.info.id, row.agent, row.state) == (message.session, "daily", "scheduled")
+        assert len(await newest_rows(store, RowFilter(state="idle"), 5)) == 1
+        await store.schedule.cancel(message.id)
+        assert await newest_rows(store, scheduled, 5) == []

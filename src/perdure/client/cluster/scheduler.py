@@ -16,11 +16,14 @@ from types import TracebackType
 from typing import Self
 
 from perdure.client.agents.agent import Agent
+from perdure.client.agents.bindings import Bindings
 from perdure.client.agents.runners import EmbeddedRunner, answering
 from perdure.client.agents.runtime import Runtime
 from perdure.client.cluster.requirements import requirement_for
+from perdure.client.conversation.workspace import Workspace, detect_workspace
 from perdure.client.requests.cron import Recurring
 from perdure.client.requests.schedule import ScheduledMessage, scheduled_in
+from perdure.client.session_fields import title_of
 from perdure.engine.turns.lease import is_led_elsewhere
 from perdure.engine.turns.requests import STOPPED, refuse_request, requested_stop
 from perdure.errors import (
@@ -44,6 +47,7 @@ from perdure.session.argument_checks import takes_all_declared
 from perdure.session.clock import minute, moment_of
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId, entry_place
+from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnRequested
 from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Write
@@ -83,6 +87,7 @@ class Scheduler:
         self._host = runtime.host
         self._store = runtime.host.store.backend
         self._outside = runtime.host.store.outside
+        self._bindings = Bindings(runtime.host)
         self._unplanned: set[str] = set()
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._delays: dict[str, tuple[float, float]] = {}  # when to try again, the wait after it
@@ -155,7 +160,7 @@ class Scheduler:
 
     async def _begin_planning(self) -> list[asyncio.Task[None]]:
         """Begin to plan each agent in a task of its own, unless that still runs; return all."""
-        waiting = [message.session for message in await scheduled_in(self._store)]
+        waiting = await scheduled_in(self._store)
         for agent in self._host.agents.values():
             if agent.recurring and agent.id not in self._planning:
                 task = asyncio.create_task(self._plan_agent(agent, waiting))
@@ -163,12 +168,22 @@ class Scheduler:
                 task.add_done_callback(lambda _, id=agent.id: self._planning.pop(id, None))
         return list(self._planning.values())
 
-    async def _plan_agent(self, agent: Agent, waiting: list[StreamId]) -> None:
+    async def _has_planned(self, name: str, waiting: list[ScheduledMessage]) -> bool:
+        """Whether one of `waiting` in a session whose id begins with `name` was not cancelled."""
+        for each in waiting:
+            seq = entry_place(each.id)[1]
+            if each.session.startswith(name) and not (
+                await requested_stop(self._store, each.session, seq, seq)
+            ):
+                return True
+        return False
+
+    async def _plan_agent(self, agent: Agent, waiting: list[ScheduledMessage]) -> None:
         for each in agent.recurring:
             name = _session_prefix(agent, each)
-            if any(session.startswith(name) for session in waiting):
-                continue
             try:
+                if await self._has_planned(name, waiting):
+                    continue
                 await self._plan(agent, each, name)
                 self._unplanned.discard(name)
             except Exception as error:  # noqa: BLE001 - the others are planned all the same
@@ -182,9 +197,12 @@ class Scheduler:
             due_at = each.next_after(due_at)
             id = StreamId(f"{name}{moment_of(due_at):%Y%m%dT%H%M}")
             title = f"{agent.name or agent.id} {minute(due_at)} UTC"
+            place = detect_workspace(Workspace(scope=agent.permissions.scope))
+            now = self._outside.clock.now_ms()
+            header = StreamHeader(id, now, cwd=place.working_dir, title=title_of(title))
             with suppress(SessionExists):
                 try:
-                    await self._runtime.start(agent, id=id, title=title)
+                    await self._bindings.begin(agent, header, place, is_planned=True)
                 except Erased:
                     continue
             if await self._request(id, each, due_at):
@@ -195,7 +213,8 @@ class Scheduler:
         state = await self._store.state(stream)
         found = await self._store.notes(stream, (TurnRequested.kind,))
         if found:
-            return found[0].id in [message.id for message in await scheduled_in(self._store)]
+            waiting = await scheduled_in(self._store)
+            return await self._has_planned(stream, [m for m in waiting if m.id == found[0].id])
         body = new_side(TurnRequested(user(each.message), due_at))
         write = Write(stream=stream, entries=(body,), expected_head=state.head)
         try:

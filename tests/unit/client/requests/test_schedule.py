@@ -5,18 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import perdure
 from perdure import Agent, Chat, Recurring, Runtime, Scheduler, Store
+from perdure.client.agents.bindings import Bindings
 from perdure.client.requests.schedule import due_at_of
 from perdure.errors import ConfigError, InvalidAgentFile, TurnSuspended, WrongArgument
 from perdure.session.ids import StreamId
+from tests.fakes.mcp_servers import local
 from tests.fakes.workers import until
 
 DUE = datetime(2100, 1, 1, tzinfo=UTC)
 AGENT = Agent("helper", model="scripted:echo")
+
+
+@perdure.tool(effect="read")
+def look() -> str:
+    """Look."""
+    return "green"
+
+
 GREEN = Recurring("0 9 * * *", "Is the build green?")
 DAILY = Agent("daily", model="scripted:echo", recurring=[GREEN])
 
@@ -142,14 +154,14 @@ async def test_agent_that_starts_slowly_delays_no_message_and_no_other_agent(
         chat = await runtime.start(AGENT)
         await chat.send("left", at=soon(store)).stored()
     async with Runtime(store, agents=[slow, DAILY, AGENT]) as runtime:
-        start = runtime.start
+        begin = Bindings.begin
 
-        async def start_slowly(agent: Agent, *, id: str, title: str) -> Chat:
+        async def begin_slowly(bindings: Bindings, agent: Agent, *rest: Any, **how: Any) -> None:
             if agent.id == "a-slow":
                 await asyncio.Event().wait()
-            return await start(agent, id=id, title=title)
+            await begin(bindings, agent, *rest, **how)
 
-        monkeypatch.setattr(runtime, "start", start_slowly)
+        monkeypatch.setattr(Bindings, "begin", begin_slowly)
 
         async def is_planned() -> bool:
             return [each.session[:6] for each in await store.schedule.list()] == ["daily-"]
@@ -164,14 +176,14 @@ async def test_unexpected_error_of_one_agent_does_not_keep_others_from_being_pla
 ) -> None:
     broken = Agent("a-broken", model="scripted:echo", recurring=[GREEN])
     async with Runtime(store, agents=[broken, DAILY]) as runtime:
-        start = runtime.start
+        begin = Bindings.begin
 
-        async def start_or_fail(agent: Agent, *, id: str, title: str) -> Chat:
+        async def begin_or_fail(bindings: Bindings, agent: Agent, *rest: Any, **how: Any) -> None:
             if agent.id == "a-broken":
                 raise OSError("the disk has gone")
-            return await start(agent, id=id, title=title)
+            await begin(bindings, agent, *rest, **how)
 
-        monkeypatch.setattr(runtime, "start", start_or_fail)
+        monkeypatch.setattr(Bindings, "begin", begin_or_fail)
         await Scheduler(runtime).plan()
         assert [each.session[:6] for each in await store.schedule.list()] == ["daily-"]
     assert [each.getMessage()[:14] for each in caplog.records] == ["agent a-broken"]
@@ -293,3 +305,50 @@ def test_agent_file_has_recurring_messages_and_is_written_again() -> None:
 def test_invalid_cron_expression_in_agent_file_names_its_line() -> None:
     with pytest.raises(InvalidAgentFile, match=r":5: .61. is not a minute"):
         perdure.agent_of_text(FILE.format(cron='"61 9 * * *"'))
+
+
+async def test_planned_session_connects_its_mcp_server_when_it_is_due(
+    store: Store, tmp_path: Path
+) -> None:
+    deeds = tmp_path / "deeds"
+    agent = Agent(
+        "served", model="scripted:echo", recurring=[GREEN], tools=[look], mcp_servers=[local(deeds)]
+    )
+    async with Runtime(store, agents=[agent]) as runtime:
+        await Scheduler(runtime).plan()
+        (planned,) = await store.schedule.list()
+        assert not deeds.exists()
+        chat = await runtime.resume(planned.session)
+        assert deeds.exists()
+        names = chat.agent.registry.names
+        assert names[0] == "look"
+        assert any(name.startswith("mcp_fake_") for name in names)
+        again = await runtime.resume(planned.session)
+        assert again.agent.registry.names == names
+        bindings = [each.kind async for each in chat.session.entries() if "agent" in each.kind]
+        assert bindings == ["agent_bound"]
+
+
+async def test_cancelled_recurring_message_is_planned_again_while_its_session_is_held(
+    store: Store,
+) -> None:
+    async with Runtime(store, agents=[DAILY]) as runtime:
+        await Scheduler(runtime).plan()
+        (planned,) = await store.schedule.list()
+        lease = await store.backend.acquire_lease(planned.session, "another process", 60_000)
+        await store.schedule.cancel(planned.id)
+        for _ in range(2):
+            await Scheduler(runtime).plan()
+        (following,) = await store.schedule.list()
+        assert following.due_at == GREEN.next_after(planned.due_at)
+        await store.backend.release_lease(lease)
+
+
+async def test_agent_with_an_unknown_provider_is_not_planned(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost = Agent("lost", model="nowhere:x", recurring=[GREEN])
+    async with Runtime(store, agents=[lost]) as runtime:
+        await Scheduler(runtime).plan()
+    assert await store.recent() == []
+    assert "unknown model provider 'nowhere'" in caplog.text

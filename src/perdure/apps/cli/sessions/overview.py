@@ -213,6 +213,7 @@ def _marks(row: SessionRow) -> tuple[tuple[str, bool], ...]:
         ("INTERRUPTED", row.state == "interrupted"),
         ("waits for you", row.state == "waiting"),
         ("running", row.state == "running"),
+        ("scheduled", row.state == "scheduled"),
         ("role", info.is_role),
         ("fork", is_fork(info)),
         ("invoked", info.origin == "subagent"),

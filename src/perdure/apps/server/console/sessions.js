@@ -5,7 +5,7 @@ import { html, useCallback, useEffect, useMemo, useState } from "./html.js";
 import { Rows } from "./list.js";
 import { Empty, Fault, State, Waiting, attempt, useLoaded, useSettled } from "./parts.js";
 
-const STATES = ["", "running", "waiting", "interrupted", "idle", "ended"];
+const STATES = ["", "running", "waiting", "interrupted", "scheduled", "idle", "ended"];
 const PERIODS = [["", "any time"], ["1", "last day"], ["7", "7 days"], ["30", "30 days"]];
 const PAGE = 40;
 const MOST_REFRESHED_MS = 1_000;
