@@ -86,14 +86,21 @@ def test_continue_without_a_session_begins_one(world: World) -> None:
     only_session(world)
 
 
-def test_imported_session_continues_with_an_available_model(sample: World) -> None:
-    ended = sample.run("chat", "--session", SAMPLE_ID, "-p", "hello", "--json")
+def test_imported_session_continues_with_the_model_that_is_named_here(sample: World) -> None:
+    before = sample.ok("sessions", "context", SAMPLE_ID, "--json").json
+    assert before["model"] == "anthropic:claude-haiku-4-5"  # of the file, not set up here
+    events = sample.ok("chat", "--session", SAMPLE_ID, "-p", "hello", "--json").lines
+    assert {each["model"] for each in events if "model" in each} == {"scripted:echo"}
+    after = sample.ok("sessions", "context", SAMPLE_ID, "--json").json
+    assert after["model"] == "scripted:echo"
+    ended = sample.run("chat", "--session", SAMPLE_ID, "-m", before["model"], "-p", "x", "--json")
     assert (ended.code, ended.error["code"]) == (2, "model_not_here")
     assert ended.error["model"] == "anthropic:claude-haiku-4-5"
-    sample.ok("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hello")
-    sample.ok("chat", "--session", SAMPLE_ID, "-p", "hello again")
+    trip = sample.scenario("rules:\n  - text: Ahoy\n", "trip")
+    named = ("-m", "scripted:trip", "--scenario", trip)
+    sample.ok("chat", "--session", SAMPLE_ID, *named, "-p", "hello again")
     branch = sample.ok("sessions", "show", SAMPLE_ID, "--json").json["branch"]
-    assert [row["text"] for row in branch if row["kind"] == "model_change"][-1] == "scripted:echo"
+    assert [row["text"] for row in branch if row["kind"] == "model_change"][-1] == "scripted:trip"
     assert sum(row["kind"] == "model_change" for row in branch) == 3
 
 
