@@ -26,7 +26,7 @@ NO_RECORDINGS = "recordings are not here"
 NO_CHROMIUM = "there is no chromium"
 NO_AXE = "there is no axe-core"
 TESTS_LOOKED_AT = 400
-"""What so many tests left is looked at for garbage once more, and then never again."""
+"""After so many tests, objects that are no garbage are not scanned again."""
 NO_PI = "pi's npm package is not installed"
 NO_AGENT_PROGRAM = "the npm package of an agent program is not installed"
 NO_SUITES = "the published tests of frameworks are not here"
@@ -81,16 +81,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage while the tests are collected, nor ever again among what that made.
+    """Collect the tests without the garbage collector, and keep their objects from it afterwards.
 
-    It stays until the end: to look through it again and again takes a third of the time.
+    They are needed until the end: scanning them again and again takes a third of the time, and
+    once, before they are frozen, a second of each process.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
-        gc.collect()
         gc.freeze()
 
 
@@ -98,7 +98,7 @@ _finished = count(1)
 
 
 def pytest_runtest_logfinish() -> None:
-    """Look no more for garbage among what the tests so far left: it stays until the end, too."""
+    """Keep the objects that the tests so far left from the garbage collector, too."""
     if next(_finished) % TESTS_LOOKED_AT == 0:
         gc.collect()
         gc.freeze()
