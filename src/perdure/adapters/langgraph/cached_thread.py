@@ -33,6 +33,8 @@ class CachedThread:
         self.head = reader.session.head
         self.newest: dict[str, str | None] = {}
         self.tails: dict[Key, str | None] = {}
+        # Of a new session that is no fork, every write is known here until another one is seen.
+        self._has_all_tails = self.head < 0 and reader.session.leaf is None
         self.written: dict[Key, Sequence[PendingWrite]] = {}
         self._placed: dict[Key, StoredCheckpoint] = {}
         self._store = store
@@ -58,6 +60,7 @@ class CachedThread:
         """Empty the cache."""
         self.newest.clear()
         self.tails.clear()
+        self._has_all_tails = False
         self.written.clear()
         self._placed.clear()
 
@@ -93,15 +96,17 @@ class CachedThread:
 
     async def tail(self, ns: str, id: str) -> str | None:
         """Return the entry of the newest pending writes of a checkpoint."""
-        if (ns, id) not in self.tails:
+        if (ns, id) not in self.tails and not self._has_all_tails:
             entry = await self._reader.entry(writes_alias(ns, id))
             self.tails[ns, id] = None if entry is None else entry.id
-        return self.tails[ns, id]
+        return self.tails.get((ns, id))
 
     async def writes(self, ns: str, id: str) -> Sequence[PendingWrite]:
         """Return the pending writes of a checkpoint as of the last `look`."""
         if (known := self.written.get((ns, id))) is not None:
             return known
+        if self._has_all_tails and (ns, id) not in self.tails:
+            return ()
         head = self.head
         found = await self._reader.writes(ns, id)
         if head == self.head:

@@ -247,8 +247,9 @@ class Threads:
                     f"session {session.id} is no thread of LangGraph: use another thread_id",
                     argument="thread_id",
                 )
-            thread = Thread(self._store, session, self.serde)
-            self._threads[thread_id] = thread
+            if (thread := self._threads.get(thread_id)) is not None:  # another call opened it
+                return thread
+            thread = self._threads[thread_id] = Thread(self._store, session, self.serde)
             while len(self._threads) > _THREADS:
                 del self._threads[next(iter(self._threads))]
             return thread

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,39 @@ def test_prune_keeps_readable_messages_and_those_of_others(address: str) -> None
         saver.prune(["t"])
         assert [message.text for message in store.open("lg:t").messages()] == before
         assert len(store.search("remark")) == 1
+
+
+def test_writes_of_another_before_their_checkpoint_are_found(address: str) -> None:
+    with perdure.blocking.open(address) as one, perdure.blocking.open(address) as two:
+        ours, theirs = PerdureSaver(one), PerdureSaver(two)
+        put(ours, "t", "0001", [HumanMessage("old")])
+        theirs.put_writes(config("t", checkpoint_id="0002"), [("left", 1)], "task-1")
+        put(ours, "t", "0002", [HumanMessage("new")], "0001")
+        ours.put_writes(config("t", checkpoint_id="0002"), [("right", 2)], "task-2")
+        for saver in (ours, theirs):
+            found = saver.get_tuple(config("t"))
+            assert found is not None
+            assert found.pending_writes == [("task-1", "left", 1), ("task-2", "right", 2)]
+
+
+def test_first_calls_at_once_share_the_thread(address: str) -> None:
+    with perdure.blocking.open(address) as store:
+        saver = PerdureSaver(store)
+        with ThreadPoolExecutor(8) as pool:
+            calls = [
+                pool.submit(
+                    saver.put_writes,
+                    config("t", checkpoint_id="0001"),
+                    [("channel", number)],
+                    f"task-{number}",
+                )
+                for number in range(8)
+            ]
+        for call in calls:
+            call.result()
+        put(saver, "t", "0001", [HumanMessage("new")])
+        for reader in (saver, PerdureSaver(store)):
+            found = reader.get_tuple(config("t"))
+            assert found is not None
+            assert found.pending_writes is not None
+            assert sorted(value for _, _, value in found.pending_writes) == list(range(8))
