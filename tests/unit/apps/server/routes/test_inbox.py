@@ -64,3 +64,21 @@ async def test_question_is_shown_with_uncut_arguments(tmp_path: Path) -> None:
         shown = (await server.http.get(f"/v1/inbox/{listed['id']}")).json()
         assert shown["question"]["arguments"] == {"to": to}
         assert shown == {**listed, "question": {**listed["question"], "arguments": {"to": to}}}
+
+
+async def test_answer_to_a_program_starts_no_turn(tmp_path: Path) -> None:
+    agent = perdure.Agent("desk", model="scripted:desk")
+    async with served(tmp_path, [], agents=[agent]) as server:
+        session = await server.store.create(id="s")
+        asked = await session.ask("May it?", ["allow", "deny"], call=tool_call("c1", "send", {}))
+        (question,) = (await server.http.get("/v1/inbox")).json()["items"]
+        assert (question["id"], question["question"]["topic"]) == (asked.id, "program")
+        url = f"/v1/inbox/{asked.id}/answer"
+        for _ in range(2):  # the same answer again is no conflict
+            answered = await server.http.post(url, json={"answer": "deny", "note": "not now"})
+            assert answered.status_code == 200, answered.text
+        assert (await server.http.post(url, json={"answer": "allow"})).status_code == 409
+        answer = await session.answer_to(asked)
+        assert answer is not None
+        assert (answer.choice, answer.note) == ("deny", "not now")
+        assert [each.kind async for each in session.entries()] == ["question", "answer"]
