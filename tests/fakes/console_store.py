@@ -94,6 +94,7 @@ def places(session: str) -> tuple[str, ...]:
         "memory?tab=recall&question=Do+we+sell+bulbs",
         "usage",
         "store",
+        "cluster",
     )
 
 

@@ -16,7 +16,7 @@ from tests.fakes.served import served
 
 pytestmark = pytest.mark.full_only
 
-VIEWS = ("sessions", "flows", "inbox", "memory", "usage", "store")
+VIEWS = ("sessions", "flows", "inbox", "memory", "usage", "store", "cluster")
 
 REFUNDS: list[int] = []
 

@@ -369,6 +369,47 @@ class StoreView(Value, frozen=True, kw_only=True):
     engine: str
 
 
+class WorkerView(Value, frozen=True, kw_only=True):
+    """A worker as it last reported. Units: seconds; `silentS` is since its last report."""
+
+    id: str
+    owner: str
+    version: str
+    namespaces: list[str]
+    agents: list[str]
+    slots: int
+    running: int
+    state: str
+    up_s: float
+    silent_s: float
+
+
+class QueueView(Value, frozen=True, kw_only=True):
+    """Turns of one kind of agent. It is stuck if turns wait and no worker serves it.
+
+    Units: `oldestS` seconds that the oldest waiting turn has waited.
+    """
+
+    agent: str
+    waiting: int
+    scheduled: int
+    running: int
+    oldest_s: float | None
+    served_by: list[str]
+
+
+class ClusterView(Value, frozen=True, kw_only=True):
+    """The workers of the database, and the queues of the namespace; what was counted so far.
+
+    Only a store on PostgreSQL is shared by workers.
+    """
+
+    is_shared: bool
+    workers: list[WorkerView]
+    queues: list[QueueView]
+    counts: dict[str, int]
+
+
 class BackupView(Value, frozen=True, kw_only=True):
     """A backup that was made of the store."""
 

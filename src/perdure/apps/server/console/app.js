@@ -1,5 +1,6 @@
 // The shell: sign-in, navigation, the view of the address, keys that work everywhere.
 import { get, onSignedOut, post, watch } from "./api.js";
+import { Cluster } from "./cluster.js";
 import { Conversation } from "./conversation.js";
 import { Flow } from "./flows/flow.js";
 import { Flows } from "./flows/flows.js";
@@ -20,6 +21,7 @@ const VIEWS = [
   ["memory", "Memory", "m"],
   ["usage", "Usage", "u"],
   ["store", "Store", "t"],
+  ["cluster", "Cluster", "c"],
 ];
 
 /** The parts of the address after `#/`, and its query. */
@@ -124,6 +126,7 @@ function View({ view, at, waiting }) {
   if (view === "memory") return html`<${Memory} tab=${at.query.get("tab")} question=${at.query.get("question") ?? ""} />`;
   if (view === "usage") return html`<${Usage} />`;
   if (view === "store") return html`<${Store} />`;
+  if (view === "cluster") return html`<${Cluster} />`;
   return html`<${Sessions} query=${at.query.get("q") ?? ""} />`;
 }
 

@@ -12,18 +12,23 @@ from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConve
 from perdure.apps.server.values import (
     AgentView,
     BackupView,
+    ClusterView,
     MaintenanceView,
     Page,
+    QueueView,
     RetentionView,
     StoreView,
     VerifiedView,
+    WorkerView,
     time_of,
 )
+from perdure.client.cluster.status import cluster_status
 from perdure.client.retention import apply_retention, retention
 from perdure.client.store import Store
 from perdure.errors import Unsupported
 from perdure.events.wire import wire
 from perdure.session.messages import MediaPart
+from perdure.stores.cluster.protocol import QueueInfo, SharedStore, WorkerInfo
 
 _OCTETS = "application/octet-stream"
 _SHOWN_AS_IS = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
@@ -99,6 +104,49 @@ async def verify_store(caller: TheCaller) -> VerifiedView:
     )
 
 
+@get("/cluster")
+async def show_cluster(caller: TheCaller) -> ClusterView:
+    """Show the workers of the database, and the queues of the namespace."""
+    caller.require("admin")
+    caller.require_all()
+    backend = caller.store.backend
+    if not isinstance(backend, SharedStore):
+        return ClusterView(is_shared=False, workers=[], queues=[], counts={})
+    found = await cluster_status(backend, caller.store.outside.clock)
+    return ClusterView(
+        is_shared=True,
+        workers=[_worker_view(each) for each in found.workers],
+        queues=[_queue_view(each) for each in found.queues],
+        counts=dict(found.counts),
+    )
+
+
+def _worker_view(worker: WorkerInfo) -> WorkerView:
+    return WorkerView(
+        id=worker.id,
+        owner=worker.owner,
+        version=worker.version,
+        namespaces=list(worker.namespaces),
+        agents=list(worker.agents),
+        slots=worker.slots,
+        running=worker.running,
+        state=worker.state,
+        up_s=worker.up_s,
+        silent_s=worker.silent_s,
+    )
+
+
+def _queue_view(queue: QueueInfo) -> QueueView:
+    return QueueView(
+        agent=queue.agent,
+        waiting=queue.waiting,
+        scheduled=queue.scheduled,
+        running=queue.running,
+        oldest_s=queue.oldest_s,
+        served_by=list(queue.served_by),
+    )
+
+
 @get("/agents")
 async def list_agents(caller: TheCaller, conversations: TheConversations) -> Page[AgentView]:
     """List the agents that sessions can be started with."""
@@ -140,4 +188,4 @@ async def show_content(
     raise Problem(404, "content_not_found", f"entry {entry!r} holds no content {digest!r}")
 
 
-ROUTES = (show_store, show_maintenance, verify_store, list_agents, show_content)
+ROUTES = (show_store, show_cluster, show_maintenance, verify_store, list_agents, show_content)

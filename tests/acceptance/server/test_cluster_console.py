@@ -1,0 +1,69 @@
+"""The cluster in the console: workers, queues, and what is stuck; for the role admin alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from perdure import Agent, Runtime
+from tests.fakes.console import NARROW, WIDE, browsing
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.served import Served, served
+
+pytestmark = pytest.mark.full_only
+
+LONELY = Agent("lonely", model="scripted:echo")
+
+_WORKER = """
+INSERT INTO perdure.worker (id, owner, version, protocol, namespaces, agents, slots, running)
+VALUES ('w-1', 'pid 7 on <i>host</i>', '0.1', 2, '{default}', '{desk}', 32, 3)
+"""
+
+
+@pytest.fixture
+async def server(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[Served]:
+    """Serve a store with one worker, and a turn that no worker can run."""
+    address = postgres.new_database()
+    async with served(tmp_path, address=address) as made:
+        async with Runtime(made.store, agents=[LONELY], runner="workers") as runtime:
+            turn = (await runtime.start(LONELY)).send("hello")
+            await turn.stored()
+            await turn.stop()
+        with psycopg.connect(address, autocommit=True) as db:
+            db.execute(_WORKER)
+        yield made
+    postgres.drop(address)
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+async def test_cluster_view_shows_workers_queues_and_stuck_turns(
+    server: Served, chromium: str, size: tuple[int, int]
+) -> None:
+    async with browsing(chromium, server, size) as browser:
+        await browser.open("cluster")
+        await browser.see("1 turn waits for a worker with the agent lonely")
+        await browser.page.locator("td", has_text="none: stuck").wait_for()
+        await browser.page.locator("td", has_text="pid 7 on <i>host</i>").wait_for()
+        assert await browser.page.locator(".state.good", has_text="alive").count() == 1
+        width = await browser.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= size[0]
+        assert browser.complaints == []
+
+
+async def test_cluster_needs_role_admin_and_shared_store(server: Served, tmp_path: Path) -> None:
+    shown = (await server.http.get("/v1/cluster")).json()
+    (worker,) = shown["workers"]
+    assert (worker["id"], worker["state"], worker["running"]) == ("w-1", "alive", 3)
+    (queue,) = shown["queues"]
+    assert (queue["agent"], queue["waiting"], queue["servedBy"]) == (LONELY.id, 1, [])
+    writer = await server.client("write")
+    assert (await writer.get("/v1/cluster")).json()["code"] == "role_missing"
+    ana = await server.client("admin", subject="ana")
+    assert (await ana.get("/v1/cluster")).status_code == 403
+    (tmp_path / "alone").mkdir()
+    async with served(tmp_path / "alone") as alone:
+        empty = (await alone.http.get("/v1/cluster")).json()
+    assert empty == {"isShared": False, "workers": [], "queues": [], "counts": {}}
