@@ -128,10 +128,11 @@ IN_FILES: tuple[tuple[tuple[str, ...], str, str], ...] = (
         r"WIFI:[^\s]{0,200}?;P:((?:\\.|[^;\\\s]){3,100});",
     ),
     (
-        ("pass", "token", "secret", "api key", "api-key"),
+        ("pass", "pw", "token", "secret", "api key", "api-key"),
         "password",  # the password is …
         (
-            rf"(?i)(?:{word('password', 'passphrase', 'passwort', 'token', 'secret')}"
+            rf"(?i)(?:{word('password', 'passwd', 'pwd', 'pw', 'passphrase', 'passwort')}"
+            rf"|{word('token', 'secret')}"
             rf"|{word('api[ -]key')})\s(?:is|was|lautet)"
             r"\s{1,3}[\"'`]?(?=[^\s\"'`]{0,80}[0-9])(?=[^\s\"'`]{0,80}[a-z])([^\s\"'`]{6,200})"
         ),

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Mapping
 from typing import cast
 
-from perdure.secrets.shapes import finds, is_secret_name, is_secret_value
+from perdure.secrets.shapes import finds, is_secret_field
 
 MASK = "[redacted]"
 
@@ -46,7 +46,7 @@ def log_failure(log: logging.Logger, error: BaseException, message: str, *args: 
 def masked_value(value: object, name: str = "") -> object:
     """Return JSON data with every secret masked, field names included; `name` is its field."""
     if isinstance(value, str):
-        if is_secret_name(name) and is_secret_value(value):
+        if is_secret_field(name, value):
             return MASK
         return mask_secrets(value)
     if isinstance(value, Mapping):

@@ -136,6 +136,18 @@ PLACED: tuple[tuple[tuple[str, ...], str, str], ...] = (
         r"://(?<=[A-Za-z0-9+.-]://)[^\s/:@\"'<>]{0,80}:([^\s/\"'<>]{1,200})@",
     ),
     (
+        ("pass", "pw"),
+        "password",  # pass: …, pw = …; "pass" is a word, and a verdict of a test, too
+        (
+            rf"(?i)(?:{_begun('pass')}(?:(?-i:(?<![P][A][S][S]))|(?!:))|{_begun('pw')})(?:\\?[\"'])?"
+            r"\s{0,3}(?::=|=>|[:=])\s{0,3}(?:\\?[\"'`])?"
+            r"(?![/~.=]|test|[\d.,/:%-]{1,40}[a-zµ%]{0,4}(?![^\s\"'`,;)\\]))"
+            r"(?![\w-]{1,80}(?:[./]|::?)[\w./:-]{0,200}(?![^\s\"'`,;)\\]))"
+            rf"(?=[^{_ENDS_VALUE}]{{0,80}}(?:[0-9]|[@#$%^&*!][a-z]))(?=[^{_ENDS_VALUE}]{{0,80}}[a-z])"
+            rf"([^{_ENDS_VALUE}()\[\]{{}}]{{6,200}}+)(?![(\[{{])"
+        ),
+    ),
+    (
         ("?", "&", ";"),
         "url-secret",
         (
@@ -194,6 +206,7 @@ _REFERENCE = (
 )
 _WORD = r"^[A-Za-z_][a-z_]*(?:[A-Z][a-z]+)*[.:)\]}]*$"
 _NUMBER = r"[\d.,_]+"
+_FILE = r"(?:[\w-]{1,80}+/){1,20}[\w.-]{1,80}\.[a-z]{1,4}"
 _CALL = r"^[A-Za-z_][\w.]*[(\[]"
 
 _NAME_HINT = (
@@ -275,7 +288,8 @@ class _Slice:
         yield from self._assignments(names)
         if self._has(*_ENTROPIC_HINTS):
             for found in self._matches(_ENTROPIC):
-                if not found["call"] and is_random(found[1]):
+                is_file = re.fullmatch(_FILE, found[1]) is not None
+                if not (found["call"] or is_file) and is_random(found[1]):
                     yield Find(found.start(1), found.end(1), "secret")
 
     def _assignments(self, names: list[int]) -> Iterator[Find]:
@@ -288,7 +302,8 @@ class _Slice:
             before = bisect_left(begins, found.start())
             ours_until = placeholders[before - 1][1] if before else ours_until
             is_of_ours = found.start() < ours_until
-            if not is_of_ours and _is_assigned(found[4], kind, is_marked=is_marked):
+            is_folder = found[1].lower() == "pwd" and found[4].startswith(("/", "~"))
+            if not (is_of_ours or is_folder) and _is_assigned(found[4], kind, is_marked=is_marked):
                 yield Find(found.start(4), found.end(4), kind)
 
     def _has(self, *hints: str) -> bool:
@@ -363,6 +378,13 @@ def is_secret_name(name: str) -> bool:
 def is_secret_value(value: str) -> bool:
     """Return True if `value`, in a field of such a name, is a secret and not a reference."""
     return len(value) >= 4 and not _is_reference(value)
+
+
+def is_secret_field(name: str, value: str) -> bool:
+    """Return True if the field called `name` holds a secret, which is `value`."""
+    if name.lower() in ("pass", "pw"):  # the first is a verdict of a test, too
+        return any(True for _ in finds(f"{name}={value}"))
+    return is_secret_name(name) and is_secret_value(value)
 
 
 def is_unmistakable(value: str) -> bool:

@@ -165,3 +165,66 @@ def test_password_that_ends_like_a_name_is_found_unless_it_is_one() -> None:
         assert found(text), text
     for text in ("password = user_password", "token = self_token", '"secret": "db_secret"'):
         assert not found(text), text
+
+
+def test_password_after_a_short_name_is_found() -> None:
+    for text, secret in [
+        ("pass: hunter22", "hunter22"),
+        ("Pass: Tr0ub4dor&3", "Tr0ub4dor&3"),
+        ("pass=hunter22", "hunter22"),
+        ("PASS=hunter22", "hunter22"),
+        ("pw = hunter22", "hunter22"),
+        ("PW: s3cr3t!", "s3cr3t!"),
+        ("pw: Xk$mQ!v", "Xk$mQ!v"),
+        ("pw := 'hunter22'", "hunter22"),
+        ("user: ana\npass: hunter22\n", "hunter22"),
+        ('{\\n\\"pass\\": \\"hunter22\\"}', "hunter22"),
+        ('"pw":"abcd1234"', "abcd1234"),
+        ("the pw is hunter22", "hunter22"),
+        ("passwd: hunter22", "hunter22"),
+        ("passwd = hunter22", "hunter22"),
+        ("pwd=correcthorse", "correcthorse"),
+        ("pwd: hunter22", "hunter22"),
+    ]:
+        with case((text, secret)):
+            assert found(text) == {secret: "password"}
+
+
+def test_verdicts_of_tests_and_folders_are_no_passwords() -> None:
+    for text in [
+        "pass: the test passed",
+        "pass: 3, fail: 0",
+        "pass: 100%",
+        "pass: 1200ms",
+        "pass: 2026-11-21",
+        "pass: v1.2.3",
+        "pass: test_login_2",
+        "pass: tests/unit/test_x1.py::test_y2",
+        "pass: https://x.example/a1",
+        "pass=1/3",
+        "pass=True",
+        "pass=$PASSWORD1",
+        "PASS: TestLogin22 (0.00s)",
+        "--- PASS: TestLogin22 (0.00s)",
+        "first pass: solve(n2x3)",
+        "compass: north33",
+        "bypass: rule177",
+        "pw = x1",
+        "pw = tf.Variable(33)",
+        "pw=12.5px",
+        "pwd=/home/ana/app2",
+        "PWD=/srv/app22",
+        "OLDPWD=/srv/app22",
+        "pwd: ~/app22",
+    ]:
+        with case(text):
+            assert found(text) == {}
+
+
+def test_field_with_a_short_name_is_secret_if_its_value_looks_like_one() -> None:
+    for name in ("pass", "pw", "Pass"):
+        assert shapes.is_secret_field(name, "hunter22")
+        assert not shapes.is_secret_field(name, "skipped")
+        assert not shapes.is_secret_field(name, "true")
+    assert shapes.is_secret_field("passwd", "correcthorse")
+    assert not shapes.is_secret_field("path", "hunter22")

@@ -17,7 +17,7 @@ from perdure.interop.formats.items import REDACTED, without_source
 from perdure.interop.formats.native import Bundle
 from perdure.interop.redaction.placeholders import REDACTIONS, Redactor
 from perdure.interop.reports import Redaction
-from perdure.secrets.shapes import is_secret_name, is_secret_value
+from perdure.secrets.shapes import is_secret_field
 from perdure.session.codec import BODIES, encode, new_side, readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, blob_hash
@@ -160,7 +160,7 @@ def _learn(redactor: Redactor, value: object) -> None:
         name, below = waiting.pop()
         if isinstance(below, str):
             redactor.learn(below)
-            if is_secret_name(name) and is_secret_value(below):
+            if is_secret_field(name, below):
                 redactor.learn_secret(below, "secret")
         elif isinstance(below, list):
             waiting.extend((name, item) for item in cast("list[object]", below))
@@ -173,7 +173,7 @@ def _learn(redactor: Redactor, value: object) -> None:
 def _replace(redactor: Redactor, value: Any, name: str = "") -> Any:
     """Return `value` with everything replaced; the same object if nothing was."""
     if isinstance(value, str):
-        if is_secret_name(name) and is_secret_value(value) and redactor.is_for("secrets"):
+        if is_secret_field(name, value) and redactor.is_for("secrets"):
             return redactor.secret(value)
         return redactor.replace(value)
     if isinstance(value, list):

@@ -17,7 +17,7 @@ from perdure.egress.destinations import Destination, destination_of
 from perdure.errors import ConfigError, EgressDenied, SecretPasted
 from perdure.secrets.pasted_keys import apply_paste_policy
 from perdure.secrets.references import names_in
-from perdure.secrets.shapes import is_secret_name, is_secret_value
+from perdure.secrets.shapes import is_secret_field
 from perdure.session.argument_checks import check_fields
 from perdure.session.ledger import UnknownPolicy
 
@@ -143,7 +143,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             place = f"the {what} {name} of the MCP server {self.name!r}"
             _refuse_pasted(value, place, setting)
             # By its name, too: a short password looks like any word.
-            if is_secret_name(name) and is_secret_value(value) and not names_in(value):
+            if is_secret_field(name, value) and not names_in(value):
                 raise ConfigError(
                     f"{place} refers to a secret: write {{{{secrets.NAME}}}}",
                     argument=setting,
