@@ -22,7 +22,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE
-from perdure.session.notes import ImportSource, LeafMoved, SessionInfoChanged
+from perdure.session.notes import ImportSource, LeafMoved, SessionInfoChanged, SourcePlace
 from perdure.stores.protocol import EMPTY
 from perdure.stores.session_store import SessionStore
 
@@ -50,10 +50,17 @@ class Traces:
     `parts` are the seqs of the parts of the version that a source begins with. `mover` is the last
     entry that moved the leaf; `is_mover_imported`: an import wrote it. `with_usage` are the
     messages with usage, `streams` those of the entries. `has_written_ids` also keeps the ids of the
-    entries in files of pi.
+    entries in files of pi. `others` are the seqs of the parts of files of other formats, in which
+    the session was continued: what was read from them counts as added here.
     """
 
-    def __init__(self, parts: Collection[int] = (), *, has_written_ids: bool = False) -> None:
+    def __init__(
+        self,
+        parts: Collection[int] = (),
+        *,
+        others: Collection[int] = (),
+        has_written_ids: bool = False,
+    ) -> None:
         self.mover: EntryId | None = None
         self.is_mover_imported = True
         self.is_mover_in_tree = False
@@ -62,6 +69,7 @@ class Traces:
         self.written_ids: dict[str, EntryId] = {}
         self._has_written_ids = has_written_ids
         self._parts = parts
+        self._others = others
         self._places: dict[tuple[int, int, Lane], EntryId] = {}
         self._ordinals: dict[int, int] = {}
         self._opaque: dict[bytes, list[EntryId]] = {}
@@ -78,7 +86,7 @@ class Traces:
         if self._has_written_ids:
             self.written_ids.update(written_ids((entry,)))
         self._has_original = self._has_original or entry.kind == ImportSource.kind
-        source = source_of(entry.body) if entry.kind != OPAQUE else None
+        source = self._source_of(entry)
         self._take_mover(entry, is_imported=entry.kind == OPAQUE or source is not None)
         if entry.kind == MESSAGE and _has_usage(entry.body):
             self.with_usage.add(entry.id)
@@ -101,6 +109,11 @@ class Traces:
                 self._titles.add(entry.id)
             elif source.length:
                 self._imported[entry.id] = hashlib.sha256(body).digest()
+
+    def _source_of(self, entry: Entry) -> SourcePlace | None:
+        """Return the place of `entry` in a file of this format."""
+        source = source_of(entry.body) if entry.kind != OPAQUE else None
+        return None if source is not None and source.part in self._others else source
 
     def _take_mover(self, entry: Entry, *, is_imported: bool) -> None:
         if entry.lane == "tree" or entry.kind == LeafMoved.kind:

@@ -184,7 +184,8 @@ def _operator_base(bundle: Bundle) -> SourceFile | None:
     described = fields_of((bundle.header.metadata or {}).get(IMPORT)) or {}
     if described.get("format") != operator.FORMAT:
         return None
-    originals = originals_of(e for e in bundle.entries if e.kind == ImportSource.kind)
+    notes = (entry for entry in bundle.entries if entry.kind == ImportSource.kind)
+    originals = originals_of(notes, operator.FORMAT)
     content = content_of(originals, {blob_hash(content): content for content in bundle.blobs})
     return None if content is None else SourceFile(content, originals[-1].seqs)
 

@@ -4,14 +4,14 @@ A source becomes one session: its bytes as blobs, ``import_source`` entries that
 entries for all its lines. A small source is one commit, a larger one several
 (``interop.append_items``), with the session ``importing`` until the last one. The same file again
 adds nothing. A file that grew, or whose import was cut off, adds what is new below the parents it
-names, and leaves the leaf where perdure moved it. A file that does not begin with the earlier
-import becomes a separate session.
+names, and leaves the leaf where perdure moved it. So does a file that perdure wrote of a session
+for another program. A file that does not begin with the earlier import becomes a separate session.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NotRequired, TypedDict
@@ -48,7 +48,7 @@ from perdure.interop.formats.sources.content import (
 )
 from perdure.interop.formats.sources.parse_state import Progress
 from perdure.interop.formats.sources.reader import BOUNDS, Bounds, Source, read_source
-from perdure.interop.matching import session_ids
+from perdure.interop.matching import own_file_of, session_ids
 from perdure.interop.reports import Format, FormatName, ImportReport, about, still_erased
 from perdure.interop.restore import restore
 from perdure.interop.source_files import FileRelation, Original, originals_of, relation_of
@@ -321,18 +321,24 @@ async def _update(
     """Add what is new in `work`; None when the session at `state` is another one after all."""
     stream, parsed = state.header.id, work.parse
     is_of = _is_of(state.header, parsed)
-    notes = await store.notes(stream, (ImportSource.kind,))
-    originals = originals_of(note for note in notes if note.stream == stream)
+    found = await store.notes(stream, (ImportSource.kind,))
+    notes = [note for note in found if note.stream == stream]
+    originals = originals_of(notes, parsed.format)
     relation = await _relation(store, work.source.content, originals)
     if relation in (FileRelation.SAME, FileRelation.OLDER):
         return _nothing_new(work, stream, relation)
-    if relation is FileRelation.OTHER and originals and not _may_be_rewritten(state, parsed):
-        return None  # what was imported before is not the beginning of this file
-    base = await _base(
-        store, work, state, originals[-1] if relation is FileRelation.GROWN else None
-    )
+    base: Base | None = None
+    if relation is FileRelation.GROWN or not notes or _may_be_rewritten(state, parsed):
+        grown = originals[-1] if relation is FileRelation.GROWN else None
+        others = {note.seq for note in notes}.difference(*(each.seqs for each in originals))
+        base = await _base(store, work, state, grown, others)
+    if base is None and parsed.format in _WRITTEN_HERE:
+        own = await own_file_of(store, state, work.source)
+        if own is not None and own.is_complete:
+            return _nothing_new(work, stream, FileRelation.SAME)
+        base = None if own is None else own.base
     if base is None:
-        return None
+        return None  # what the session has is not the beginning of this file
     if state.open_turn is not None:
         raise TurnOpen(stream, state.open_turn)
     has_grown = relation is FileRelation.GROWN
@@ -386,11 +392,16 @@ async def _is_beginning(store: SessionStore, content: Content, original: Origina
 
 
 async def _base(
-    store: SessionStore, work: _Work, state: StreamState, grown: Original | None
+    store: SessionStore,
+    work: _Work,
+    state: StreamState,
+    grown: Original | None,
+    others: Collection[int],
 ) -> Base | None:
     """Return what the session at `state` has of the file; None if it belongs to another session.
 
-    `grown` is the version of the file that the present one extends.
+    `grown` is the version of the file that the present one extends, `others` are the seqs of the
+    parts of files of other formats.
     """
     parsed, stream = work.parse, state.header.id
     traces = await traces_of(
@@ -398,6 +409,7 @@ async def _base(
         state.header,
         Traces(
             frozenset() if grown is None else grown.seqs,
+            others=others,
             has_written_ids=parsed.format in _WRITTEN_HERE,
         ),
     )

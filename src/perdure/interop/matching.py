@@ -1,16 +1,47 @@
-"""The session ids of a source: possible ids in order, first its own.
+"""The session of a source: the possible ids, its own first, and the files that perdure wrote of it.
 
-They are computed from the source alone, so that its session is found again whatever other sessions
-exist.
+The ids are computed from the source alone, so that its session is found again whatever other
+sessions exist.
+
+A file that perdure wrote for pi or Operator has the id of its session, and ids of records that are
+made of perdure's. Nothing else counts as proof: each record must also say, below the same parent,
+what an export of the session says now, and all new ones come after.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
 
-from perdure.session.ids import StreamId, stream_id
+import msgspec
+
+from perdure.codecs.fields import fields_of
+from perdure.codecs.ids import written_ids
+from perdure.codecs.operator import words as operator_words
+from perdure.interop.append_items import Base
+from perdure.interop.bundle import bundle_of
+from perdure.interop.formats.items import Item, body_without_source, without_source
+from perdure.interop.formats.native import Bundle
+from perdure.interop.formats.operator import reader as operator
+from perdure.interop.formats.pi import reader as pi
+from perdure.interop.formats.sources.reader import Source
+from perdure.session.codec import encode
+from perdure.session.entries import Entry, Lane
+from perdure.session.ids import EntryId, StreamId, entry_place, stream_id
+from perdure.session.notes import ImportSource
+from perdure.stores.access.lazy_modules import Later
+from perdure.stores.protocol import StreamState
+from perdure.stores.session_store import SessionStore
+
+if TYPE_CHECKING:
+    from perdure.interop import pi_export
+    from perdure.interop.formats.operator import writer
+else:
+    pi_export = Later("perdure.interop.pi_export")
+    writer = Later("perdure.interop.formats.operator.writer")
 
 _LONGEST_BASE = 120  # leaves room for the number within the 128 characters of an id
 
@@ -38,3 +69,113 @@ def _valid(foreign: str | None) -> str | None:
 def _digest(foreign: str | None, first_line: bytes) -> str:
     told = first_line if foreign is None else foreign.encode()
     return hashlib.sha256(told).hexdigest()[:24]
+
+
+_decoder = msgspec.json.Decoder(dict[str, object])
+
+
+class OwnFile(msgspec.Struct, frozen=True):
+    """What a session has of a file that perdure wrote. `is_complete`: it has all of it."""
+
+    base: Base
+    is_complete: bool
+
+
+class _Said(NamedTuple):
+    """What an item says, with the ids of records for the items that it names.
+
+    Shape: `parent` is that of a tree entry; titles and labels follow wherever the leaf is.
+    """
+
+    lane: Lane
+    kind: str
+    body: bytes
+    parent: str | None
+
+
+async def own_file_of(store: SessionStore, state: StreamState, source: Source) -> OwnFile | None:
+    """Return what the session at `state` has of `source`; None if perdure did not write it so.
+
+    Raises: SessionNotFound.
+    """
+    bundle = await bundle_of(store, state.header.id)
+    return await asyncio.to_thread(_own_file, bundle, state, source)
+
+
+def _own_file(bundle: Bundle, state: StreamState, source: Source) -> OwnFile | None:
+    written = dict(_said(_written(bundle, source.parsed.format)))
+    entries = written_ids(_stored(bundle))
+    known: dict[int, EntryId] = {}
+    reached = 0
+    items = (item for stretch in source.stretches() for item in stretch.items)
+    for position, (name, said) in enumerate(_said(items)):
+        entry = entries.get(name)
+        is_replaced = said.lane == "side" and entry is not None  # a later label, title or leaf
+        if name not in written and not is_replaced:
+            continue
+        if written.get(name, said) != said or reached != position:
+            return None
+        reached += 1
+        if entry is not None:
+            known[position] = entry
+    if not known:
+        return None
+    base = Base(
+        stream=state.header.id,
+        head=state.head,
+        leaf=state.leaf,
+        known=known,
+        has_own_leaf=not _is_on_path(source, known, state.leaf),
+    )
+    return OwnFile(base, is_complete=reached == len(source.parsed.items))
+
+
+def _written(bundle: Bundle, format: str) -> Sequence[Item]:
+    """Return the items of an export of `bundle` in which every record has an id of perdure's."""
+    entries = tuple(
+        msgspec.structs.replace(entry, body=without_source(entry.body))
+        for entry in bundle.entries
+        if entry.kind != ImportSource.kind
+    )
+    plain = msgspec.structs.replace(bundle, entries=entries)
+    if format == operator_words.FORMAT:
+        return operator.parse(writer.file_of(plain).content).items
+    return pi.parse(pi_export.pi_of(plain).content).items
+
+
+def _stored(bundle: Bundle) -> Iterator[Entry]:
+    """Yield the entries of `bundle` under the ids that they have in the store."""
+    for entry in bundle.entries:
+        stream, seq = entry_place(bundle.stored_ids.get(entry.id, entry.id))
+        yield msgspec.structs.replace(entry, stream=stream, seq=seq)
+
+
+def _said(items: Iterable[Item]) -> Iterator[tuple[str, _Said]]:
+    """Yield the id of each record, and what it says."""
+    names: dict[int, EntryId] = {}
+    for position, item in enumerate(items):
+        names[position] = EntryId(item.alias or f"#{position}")
+        body = body_without_source(msgspec.structs.replace(item, meta=None), names)
+        parent = None if item.parent is None else names[item.parent]
+        yield names[position], _Said(item.lane, item.kind, _unplaced(body), parent)
+
+
+def _unplaced(body: bytes) -> bytes:
+    """Return `body`, and the entry that it may have as a whole, without its place in a source."""
+    if b'"source":' not in body:
+        return body
+    try:
+        value = _decoder.decode(body)
+    except (ValueError, RecursionError):
+        return body
+    whole = fields_of((fields_of(value.get("data")) or {}).get("body")) or {}
+    whole.pop("source", None)
+    return encode(value)
+
+
+def _is_on_path(source: Source, known: Mapping[int, EntryId], leaf: EntryId | None) -> bool:
+    """Return whether `source` continues the conversation from `leaf`."""
+    position = source.parsed.leaf
+    while position is not None and known.get(position) != leaf:
+        position = source.parsed.items[position].parent
+    return position is not None

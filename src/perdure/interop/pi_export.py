@@ -50,7 +50,7 @@ _NOTES = (*ENTRY_NOTES, SessionInfoChanged.kind, ImportSource.kind)
 
 
 class _Session(msgspec.Struct, frozen=True):
-    """The session to export."""
+    """The session to export. `stored_ids` are those of `Bundle.stored_ids`."""
 
     state: StreamState
     own: Sequence[Entry]
@@ -58,6 +58,7 @@ class _Session(msgspec.Struct, frozen=True):
     notes: Sequence[Entry]
     aliases: Mapping[str, EntryId]
     blobs: Mapping[str, bytes]
+    stored_ids: Mapping[EntryId, EntryId] = {}
 
     @property
     def stream(self) -> StreamId:
@@ -99,6 +100,7 @@ def pi_of(bundle: Bundle) -> Exported:
         notes=[entry for entry in bundle.entries if entry.kind in _NOTES],
         aliases=bundle.aliases,
         blobs={blob_hash(content): content for content in bundle.blobs},
+        stored_ids=bundle.stored_ids,
     )
     return _written(bundle.header.id, _Writer(session))
 
@@ -135,7 +137,7 @@ def _original(session: _Session) -> _Base | None:
     """Return the pi file the session was read from."""
     if not _is_of_pi(session.state.header):
         return None
-    originals = originals_of(n for n in session.notes if n.kind == ImportSource.kind)
+    originals = originals_of((n for n in session.notes if n.kind == ImportSource.kind), FORMAT)
     content = content_of(originals, session.blobs)
     if content is None:
         return None
@@ -253,7 +255,7 @@ class _Writer:
             own = foreign.get(entry.id) if self._original_line(entry) is not None else None
             attempt = 0
             while own is None or own in taken:
-                own = written_id(entry.id, attempt=attempt)
+                own = self._name_of(entry.id, attempt=attempt)
                 attempt += 1
             taken.add(own)
             ids[entry.id] = own
@@ -270,7 +272,11 @@ class _Writer:
         if original is not None:
             return [self._rewrite_line(original, body, own, parent)]
         self._note_losses(entry, body)
-        return self._records.of_entry(entry, body, own, written_id)
+        return self._records.of_entry(entry, body, own, self._name_of)
+
+    def _name_of(self, entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
+        """Return the id of a record of `entry`: the same whichever branches are written."""
+        return written_id(self._session.stored_ids.get(entry, entry), ordinal, attempt)
 
     def _original_line(self, entry: Entry) -> bytes | None:
         """Return the record of a pi file that `entry` was read from, if any."""
@@ -301,7 +307,7 @@ class _Writer:
         parent = None if leaf is None else self._last.get(leaf)
         lines: list[bytes] = []
         for note, record in [*self._labels(), *self._title()]:
-            name = written_id(note)
+            name = self._name_of(note)
             lines.append(self._records.line(record, name, parent, self._at(note)))
             parent = name
         ends_at = self._fresh[-1].id if self._fresh else self._base.leaf
@@ -311,7 +317,7 @@ class _Writer:
         note = moves[-1].id if moves else entry_id(self._session.stream, -1)
         self._moves_written = sum(not self._is_held(entry) for entry in moves[-1:])
         marker = PI.custom(LEAF_MARKER, None)
-        return [self._records.line(marker, written_id(note), parent, self._at(note))]
+        return [self._records.line(marker, self._name_of(note), parent, self._at(note))]
 
     def _is_held(self, note: Entry) -> bool:
         return note.id in self._base.ids or note.id in self._base.outdated

@@ -88,7 +88,7 @@ async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Rec
         parsed.header.session,
     ):
         return None
-    originals = originals_of(await store.notes(stream, (ImportSource.kind,)))
+    originals = originals_of(await store.notes(stream, (ImportSource.kind,)), parsed.format)
     relations = {relation_of(source.content, original) for original in originals}
     if relations == {FileRelation.OTHER} and not parsed.header.is_saved_whole:
         return None

@@ -60,12 +60,16 @@ class FileRelation(Enum):
     OTHER = "other"
 
 
-def originals_of(notes: Iterable[Entry]) -> list[Original]:
-    """Return the versions stored by the ``import_source`` entries among `notes`, oldest first."""
+def originals_of(notes: Iterable[Entry], format: str | None = None) -> list[Original]:
+    """Return the versions stored by the ``import_source`` entries among `notes`, oldest first.
+
+    With `format` only those of files of that format: a session that was continued in another
+    program has files of several.
+    """
     versions: list[list[OriginalPart]] = []
     for entry in notes:
         source = readable(entry)
-        if not isinstance(source, ImportSource):
+        if not isinstance(source, ImportSource) or format not in (None, source.format):
             continue
         if source.offset == 0 or not versions:
             versions.append([])

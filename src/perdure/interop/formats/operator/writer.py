@@ -128,10 +128,11 @@ class _Writer:
         return OPERATOR.line(first) + b"\n" + added
 
     def _free_id(self, entry: EntryId, ordinal: int = 0) -> str:
-        own, attempt = written_id(entry, ordinal), 0
+        stored = self._bundle.stored_ids.get(entry, entry)
+        own, attempt = written_id(stored, ordinal), 0
         while own in self._taken:
             attempt += 1
-            own = written_id(entry, ordinal, attempt)
+            own = written_id(stored, ordinal, attempt)
         self._taken.add(own)
         return own
 
