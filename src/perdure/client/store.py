@@ -283,7 +283,7 @@ class Store:
 
     @property
     def schedule(self) -> schedules.Schedule:
-        """Messages that are sent later: list and cancel them."""
+        """Messages that are sent later: add, list and cancel them."""
         return schedules.Schedule(self.backend, self.outside)
 
     @property

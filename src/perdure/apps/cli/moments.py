@@ -43,6 +43,22 @@ def typed_moment(typed: str | datetime) -> datetime:
     return moment(typed, moment_of(SystemClock().now_ms()).astimezone().replace(tzinfo=None))
 
 
+def coming_moment(typed: str | datetime) -> datetime:
+    """Return the coming moment of an option: ``2h`` is two hours from now.
+
+    Raises: typer.BadParameter, also for a time that has passed.
+    """
+    if isinstance(typed, datetime):
+        return typed
+    now = moment_of(SystemClock().now_ms()).astimezone().replace(tzinfo=None)
+    found = moment(typed, now)
+    if re.fullmatch("[0-9]+[mhdw]", typed.strip().casefold()):
+        found = now + (now - found)
+    if found.astimezone() <= now.astimezone():
+        raise typer.BadParameter(f"{typed!r:.60} has passed: write 2026-11-21T09:30, 30m, 2h or 7d")
+    return found
+
+
 SinceOption = Annotated[
     datetime | None,
     typer.Option(

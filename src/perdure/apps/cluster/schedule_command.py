@@ -1,25 +1,32 @@
-"""``perdure schedule``: list and cancel the messages that are sent later."""
+"""``perdure schedule``: add, list and cancel the messages that are sent later."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.moments import coming_moment
+from perdure.apps.cli.options import SessionArgument, only_text
+from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.terminal.output import local_time, out_style, width
 from perdure.apps.terminal.text import Column, one_line, safe, table
+from perdure.client.cluster.requirements import requirement_for
 from perdure.client.requests.schedule import ScheduledMessage
 from perdure.session.clock import timestamp
 
 schedule = typer.Typer(
-    help="""List and cancel messages that are sent later.
+    help="""Schedule messages that are sent later; list and cancel them.
 
 Programs schedule them with chat.send(at=...), agents with `recurring` in their file.
 
 Examples:
+    perdure schedule add 01jd "Is the build green?" --at 2h
     perdure schedule list
-"""
+""",
+    no_args_is_help=True,
 )
 
 
@@ -30,15 +37,55 @@ def add_to(program: typer.Typer) -> None:
 
 @schedule.callback()
 def group() -> None:
-    """List and cancel messages that are sent later."""
+    """Schedule messages that are sent later; list and cancel them."""
+
+
+@schedule.command("add")
+async def add(
+    session: SessionArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", callback=only_text, help="The message.")],
+    *,
+    at: Annotated[
+        datetime,
+        typer.Option(
+            parser=coming_moment,
+            metavar="TIME",
+            help="When: a local time such as 2026-11-21T09:30, or 30m, 2h, 7d from now.",
+        ),
+    ],
+    common: CommonOptions,
+) -> None:
+    """Send a message to a session later.
+
+    A process with the agent of the session sends it: a worker, `perdure serve`, or a program with a
+    Scheduler. If none runs at that time, the next one sends it.
+
+    Examples:
+        perdure schedule add 01jd "Is the build green?" --at 2h
+        perdure schedule add 01jd "Summarize the week." --at 2026-11-27T16:00
+
+    Exit codes:
+        2  the session has no agent that is in force here
+        3  session not found
+    """
+    if not text.strip():
+        raise UsageMistake("there is nothing to say: write the message after the session")
+    async with common.existing_store() as store:
+        stream = await named_session(store, session)
+        added = await store.schedule.add(stream, text, at=at)
+        agent = (await requirement_for(store.backend, stream)).agent
+    when = local_time(added.due_at)
+    common.show(
+        _data(added, agent), f"Scheduled {added.id} for {when}; a process with {agent} sends it."
+    )
 
 
 @schedule.command("list")
 async def list_messages(*, common: CommonOptions) -> None:
     """List the messages that were not sent yet, the earliest first.
 
-    A message that is overdue waits for a process with its agent: a worker, `perdure serve`, or a
-    program with a Scheduler.
+    A message that is overdue waits for a process with the named agent: a worker, `perdure serve`,
+    or a program with a Scheduler.
 
     Examples:
         perdure schedule list
@@ -47,7 +94,12 @@ async def list_messages(*, common: CommonOptions) -> None:
     async with common.existing_store() as store:
         found = await store.schedule.list()
         now = store.outside.clock.now_ms()
-    common.show([_data(each) for each in found], _lines(found, now))
+        agents = {
+            stream: (await requirement_for(store.backend, stream)).agent
+            for stream in {each.session for each in found}
+        }
+    rows = [(each, agents[each.session]) for each in found]
+    common.show([_data(*row) for row in rows], _lines(rows, now))
 
 
 @schedule.command("cancel")
@@ -81,25 +133,27 @@ async def cancel(
     common.show({"id": id}, f"Cancelled {id}.")
 
 
-def _data(message: ScheduledMessage) -> dict[str, object]:
+def _data(message: ScheduledMessage, agent: str) -> dict[str, object]:
     return {
         "id": message.id,
         "session": message.session,
+        "agent": agent,
         "due_at": timestamp(message.due_at),
         "text": message.message.text,
     }
 
 
-def _lines(found: list[ScheduledMessage], now: int) -> list[str]:
+def _lines(found: list[tuple[ScheduledMessage, str]], now: int) -> list[str]:
     if not found:
         return ["Nothing is scheduled."]
     rows = [
         (
             local_time(each.due_at) + (" (overdue)" if each.due_at <= now else ""),
             each.id,
+            safe(agent),
             safe(one_line(each.message.text, 60)),
         )
-        for each in found
+        for each, agent in found
     ]
-    names = ("due", "id", "message")
+    names = ("due", "id", "agent", "message")
     return list(table([Column(name) for name in names], rows, width(), out_style()))

@@ -21,6 +21,7 @@ ADVICE: Mapping[str, str] = {
     "raise its quota": "raise its quota with `perdure store quota`",
     "move the existing store aside": "add --force to move the existing store aside",
     "resume it with Runtime.resume": "resume it with `perdure chat --session {stream}`",
+    "continue it once with Runtime.resume": "continue it once with `perdure chat --session ID`",
     "give it up with Session.abandon_turn": "give it up with `perdure sessions abandon {stream}`",
     "encrypt it first": "encrypt it with `perdure store rekey`",
     "Store.reindex rebuilds": "`perdure store reindex` rebuilds",

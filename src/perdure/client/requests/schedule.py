@@ -7,8 +7,11 @@ from datetime import datetime
 
 import msgspec
 
+from perdure.bounds.limits import require_within
 from perdure.bounds.short_repr import short_repr
 from perdure.client.clock import Outside
+from perdure.client.conversation.authority import authority_of
+from perdure.client.conversation.role_sessions import require_no_role
 from perdure.client.processes import is_gone, this_process
 from perdure.engine.turns.environment import LEASE_TTL_MS
 from perdure.engine.turns.lease import Claim
@@ -19,7 +22,7 @@ from perdure.session.clock import LAST_MS, ms_of
 from perdure.session.codec import body_of, new_side
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.session.ledger import TurnRequested, TurnStopRequested
-from perdure.session.messages import Message
+from perdure.session.messages import Message, user
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
@@ -76,6 +79,32 @@ class Schedule:
             each for each in await scheduled_in(self._store) if session in (None, each.session)
         ]
         return [each for each in found if not await self._is_cancelled(each)]
+
+    async def add(self, session: str, text: str, *, at: datetime | int) -> ScheduledMessage:
+        """Schedule `text` for `session` at the time `at` (or Unix milliseconds).
+
+        A process that has the agent of the session sends it: a worker, a server, or a program with
+        a Scheduler. A credential in it is treated as that agent says, when it is sent.
+        Durable: when this returns.
+        Raises: SessionNotFound; WrongArgument for a session whose agent is not in force here;
+        LimitExceeded; FlowRefusal for the role of a flow that is not completed.
+        """
+        due_at = due_at_of(at)
+        require_within("message_bytes", len(text.encode(errors="replace")), "the message")
+        clock, stream = self._outside.clock, StreamId(session)
+        header = (await self._store.state(stream)).header
+        await require_no_role(self._store, clock, header, "resume")
+        known = await authority_of(self._store, stream)
+        if known.bound is None or known.withheld is not None:
+            raise WrongArgument(
+                f"session {session} has no agent that is in force here and could answer: continue "
+                "it once with Runtime.resume",
+                argument="session",
+            )
+        message = user(text)
+        write = Write(stream=stream, entries=(new_side(TurnRequested(message, due_at)),))
+        committed = await self._store.commit(Commit(writes=(write,), at=clock.now_ms()))
+        return ScheduledMessage(committed.entries[0][0].id, stream, due_at, message)
 
     async def cancel(self, message: str) -> None:
         """Cancel the scheduled message with the id `message`: it is never sent.

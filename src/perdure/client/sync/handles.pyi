@@ -592,7 +592,7 @@ class Store(Handle[AsyncStore]):
 
     @property
     def schedule(self) -> Schedule:
-        """Messages that are sent later: list and cancel them."""
+        """Messages that are sent later: add, list and cancel them."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -1008,6 +1008,16 @@ class Schedule(Handle[AsyncSchedule]):
         """List the messages that were not sent yet, the earliest first, of any process.
 
         One that was cancelled is not listed, also if another process has yet to close it.
+        """
+
+    def add(self, session: str, text: str, *, at: datetime | int) -> ScheduledMessage:
+        """Schedule `text` for `session` at the time `at` (or Unix milliseconds).
+
+        A process that has the agent of the session sends it: a worker, a server, or a program with
+        a Scheduler. A credential in it is treated as that agent says, when it is sent.
+        Durable: when this returns.
+        Raises: SessionNotFound; WrongArgument for a session whose agent is not in force here;
+        LimitExceeded; FlowRefusal for the role of a flow that is not completed.
         """
 
     def cancel(self, message: str) -> None:

@@ -14,7 +14,14 @@ import perdure
 from perdure import Agent, Chat, Recurring, Runtime, Scheduler, Store
 from perdure.client.agents.bindings import Bindings
 from perdure.client.requests.schedule import due_at_of
-from perdure.errors import ConfigError, InvalidAgentFile, TurnSuspended, WrongArgument
+from perdure.errors import (
+    ConfigError,
+    InvalidAgentFile,
+    LimitExceeded,
+    SessionNotFound,
+    TurnSuspended,
+    WrongArgument,
+)
 from perdure.session.ids import StreamId
 from tests.fakes.mcp_servers import local
 from tests.fakes.workers import until
@@ -352,3 +359,34 @@ async def test_agent_with_an_unknown_provider_is_not_planned(
         await Scheduler(runtime).plan()
     assert await store.recent() == []
     assert "unknown model provider 'nowhere'" in caplog.text
+
+
+async def test_added_message_is_sent_once_by_a_scheduler_with_the_agent(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        await chat.send("hi")
+    added = await store.schedule.add(chat.id, "Is it green?", at=soon(store))
+    assert await store.schedule.list() == [added]
+
+    async def is_answered() -> bool:
+        return len(await texts(store, chat.id)) == 4
+
+    async with Runtime(store, agents=[AGENT]) as runtime, Scheduler(runtime):
+        await until(is_answered)
+    assert (await texts(store, chat.id)).count("Is it green?") == 1
+    assert await store.schedule.list() == []
+
+
+async def test_message_that_nobody_could_send_is_not_added(store: Store) -> None:
+    empty = await store.create()
+    with pytest.raises(WrongArgument, match="no agent that is in force here"):
+        await store.schedule.add(empty.id, "Hello", at=DUE)
+    with pytest.raises(SessionNotFound):
+        await store.schedule.add("nobody", "Hello", at=DUE)
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+    with pytest.raises(WrongArgument, match="not a time"):
+        await store.schedule.add(chat.id, "Hello", at=-1)
+    with pytest.raises(LimitExceeded):
+        await store.schedule.add(chat.id, "x" * 100_000_000, at=DUE)
+    assert await store.schedule.list() == []
