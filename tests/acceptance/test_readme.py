@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+
 from scripts.readme_transcript import (
     README,
     agrees,
@@ -31,3 +34,18 @@ def test_variable_output_is_not_compared() -> None:
     assert agrees(["a", "...", "d"], ["a", "b", "c", "d"])
     assert not agrees(["a", "d"], ["a", "b", "d"])
     assert unchanging("01m7xr2cwdk2ej17gj533vfqcm in 1.2 s") == "<id> in <seconds> s"
+
+
+def test_extras_of_install_lines_exist() -> None:
+    project = tomllib.loads((README.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    known = project["project"]["optional-dependencies"].keys()
+    pages = [README, *README.parent.glob("docs/**/*.md")]
+    named = {
+        extra
+        for page in pages
+        for extras in re.findall(
+            r"""install [^\n`]*?['"](?:perdure|\.)\[([a-z,-]+)\]""", page.read_text()
+        )
+        for extra in extras.split(",")
+    }
+    assert {"models", "tui", "server", "mcp"} <= named <= known

@@ -79,6 +79,7 @@ LINES: dict[str, list[str]] = {
     "memory search": ["what was said?", "--all"],
     "memory remember": [f"more {MARK.replace(chr(0), '')}"],
     "models": [],
+    "schedule add": [S, f"later {MARK.replace(chr(0), '')}", "--at", "2h"],
     "schedule list": [],
     "sessions abandon": [S],
     "sessions branch": [S, "0"],

@@ -183,3 +183,14 @@ def test_markdown_numbers_an_entry_as_the_commands_do(sample: World) -> None:
     number = re.findall(r"(?m)^## (\d+) · User", text)[-1]
     (entry,) = sample.ok("sessions", "read", SAMPLE_ID, number, "--json").json
     assert (entry["id"], entry["body"]["role"]) == (f"{SAMPLE_ID}/{number}", "user")
+
+
+def test_file_with_the_ending_of_no_format_is_refused(sample: World) -> None:
+    for name in ("trip.pdf", "trip.docx", "trip.txt"):
+        refused = sample.run("export", SAMPLE_ID, "-o", name)
+        assert refused.code == 2
+        assert f"no format has files that end with {name[4:]}" in refused.err
+        assert "markdown, html" in " ".join(refused.err.split())
+        assert not (sample.folder / name).exists()
+    sample.ok("export", SAMPLE_ID, "--format", "markdown", "-o", "trip.txt")
+    sample.ok("export", "--all", "--format", "html", "-o", "pages.2026")

@@ -124,3 +124,29 @@ def test_many_sessions_are_listed_before_they_are_erased(sample: World) -> None:
     assert len(sample.ok("sessions", "list", "--json").json) == 1
     assert sample.run("sessions", "erase", "--dry-run").code == 2
     assert sample.run("sessions", "erase", SAMPLE_ID, "--query", "tea", "--yes").code == 2
+
+
+def test_erasure_of_one_session_is_listed_first_and_erases_nothing(sample: World) -> None:
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
+    kept = ("sessions", "erase", SAMPLE_ID, "--dry-run")
+
+    shown = sample.ok(*kept).out
+    assert "1 session, 35 messages" in shown
+    assert f"not these, which have forks (add --keep-for-forks or --with-forks): {SAMPLE_ID}" in (
+        " ".join(shown.split())
+    )
+    assert set(sample.ok(*kept, "--with-forks", "--json").json) == {SAMPLE_ID, fork}
+    assert sample.ok(*kept, "--keep-for-forks", "--json").json == [SAMPLE_ID]
+    everything = sample.ok("sessions", "erase", "--everything", "--dry-run", "--json").json
+    assert set(everything) == {SAMPLE_ID, fork}
+    of_nobody = sample.ok("sessions", "erase", "--subject", "ann", "--dry-run")
+    assert of_nobody.out == "0 sessions, 0 messages\n"
+
+    for words, code in (
+        (("sessions", "erase", SAMPLE_ID[:8], "--dry-run"), 3),
+        ((*kept, "--certificate", "erased.json"), 2),
+    ):
+        assert sample.run(*words).code == code, words
+    assert not (sample.folder / "erased.json").exists()
+    assert len(sample.ok("sessions", "list", "--json").json) == 2
+    assert sample.ok("sessions", "erasures", "--json").json == []

@@ -112,3 +112,15 @@ def test_forks_of_session_files_are_copies_and_are_found_by_their_origin(sample:
     copy = ("store", "copy", address(sample.folder / "whole.db"), "--session", SAMPLE_ID)
     copied = sample.ok(*copy, "--with-forks", *there).json
     assert {each["stream"] for each in copied["sessions"]} == {SAMPLE_ID, fork, inner}
+
+
+def test_advice_of_doctor_encrypts_the_store(sample: World) -> None:
+    told = {check["name"]: check for check in sample.ok("doctor", "--json").json["checks"]}
+    advice = told["encryption"]["advice"]
+    assert advice.endswith("no keyring works here")
+    command = advice.split("`")[1].replace("~", str(sample.folder)).split()
+    assert command[0] == "perdure"
+    assert "is encrypted with its new key" in sample.ok(*command[1:]).out
+    keyed = World(sample.folder, {"PERDURE_KEY_FILE": str(sample.folder / ".perdure.key")})
+    told = {check["name"]: check for check in keyed.ok("doctor", "--json").json["checks"]}
+    assert told["encryption"]["status"] == "ok"

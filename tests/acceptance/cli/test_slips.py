@@ -172,3 +172,30 @@ def test_fork_takes_its_entry_as_an_argument_or_an_option_but_not_both(sample: W
     assert by_argument["leaf"].endswith("/3")
     ended = sample.run("sessions", "fork", by_argument["parent"], "3", "--at", "4")
     assert (ended.code, "name one entry" in ended.err) == (2, True)
+
+
+def test_group_without_a_command_prints_its_help(world: World) -> None:
+    for group in ("memory", "grants", "schedule", "token", "cluster", "sessions", "flow"):
+        ended = world.run(group)
+        assert (ended.code, ended.out) == (2, ""), group
+        assert f"perdure {group} COMMAND" in ended.err, group
+        assert "Missing command" not in ended.err
+
+
+def test_format_json_is_answered_with_the_option_for_it(sample: World) -> None:
+    for words in (
+        ("sessions", "list", "--format", "json"),
+        ("usage", "--output=json"),
+        ("sessions", "show", SAMPLE_ID, "-o", "json"),
+    ):
+        ended = sample.run(*words)
+        assert ended.code == 2
+        assert "did you mean --json?" in ended.err, words
+    assert "--json" not in sample.run("sessions", "list", "--format", "text").err
+
+
+def test_removed_label_is_named_with_its_text(sample: World) -> None:
+    told = sample.ok("sessions", "label", SAMPLE_ID, "9").out
+    assert "is no longer called 'two ways out'" in told
+    told = sample.ok("sessions", "label", SAMPLE_ID, "9").out
+    assert "has no label; add a text after the entry" in " ".join(told.split())

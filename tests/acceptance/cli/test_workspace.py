@@ -160,3 +160,13 @@ def test_empty_folder_moves_no_session_to_the_current_one(shop: World) -> None:
         ended = shop.run(*words, "--cwd", "")
         assert (ended.code, "an empty path names nothing" in ended.err) == (2, True), ended.err
     assert shop.ok("sessions", "show", session, "--json").out == before
+
+
+def test_import_whose_folder_is_not_here_says_where_it_continues(sample: World) -> None:
+    words = ("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hi")
+    told = " ".join(sample.ok(*words).err.split())
+    assert (
+        f"the session's folder /home/mira/tidepool does not exist here: it continues in "
+        f"{sample.folder} (--cwd DIR names another)"
+    ) in told
+    assert "does not exist here" not in sample.ok(*words).err

@@ -344,3 +344,20 @@ def _all_of(control: int) -> str:
             break
         seen += content
     return seen.decode(errors="replace")
+
+
+def test_role_without_a_folder_is_a_warning(project: World) -> None:
+    shutil.rmtree(project.folder / "a-docs" / "roles" / "reviewer")
+    told = flow(project, "validate", "workflow.yaml", "--json").json
+    (warning,) = told["warnings"]
+    assert warning.startswith("role 'reviewer' has no folder a-docs/roles/reviewer: write ")
+    assert warning in " ".join(flow(project, "validate", "workflow.yaml").err.split())
+    shutil.rmtree(project.folder / "a-docs" / "roles")
+    assert flow(project, "validate", "workflow.yaml", "--json").json["warnings"] == []
+
+
+def test_flow_of_the_echo_model_says_that_it_stops_at_once(project: World) -> None:
+    ended = flow(project, "run", "workflow.yaml", "-m", "scripted:echo", code=1)
+    assert "scripted:echo hands nothing over" in ended.err
+    assert "--scenario FILE" in " ".join(ended.err.split())
+    assert "hands nothing over" not in flow(project, "run", *ALLOWED, code=1).err

@@ -21,7 +21,8 @@ grants = typer.Typer(
 
 Examples:
     perdure grants list
-"""
+""",
+    no_args_is_help=True,
 )
 
 _NONE = "No grants: every call needs approval."

@@ -51,7 +51,13 @@ NOT_IN_FORCE = (
     "this session {}: its permissions, tools and open turn are not in force; it continues with "
     "yours (`perdure sessions show` lists them)"
 )
-GONE = "the session's folder {} does not exist: --cwd DIR moves the session to another one"
+GONE = (
+    "the session's folder {} does not exist: --cwd DIR moves the session to another one "
+    "(`perdure chat --session {} --cwd DIR`), or make it again"
+)
+ELSEWHERE = (
+    "the session's folder {} does not exist here: it continues in {} (--cwd DIR names another)"
+)
 _WHY: Mapping[Withheld, str] = {
     "imported": "was imported",
     "unknown": "was not written by your perdure (`perdure store trust` can change that)",
@@ -182,9 +188,11 @@ class AnswerOptions:
         header = (await self.store.backend.state(handle.id)).header
         await require_no_role(self.store.backend, self.store.outside.clock, header, "resume")
         known = await authority_of(self.store.backend, handle.id)
+        recorded: str | None = None  # the folder of a session that continues in ours, unnamed
         if known.bound is None or known.withheld is not None:
-            origin = (await handle.info()).origin
-            self.require_choice("an imported session" if origin == "import" else "the session")
+            info = await handle.info()
+            recorded = info.cwd if cwd is None else None
+            self.require_choice("an imported session" if info.origin == "import" else "the session")
         window = await self.store.backend.context_window(handle.id, handle.leaf, 1)
         wanted = self._model or await switched_in(self.store.backend, window)
         if wanted is not None:
@@ -200,7 +208,7 @@ class AnswerOptions:
             chat = await self.runtime.resume(handle.id, agent, workspace=place)
         if known.withheld is not None:
             remark(NOT_IN_FORCE.format(_WHY[known.withheld]))
-        _remark_gone(chat)
+        _remark_gone(chat, recorded)
         await self._remark_unpriced(chat.agent, agent)
         if chat.turn is not None:
             await chat.turn.started()
@@ -322,10 +330,12 @@ class AnswerOptions:
             raise ModelNotHere(model, str(error)) from error
 
 
-def _remark_gone(chat: Chat) -> None:
+def _remark_gone(chat: Chat, recorded: str | None) -> None:
     folder = chat.workspace.working_dir
     if not Path(folder).is_dir():
-        remark(GONE.format(safe(folder)))
+        remark(GONE.format(safe(folder), chat.id))
+    elif recorded is not None and not Path(recorded).is_dir():
+        remark(ELSEWHERE.format(safe(recorded), safe(folder)))
 
 
 def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast:

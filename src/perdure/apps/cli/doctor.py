@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import shlex
 import shutil
 import stat
 import sys
@@ -28,6 +29,7 @@ from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import safe
 from perdure.bounds.files import open_named
 from perdure.client.agents.providers import provider_states
+from perdure.client.keys import has_keyring
 from perdure.client.lookup.store_files import database_file
 from perdure.errors import PerdureError
 from perdure.secrets.mask import masked_value
@@ -207,7 +209,8 @@ async def _content(common: CommonOptions) -> list[Check]:
     except PerdureError as error:
         return [Check("content", "fail", message_of(error))]
     turns = _turns_check(len(interrupted))
-    return [_content_check(facts, found), turns, _durability(facts), _encryption(facts)]
+    encryption = _encryption(facts, common.store)
+    return [_content_check(facts, found), turns, _durability(facts), encryption]
 
 
 def _turns_check(interrupted: int) -> Check:
@@ -236,12 +239,23 @@ def _durability(facts: StoreInfo) -> Check:
     return Check("durability", "warn", f"{facts.durability}: may lose the newest on power loss")
 
 
-def _encryption(facts: StoreInfo) -> Check:
+def _rekey_advice(store: str | None) -> str:
+    """Return the command that encrypts the store here."""
+    named = "" if store is None else f" --store {shlex.quote(store)}"
+    if has_keyring():
+        return f"`perdure store rekey --generate{named}` encrypts it, with a key in the keyring"
+    return (
+        f"`perdure store rekey --generate --new-key-file ~/.perdure.key{named}` encrypts it, with "
+        "a key in that file: no keyring works here"
+    )
+
+
+def _encryption(facts: StoreInfo, store: str | None) -> Check:
     if facts.is_encrypted:
         return Check("encryption", "ok", f"the store is encrypted with {facts.cipher}")
     advice = "keep it on an encrypted disk: this kind of store is not encrypted itself"
     if facts.backend == "sqlite":
-        advice = "`perdure store rekey --generate` encrypts it, with a key in the system's keyring"
+        advice = _rekey_advice(store)
     return Check(
         "encryption", "warn", "the store is plain: who can read the file reads it all", advice
     )
@@ -255,9 +269,14 @@ def _models() -> Iterator[Check]:
     states = provider_states(os.environ)
     ready = [state.name for state in states if state.status == "configured"]
     yield Check("models", "ok", f"set up: {', '.join(ready)}", "`perdure models` lists them all")
+    unusable: dict[str, list[str]] = {}  # what to do -> the providers that share the key
     for state in states:
         if state.status == "unusable key":
-            yield Check("models", "fail", f"{state.name}: {state.remedy}")
+            unusable.setdefault(state.remedy, []).append(state.name)
+    for remedy, (first, *others) in unusable.items():
+        also = f" (also for {', '.join(others)})" if others else ""
+        yield Check("models", "fail", f"{first}: {remedy}{also}")
+    for state in states:
         if state.status == "missing package" and state.key is not None:
             detail = f"{state.name} has a key ({state.key}), and its package is not installed"
             yield Check("models", "fail", detail, state.remedy)

@@ -76,7 +76,7 @@ def run(words: Sequence[str]) -> int:
         if inspect.iscoroutine(result):
             result = asyncio.run(result)
     except typer.TyperException as error:
-        return _report_misuse(error.format_message(), command_table().at(words))
+        return _report_misuse(error.format_message(), command_table().at(words), words)
     except typer.Abort:  # typer's word for a stdin that ended
         raise KeyboardInterrupt from None
     return result if isinstance(result, int) else DONE
@@ -248,13 +248,18 @@ _CHECKER_WORDS = (
 """What the library that checks values says, and how it is said here."""
 
 
+def _names_json(words: Sequence[str]) -> bool:
+    """Return whether a word is the value of an option like ``--format json``."""
+    return any(word.rpartition("=")[2].casefold() == "json" for word in words)
+
+
 def _plain(message: str) -> str:
     for said, plainly in _CHECKER_WORDS:
         message = re.sub(said, plainly, message)
     return message
 
 
-def _report_misuse(message: str, called: Command) -> int:
+def _report_misuse(message: str, called: Command, words: Sequence[str]) -> int:
     if message.startswith("Usage:"):  # a group was called without a command: its help
         remark("\n".join(page_lines(called, width(), Style())))
         return USAGE
@@ -263,5 +268,8 @@ def _report_misuse(message: str, called: Command) -> int:
     if task is not None:
         raise UsageMistake(task)
     message = _plain(message)
+    has_json = any("--json" in each.spellings for each in called.common)
+    if has_json and message.startswith("unknown option") and _names_json(words):
+        raise UsageMistake(f"{message.partition(' (')[0]}; did you mean --json?")
     hint = "" if message.endswith("?") else "; see --help"
     raise UsageMistake(message.rstrip(".") + hint)

@@ -183,7 +183,10 @@ def _usage_row(total: UsageTotal) -> tuple[str, ...]:
 
 
 def _line(total: UsageTotal) -> str:
-    return f"{_cost(total)} {_short(total.usage.total_tokens)} tokens"
+    tokens = f"{_short(total.usage.total_tokens)} tokens"
+    if total.unpriced_calls == total.calls > 0:
+        return f"{tokens}, no price"
+    return f"{_cost(total)} {tokens}"
 
 
 def _short(number: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import msgspec
 import typer
@@ -61,6 +61,9 @@ OutputOption = Annotated[
 ]
 _STDOUT = Path("-")
 _ENDINGS: Mapping[str, ExportFormat] = {
+    "": "perdure",
+    ".jsonl": "perdure",
+    ".json": "perdure",
     ".md": "markdown",
     ".markdown": "markdown",
     ".html": "html",
@@ -140,7 +143,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         2  the format cannot express the session
         4  the file exists, and --force is not given
     """
-    format, sorts = format or _format_of(output), redactions(redact)
+    is_named, format, sorts = format is not None, format or _format_of(output), redactions(redact)
     if common.as_json and output in (None, _STDOUT):
         raise UsageMistake("--json tells about a file: name one with -o FILE")
     if not many.is_chosen:
@@ -151,7 +154,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         folder = _archive_folder(session, many, format, output, leaf)
         await _export_many(common, many, folder, sorts, is_forced=is_forced)
         return
-    _check_output(output, store_address(common.store), is_forced=is_forced)
+    _check_output(output, store_address(common.store), is_named=is_named, is_forced=is_forced)
     async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         at = None if leaf is None else await handle.find(leaf)
@@ -178,13 +181,22 @@ def _format_of(output: Path | None) -> ExportFormat:
     return _ENDINGS.get("" if output is None else output.suffix.lower(), "perdure")
 
 
-def _check_output(output: Path | None, address: str, *, is_forced: bool) -> None:
-    """Raises: PathExists; UsageMistake for a file of the store."""
+def _check_output(output: Path | None, address: str, *, is_named: bool, is_forced: bool) -> None:
+    """Check the file to write; a format that `is_named` may have any ending.
+
+    Raises: PathExists; UsageMistake for a file of the store, and for the ending of no format.
+    """
     if output is None:
         return
     if output.is_file() and not is_forced:
         raise PathExists(str(output))
     _check_outside(output, address)
+    ending = output.suffix.lower()
+    if not (is_named or ending in _ENDINGS or output.is_dir()):
+        raise UsageMistake(
+            f"no format has files that end with {ending}: name one with --format "
+            f"({', '.join(get_args(ExportFormat))}), or end the name with .jsonl, .md or .html"
+        )
 
 
 def _archive_folder(

@@ -62,7 +62,7 @@ async def add(
 
     Examples:
         perdure schedule add 01jd "Is the build green?" --at 2h
-        perdure schedule add 01jd "Summarize the week." --at 2026-11-27T16:00
+        perdure schedule add 01jd "Summarize the week." --at 7d
 
     Exit codes:
         2  the session has no agent that is in force here

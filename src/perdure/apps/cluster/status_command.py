@@ -16,7 +16,8 @@ cluster = typer.Typer(
 
 Examples:
     perdure cluster status --store postgresql://me@db.example/agents
-"""
+""",
+    no_args_is_help=True,
 )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from perdure.client.flows.documents.start import document_in
 from perdure.engine.flows.documents.document_flow import graph_of
 from perdure.engine.flows.files.graph_file import drawn_graph
-from perdure.engine.flows.files.required_readings import Library, project_folder
+from perdure.engine.flows.files.required_readings import DOCS, Library, project_folder
 from perdure.engine.flows.files.skills import SkillShelf
 from perdure.errors import ConfigError, InvalidWorkflow
 from perdure.session.flows.graph import Graph, base_role
@@ -51,8 +51,21 @@ def faults_of(
         return error.faults, ()
     except ConfigError as error:
         return (str(error),), ()
-    missing = tuple(dict.fromkeys(_missing(graph, file.name, Library(_folder(workspace, project)))))
-    return missing, ()
+    library = Library(_folder(workspace, project))
+    missing = tuple(dict.fromkeys(_missing(graph, file.name, library)))
+    return missing, tuple(_undescribed(graph, library))
+
+
+def _undescribed(graph: Graph, library: Library) -> Iterator[str]:
+    """Name the roles without a folder in a project that describes its roles."""
+    roles = library.project / DOCS / "roles"
+    for role in dict.fromkeys(base_role(role) for role in graph.roles) if roles.is_dir() else ():
+        if not (roles / role).is_dir():
+            place = f"{DOCS}/roles/{role}"
+            yield (
+                f"role {role!r} has no folder {place}: write {place}/main.md, or its prompt says "
+                "nothing about it"
+            )
 
 
 def _missing(graph: Graph, name: str, library: Library) -> Iterator[str]:

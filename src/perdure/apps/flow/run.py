@@ -188,6 +188,13 @@ async def begin(  # noqa: PLR0913 - each is an option of the command
     return await _start_and_run(common, file, said, shown)
 
 
+ECHO = "scripted:echo"
+ECHOES = (
+    "scripted:echo hands nothing over, so a flow of roles stops at its first node: use a real "
+    "model (-m PROVIDER:NAME), or --scenario FILE to run it offline"
+)
+
+
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """The display of a running flow, and whether the command waits for answers of people."""
 
@@ -211,6 +218,8 @@ async def _start_and_run(common: CommonOptions, file: Path, said: Given, shown: 
         ready = await asyncio.to_thread(_prepare_roles, file, said)
     acting, chosen = ready.acting, roles_in(said.roles)
     _require_providers(acting, chosen)
+    if document is None and acting.scenario is None and acting.model == ECHO:
+        remark(ECHOES)
     if document is None and said.record is None and acting.scenario is not None:
         folder = scenario_folder(acting.scenario)
         if folder is not None:

@@ -286,6 +286,8 @@ async def restore(
     """
     address = store_address(common.store)
     if not folder.is_dir():
+        if folder.exists():
+            raise UsageMistake(f"{folder} is a file: name the folder of a backup")
         raise PathNotFound(str(folder))
     moment = _moment(until)
 

@@ -47,7 +47,8 @@ Examples:
     perdure memory search 'When did we choose the hotel?'
     perdure memory remember "Ana is allergic to nuts" --subject ana
     perdure memory facts --subject ana
-"""
+""",
+    no_args_is_help=True,
 )
 
 _CANDIDATES = 5

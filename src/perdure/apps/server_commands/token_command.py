@@ -38,7 +38,8 @@ Examples:
     perdure token create --role write --subject ana
     perdure token list
     perdure token revoke 3f9a12cd
-"""
+""",
+    no_args_is_help=True,
 )
 
 

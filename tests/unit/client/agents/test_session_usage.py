@@ -6,8 +6,16 @@ import asyncio
 
 import pytest
 
+from perdure.client.agents import session_usage
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.session_usage import SessionUsage, end_if_idle, revoke, standing_of
+from perdure.client.agents.session_usage import (
+    SessionUsage,
+    end_if_idle,
+    grants_by_session,
+    revoke,
+    standing_of,
+)
+from perdure.client.store import Store
 from perdure.errors import RateLimited
 from perdure.session.ids import StreamId
 from perdure.session.ledger import Spending
@@ -167,3 +175,31 @@ async def test_idle_session_is_closed_on_open_and_reopened_by_next_turn() -> Non
     await resumed.send("two")
     assert (await resumed.session.info()).status == "active"
     assert (await theatre.runtime(agent, idle_timeout_s=None).resume("s")).id == "s"
+
+
+async def test_grants_are_read_only_where_a_person_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @tool(effect="write")
+    async def strike() -> str:
+        """Strike."""
+        return "struck"
+
+    theatre = Theatre(main=[asks("strike"), words("one")])
+    for number in range(20):
+        await theatre.store.create(id=f"other-{number}")
+    agent = Agent("a", model="p:main", tools=[asking(strike)])
+    chat = await theatre.runtime(agent).start(agent, id="s")
+    async for event in chat.send("go"):
+        if event.type == "inbox:question":
+            (asked,) = await chat.session.questions()
+            await chat.session.answer(asked.id, "always", by="me")
+    read: list[str] = []
+
+    async def counted(store: Store, session: str) -> SessionUsage:
+        read.append(session)
+        return await standing_of(store, session)
+
+    monkeypatch.setattr(session_usage, "standing_of", counted)
+    assert await grants_by_session(theatre.store) == {"s": ("strike it",)}
+    assert read == ["s"]

@@ -1,4 +1,4 @@
-"""``perdure sessions erase`` with filters: a preview, then one erasure after another."""
+"""``perdure sessions erase``: the preview, and with filters one erasure after another."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from perdure.apps.terminal.output import count_of, local_time, remark
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.store import Store
 from perdure.errors import PerdureError
+from perdure.session.info import SessionInfo
 from perdure.stores.retention.erase import Certificate, ForkPolicy
 
 _NO_FORKS = ("role", "subagent")
@@ -57,6 +58,29 @@ async def selected(store: Store, wanted: RowFilter) -> list[SessionRow]:
     """Return the sessions that match `wanted`, the newest first, so that forks come first."""
     rows = await newest_rows(store, wanted, None)
     return sorted(rows, key=lambda row: row.info.created_at, reverse=True)
+
+
+async def reached(
+    store: Store, session: str | None, subject: str | None, forks: ForkPolicy
+) -> list[SessionRow]:
+    """Return what one erasure includes: of `session`, of `subject`, or without both of everything.
+
+    That is also what belongs to these sessions, and their forks if they are erased, too.
+    """
+    infos = await store.recent(None, scope="all")
+    found = {info.id for info in infos if _is_named(info, session, subject)}
+    has_forks = session is None or forks == "erase"
+    while more := [
+        info.id
+        for info in infos
+        if info.parent in found and info.id not in found and (has_forks or info.origin in _NO_FORKS)
+    ]:
+        found.update(more)
+    return await newest_rows(store, RowFilter(scope="all", among=frozenset(found)), None)
+
+
+def _is_named(info: SessionInfo, session: str | None, subject: str | None) -> bool:
+    return session in (None, info.id) and subject in (None, info.subject)
 
 
 async def preview_lines(store: Store, rows: Sequence[SessionRow], forks: ForkPolicy) -> list[str]:

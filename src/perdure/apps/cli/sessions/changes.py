@@ -204,9 +204,16 @@ async def label(
         )
 
     async def work(handle: Session, _: Store) -> Told:
-        about = (await handle.label(await handle.find(entry), text)).about
+        found = await handle.find(entry)
+        before = (await handle.labels()).get(found)
+        about = (await handle.label(found, text)).about
         now = None if about is None else (await handle.labels()).get(about)
-        sentence = f"{about} is now called {now!r}." if now else f"{about} has no label now."
+        if now:
+            sentence = f"{about} is now called {now!r}."
+        elif before:
+            sentence = f"{about} is no longer called {before!r}: add that text to call it so again."
+        else:
+            sentence = f"{about} has no label; add a text after the entry to give it one."
         return {"entry_id": about, "label": now}, sentence
 
     await _change(session, work, common)

@@ -77,18 +77,20 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
     also finishes the deletion.
 
     With --query, --cwd, --source or --until it erases every session that matches all of them. It
-    lists them first: --dry-run stops there.
+    lists them first: --dry-run stops there. With an ID, --subject or --everything, --dry-run lists
+    what would be erased, too.
 
     Examples:
+        perdure sessions erase 01jdq8rm0a7k5v2x9c3n6p1e4t --dry-run
         perdure sessions erase 01jdq8rm0a7k5v2x9c3n6p1e4t --certificate erased.json
         perdure sessions erase --subject ann@example.org --yes
         perdure sessions erase --source codex --until 90d --dry-run
     """
     forks = _fork_policy(is_kept=is_kept_for_forks, is_with=is_with_forks)
     asked = _Asked(session, subject, is_everything, forks, by or _me(), certificate, is_sure)
-    if (wanted := filters.rows) is not None or filters.is_preview:
+    if (wanted := filters.rows) is not None:
         return await _erase_many(asked, wanted, common, is_preview=filters.is_preview)
-    return await _erase(asked, common)
+    return await _erase(asked, common, is_preview=filters.is_preview)
 
 
 @dataclass(frozen=True)
@@ -105,10 +107,8 @@ class _Asked:
 
 
 async def _erase_many(
-    asked: _Asked, wanted: RowFilter | None, common: CommonOptions, *, is_preview: bool
+    asked: _Asked, wanted: RowFilter, common: CommonOptions, *, is_preview: bool
 ) -> int:
-    if wanted is None:
-        raise UsageMistake("--dry-run lists what filters select: add --query, --source or --until")
     if asked.session or asked.subject or asked.is_everything or asked.file:
         raise UsageMistake(
             "filters select sessions: omit the ID, --subject, --everything and --certificate"
@@ -133,12 +133,19 @@ async def _erase_many(
     return FAILED if failures or not all(each.is_complete for each in done) else DONE
 
 
-async def _erase(asked: _Asked, common: CommonOptions) -> int:
+async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> int:
     named = asked.session, asked.subject
     if [named[0] is not None, named[1] is not None, asked.is_everything].count(True) != 1:
         raise UsageMistake("say what to erase: an ID, --subject NAME or --everything, one of them")
+    if is_preview and asked.file is not None:
+        raise UsageMistake("--dry-run erases nothing, so there is no certificate: leave out one")
     async with common.existing_store() as opened:
         session = None if named[0] is None else await _whole(opened, named[0])
+        if is_preview:
+            rows = await bulk_erase.reached(opened, session, asked.subject, asked.forks)
+            ids = [row.info.id for row in rows]
+            common.show(ids, await bulk_erase.preview_lines(opened, rows, asked.forks))
+            return DONE
         _confirm(
             session or named[1] or f"all of namespace {common.namespace}", is_sure=asked.is_sure
         )
