@@ -174,12 +174,16 @@ async def until_somebody_waits(address: str) -> None:
 
 
 class Cutter:
-    """A proxy between store and server that can hold back replies and cut connections."""
+    """A proxy between store and server that can hold back replies and cut connections.
+
+    It holds the next reply back for `pause_s`, and all of them while it `is_silent`.
+    """
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
         self._writers: list[asyncio.StreamWriter] = []
         self.is_silent = False
+        self.pause_s = 0.0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection of the store."""
@@ -192,6 +196,9 @@ class Cutter:
     ) -> None:
         with suppress(OSError):
             while data := await source.read(65_536):
+                if is_answer and self.pause_s:
+                    pause_s, self.pause_s = self.pause_s, 0.0
+                    await asyncio.sleep(pause_s)
                 if not (is_answer and self.is_silent):
                     to.write(data)
         to.close()
@@ -248,6 +255,29 @@ async def test_commit_with_lost_reply_is_found_by_key(
 
     assert again.is_replay
     assert texts(await store.entries(S)) == ["a", "b"]
+    await far.close()
+
+
+async def test_commit_that_stood_still_for_too_long_is_tried_again(
+    store: PostgresStore, cut: tuple[Cutter, str]
+) -> None:
+    cutter, through = cut
+    other = StreamId("other")
+    far = await PostgresStore.open(through, random=system_random, max_connections=1)
+    await create(far, S)
+    await create(far, other)
+    await far.handle.db.limit_idle(50)
+    await append(far, S, said("a"))
+    watcher = far.handle.watcher
+    await until(lambda: watcher._telling is None)  # pyright: ignore[reportPrivateUsage] - it shows that
+    cutter.pause_s = 0.5
+    writes = tuple(Write(stream=each, entries=(said("b"),)) for each in (S, other))
+
+    await far.commit(Commit(writes=writes, at=1))
+
+    assert not cutter.pause_s
+    assert texts(await store.entries(S)) == ["a", "b"]
+    assert texts(await store.entries(other)) == ["b"]
     await far.close()
 
 

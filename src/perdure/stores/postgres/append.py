@@ -30,7 +30,7 @@ from perdure.stores.append_rules import ForkOrigin, check_origin, initial_state
 from perdure.stores.chain import SALT_BYTES, genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
-from perdure.stores.postgres.faults import STALE, TAKEN, is_worth_another, state_of
+from perdure.stores.postgres.faults import STALE, TAKEN, is_lost, is_worth_another, state_of
 from perdure.stores.postgres.lists import first_listing, kept_beside
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.row_builder import Facts, NotLookedUp, Share, share_off_loop
@@ -155,8 +155,7 @@ class Appender:
                 return await self._append(request)
         async with AsyncExitStack() as turns:
             for stream in sorted({write.stream for write in writes}):
-                turn = self._turns.setdefault(stream, asyncio.Lock())
-                await turns.enter_async_context(turn)
+                await turns.enter_async_context(self._turns.setdefault(stream, asyncio.Lock()))
             return await self._append(request)
 
     async def _append(self, request: Request) -> CommitResult:
@@ -164,14 +163,15 @@ class Appender:
         if len(commit.writes) == 1 and not request.blobs:
             write = commit.writes[0]
             attempt = self._believing if write.create is None else self._creating
-            entries = await attempt(request, write)
-            if entries is not None:
+            if (entries := await attempt(request, write)) is not None:
                 return CommitResult((entries,))
         for attempt in range(1, ATTEMPTS + 1):
+            sent = asyncio.Event()  # until then nothing is committed for certain
             try:
-                return await self._locking(request)
+                return await self._locking(request, sent)
             except PerdureError as error:
-                if attempt == ATTEMPTS or not is_worth_another(error.__cause__):
+                is_cut = attempt == 1 and not sent.is_set() and is_lost(error.__cause__)
+                if attempt == ATTEMPTS or not (is_cut or is_worth_another(error.__cause__)):
                     raise
         raise AssertionError("the last attempt returns or raises")
 
@@ -242,16 +242,17 @@ class Appender:
             self.forget(write.stream)
         return [await self._carry_out(db, request, n) for n in range(len(request.commit.writes))]
 
-    async def _locking(self, request: Request) -> CommitResult:
-        commit = request.commit
-        for write in commit.writes:
+    async def _locking(self, request: Request, sent: asyncio.Event) -> CommitResult:
+        writes = request.commit.writes
+        for write in writes:
             self.forget(write.stream)
         async with self._db.connection() as db, db.transaction():
             replayed = await self._lock(db, request)
             if replayed is not None:
                 return replayed
-            shares = [await self._carry_out(db, request, n) for n in range(len(commit.writes))]
+            shares = [await self._carry_out(db, request, n) for n in range(len(writes))]
             await self._keep_rest(db, request, shares)
+            sent.set()
         for share in shares:
             self._remember_if_alone(share)
         return CommitResult(tuple(share.entries for share in shares))

@@ -148,6 +148,7 @@ class Database:
         self._role: str | None = None
         self._pool: AsyncConnectionPool[_PooledConnection] | None = None
         self._lock_ms = f"{math.ceil(lock_timeout_s * 1000)}"
+        self._idle_ms = f"{IDLE_IN_TRANSACTION_S * 1000}"
         self._process = OwnProcess(self.address)
         self._loop = running_loop()
         self._lent_now: set[_PooledConnection] = set()
@@ -183,7 +184,7 @@ class Database:
             )
             await pool.open(wait=True, timeout=WAIT_S)
         except errors.LockNotAvailable as error:
-            raise StoreUnavailable(self.address, await self._lock_reason()) from error
+            raise StoreUnavailable(self.address, await _lock_reason(self.route.direct)) from error
         except psycopg.Error as error:
             raise meaning_of(error, self.address) from error
         self._pool = pool
@@ -198,7 +199,13 @@ class Database:
 
     def _set_up(self, *, is_local: bool) -> Statement:
         commit = "on" if self.durability == "full" else "off"
-        return _setting_up(self._role, commit, self._lock_ms, is_local=is_local)
+        limits = (f"{STATEMENT_S * 1000}", self._lock_ms, self._idle_ms)
+        return Statement(_SET_UP, (self._role, commit, *limits, is_local))
+
+    async def limit_idle(self, idle_ms: int) -> None:
+        """Have the server end transactions of this handle that are idle for longer."""
+        self._idle_ms = str(idle_ms)
+        await self._drain(self._usable())
 
     async def connect_apart(self) -> Connected:
         """Open a connection outside the pool; the caller must close it."""
@@ -233,7 +240,7 @@ class Database:
         try:
             return await self.ask_once(*statements)
         except StoreUnavailable as error:
-            if not isinstance(error.__cause__, psycopg.Error) or not is_lost(error.__cause__):
+            if not is_lost(error.__cause__):
                 raise
         return await self.ask_once(*statements)
 
@@ -272,7 +279,7 @@ class Database:
                 self._lent_now.discard(db)
                 await self._give_back(pool, db)
         except errors.LockNotAvailable as error:
-            raise StoreUnavailable(self.address, await self._lock_reason()) from error
+            raise StoreUnavailable(self.address, await _lock_reason(self.route.direct)) from error
         except psycopg.Error as error:
             if is_lost(error) and not self._is_closed:
                 await self._drain(pool)
@@ -317,22 +324,6 @@ class Database:
         await pool.drain()
         if db is not None:
             await pool.putconn(db)
-
-    async def _lock_reason(self) -> str:
-        """Name the owner of the lock after a lock timeout, as far as the server reports it."""
-        row: Row | None = None
-        with suppress(psycopg.Error):
-            async with await AsyncConnection.connect(
-                self.route.direct, autocommit=True, connect_timeout=CONNECT_S
-            ) as db:
-                row = await (await db.execute(_HOLDER)).fetchone()
-        if row is None:
-            return "other processes kept the session locked for too long; try again"
-        pid, name, host, since = row
-        return (
-            f"the connection of {name or 'another program'} from {host} (server process {pid}) "
-            f"has held a lock since {since} UTC; continue or end that program, then try again"
-        )
 
     def check_usable(self) -> None:
         """Raises: StoreUnavailable in a forked child or another event loop, and once closed."""
@@ -380,6 +371,23 @@ class Database:
             await self._is_idle.wait()
 
 
+async def _lock_reason(direct: str) -> str:
+    """Name the owner of the lock after a lock timeout, as far as the server reports it."""
+    row: Row | None = None
+    with suppress(psycopg.Error):
+        async with await AsyncConnection.connect(
+            direct, autocommit=True, connect_timeout=CONNECT_S
+        ) as db:
+            row = await (await db.execute(_HOLDER)).fetchone()
+    if row is None:
+        return "other processes kept the session locked for too long; try again"
+    pid, name, host, since = row
+    return (
+        f"the connection of {name or 'another program'} from {host} (server process {pid}) "
+        f"has held a lock since {since} UTC; continue or end that program, then try again"
+    )
+
+
 async def _check_isolation(db: Connected, address: str) -> None:
     """Reject a default that no transaction behind a pooler could change. Raises: ConfigError."""
     row = await (await db.execute("SHOW default_transaction_isolation")).fetchone()
@@ -388,11 +396,6 @@ async def _check_isolation(db: Connected, address: str) -> None:
             f"{address}: behind a pooler the default isolation level must be 'read committed', not "
             f"{row[0]!r}: ALTER ROLE … SET default_transaction_isolation = 'read committed'"
         )
-
-
-def _setting_up(role: str | None, commit: str, lock_ms: str, *, is_local: bool) -> Statement:
-    statement, idle = (f"{s * 1000}" for s in (STATEMENT_S, IDLE_IN_TRANSACTION_S))
-    return Statement(_SET_UP, (role, commit, statement, lock_ms, idle, is_local))
 
 
 class Transaction:

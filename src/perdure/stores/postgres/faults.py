@@ -98,14 +98,14 @@ def meaning_of(error: psycopg.Error, store: str) -> PerdureError:
     return StoreUnavailable(store, words)
 
 
-def is_lost(error: psycopg.Error) -> bool:
+def is_lost(error: BaseException | None) -> bool:
     """Whether the connection is lost, or the server is shutting down; another one may work."""
+    if not isinstance(error, psycopg.OperationalError):
+        return False
     if isinstance(error, PoolClosed | PoolTimeout | TooManyRequests):
         return False
     state = error.sqlstate or ""
-    return isinstance(error, psycopg.OperationalError) and (
-        not state or state.startswith(("08", "57P"))
-    )
+    return not state or state.startswith(("08", "57P"))
 
 
 def state_of(error: BaseException | None) -> str | None:

@@ -86,7 +86,7 @@ class _Salvage:
             with self._db.transaction():  # a savepoint: a failure affects nothing else
                 return self._db.execute(*statement, binary=True).fetchall()
         except (psycopg.DatabaseError, UnicodeDecodeError) as error:
-            if isinstance(error, psycopg.Error) and is_lost(error):
+            if is_lost(error):
                 raise
             return None
 
