@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from tests.fakes.worker_program import FOLDER
 
 ROOT = Path(__file__).parents[2]
 READY_S = 60
+
+_ID = re.compile(r"^worker ([0-9a-f]+)$", re.MULTILINE)
 
 _OTHER = """
 import runpy
@@ -57,7 +60,13 @@ class WorkerProcess:
     def is_ready(self) -> bool:
         """Whether it takes work. Fails the test if it ended instead."""
         assert self._process.poll() is None, self.log.read_text()
-        return "worker " in self.log.read_text()
+        return _ID.search(self.log.read_text()) is not None
+
+    @property
+    def id(self) -> str:
+        """Its id among the workers of the database."""
+        (found,) = _ID.findall(self.log.read_text())
+        return str(found)
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
@@ -19,14 +20,13 @@ from typing import Any
 
 import psycopg
 import sqlalchemy
-from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer, WorkflowStatus
-from msgspec import DecodeError
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
 from perdure.client.cluster.poll_gate import PollGate
 from perdure.errors import ConfigError
-from perdure.stores.cluster.protocol import PROTOCOL, Pending, Work, work_of
+from perdure.stores.cluster.protocol import PROTOCOL, Work, work_of
 
 SCHEMA = "perdure_work"
 APPLICATION = "perdure"
@@ -39,6 +39,8 @@ DONE_KEPT_S = 600
 """How long ended work is kept: as long as it may be queued again by mistake."""
 
 CONNECTIONS = 8
+CONNECT_S = 10
+RECONNECT_S = 0.1
 
 STALLED_MS = 1_500
 """A transaction that is left open for longer is ended by the server: others wait for its rows."""
@@ -93,10 +95,12 @@ class DbosQueue:
         self._loop = asyncio.get_running_loop()
         self._listened: list[str] = []
         self._registered: set[str] = set()
+        self._has_launched = False
+        self._is_closing = threading.Event()
         self._gate = PollGate(self._listened, self._with_work, POLL_S)
         self._engine = sqlalchemy.create_engine(
             "postgresql+psycopg://",
-            creator=lambda: _connected(conninfo, has_pooler=has_pooler),
+            creator=lambda: self._connected(conninfo, has_pooler=has_pooler),
             pool_size=CONNECTIONS,
             max_overflow=0,
             pool_pre_ping=True,
@@ -126,6 +130,7 @@ class DbosQueue:
         """Make or update the schema of the queues, and be ready to take work."""
         with self._alone():
             DBOS.launch()
+        self._has_launched = True
         self._gate.start(self._dbos.background_thread_stop_events)
         with suppress(DBAPIError), self._engine.begin() as db:  # only its owner may
             for grant in _GRANTS:
@@ -137,7 +142,7 @@ class DbosQueue:
         if self._direct is None:
             yield
             return
-        with psycopg.connect(self._direct, connect_timeout=10, autocommit=True) as db:
+        with psycopg.connect(self._direct, connect_timeout=CONNECT_S, autocommit=True) as db:
             # A statement that waits would keep an index from being built, which waits for it.
             while db.execute("SELECT pg_try_advisory_lock(%s, %s)", _LAUNCH).fetchone() != (True,):
                 time.sleep(POLL_S)
@@ -163,23 +168,6 @@ class DbosQueue:
         for stop in self._dbos.background_thread_stop_events:
             stop.set()
 
-    def pending(self, worker: str) -> Sequence[Pending]:
-        """Return the work that `worker` has begun and not ended."""
-        found = DBOS.list_workflows(
-            executor_id=worker,
-            status="PENDING",
-            name=WORKFLOW,
-            load_input=False,
-            load_output=False,
-        )
-        return [each for status in found if (each := _pending(status)) is not None]
-
-    def requeue(self, pending: Sequence[Pending]) -> None:
-        """Put work back into the queues that it came from."""
-        for queue in {each.queue for each in pending}:
-            ids = [each.work.id for each in pending if each.queue == queue]
-            DBOS.resume_workflows(ids, queue_name=queue)
-
     def forget_done(self) -> None:
         """Remove what is kept of work that ended a while ago."""
         with self._engine.begin() as db:
@@ -187,9 +175,30 @@ class DbosQueue:
 
     def close(self) -> None:
         """Stop. Work that has not ended stays with this worker until others take it over."""
+        self._is_closing.set()
         self._gate.stop()
         DBOS.destroy()
         self._engine.dispose()
+
+    def _connected(self, conninfo: str, *, has_pooler: bool) -> psycopg.Connection:
+        """Connect; after the launch wait for a server that is away.
+
+        DBOS itself would wait longer each time, up to a minute after the server is back.
+        """
+        while True:
+            try:
+                db = psycopg.connect(conninfo, connect_timeout=CONNECT_S, autocommit=True)
+            except psycopg.OperationalError:
+                if not self._has_launched or self._is_closing.wait(RECONNECT_S):
+                    raise
+            else:
+                break
+        if has_pooler:
+            db.prepare_threshold = None  # the next transaction may be on another connection
+        else:
+            db.execute(_LIMIT, (str(STALLED_MS), False))
+        db.autocommit = False
+        return db
 
     def _with_work(self, queues: Collection[str]) -> list[str]:
         with self._engine.connect() as db:
@@ -217,24 +226,5 @@ def listen_to(dbos: Any, queues: list[str]) -> None:
     setattr(dbos, _LISTENED, queues)
 
 
-def _connected(conninfo: str, *, has_pooler: bool) -> psycopg.Connection:
-    db = psycopg.connect(conninfo, connect_timeout=10, autocommit=True)
-    if has_pooler:
-        db.prepare_threshold = None  # the next transaction may be on another connection
-    else:
-        db.execute(_LIMIT, (str(STALLED_MS), False))
-    db.autocommit = False
-    return db
-
-
 def _limit_transaction(db: sqlalchemy.Connection) -> None:
     db.exec_driver_sql(_LIMIT, (str(STALLED_MS), True))
-
-
-def _pending(status: WorkflowStatus) -> Pending | None:
-    try:
-        work = work_of(status.workflow_id)
-    except DecodeError:
-        return None
-    assert status.queue_name is not None
-    return Pending(work, status.queue_name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
@@ -20,7 +21,7 @@ from perdure.client.cluster.scheduler import Scheduler
 from perdure.client.cluster.status import cluster_status
 from perdure.client.processes import is_gone
 from perdure.engine.telemetry.activation import chosen_cluster_report
-from perdure.errors import ConfigError, TurnSuspended
+from perdure.errors import ConfigError, StoreUnavailable, TurnSuspended
 from perdure.session.ids import StreamId
 from perdure.stores.cluster.protocol import Liveness, Work, WorkerFacts
 
@@ -61,7 +62,7 @@ class Worker:
         self._recoveries = [Recovery(each.host) for each in self._runtimes.values()]
         self._schedulers = [Scheduler(each) for each in self._runtimes.values()]
         self._slots = slots
-        self._running = 0
+        self._running: Counter[Work] = Counter()
         self._is_idle = asyncio.Event()
         self._handed_over = asyncio.Event()
         self._sessions: WeakValueDictionary[tuple[str, StreamId], asyncio.Lock]
@@ -92,10 +93,11 @@ class Worker:
             cluster.conninfo, self.id, self._perform, self._slots, direct=cluster.direct
         )
         await asyncio.to_thread(queue.launch)
-        liveness = self._cluster.liveness(self._facts, queue)
-        liveness.running = lambda: self._running
+        liveness = self._cluster.liveness(self._facts)
+        liveness.running = lambda: len(self._running)
         await asyncio.to_thread(liveness.start)
         for runtime in self._runtimes.values():
+            await cluster_of(runtime.host.store.backend).limit_stalls()
             runtime.host.owner = self._facts.owner
             runtime.host.is_gone = lambda owner: is_gone(owner) or owner in liveness.dead_owners
         keeping = [
@@ -113,7 +115,7 @@ class Worker:
             await self._drain(queue, liveness, drain_s)
 
     async def _perform(self, work: Work) -> str:
-        self._running += 1
+        self._running[work] += 1
         self._is_idle.clear()
         try:
             async with self._session(work):
@@ -122,7 +124,7 @@ class Worker:
             await self._handed_over.wait()
             raise
         finally:
-            self._running -= 1
+            self._running -= Counter((work,))
             if not self._running:
                 self._is_idle.set()
 
@@ -144,11 +146,21 @@ class Worker:
             await performer.parked.aclose()
         for runtime in self._runtimes.values():
             await runtime.suspend()
-        pending = await asyncio.to_thread(queue.pending, self.id)
-        await asyncio.to_thread(queue.requeue, pending)
+        await self._hand_over()
         self._handed_over.set()
         await asyncio.to_thread(queue.close)
         await asyncio.to_thread(liveness.stop)
+
+    async def _hand_over(self) -> None:
+        """Queue again what has begun here; wait for a store that cannot be reached."""
+        while True:
+            try:
+                await self._cluster.requeue(self.id, await self._cluster.begun(self.id))
+            except StoreUnavailable as error:
+                _log.warning("begun work could not be queued again: %s", error)
+                await asyncio.sleep(QUEUES_S)
+            else:
+                return
 
     # ------------------------------------------------------------ upkeep
 
@@ -157,8 +169,10 @@ class Worker:
         loop = asyncio.get_running_loop()
         swept_at = -SWEEP_S
         listened: set[str] = set()
+        missing: set[Work] = set()
         while True:
             try:
+                missing = await self._claims_without_run(missing)
                 wanted = await self._servable()
                 if wanted != listened:
                     await asyncio.to_thread(queue.listen, wanted)
@@ -181,6 +195,18 @@ class Worker:
                 store = runtime.host.store
                 status = await cluster_status(store.backend, store.outside.clock)
                 self._report.update(namespace, status)
+
+    async def _claims_without_run(self, before: set[Work]) -> set[Work]:
+        """Return the work that is claimed for this worker and does not run here.
+
+        What was so `before`, too, is queued again: the answer to its claim was lost.
+        """
+        begun = await self._cluster.begun(self.id)
+        missing = {work for work in begun if work not in self._running}
+        if lost := missing & before:
+            _log.warning("claims were lost, so the work is queued again: %s", len(lost))
+            await self._cluster.requeue(self.id, list(lost))
+        return missing - lost
 
     async def _end_idle(self) -> None:
         """End idle sessions and expired questions, and have due facts extracted.

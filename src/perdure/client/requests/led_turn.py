@@ -11,7 +11,7 @@ from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import InvalidTransition, LeaseHeld
 
-LOOK_S = 2.0
+LOOK_S = 0.5
 """Pause between two checks that a followed turn still runs."""
 
 

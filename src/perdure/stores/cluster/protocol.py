@@ -127,25 +127,6 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
 
 
-class Pending(msgspec.Struct, frozen=True):
-    """Work that a worker has begun, and the queue that it came from."""
-
-    work: Work
-    queue: str
-
-
-class BegunWork(Protocol):
-    """Find the begun work of a worker, and queue it again. Both block."""
-
-    def pending(self, worker: str, /) -> Sequence[Pending]:
-        """Return the work that `worker` has begun and not ended."""
-        ...
-
-    def requeue(self, pending: Sequence[Pending], /) -> None:
-        """Put work back into the queues that it came from; ended work stays ended."""
-        ...
-
-
 class Liveness(Protocol):
     """The reports of one worker, from `start` to `stop`.
 
@@ -157,11 +138,6 @@ class Liveness(Protocol):
     queues: frozenset[str]
     is_draining: bool
     running: Callable[[], int]
-
-    @property
-    def is_confirmed(self) -> bool:
-        """Whether the store has a recent report; if not, others may have taken over."""
-        ...
 
     def start(self) -> None:
         """Register the worker, and report from now on. Blocks until it is registered.
@@ -185,7 +161,7 @@ class ClusterService(Protocol):
     conninfo: str
     direct: str
 
-    def liveness(self, facts: WorkerFacts, work: BegunWork) -> Liveness:
+    def liveness(self, facts: WorkerFacts) -> Liveness:
         """Return the reports of a worker of the database, not started yet."""
         ...
 
@@ -214,6 +190,21 @@ class ClusterService(Protocol):
 
     async def busy(self, streams: Sequence[StreamId]) -> set[StreamId]:
         """Return those of `streams` that have work which is due or runs."""
+        ...
+
+    async def limit_stalls(self) -> None:
+        """Have the server end transactions of this store that stand still as long as a dead worker.
+
+        A worker that is stopped inside a transaction would keep others from its sessions.
+        """
+        ...
+
+    async def begun(self, worker: str) -> list[Work]:
+        """Return the work that `worker` has begun and not ended, of all namespaces."""
+        ...
+
+    async def requeue(self, worker: str, works: Sequence[Work]) -> None:
+        """Put those of `works` that `worker` has begun and not ended back into their queues."""
         ...
 
     async def losses(self, work: Work) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import LiteralString
 
@@ -20,7 +20,8 @@ import psycopg
 from psycopg import Connection
 
 from perdure.secrets.mask import log_failure
-from perdure.stores.cluster.protocol import PROTOCOL, BegunWork, Pending, Work, WorkerFacts
+from perdure.stores.cluster.protocol import PROTOCOL, WorkerFacts
+from perdure.stores.postgres.cluster.takeover import BEGUN, NAMESPACE, begun_work, take_over
 from perdure.stores.postgres.migrate import APP_ROLE
 from perdure.stores.postgres.rows import Row, key_of
 
@@ -43,14 +44,15 @@ RECENT_S = 30.0
 """For how long work of a dead worker is looked for at every look: it may wake up and take some."""
 
 RECONNECT_S = 0.1
+CONNECT_S = 2
 
 _CLASS = 20583
-"""The class of our advisory locks with two keys; number 0 is the lock of those that take over."""
+"""The class of our advisory locks with two keys: one for each worker, by its number."""
 
 _log = logging.getLogger(__name__)
 
-# A stopped worker, or one that the server cannot reach, must not keep the lock of a takeover: the
-# server ends its session, which is never idle for that long otherwise.
+# A stopped worker, or one that the server cannot reach, must not keep what it locked in a takeover:
+# the server ends its session, which is never idle for that long otherwise.
 _SET_UP: LiteralString = """
 SELECT set_config('statement_timeout', '5000', false), set_config('lock_timeout', '2000', false),
     set_config('synchronous_commit', 'off', false),
@@ -103,30 +105,9 @@ SELECT id, owner, died_at > clock_timestamp() - make_interval(secs => %s) FROM p
 WHERE state = 'dead'
 """
 
-_LEFT: LiteralString = """
-SELECT DISTINCT executor_id FROM perdure_work.workflow_status
-WHERE status = 'PENDING' AND executor_id = ANY(%s)
-"""
-
 _FORGET_DEAD: LiteralString = """
 DELETE FROM perdure.worker
 WHERE state = 'dead' AND died_at < clock_timestamp() - interval '1 day'
-"""
-
-_NAMESPACE: LiteralString = "SELECT set_config('perdure.namespace', %s, true)"
-
-_FENCE: LiteralString = """
-UPDATE perdure.stream SET epoch = epoch + 1, owner = NULL, until = 0
-WHERE namespace = %s AND id = ANY(%s) AND owner = %s
-"""
-
-_FORGET_LIVE: LiteralString = """
-DELETE FROM perdure.live_delta WHERE namespace = %s AND stream = ANY(%s)
-"""
-
-_BLAME: LiteralString = """
-INSERT INTO perdure.lost_work (namespace, work, worker)
-SELECT %s, work, %s FROM unnest(%s::text[]) AS work ON CONFLICT DO NOTHING
 """
 
 _COUNT: LiteralString = """
@@ -140,24 +121,17 @@ _LEAVE: LiteralString = "DELETE FROM perdure.worker WHERE id = %s"
 class PostgresLiveness:
     """`Liveness`: the reports of one worker, on a thread of its own from `start` to `stop`."""
 
-    def __init__(self, conninfo: str, facts: WorkerFacts, work: BegunWork) -> None:
+    def __init__(self, conninfo: str, facts: WorkerFacts) -> None:
         self._conninfo = conninfo
         self._facts = facts
-        self._work = work
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="perdure-liveness", daemon=True)
-        self._confirmed_at = time.monotonic()
         self._beaten_at = self._swept_at = 0.0
         self._connected_at: datetime | None = None
         self.dead_owners: frozenset[str] = frozenset()
         self.is_draining = False
         self.queues: frozenset[str] = frozenset()
         self.running: Callable[[], int] = lambda: 0
-
-    @property
-    def is_confirmed(self) -> bool:
-        """Whether the server answered a report lately."""
-        return time.monotonic() - self._confirmed_at < SILENCE_S - BEAT_S
 
     def start(self) -> None:
         """Register the worker, and report from now on. Blocks until it is registered.
@@ -187,7 +161,12 @@ class PostgresLiveness:
                 self._stop.wait(RECONNECT_S)
 
     def _connected(self) -> Connection[Row]:
-        db = psycopg.connect(self._conninfo, autocommit=True, connect_timeout=5)
+        db = psycopg.connect(
+            self._conninfo,
+            autocommit=True,
+            connect_timeout=CONNECT_S,
+            tcp_user_timeout=round(SILENCE_S * 1000),
+        )
         try:
             silence_ms = f"{SILENCE_S * 1000:.0f}"
             db.execute(_SET_UP, (silence_ms, silence_ms))
@@ -237,7 +216,6 @@ class PostgresLiveness:
 
     def _beat(self, db: Connection[Row]) -> None:
         state = "draining" if self.is_draining else "alive"
-        sent = time.monotonic()
         row = db.execute(
             _BEAT, (self.running(), list(self.queues), state, self._facts.id)
         ).fetchone()
@@ -245,7 +223,6 @@ class PostgresLiveness:
             raise psycopg.OperationalError("this worker is not registered any more")
         if row[0] == "dead":
             self._revive(db, state)
-        self._confirmed_at = sent
 
     def _revive(self, db: Connection[Row], state: str) -> None:
         _log.warning("this worker was silent for too long: others took its work over")
@@ -254,40 +231,15 @@ class PostgresLiveness:
             self._count(db, "false_takeovers", 1)
             for namespace in self._facts.namespaces:
                 key = key_of(namespace)
-                db.execute(_NAMESPACE, (key,))
+                db.execute(NAMESPACE, (key,))
                 db.execute(_UNBLAME, (key, self._facts.id))
 
     def _take_over(self, db: Connection[Row], dead: Iterable[tuple[str, str]]) -> None:
-        """Fence the dead, then queue their work again. One worker at a time does it.
-
-        If it dies in between, the next one begins again: each step changes nothing the second time.
-        """
         owners = dict(dead)
-        left = [str(row[0]) for row in db.execute(_LEFT, (list(owners),))]
-        row = db.execute(_LOCK, (_CLASS, 0)).fetchone() if left else None
-        if row is None or not row[0]:
-            return
-        try:
-            for id in left:
-                pending = self._work.pending(id)
-                self._fence(db, id, owners[id], pending)
-                self._work.requeue(pending)
-                self._count(db, "requeued", len(pending))
-        finally:
-            db.execute("SELECT pg_advisory_unlock(%s, 0)", (_CLASS,))
-
-    def _fence(
-        self, db: Connection[Row], worker: str, owner: str, pending: Sequence[Pending]
-    ) -> None:
-        by_namespace: dict[str, list[Work]] = {}
-        for each in pending:
-            by_namespace.setdefault(key_of(each.work.namespace), []).append(each.work)
-        for key, works in by_namespace.items():
-            with db.transaction():
-                db.execute(_NAMESPACE, (key,))
-                db.execute(_FENCE, (key, [work.stream for work in works], owner))
-                db.execute(_FORGET_LIVE, (key, [work.stream for work in works]))
-                db.execute(_BLAME, (key, worker, [work.id for work in works]))
+        for id, works in begun_work(db.execute(BEGUN, (list(owners),))).items():
+            count = take_over(db, id, owners[id], works)
+            if count:
+                self._count(db, "requeued", count)
 
     def _count(self, db: Connection[Row], name: str, count: int) -> None:
         db.execute(_COUNT, (name, count))

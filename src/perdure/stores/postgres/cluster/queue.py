@@ -17,7 +17,6 @@ from perdure.errors import StoreError
 from perdure.session.ids import StreamId
 from perdure.stores.cluster.protocol import (
     PROTOCOL,
-    BegunWork,
     ClusterStatus,
     Order,
     QueueInfo,
@@ -25,7 +24,8 @@ from perdure.stores.cluster.protocol import (
     WorkerFacts,
     WorkerInfo,
 )
-from perdure.stores.postgres.cluster.liveness import PostgresLiveness
+from perdure.stores.postgres.cluster.liveness import SILENCE_S, PostgresLiveness
+from perdure.stores.postgres.cluster.takeover import BEGUN, REQUEUE, begun_work
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.rows import Row
 
@@ -38,6 +38,8 @@ _UNPREPARED = (
     errors.InsufficientPrivilege,
 )
 """What the server says while the schema of the work is missing, or its rights."""
+
+STALLED_MS = round(SILENCE_S * 1000)
 
 _CLASS: LiteralString = """
 INSERT INTO perdure.work_class VALUES (%s, %s, %s) ON CONFLICT DO NOTHING
@@ -114,8 +116,8 @@ class PostgresCluster:
         self._known: set[str] = set()
         self._has_warned = False
 
-    def liveness(self, facts: WorkerFacts, work: BegunWork) -> PostgresLiveness:
-        return PostgresLiveness(self.direct, facts, work)
+    def liveness(self, facts: WorkerFacts) -> PostgresLiveness:
+        return PostgresLiveness(self.direct, facts)
 
     async def enqueue(self, order: Order) -> bool:
         work = order.work
@@ -167,6 +169,16 @@ class PostgresCluster:
     async def busy(self, streams: Sequence[StreamId]) -> set[StreamId]:
         values = (list(streams), self._db.namespace)
         return {StreamId(row[0]) for row in await self._of_work(Statement(_BUSY, values))}
+
+    async def limit_stalls(self) -> None:
+        await self._db.limit_idle(STALLED_MS)
+
+    async def begun(self, worker: str) -> list[Work]:
+        rows = await self._of_work(Statement(BEGUN, ([worker],)))
+        return begun_work(rows).get(worker, [])
+
+    async def requeue(self, worker: str, works: Sequence[Work]) -> None:
+        await self._of_work(Statement(REQUEUE, ([work.id for work in works], worker)))
 
     async def losses(self, work: Work) -> int:
         (rows,) = await self._db.ask(Statement(_LOSSES, (self._db.namespace, work.id)))

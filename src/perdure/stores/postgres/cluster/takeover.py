@@ -1,0 +1,92 @@
+"""Take over from dead workers: fence their sessions, and queue their work again.
+
+Both are one transaction, so a worker that dies in between leaves nothing half done. No step waits
+for a lock: a worker that was stopped inside a commit holds the row of its session until the server
+ends that transaction. Such a session is left for the next look, and delays no other one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import LiteralString
+
+from msgspec import DecodeError
+from psycopg import Connection
+
+from perdure.stores.cluster.protocol import Work, work_of
+from perdure.stores.postgres.rows import Row, key_of
+
+NAMESPACE: LiteralString = "SELECT set_config('perdure.namespace', %s, true)"
+
+BEGUN: LiteralString = """
+SELECT executor_id, workflow_uuid FROM perdure_work.workflow_status
+WHERE status = 'PENDING' AND name = 'perdure.turn' AND executor_id = ANY(%s)
+"""
+
+# As DBOS resumes a workflow, but only if the worker has it still.
+REQUEUE: LiteralString = """
+UPDATE perdure_work.workflow_status
+SET status = 'ENQUEUED', owner_xid = NULL, recovery_attempts = 0, started_at_epoch_ms = NULL,
+    workflow_deadline_epoch_ms = NULL, deduplication_id = NULL, completed_at = NULL,
+    updated_at = floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+WHERE workflow_uuid = ANY(%s) AND status = 'PENDING' AND executor_id = %s
+"""
+
+_LOCKED: LiteralString = """
+WITH free AS MATERIALIZED (
+    SELECT id FROM perdure.stream WHERE namespace = %s AND id = ANY(%s)
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT id FROM perdure.stream
+WHERE namespace = %s AND id = ANY(%s) AND id NOT IN (SELECT id FROM free)
+"""
+
+_FENCE: LiteralString = """
+UPDATE perdure.stream SET epoch = epoch + 1, owner = NULL, until = 0
+WHERE namespace = %s AND id = ANY(%s) AND owner = %s
+"""
+
+_FORGET_LIVE: LiteralString = """
+DELETE FROM perdure.live_delta WHERE namespace = %s AND stream = ANY(%s)
+"""
+
+_BLAME: LiteralString = """
+INSERT INTO perdure.lost_work (namespace, work, worker)
+SELECT %s, work, %s FROM unnest(%s::text[]) AS work ON CONFLICT DO NOTHING
+"""
+
+
+def begun_work(rows: Iterable[Row]) -> dict[str, list[Work]]:
+    """Return the work in rows of `BEGUN` by worker; work of other programs is left out."""
+    found: dict[str, list[Work]] = defaultdict(list)
+    for worker, id in rows:
+        try:
+            found[worker].append(work_of(id))
+        except DecodeError:
+            continue
+    return found
+
+
+def take_over(db: Connection[Row], worker: str, owner: str, works: Iterable[Work]) -> int:
+    """Fence the sessions of `works`, which a dead worker has begun, and queue the work again.
+
+    Return how much was queued. Work of a session whose row is locked stays for the next call.
+    """
+    by_namespace: dict[str, list[Work]] = defaultdict(list)
+    for work in works:
+        by_namespace[key_of(work.namespace)].append(work)
+    count = 0
+    for key, begun in by_namespace.items():
+        streams = [work.stream for work in begun]
+        with db.transaction():
+            db.execute(NAMESPACE, (key,))
+            locked = {row[0] for row in db.execute(_LOCKED, (key, streams, key, streams))}
+            free = [work for work in begun if work.stream not in locked]
+            if free:
+                ids, freed = [work.id for work in free], [work.stream for work in free]
+                db.execute(_FENCE, (key, freed, owner))
+                db.execute(_FORGET_LIVE, (key, freed))
+                db.execute(_BLAME, (key, worker, ids))
+                count += db.execute(REQUEUE, (ids, worker)).rowcount
+    return count
