@@ -14,6 +14,7 @@ import faulthandler
 import signal
 import sys
 import time
+from pathlib import Path
 
 from tests.faults.plans import Fault
 from tests.faults.storm import Outcome, percentile, storm
@@ -27,16 +28,17 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--logs", type=Path, help="keep the logs of the workers in this folder")
     asked = parser.parse_args()
 
     began = time.monotonic()
     faulthandler.register(signal.SIGUSR1)
 
     def tell(number: int, fault: Fault) -> None:
-        at = f"{time.monotonic() - began:.0f} s"
+        at = f"{time.strftime('%H:%M:%S', time.gmtime())}, {time.monotonic() - began:.0f} s"
         sys.stderr.write(f"{at}: {number + 1}/{asked.faults} {fault.kind} {fault.machine}\n")
 
-    outcome = asyncio.run(storm(asked.seed, asked.faults, asked.workers, tell))
+    outcome = asyncio.run(storm(asked.seed, asked.faults, asked.workers, tell, asked.logs))
     lines = report(outcome)
     sys.stdout.write("\n".join(lines) + "\n")
     is_quick = percentile(outcome.takeovers_s, 0.99) < TAKEOVER_S

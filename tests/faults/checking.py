@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from perdure import Store
 from perdure.client.cluster.recovery import GIVEN_UP
 from perdure.engine.turns.requests import closing_entry
 from perdure.session.codec import body_of
+from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.ledger import ToolStarted, TurnFinished, TurnRefused
 from tests.fakes.provider_rules import all_problems
@@ -20,6 +22,7 @@ from tests.fakes.workers import effects
 from tests.faults.load import Sent, request_of
 
 PATIENCE_S = 120.0
+STORY = 40
 _GIVEN_UP = ("workers_died", GIVEN_UP[0])
 
 
@@ -114,13 +117,17 @@ async def _effects(store: Store, sessions: set[StreamId], folder: Path, found: F
             body = body_of(entry)
             assert isinstance(body, ToolStarted)
             started[str(body.input["text"])][body.tool] += 1
-    done = Counter(text for _, text in effects(folder))
-    found.effects = done.total()
+    by_process: dict[str, list[int]] = defaultdict(list)
+    for pid, text in effects(folder):
+        by_process[text].append(pid)
+    done = {text: len(pids) for text, pids in by_process.items()}
+    found.effects = sum(done.values())
     for text, times in done.items():
         allowed = 1 if "once" in started[text] else started[text]["wait"]
         if times > allowed:
             found.beyond_policy.append(
-                f"{text}: {times} effects, {allowed} allowed: {await _story(store, sessions, text)}"
+                f"{text}: {times} effects by {by_process[text]}, {allowed} allowed: "
+                f"{await _story(store, sessions, text)}"
             )
 
 
@@ -130,6 +137,12 @@ async def _story(store: Store, sessions: set[StreamId], text: str) -> str:
         entries = await store.backend.entries(session)
         of_it = [each.seq for each in entries if f'"{text}"'.encode() in bytes(each.body)]
         if of_it:
-            told = [f"{each.kind} {each.at}" for each in entries if each.seq >= of_it[0]]
-            return f"{session}: {', '.join(told[:20])}"
+            after = [each for each in entries if each.seq >= of_it[0]]
+            return "\n    ".join([session, *map(_line, after[:STORY])])
     return "not in the log"
+
+
+def _line(entry: Entry) -> str:
+    at = datetime.fromtimestamp(entry.at / 1000, UTC).time().isoformat("milliseconds")
+    body = bytes(entry.body).decode(errors="replace")
+    return f"{entry.seq} {at} {entry.kind} about {entry.about}: {body[:160]}"

@@ -33,6 +33,7 @@ _SETTINGS = {
     "wal_keep_size": "'256MB'",
     "hot_standby": "on",
     "wal_receiver_timeout": "'5s'",
+    "wal_retrieve_retry_interval": "'100ms'",
 }
 
 
@@ -117,13 +118,17 @@ class Servers:
 
     def _kill(self, number: int) -> None:
         postmaster = int((self._data(number) / "postmaster.pid").read_text().split("\n", 1)[0])
-        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
         os.kill(postmaster, signal.SIGSTOP)
-        for pid in (postmaster, *map(int, children)):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        processes = (*map(int, children), postmaster)
+        # All stand still before one dies: a server process that sees the death of the postmaster
+        # does not wait for the replica any more, and another one could show what it committed.
+        for number_of_signal in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number_of_signal)
         until = time.monotonic() + PATIENCE_S
-        while any(_runs(pid) for pid in (postmaster, *map(int, children))):
+        while any(_runs(pid) for pid in processes):
             assert time.monotonic() < until
             time.sleep(0.01)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import shutil
 import signal
 import tempfile
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -18,14 +18,15 @@ from tests.fakes.workers import WorkerProcess, until
 from tests.faults.checking import Findings, findings
 from tests.faults.load import load
 from tests.faults.network import Network, network
-from tests.faults.plans import Fault, drawn
+from tests.faults.plans import OF_SERVER, Fault, drawn
 from tests.faults.servers import Servers
 from tests.faults.takeovers import Held, Watcher
 
 BUSY_S = 5.0
 """How long a fault waits until its worker runs a turn: a new one begins with its queues."""
 
-_ID = re.compile(r"^worker ([0-9a-f]+)", re.MULTILINE)
+SURVIVORS = 2
+"""So many workers besides the one of the fault take work."""
 
 
 class Outcome(msgspec.Struct):
@@ -63,7 +64,7 @@ class Storm:
 
     async def suffer(self, fault: Fault) -> None:
         """Have the fault happen, wait until work goes on, and mend what it broke."""
-        await self.ready()
+        await self._ready_for(fault)
         await asyncio.sleep(fault.pause_s)
         if fault.kind == "restart":
             await asyncio.to_thread(self._servers.restart)
@@ -74,6 +75,18 @@ class Storm:
             await asyncio.to_thread(self._servers.follow)
         else:
             await self._worker_fault(fault)
+
+    async def _ready_for(self, fault: Fault) -> None:
+        """Wait until enough workers take work: all for a fault of the server, else most."""
+        if fault.kind in OF_SERVER:
+            await self.ready()
+            return
+
+        async def are_ready() -> bool:
+            others = [w for n, w in enumerate(self._workers) if n != fault.machine and w.is_ready()]
+            return len(others) >= SURVIVORS and self._workers[fault.machine].is_ready()
+
+        await until(are_ready)
 
     async def counts(self) -> dict[str, int]:
         """Return what the cluster counted."""
@@ -88,8 +101,7 @@ class Storm:
 
     async def _worker_fault(self, fault: Fault) -> None:
         worker, machine = self._workers[fault.machine], fault.machine
-        (id,) = _ID.findall(worker.log.read_text())
-        held = await self._busy(id)
+        held = await self._busy(worker.id)
         if fault.kind == "kill":
             worker.send(signal.SIGKILL)
         elif fault.kind == "stop":
@@ -136,13 +148,20 @@ async def storm(
     count: int,
     machines: int,
     tell: Callable[[int, Fault], None] = lambda number, fault: None,
+    logs: Path | None = None,
 ) -> Outcome:
-    """Run `count` faults drawn by `seed` on so many workers under load, and check everything."""
+    """Run `count` faults drawn by `seed` on so many workers under load, and check everything.
+
+    The logs of the workers are copied to the folder `logs` at the end.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="perdure-faults-", ignore_cleanup_errors=True) as name,
         network(machines) as net,
+        ExitStack() as made,
     ):
         folder = Path(name)
+        if logs is not None:
+            made.callback(copy_logs, folder, logs)
         plan = drawn(seed, count, machines, can_part=net.is_apart)
         async with _running(folder, net, machines) as (servers, blown):
             async with load(servers.near_address, seed) as sending:
@@ -179,6 +198,14 @@ async def _running(
             blown.end()
     finally:
         servers.stop()
+
+
+def copy_logs(folder: Path, logs: Path) -> None:
+    """Copy what the workers logged, and what their tools did."""
+    logs.mkdir(parents=True, exist_ok=True)
+    for file in (*folder.glob("worker-*.log"), folder / "effects"):
+        if file.exists():
+            shutil.copy(file, logs)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
