@@ -23,6 +23,8 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.session.ids import StreamId
+from perdure.stores.postgres.append import LOCK
+from perdure.stores.postgres.database import Statement, run_statements
 from perdure.stores.postgres.faults import meaning_of
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, CommitResult, Write
@@ -266,11 +268,11 @@ async def test_commit_that_stood_still_for_too_long_is_tried_again(
     far = await PostgresStore.open(through, random=system_random, max_connections=1)
     await create(far, S)
     await create(far, other)
-    await far.handle.db.limit_idle(50)
+    await far.handle.db.limit_idle(1000)
     await append(far, S, said("a"))
     watcher = far.handle.watcher
     await until(lambda: watcher._telling is None)  # pyright: ignore[reportPrivateUsage] - it shows that
-    cutter.pause_s = 0.5
+    cutter.pause_s = 2.0
     writes = tuple(Write(stream=each, entries=(said("b"),)) for each in (S, other))
 
     await far.commit(Commit(writes=writes, at=1))
@@ -279,6 +281,25 @@ async def test_commit_that_stood_still_for_too_long_is_tried_again(
     assert texts(await store.entries(S)) == ["a", "b"]
     assert texts(await store.entries(other)) == ["b"]
     await far.close()
+
+
+async def test_transaction_left_idle_after_pipeline_is_ended(
+    store: PostgresStore, db: Database
+) -> None:
+    handle = store.handle.db
+    await create(store, S)
+    await handle.limit_idle(50)
+    lock = Statement(LOCK, (handle.namespace, [S]))
+    free = "SELECT FROM perdure.stream FOR UPDATE SKIP LOCKED"
+
+    async def stand_still() -> None:
+        async with handle.connection() as connected, connected.transaction():
+            await run_statements(connected, handle.namespace, [lock])
+            await until(lambda: db.execute(free).rowcount == 1)
+            await run_statements(connected, handle.namespace, [lock])
+
+    with pytest.raises(StoreUnavailable):
+        await stand_still()
 
 
 async def test_read_is_retried_after_connection_loss(

@@ -15,17 +15,12 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
-from struct import pack
 from typing import Any, LiteralString, NamedTuple
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, Connection, errors
-from psycopg.abc import AdaptContext
-from psycopg.adapt import Dumper
-from psycopg.pq import Format, TransactionStatus
-from psycopg.types.array import ListBinaryDumper
-from psycopg.types.numeric import Int8BinaryDumper
-from psycopg.types.string import StrBinaryDumper
+from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, Connection, errors
+from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool
 
 from perdure.errors import ConfigError, StoreUnavailable
@@ -34,7 +29,7 @@ from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.postgres.address import Route, public_address
 from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.migrate import prepare_schema
-from perdure.stores.postgres.rows import Contents, Numbers, Row, Salts, Texts, key_of
+from perdure.stores.postgres.rows import Row, key_of, set_types
 from perdure.stores.protocol import Durability
 
 CONNECTIONS = 8
@@ -114,6 +109,22 @@ class Statement(NamedTuple):
 Connected = AsyncConnection[Row]
 
 
+class _Pipeline(AsyncPipeline):
+    """A pipeline that ends with Sync, where psycopg adds Flush.
+
+    The server starts the timer of ``idle_in_transaction_session_timeout`` at Sync, and any message
+    stops it. After Flush it does not start again: the transaction of a stopped process would keep
+    its locks for ever.
+    """
+
+    def _exit_gen(self) -> PQGen[None]:
+        try:
+            self._enqueue_sync()
+            yield from self._communicate_gen()
+        finally:
+            yield from self._fetch_gen(flush=False)
+
+
 class _PooledConnection(AsyncConnection[Row]):
     """Reuses one cursor, which remembers how the values of its last statement are sent.
 
@@ -121,6 +132,12 @@ class _PooledConnection(AsyncConnection[Row]):
     """
 
     set_up: Statement | None = None
+
+    @asynccontextmanager
+    async def pipeline(self) -> AsyncGenerator[AsyncPipeline]:
+        async with super().pipeline() as made:
+            made.__class__ = _Pipeline
+            yield made
 
     @cached_property
     def shared_cursor(self) -> AsyncCursor[Row]:
@@ -428,70 +445,3 @@ async def run_statements(
         await db.execute(_SET_NAMESPACE, (namespace,))
         cursors = [await db.execute(*statement, binary=True) for statement in statements]
     return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
-
-
-class _ArrayDumper(Dumper):
-    """Dumps arrays of one element type in binary form: a fifth of the driver's own time."""
-
-    format = Format.BINARY
-    element_oid = 0
-
-    def dump(self, obj: Any) -> bytes:
-        if not obj:
-            return pack(">iiI", 0, 0, self.element_oid)
-        head = pack(">iiIii", 1, 0, self.element_oid, len(obj), 1)
-        return b"".join([head, *self.elements(obj)])
-
-    def elements(self, obj: Any) -> list[bytes]:
-        """Yield the length and bytes of each element, not joined: they may be large."""
-        return [part for each in obj for part in (pack(">i", len(each)), each)]
-
-
-_AT_ONCE = 100
-"""Numbers packed per call, in a format that Python caches."""
-
-
-class _NumbersDumper(_ArrayDumper):
-    oid, element_oid = 1016, 20
-
-    def elements(self, obj: Numbers) -> list[bytes]:
-        if len(obj) > _AT_ONCE:
-            return [pack(">iq", 8, number) for number in obj]
-        sized = [8] * (2 * len(obj))
-        sized[1::2] = obj
-        return [pack(">" + "iq" * len(obj), *sized)]
-
-
-class _TextsDumper(_ArrayDumper):
-    oid, element_oid = 1009, 25
-
-    def elements(self, obj: Texts) -> list[bytes]:
-        return super().elements([text.encode() for text in obj])
-
-
-class _ContentsDumper(_ArrayDumper):
-    oid, element_oid = 1001, 17
-
-
-class _SaltsDumper(_ArrayDumper):
-    oid, element_oid = 1001, 17
-
-    def dump(self, obj: Salts) -> bytes:
-        if None not in obj:
-            return super().dump(obj)
-        head = pack(">iiIii", 1, 1, self.element_oid, len(obj), 1)
-        null = pack(">i", -1)
-        return head + b"".join(
-            null if salt is None else pack(">i", len(salt)) + salt for salt in obj
-        )
-
-
-def set_types(db: AdaptContext) -> None:
-    """Send numbers as bigint and strings as text, so that a statement is prepared once."""
-    db.adapters.register_dumper(int, Int8BinaryDumper)
-    db.adapters.register_dumper(str, StrBinaryDumper)
-    db.adapters.register_dumper(list, ListBinaryDumper)
-    db.adapters.register_dumper(Numbers, _NumbersDumper)
-    db.adapters.register_dumper(Texts, _TextsDumper)
-    db.adapters.register_dumper(Contents, _ContentsDumper)
-    db.adapters.register_dumper(Salts, _SaltsDumper)
