@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from perdure.errors import HeadConflict, LeaseLost
@@ -32,9 +34,9 @@ def locked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     requests: list[Request] = []
     real = Appender._locking  # pyright: ignore[reportPrivateUsage] - it is what is counted
 
-    async def counting(appender: Appender, request: Request) -> CommitResult:
+    async def counting(appender: Appender, request: Request, sent: asyncio.Event) -> CommitResult:
         requests.append(request)
-        return await real(appender, request)
+        return await real(appender, request, sent)
 
     monkeypatch.setattr(appends.Appender, "_locking", counting)
     return requests
