@@ -178,6 +178,28 @@ async def test_chat_made_before_the_turn_began_aborts_it(address: str, method: s
         assert await store.questions() == []
 
 
+@pytest.mark.parametrize("close", ["cancel", "end"])
+async def test_closed_chat_aborts_no_turn_of_another_chat(address: str, close: str) -> None:
+    async with (
+        asyncio.timeout(60),
+        perdure.open(address) as store,
+        perdure.Runtime(store, [AGENT], models=ScriptedModel([CALL, "the end"])) as runtime,
+    ):
+        chat = await runtime.start("desk", id="s")
+        closed = await runtime.resume("s")
+        await getattr(closed, close)()
+        turn = chat.send("go")
+
+        async def is_asked() -> bool:
+            return bool(await store.questions())
+
+        await until(is_asked)
+        await closed.abort()
+        assert closed.turn is None
+        await answer(runtime)
+        assert (await turn).text == "the end"
+
+
 async def test_handle_of_the_same_file_in_one_process_is_told_so(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/s.db"
     async with (

@@ -185,10 +185,20 @@ class Chat(Generic[OutputT]):
     async def abort(self) -> None:
         """Abort the running turn; its messages so far stay. No effect without a running turn.
 
+        A closed handle aborts no turn of another chat.
         Raises: LeaseHeld if another process runs it: only that process can abort it.
         """
+        if not self._is_closed:
+            await self._follow_beside()
+        await self._abort_followed()
+
+    async def _follow_beside(self) -> None:
+        """Follow the turn that another chat of the process runs. Raises: as `abort`."""
         if not self.is_running and await _is_led_beside(self._running.environment):
-            self._turn(partial(self._recover, None))  # follows it
+            self._turn(partial(self._recover, None))
+
+    async def _abort_followed(self) -> None:
+        """Abort the running turn of this handle, its own or a followed one. Raises: as `abort`."""
         if self.turn is None or not self.turn.is_running:
             return
         if self.turn.held is not None:
@@ -224,7 +234,10 @@ class Chat(Generic[OutputT]):
         """
         was_closed, self._is_closed = self._is_closed, True
         try:
-            await _end(self, reason)
+            await self._follow_beside()
+            await self._abort_followed()
+            await self.session.abandon_turn()
+            await self.session.end(reason)
         except PerdureError:  # refused
             self._is_closed = was_closed
             raise
@@ -352,13 +365,6 @@ async def _ended(turn: Turn, agent: Agent, environment: Environment) -> None:
     await turn.settled()
     if INVOKE_AGENT in agent.registry.names:
         await abandon_invoked(environment.store, environment.clock, environment.stream)
-
-
-async def _end(chat: Chat, reason: str | None) -> None:
-    """Abort the open turn of the chat, and end its session."""
-    await chat.abort()
-    await chat.session.abandon_turn()
-    await chat.session.end(reason)
 
 
 async def branch_summarised(

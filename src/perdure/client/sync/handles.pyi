@@ -1161,6 +1161,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def abort(self) -> None:
         """Abort the running turn; its messages so far stay. No effect without a running turn.
 
+        A closed handle aborts no turn of another chat.
         Raises: LeaseHeld if another process runs it: only that process can abort it.
         """
 
