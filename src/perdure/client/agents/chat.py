@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -188,23 +188,7 @@ class Chat(Generic[OutputT]):
         A closed handle aborts no turn of another chat.
         Raises: LeaseHeld if another process runs it: only that process can abort it.
         """
-        if not self._is_closed:
-            await self._follow_beside()
-        await self._abort_followed()
-
-    async def _follow_beside(self) -> None:
-        """Follow the turn that another chat of the process runs. Raises: as `abort`."""
-        if not self.is_running and await _is_led_beside(self._running.environment):
-            self._turn(partial(self._recover, None))
-
-    async def _abort_followed(self) -> None:
-        """Abort the running turn of this handle, its own or a followed one. Raises: as `abort`."""
-        if self.turn is None or not self.turn.is_running:
-            return
-        if self.turn.held is not None:
-            raise self.turn.held
-        self.turn.abort()
-        await _ended(self.turn, self.agent, self._running.environment)
+        await _abort(self, self._running.environment, None if self._is_closed else self._follow)
 
     async def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
@@ -234,8 +218,7 @@ class Chat(Generic[OutputT]):
         """
         was_closed, self._is_closed = self._is_closed, True
         try:
-            await self._follow_beside()
-            await self._abort_followed()
+            await _abort(self, self._running.environment, self._follow)
             await self.session.abandon_turn()
             await self.session.end(reason)
         except PerdureError:  # refused
@@ -297,6 +280,9 @@ class Chat(Generic[OutputT]):
         """
         _require_idle(self, "branch")
         return await branch_summarised(self._running, self.session, entry, focus, expected_leaf)
+
+    def _follow(self) -> Turn[OutputT]:
+        return self._turn(partial(self._recover, None))
 
     async def _recover(self, turn: int | None, signals: Signals) -> TurnState:
         await self._place.follow(await self._head())
@@ -365,6 +351,21 @@ async def _ended(turn: Turn, agent: Agent, environment: Environment) -> None:
     await turn.settled()
     if INVOKE_AGENT in agent.registry.names:
         await abandon_invoked(environment.store, environment.clock, environment.stream)
+
+
+async def _abort(
+    chat: Chat[Any], environment: Environment, follow: Callable[[], Turn[Any]] | None
+) -> None:
+    """Abort the running turn of the chat; with `follow` also one of another chat of the process."""
+    if follow is not None and not chat.is_running and await _is_led_beside(environment):
+        follow()
+    turn = chat.turn
+    if turn is None or not turn.is_running:
+        return
+    if turn.held is not None:
+        raise turn.held
+    turn.abort()
+    await _ended(turn, chat.agent, environment)
 
 
 async def branch_summarised(
