@@ -228,6 +228,43 @@ async def test_key_in_a_message_is_no_title_and_not_in_a_redacted_export(
     assert not (tmp_path / "talk.html").exists()
 
 
+UNCLEAR = {
+    "{}/talk.md --redact": "--redact expects secrets or paths",
+    "{}/talk.md --redact=": "--redact expects secrets or paths",
+    "--redact {}/talk.md": "is none of secrets, paths",
+    "--redacted secrets {}/talk.md": "unknown option --redacted",
+    "{}/talk.md secrets": "name one file",
+    "--redact secrets": "name one file",
+    "{}/it's.md": "No closing quotation",
+}
+
+
+async def test_export_with_unclear_words_writes_no_file(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    async with chatting(store, tmp_path, size=(200, 60)) as seen:
+        await seen.type("hello")
+        await seen.idle()
+        for typed, told in UNCLEAR.items():
+            before = seen.transcript.count(told)
+            await seen.type(f"/export {typed.format(folder)}")
+            await seen.until(lambda told=told, before=before: seen.transcript.count(told) > before)
+    assert not list(folder.iterdir())
+
+
+async def test_export_takes_the_redaction_first_or_last(store: Store, tmp_path: Path) -> None:
+    key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
+    forms = ("--redact secrets,paths '{}'", "--redact=secrets,paths '{}'", "'{}' --redact secrets")
+    async with chatting(store, tmp_path, size=(120, 40)) as seen:
+        await seen.type(f"use {key} for the test")
+        await seen.idle()
+        for number, form in enumerate(forms):
+            written = tmp_path / f"my talk {number}.md"
+            await seen.type(f"/export {form.format(written)}")
+            await seen.shows(f"talk {number}.md; replaced: ")
+            assert key[:20] not in written.read_text()
+
+
 async def test_remembered_fact_is_recalled(store: Store, tmp_path: Path) -> None:
     fact = await store.memory.remember("The deploy host is called kestrel")
     other = await store.create(cwd=str(tmp_path))

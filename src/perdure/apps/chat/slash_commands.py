@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol, get_args
@@ -338,11 +339,7 @@ class SlashCommands:
         chat = self._begun()
         if chat is None or not self._is_given(rest, _EXPORT_USAGE):
             return
-        named, _, listed = rest.partition(" --redact")
-        sorts = tuple(word.strip(" =") for word in listed.split(",") if word.strip(" ="))
-        if unknown := [word for word in sorts if word not in REDACTIONS]:
-            raise WrongArgument(f"{unknown[0]!r} is none of {', '.join(REDACTIONS)}")
-        redacted: list[Redaction] = [sort for sort in REDACTIONS if sort in sorts]
+        named, redacted = _export_words(rest)
         path = await asyncio.to_thread(Path(named).expanduser)
         form = _FORMATS.get(path.suffix)
         if form is None:
@@ -368,3 +365,31 @@ class SlashCommands:
         if not rest:
             self._place.remark(usage)
         return bool(rest)
+
+
+def _export_words(rest: str) -> tuple[str, list[Redaction]]:
+    """Return the file and the redactions that follow ``/export``. Raises: WrongArgument."""
+    try:
+        words = shlex.split(rest)
+    except ValueError as error:
+        raise WrongArgument(f"{error}: {_EXPORT_USAGE}") from error
+    names: list[str] = []
+    sorts: set[str] = set()
+    left = iter(words)
+    for word in left:
+        option, equals, value = word.partition("=")
+        if option != "--redact":
+            names.append(word)
+            continue
+        listed = (value if equals else next(left, "")).split(",")
+        given = [sort.strip() for sort in listed if sort.strip()]
+        if not given:
+            raise WrongArgument(f"--redact expects {' or '.join(REDACTIONS)}, or both")
+        if unknown := [sort for sort in given if sort not in REDACTIONS]:
+            raise WrongArgument(f"{unknown[0]!r} is none of {', '.join(REDACTIONS)}")
+        sorts.update(given)
+    if unknown := [name for name in names if name.startswith("--")]:
+        raise WrongArgument(f"unknown option {unknown[0]}: {_EXPORT_USAGE}")
+    if len(names) != 1:
+        raise WrongArgument(f"name one file, in quotes if it has blanks: {_EXPORT_USAGE}")
+    return names[0], [sort for sort in REDACTIONS if sort in sorts]
