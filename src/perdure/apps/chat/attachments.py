@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from perdure.errors import PerdureError, WrongArgument
 from perdure.session.media.inline import InlineMedia, media, type_of
 from perdure.session.messages import InFlightMessage, user
 from perdure.tools.paths.floors import is_secret
-from perdure.tools.paths.own_places import names_of_place
+from perdure.tools.paths.own_places import floors_of, names_of_place, places_of_store
 
 _MENTION = re.compile(r"(?<!\S)@(\S{1,400})")
 _PUNCTUATION = ".,;:!?)]}>\"'"
@@ -63,12 +64,13 @@ class Mentions(msgspec.Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-def attach_mentioned(text: str, folder: Path, known: Iterable[str] = ()) -> Mentions:
+def attach_mentioned(text: str, folder: Path, address: str, known: Iterable[str] = ()) -> Mentions:
     """Read the files of `folder` that `text` names as ``@name``, except the `known` ones.
 
-    The text may be a paste, so it attaches no file outside the folder, and none that tools may not
-    read: those need `attach`.
+    The text may be a paste, so it attaches no file outside the folder, and none that tools of a
+    session in the store at `address` may not read: those need `attach`.
     """
+    floors = floors_of(os.environ, places_of_store(address))
     for name in sorted(known, key=len, reverse=True):  # a completed name may have spaces
         text = text.replace(f"@{name}", "")
     attached: list[Attached] = []
@@ -77,9 +79,10 @@ def attach_mentioned(text: str, folder: Path, known: Iterable[str] = ()) -> Ment
     for word in dict.fromkeys(_MENTION.findall(text)):
         bare = word.rstrip(_PUNCTUATION)
         name = next((each for each in (word, bare) if _is_in(folder, each)), None)
+        place = () if name is None else names_of_place(folder / name)
         if name is None:
             missing.append(f"@{bare}")
-        elif is_secret(names_of_place((folder / name).resolve()), is_absolute=True):
+        elif is_secret(place, is_absolute=True) or floors.is_closed(place):
             remarks.append(f"@{name} may hold credentials; /attach {name} attaches it")
         else:
             try:

@@ -325,7 +325,8 @@ async def _one_turn(
     await answering.use_model(chat)
     if told := pasted_remark(prompt, chat):
         remark(told)
-    found = attach_mentioned(wanted.typed or "", Path(chat.workspace.working_dir))
+    address = answering.store.backend.address
+    found = attach_mentioned(wanted.typed or "", Path(chat.workspace.working_dir), address)
     for told in (*(f"attached: {safe(each.name)}" for each in found.attached), *found.remarks):
         remark(told)
     said = message_with(prompt, found.attached)

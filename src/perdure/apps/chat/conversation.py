@@ -172,7 +172,8 @@ class Conversation:
     async def _attach_mentioned(self, text: str) -> None:
         """Attach the files that `text` names and that are not attached yet."""
         known = [each.name for each in self.attached]
-        found = await asyncio.to_thread(attach_mentioned, text, self.folder, known)
+        address = self.answering.store.backend.address
+        found = await asyncio.to_thread(attach_mentioned, text, self.folder, address, known)
         self.attached += found.attached
         for attached in found.attached:
             self.remark(f"attached: {safe(attached.name)} ({size(attached.size_bytes)})")

@@ -1,0 +1,44 @@
+"""Files that a message names as ``@FILE``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.apps.chat.attachments import attach_mentioned
+
+ELSEWHERE = "memory:"
+
+
+@pytest.mark.parametrize("variable", ["PERDURE_KEY_FILE", "KUBECONFIG"])
+def test_file_of_credentials_that_a_variable_names_is_not_attached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    (tmp_path / "main.key.txt").write_text("0123")
+    (tmp_path / "link").symlink_to("main.key.txt")
+    monkeypatch.setenv(variable, str(tmp_path / "main.key.txt"))
+    found = attach_mentioned("see @main.key.txt and @link", tmp_path, ELSEWHERE)
+    assert not found.attached
+    assert found.remarks == (
+        "@main.key.txt may hold credentials; /attach main.key.txt attaches it",
+        "@link may hold credentials; /attach link attaches it",
+    )
+    monkeypatch.delenv(variable)
+    assert len(attach_mentioned("see @main.key.txt", tmp_path, ELSEWHERE).attached) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [("jsonl:///{}/files", "files/s.jsonl"), ("sqlite:///{}/s.db", "s.db-wal")],
+)
+def test_file_of_the_store_is_not_attached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, name: str
+) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / name).write_text("{}")
+    text, place = f"see @{name}", address.format(tmp_path)
+    assert not attach_mentioned(text, tmp_path, place).attached
+    assert len(attach_mentioned(text, tmp_path, ELSEWHERE).attached) == 1
+    monkeypatch.setenv("PERDURE_STORE", place)
+    assert not attach_mentioned(text, tmp_path, ELSEWHERE).attached
