@@ -20,8 +20,8 @@ from perdure.session.messages import InFlightMessage, user
 from perdure.tools.paths.floors import is_secret
 from perdure.tools.paths.own_places import floors_of, names_of_place, places_of_store
 
-_MENTION = re.compile(r"(?<!\S)@(\S{1,400})")
-_PUNCTUATION = ".,;:!?)]}>\"'"
+_MENTION = re.compile(r"(?<!\S)[(\[{<\"'`]*@(\S{1,400})")
+_PUNCTUATION = ".,;:!?)]}>\"'`"
 _NAMED = 3
 """Missing files that a remark names."""
 
@@ -72,7 +72,7 @@ def attach_mentioned(text: str, folder: Path, address: str, known: Iterable[str]
     """
     floors = floors_of(os.environ, places_of_store(address))
     for name in sorted(known, key=len, reverse=True):  # a completed name may have spaces
-        text = text.replace(f"@{name}", "")
+        text = _mention_of(name).sub("", text)
     attached: list[Attached] = []
     missing: list[str] = []
     remarks: list[str] = []
@@ -94,6 +94,15 @@ def attach_mentioned(text: str, folder: Path, address: str, known: Iterable[str]
         named = f"{', '.join(missing[:_NAMED])}{more}"
         remarks.append(f"not attached, because the folder has no such file: {named}")
     return Mentions(tuple(attached), tuple(one_line(each, _CELLS) for each in remarks))
+
+
+def is_mentioned(name: str, text: str) -> bool:
+    """Whether `text` names the file `name` as ``@name``; ``@name.md`` is another file."""
+    return _mention_of(name).search(text) is not None
+
+
+def _mention_of(name: str) -> re.Pattern[str]:
+    return re.compile(rf"@{re.escape(name)}(?=[{re.escape(_PUNCTUATION)}]*(?:\s|\Z))")
 
 
 def _is_in(folder: Path, name: str) -> bool:

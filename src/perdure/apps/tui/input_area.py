@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from perdure.apps.chat.attachments import Attached
+from perdure.apps.chat.attachments import Attached, is_mentioned
 from perdure.apps.chat.conversation import Conversation
 from perdure.apps.chat.files import files_below
 from perdure.apps.chat.slash_commands import HELP
@@ -173,7 +173,7 @@ class InputArea(Vertical):
 
     def drop_unmentioned(self, text: str) -> None:
         """Forget the files whose ``@name`` was deleted from the message `text`."""
-        gone = {name for name in self._mentioned if f"@{name}" not in text}
+        gone = {name for name in self._mentioned if not is_mentioned(name, text)}
         attached = self._conversation.attached
         attached[:] = [each for each in attached if each.name not in gone]
         self._mentioned.clear()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.apps.chat.attachments import attach_mentioned
+from perdure.apps.chat.attachments import Mentions, attach_mentioned
 
 ELSEWHERE = "memory:"
 
@@ -42,3 +42,40 @@ def test_file_of_the_store_is_not_attached(
     assert len(attach_mentioned(text, tmp_path, ELSEWHERE).attached) == 1
     monkeypatch.setenv("PERDURE_STORE", place)
     assert not attach_mentioned(text, tmp_path, ELSEWHERE).attached
+
+
+def attached_of(text: str, folder: Path, *known: str) -> list[str]:
+    return [each.name for each in attach_mentioned(text, folder, ELSEWHERE, known).attached]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(@notes.md)",
+        "`@notes.md`",
+        '"@notes.md".',
+        "'@notes.md',",
+        "[@notes.md]:",
+        "<@notes.md>",
+        'see ("@notes.md")?',
+    ],
+)
+def test_name_in_brackets_or_quotes_is_attached_or_reported(tmp_path: Path, text: str) -> None:
+    missing = attach_mentioned(text, tmp_path, ELSEWHERE)
+    assert missing.remarks == ("not attached, because the folder has no such file: @notes.md",)
+    (tmp_path / "notes.md").write_text("the sea")
+    assert attached_of(text, tmp_path) == ["notes.md"]
+
+
+def test_name_that_begins_as_an_attached_one_is_attached_or_reported(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("the sea")
+    told = attach_mentioned("see @notes.md", tmp_path, ELSEWHERE, ["notes"]).remarks
+    assert told == ("not attached, because the folder has no such file: @notes.md",)
+    (tmp_path / "notes.md").write_text("the land")
+    assert attached_of("see @notes.md", tmp_path, "notes") == ["notes.md"]
+
+
+@pytest.mark.parametrize("text", ["see @my notes", "(@my notes), and", "@my notes.", "@my notes\n"])
+def test_attached_name_is_not_read_again(tmp_path: Path, text: str) -> None:
+    (tmp_path / "my").write_text("another file")
+    assert attach_mentioned(text, tmp_path, ELSEWHERE, ["my notes"]) == Mentions()
