@@ -227,6 +227,18 @@ def test_commands_typed_into_a_chat_do_what_they_say(world: World) -> None:
     assert [row["messages"] for row in rows] == [2, 4, 2]
 
 
+@pytest.mark.parametrize(
+    "typed", [("first", "/approve plan"), ("/approve plan", "first")], ids=["after", "before"]
+)
+def test_fork_keeps_the_narrower_permissions_of_the_chat(
+    world: World, typed: tuple[str, str]
+) -> None:
+    lines = (*typed, "/fork", "/approve", "/approve auto", "/fork", "/approve")
+    out = world.ok("chat", "--approve", "auto", stdin="\n".join(lines)).out
+    told = [line.split()[1] for line in out.splitlines() if line.startswith("approval: ")]
+    assert told == ["plan", "plan", "auto", "auto"]
+
+
 def test_resume_typed_into_a_chat_continues_the_other_session(world: World) -> None:
     world.ok("chat", "-p", "first")
     session = only_session(world)

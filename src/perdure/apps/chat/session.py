@@ -19,7 +19,7 @@ from perdure.apps.wiring import AGENT, builtin_tools, chat_agent, model_choices,
 from perdure.bounds.limits import require_within
 from perdure.client.agents.agent import Agent, agent_of
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.delegation.restriction import is_within
+from perdure.client.agents.delegation.restriction import is_within, within
 from perdure.client.agents.message_secrets import message_of
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
@@ -174,12 +174,15 @@ class AnswerOptions:
         await self._remark_unpriced(self.agent, self.agent)
         return chat
 
-    async def go_on(self, session: str, cwd: Path | None = None) -> Resumed:
+    async def go_on(
+        self, session: str, cwd: Path | None = None, *, at_most: Permissions | None = None
+    ) -> Resumed:
         """Resume a session, and an interrupted turn of it.
 
         It keeps its agent, tools and permissions. The command line restricts them, or extends them
-        with a recorded grant. `cwd` and variables change its workspace. A session whose agent is
-        not in force here gets the agent of this command, in `cwd` or the current folder.
+        with a recorded grant; `at_most` restricts both. `cwd` and variables change its workspace.
+        A session whose agent is not in force here gets the agent of this command, in `cwd` or the
+        current folder.
         Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld if another process runs it;
         TurnOpen for a grant or a move during a turn; FlowRefusal for the role of a flow that is not
         completed.
@@ -199,7 +202,10 @@ class AnswerOptions:
             self.require(wanted)
         agent = self._agent_of(known)
         if self._typed.is_any and known.withheld is None and known.bound is not None:
-            agent = await self._as_typed(handle.id, agent)
+            agent = await self._as_typed(handle.id, agent, at_most)
+        if at_most is not None and not is_within(agent.permissions, at_most):
+            allowed = within(agent.permissions, at_most)
+            agent = msgspec.structs.replace(agent, permissions=allowed)
         place = Workspace(cwd, self._variables) if cwd or self._variables else None
         chat = await self.runtime.resume(handle.id, agent, workspace=place)
         is_granting = self._typed.is_any and agent is self.agent  # typed by the resuming user
@@ -222,9 +228,13 @@ class AnswerOptions:
         if warning is not None:
             remark(f"{warning}; its price goes into [models.prices] of your settings")
 
-    async def _as_typed(self, session: StreamId, agent: Agent) -> Agent:
+    async def _as_typed(
+        self, session: StreamId, agent: Agent, at_most: Permissions | None
+    ) -> Agent:
         """Return `agent` with the permissions of the command line; grant wider ones."""
         allowed = self._typed.apply_to(agent.permissions)
+        if at_most is not None:
+            allowed = within(allowed, at_most)
         if agent.id != self.agent.id and not is_within(allowed, agent.permissions):
             raise ConfigError(
                 f"what {agent.id} may do is in its agent file; --approve, --allow-command, "

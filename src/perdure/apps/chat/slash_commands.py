@@ -196,7 +196,8 @@ class SlashCommands:
             return
         at = await chat.session.find(entry) if entry else None
         fork = await chat.session.fork(at)
-        await self._place.go_on(await self._place.answering.go_on(fork.id))
+        kept = chat.agent.permissions  # what /approve narrowed is not in the log
+        await self._place.go_on(await self._place.answering.go_on(fork.id, at_most=kept))
         self._place.remark(f"going on in {fork.id}, a fork of {chat.id}")
 
     async def _new(self, _: str) -> None:
