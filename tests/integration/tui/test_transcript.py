@@ -86,3 +86,41 @@ async def test_long_session_reads_only_what_is_shown(store: Store, tmp_path: Pat
         await seen.until(lambda: len(transcript.children) == 2 * PAGE)
         await seen.until(lambda: "message 880\n" in seen.transcript)
         await seen.until(lambda: transcript.scroll_y > 0)
+
+
+GROUP = 7
+"""Entries of an answer with calls: no multiple of it is a page."""
+
+
+async def test_page_begins_before_the_calls_of_its_results(store: Store, tmp_path: Path) -> None:
+    session = await store.create(cwd=str(tmp_path))
+    for group in range(20):
+        ids = [f"c{group}-{n}" for n in range(GROUP - 1)]
+        await session.append(
+            assistant(*(tool_call(id, "list_directory", {"path": id}) for id in ids)),
+            *(tool_result(id, "empty", name="list_directory") for id in ids),
+        )
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        transcript = seen.program.transcript
+        calls, most = list[CallBlock](), 20 * (GROUP - 1)
+        while len(calls) < most:
+            before = len(calls)
+            await transcript.read_earlier()
+            calls = list(transcript.query(CallBlock))
+            assert len(calls) > before
+        assert {call.item.outcome for call in calls} == {"done"}
+        assert [call.item.id for call in calls] == [
+            f"c{group}-{n}" for group in range(20) for n in range(GROUP - 1)
+        ]
+        assert len(transcript.children) == most  # no result stands alone
+
+
+async def test_result_without_a_call_begins_a_page(store: Store, tmp_path: Path) -> None:
+    session = await store.create(cwd=str(tmp_path))
+    await session.append_many([user(f"message {n}") for n in range(6 * PAGE)])
+    await session.append_many([tool_result("gone", "empty", name="list_directory")])
+    await session.append_many([user(f"later {n}") for n in range(PAGE - 1)])
+    async with chatting(store, tmp_path, session=session.id) as seen:
+        await seen.shows("later 58")
+        assert len(seen.program.transcript.children) == PAGE
+        assert "list_directory: empty" in seen.transcript

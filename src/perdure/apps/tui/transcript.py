@@ -25,10 +25,13 @@ from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.ledger import ToolFinished
+from perdure.session.messages import Message, ToolCallPart, ToolResultPart
 
 PAGE = 60
 """Entries of the branch that are read at a time."""
 
+_MOST_READS = 5
+"""Reads for the calls of the first results of a page."""
 
 _MOST_OUTCOMES = 10 * PAGE
 """Outcomes that are read for a page, with those of other branches."""
@@ -59,7 +62,7 @@ class Transcript(VerticalScroll, can_focus=True):
         self._fold, self._blocks = ItemFold(), {}
         self._session, self._first = session, None
         if session is not None:
-            entries = await session.path(last=PAGE)
+            entries = await _page(session)
             self._first = entries[0] if entries else None
             items = await _items_of(session, entries, self._fold)
             if not is_running:
@@ -100,7 +103,7 @@ class Transcript(VerticalScroll, can_focus=True):
             return
         self._is_reading = True
         try:
-            entries = await session.path(first.parent_id, last=PAGE)
+            entries = await _page(session, first.parent_id)
             self._first = entries[0] if entries else None
             fold = ItemFold()
             items = await _items_of(session, entries, fold)
@@ -145,6 +148,35 @@ class Transcript(VerticalScroll, can_focus=True):
         for block in self.query(FoldBlock):
             if not isinstance(block, ThoughtBlock):
                 block.fold(is_unfolded=is_unfolded)
+
+
+async def _page(session: Session, leaf: EntryId | None = None) -> list[Entry]:
+    """Return the newest entries of the branch up to `leaf`, with the calls of their results.
+
+    A result whose call is in none of the entries before it begins a page as it is.
+    """
+    page = read = await session.path(leaf, last=PAGE)
+    place, without_call = len(read), set[str]()
+    for _ in range(_MOST_READS):
+        for entry in reversed(read[:place]):
+            place -= 1
+            called, answered = _calls_in(entry)
+            without_call = (without_call | answered) - called
+            if not without_call and len(read) - place >= len(page):
+                return read[place:]
+        if (before := read[0].parent_id if read else None) is None:
+            break
+        earlier = await session.path(before, last=PAGE)
+        place, read = len(earlier), [*earlier, *read]
+    return page
+
+
+def _calls_in(entry: Entry) -> tuple[set[str], set[str]]:
+    """Return the ids of the calls and of the results in `entry`."""
+    body = readable(entry)
+    parts = body.parts if isinstance(body, Message) else ()
+    called = {part.id for part in parts if isinstance(part, ToolCallPart)}
+    return called, {part.call_id for part in parts if isinstance(part, ToolResultPart)}
 
 
 async def _items_of(session: Session, entries: Sequence[Entry], fold: ItemFold) -> list[Item]:
