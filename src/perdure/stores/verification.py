@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from perdure.secrets.mask import MASK, mask_secrets
 from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, blob_hash
@@ -280,15 +281,29 @@ def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
     """Return the list fields of a stream that differ from `computed`, its entries' result.
 
     Omits counts, which `stream_problems` checks. Erased streams lack the sources of their info,
-    and a fork's sources are also in its origin.
+    and a fork's sources are also in its origin. Older versions stored a credential in
+    `first_text` as it was: that is no difference.
     """
     kept = state.info
     if kept.status == "erased" or state.header.fork is not None or kept == computed:
         return
     for name in SessionInfo.__struct_fields__:
         value, given = getattr(kept, name), getattr(computed, name)
-        if value != given and name not in ("messages", "entries"):
-            yield f"its {name} is kept as {value!r}, its entries give {given!r}"
+        if value == given or name in ("messages", "entries"):
+            continue
+        if name == "first_text" and _is_unmasked(value, given):
+            continue
+        yield mask_secrets(f"its {name} is kept as {value!r}, its entries give {given!r}")
+
+
+def _is_unmasked(kept: str | None, computed: str | None) -> bool:
+    """Return True if `kept` differs from `computed` from the first mask on, which may be cut."""
+    if kept is None or computed is None:
+        return False
+    pairs = enumerate(zip(kept, computed, strict=False))
+    first = next((place for place, (old, new) in pairs if old != new), len(kept))
+    rest = computed[first:]
+    return rest.startswith(MASK) or (rest.endswith("…") and MASK.startswith(rest[:-1]))
 
 
 def origin_hash_of(genesis: bytes, commits: Iterable[StoredCommit], head: int) -> bytes:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.session import info
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Sibling
 from perdure.session.ids import EntryId, StreamId, blob_hash
@@ -125,6 +126,21 @@ async def test_verify_names_session_of_any_altered_row(
     verification = await verified(open_store, path, alteration)
 
     assert S in {problem.stream for problem in verification.problems}
+
+
+async def test_title_with_the_key_that_an_older_version_stored_is_sound(
+    open_store: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
+    with monkeypatch.context() as older:
+        older.setattr(info, "mask_secrets", str)
+        store = await open_store()
+        await create(store)
+        await append(store, new_tree(user(f"use {key} for the test")))
+        await store.close()
+    store = await open_store()
+    assert (await store.state(S)).info.name.startswith(f"use {key[:20]}")
+    assert (await store.maintenance.verify()).problems == ()
 
 
 async def test_fork_with_changed_origin_is_reported(open_store: Opener, path: Path) -> None:

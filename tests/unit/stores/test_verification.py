@@ -8,7 +8,7 @@ import pytest
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry, NewEntry, Sibling
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import ForkPoint, StreamHeader, info_of
+from perdure.session.info import ForkPoint, StreamHeader, info_of, shorten_title
 from perdure.session.messages import user
 from perdure.session.notes import ContentErased, Label, LeafMoved
 from perdure.stores.append_rules import ForkOrigin, initial_state, plan_append, state_after
@@ -27,6 +27,7 @@ from perdure.stores.verification import (
 )
 
 S = StreamId("s")
+KEY = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
 
 
 class Log:
@@ -316,6 +317,23 @@ def test_list_data_that_differs_from_entries_is_reported() -> None:
     assert list(info_faults(kept, info_of(header))) == [
         "its title is kept as 'Trap', its entries give 'Trip'"
     ]
+
+
+@pytest.mark.parametrize("before", range(1, 64))
+@pytest.mark.parametrize("secret", [KEY, "AKIAIOSFODNN7EXAMPLE"])
+def test_credential_that_an_older_version_listed_is_no_fault(before: int, secret: str) -> None:
+    said = f"{'x' * before} {secret} for the test"
+    log = Log(StreamHeader(S, 5))
+    log.append(new_tree(user(said)))
+    computed = log.state.info
+
+    def faults(first_text: str | None) -> list[str]:
+        info = msgspec.structs.replace(computed, first_text=first_text)
+        return list(info_faults(msgspec.structs.replace(log.state, info=info), computed))
+
+    assert faults(shorten_title(said)) == []
+    (fault,) = faults(f"other {secret}")
+    assert "its first_text is kept as 'other [redacted]'" in fault
 
 
 def test_list_data_of_erased_or_forked_entries_is_not_checked() -> None:
