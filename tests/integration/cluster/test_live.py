@@ -188,6 +188,26 @@ async def test_nothing_is_written_while_nobody_watches(
         await until(is_cleaned)
 
 
+async def test_worker_deletes_old_rows_of_dead_processes(
+    both: list[WorkerProcess], address: str
+) -> None:
+    assert both
+    with psycopg.connect(address, autocommit=True) as db:
+        for seq, age_s in ((1, 61), (2, 0)):
+            db.execute(
+                "INSERT INTO perdure.live_delta VALUES"
+                " ('default', 'dead', %s, 1, 1, now() - make_interval(secs => %s), '')",
+                (seq, age_s),
+            )
+
+        async def is_swept() -> bool:
+            left = db.execute("SELECT call FROM perdure.live_delta WHERE stream = 'dead'")
+            return left.fetchall() == [(2,)]
+
+        await until(is_swept)
+        db.execute("DELETE FROM perdure.live_delta WHERE stream = 'dead'")
+
+
 async def test_server_without_worker_streams_live_events(
     both: list[WorkerProcess], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

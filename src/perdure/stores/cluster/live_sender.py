@@ -147,12 +147,17 @@ class LiveSender:
                 self._flush_soon(key)
 
     async def aclose(self) -> None:
-        """Write nothing more."""
+        """Write nothing more, and delete what was written."""
         async with self._calling:  # no call of the table is cut
             tasks = tuple(self._tasks)
             for task in tasks:
                 task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        left = [key for _, key in self._ended]
+        left += [key for key, call in self._calls.items() if call.written]
+        if left:
+            with suppress(StoreError):
+                await self._table.forget(left)
 
     # ------------------------------------------------------------ inside
 

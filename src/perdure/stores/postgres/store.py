@@ -25,7 +25,7 @@ from perdure.stores.marks import TRUSTED
 from perdure.stores.postgres import leases, reads
 from perdure.stores.postgres.address import route_of
 from perdure.stores.postgres.append import Request
-from perdure.stores.postgres.cluster.live import PostgresLive
+from perdure.stores.postgres.cluster.live import PostgresLive, sweep
 from perdure.stores.postgres.cluster.queue import PostgresCluster
 from perdure.stores.postgres.database import CONNECTIONS, Database
 from perdure.stores.postgres.retention import usage
@@ -92,6 +92,8 @@ class PostgresStore:
             raise ConfigError(f"{namespace!r} cannot be a namespace in PostgreSQL")
         database = Database(route_of(address), namespace, durability, lock_timeout_s)
         await database.open(max_connections, is_copied=is_copied)
+        if not is_copied:
+            await sweep(database)
         return cls(PostgresHandle(database, namespace, clock, random))
 
     async def commit(self, commit: Commit) -> CommitResult:

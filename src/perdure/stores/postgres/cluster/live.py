@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import LiteralString
 
 import msgspec
 
+from perdure.errors import StoreError
 from perdure.session.ids import StreamId
 from perdure.stores.cluster.live_table import ALL, LiveRow, OnWatch, Streams
 from perdure.stores.postgres.database import Database, Statement
@@ -39,7 +41,7 @@ WHERE namespace = %s AND (handle = %s AND stream <> ALL(%s) OR until < clock_tim
 """
 
 # Rows of processes that died, and of calls that are longer than anybody lags behind.
-_SWEEP: LiteralString = """
+SWEEP: LiteralString = """
 DELETE FROM perdure.live_delta
 WHERE namespace = %s AND at < clock_timestamp() - interval '60 seconds'
 """
@@ -140,7 +142,7 @@ class PostgresLive:
         await self._db.ask_once(
             Statement(_RENEW, (*own, names)),
             Statement(_LEAVE, (*own, names)),
-            Statement(_SWEEP, (self._db.namespace,)),
+            Statement(SWEEP, (self._db.namespace,)),
             self._telling({_CHANNEL: names} if names else {}, is_new=False),
         )
 
@@ -206,6 +208,12 @@ class PostgresLive:
             return None
         is_ours = notice.of == self._watcher.key and notice.by != self.handle
         return notice if is_ours else None
+
+
+async def sweep(database: Database) -> None:
+    """Delete the live events that processes of the namespace left behind, as far as possible."""
+    with suppress(StoreError):
+        await database.ask_once(Statement(SWEEP, (database.namespace,)))
 
 
 def _channel_of(handle: str) -> str:

@@ -21,6 +21,7 @@ from psycopg import Connection
 
 from perdure.secrets.mask import log_failure
 from perdure.stores.cluster.protocol import PROTOCOL, WorkerFacts
+from perdure.stores.postgres.cluster.live import SWEEP
 from perdure.stores.postgres.cluster.takeover import BEGUN, NAMESPACE, begun_work, take_over
 from perdure.stores.postgres.migrate import APP_ROLE
 from perdure.stores.postgres.rows import Row, key_of
@@ -208,11 +209,18 @@ class PostgresLiveness:
         if is_sweep:
             self._swept_at = now
             db.execute(_FORGET_DEAD)
+            self._sweep_live(db)
         dead = db.execute(_DEAD, (RECENT_S,)).fetchall()
         self.dead_owners = frozenset(str(row[1]) for row in dead)
         due = [(str(id), str(owner)) for id, owner, is_recent in dead if is_recent or is_sweep]
         if due:
             self._take_over(db, due)
+
+    def _sweep_live(self, db: Connection[Row]) -> None:
+        for key in map(key_of, self._facts.namespaces):
+            with db.transaction():
+                db.execute(NAMESPACE, (key,))
+                db.execute(SWEEP, (key,))
 
     def _beat(self, db: Connection[Row]) -> None:
         state = "draining" if self.is_draining else "alive"

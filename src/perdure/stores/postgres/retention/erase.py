@@ -379,9 +379,10 @@ class _Erasure:
             )
             await self._ask(forgetting(self._ns, taking.stream, each))
             counts = counts.plus(foreign_ids=aliases[0][0])
-        if not taking.is_whole:
-            return counts
         own = (self._ns, taking.stream)
+        if not taking.is_whole:
+            await self._ask(Statement(_FORGET_LIVE, own))
+            return counts
         more = await forget_session(self._connected, *own)
         header = encode(redact(plan.stream.state.header))
         await self._ask(Statement(_REDACT, (header, *own)), Statement(_CLOSE, own))

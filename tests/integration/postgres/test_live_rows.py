@@ -1,0 +1,98 @@
+"""How long the rows of live events stay in the database, and the text in them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+import perdure
+from perdure import Agent, Chat, Event, LiveEvent, Runtime, Store
+from perdure.client.clock import SystemClock
+from perdure.models.scenario import Reply, Say, Scenario
+from perdure.models.scripted import ScriptedModel
+from perdure.stores.cluster import live_sender
+
+SECRET = "my password is swordfish"
+AGENT = Agent("open", model="scripted:open")
+LIMIT_S = 60
+
+
+def model() -> ScriptedModel:
+    """Return a model that tells the secret in several pieces, so that a watch is in time."""
+    reply = Reply(steps=(Say(SECRET),), chunk_chars=1, chunk_delay_s=0.05)
+    return ScriptedModel(Scenario(name="open", rules=(reply,)), clock=SystemClock())
+
+
+def rows(address: str) -> list[bytes]:
+    """Return the contents of all rows of live events."""
+    with psycopg.connect(address, autocommit=True) as db:
+        return [bytes(row[0]) for row in db.execute("SELECT content FROM perdure.live_delta")]
+
+
+def leave_row(address: str, age_s: int) -> None:
+    """Write a row as a process would that died `age_s` ago."""
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(
+            "INSERT INTO perdure.live_delta VALUES"
+            " ('default', 's', 1, 1, 1, now() - make_interval(secs => %s), %s)",
+            (age_s, SECRET.encode()),
+        )
+
+
+async def told_to_watch(chat: Chat, other: Store) -> str:
+    """Run a turn that another store watches; return the id of its answer."""
+    watch = (await other.open(chat.id)).watch()
+    turn = chat.send("tell")
+    live, answer = 0, ""
+    async with asyncio.timeout(LIMIT_S):
+        async for event in watch:
+            live += isinstance(event, LiveEvent)
+            if isinstance(event, Event) and event.type == "agent:message":
+                answer = f"{chat.id}/{event.seq}"
+            if event.type == "session:turn_completed":
+                break
+    await watch.aclose()
+    assert live > 0
+    await turn
+    return answer
+
+
+@pytest.fixture(autouse=True)
+def _no_lingering_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_sender, "LINGER_S", 3_600.0)
+
+
+@pytest.fixture
+async def other(address: str) -> AsyncIterator[Store]:
+    async with perdure.open(address) as opened:
+        yield opened
+
+
+async def test_erased_answer_is_in_no_live_row(address: str, other: Store) -> None:
+    async with perdure.open(address) as store, Runtime(store, agents=[AGENT], models=model()) as it:
+        chat = await it.start(AGENT)
+        answer = await told_to_watch(chat, other)
+        assert rows(address)
+        session = await store.open(chat.id)
+        certificate = await session.erase_entries([answer])
+        assert certificate.is_complete
+        assert rows(address) == []
+
+
+async def test_closed_store_leaves_no_live_row(address: str, other: Store) -> None:
+    async with perdure.open(address) as store, Runtime(store, agents=[AGENT], models=model()) as it:
+        await told_to_watch(await it.start(AGENT), other)
+        assert rows(address)
+    assert rows(address) == []
+
+
+async def test_opening_deletes_old_rows_of_dead_processes(address: str, other: Store) -> None:
+    leave_row(address, 61)
+    async with perdure.open(address):
+        assert rows(address) == []
+    leave_row(address, 30)
+    async with perdure.open(address):
+        assert rows(address) == [SECRET.encode()]
