@@ -45,7 +45,10 @@ class Relay(Protocol):
         ...
 
     async def settle(self, stream: StreamId, of: int) -> None:
-        """Return once others can read all events of a call of this process; it has no more."""
+        """Return once others can read all events of a call of this process; it has no more.
+
+        Never raises, and waits only briefly.
+        """
         ...
 
     def closed(self, stream: StreamId, of: int) -> None:

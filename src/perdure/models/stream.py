@@ -76,6 +76,24 @@ def repair_unicode(text: str) -> str:
     return text
 
 
+class WholePairs:
+    """Makes the pieces of several texts valid Unicode, each by its key.
+
+    Half a surrogate pair at the end of a piece waits for the other half.
+    """
+
+    def __init__(self) -> None:
+        self._halves: dict[object, str] = {}
+
+    def next(self, key: object, piece: str) -> str:
+        """Return what is whole of the text `key` with its next `piece`, perhaps nothing."""
+        text = self._halves.pop(key, "") + piece
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            self._halves[key] = text[-1]
+            text = text[:-1]
+        return repair_unicode(text)
+
+
 def _countable(usage: Usage | None) -> Usage | None:
     """Return `usage` if every number of it is plausible; a wrong one would spoil sums."""
     if usage is None:

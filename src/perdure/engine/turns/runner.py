@@ -197,11 +197,13 @@ class TurnRunner:
             with _observed(self._environment, self._config, effect) as came:
                 happened = await self._outcome_of(effect, state)
                 came(happened)
-            await self._environment.bus.settle(self._environment.stream, _seq_of(effect))
+            is_cancelled = await _is_cut(self._environment, effect)
             if isinstance(happened, Woken):
                 state = await self._caught_up(state)
             state = await self._record(state, happened)
             self._environment.bus.close_call(self._environment.stream, _seq_of(effect))
+            if is_cancelled:
+                raise asyncio.CancelledError
             await tell_compacted(self._environment, happened)
         return state
 
@@ -381,6 +383,18 @@ def _seq_of(effect: Effect) -> int:
     if isinstance(effect, CallModel):
         return effect.call.seq
     return effect.tool.seq if isinstance(effect, RunTool) else -1
+
+
+async def _is_cut(environment: Environment, effect: Effect) -> bool:
+    """Flush the live events of `effect`; return whether the turn was cancelled meanwhile.
+
+    What the effect gave is then recorded before the turn stops: it may have been paid.
+    """
+    try:
+        await environment.bus.settle(environment.stream, _seq_of(effect))
+    except asyncio.CancelledError:
+        return True
+    return False
 
 
 def _observed(

@@ -59,7 +59,7 @@ from perdure.models.providers.requests import (
     wire_settings,
 )
 from perdure.models.providers.rounds import RoundMemory
-from perdure.models.stream import repair_unicode
+from perdure.models.stream import WholePairs
 from perdure.session.messages import MICROCENTS_PER_DOLLAR, StopReason, Usage
 
 CONNECT_TIMEOUT_S = 10.0
@@ -287,7 +287,7 @@ class EventMapper:
 
     def __init__(self) -> None:
         self.has_begun = False
-        self._halves: dict[int, str] = {}
+        self._pairs = WholePairs()
 
     def deltas_of(self, event: ModelResponseStreamEvent) -> Iterator[Delta]:
         """Yield the deltas of `event`; most events give one, some none."""
@@ -316,13 +316,9 @@ class EventMapper:
     def _words(
         self, index: int, text: str, make: type[TextDelta] | type[ThinkingDelta]
     ) -> Iterator[Delta]:
-        """Yield a delta of `text`; half a surrogate pair at its end waits for the other half."""
-        text = self._halves.pop(index, "") + text
-        if text and "\ud800" <= text[-1] <= "\udbff":
-            self._halves[index] = text[-1]
-            text = text[:-1]
-        if text:
-            yield make(repair_unicode(text))
+        whole = self._pairs.next(index, text)
+        if whole:
+            yield make(whole)
 
 
 def usage_of(usage: RequestUsage, cost_microcents: int | None) -> Usage | None:

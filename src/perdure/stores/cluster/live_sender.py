@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -13,6 +14,7 @@ import msgspec
 from perdure.errors import StoreError
 from perdure.events.bus import LiveBus, Piece
 from perdure.events.types import LiveEvent, LiveType
+from perdure.secrets.mask import log_failure
 from perdure.session.ids import StreamId
 from perdure.stores.cluster.live_table import (
     ALL,
@@ -27,10 +29,15 @@ from perdure.stores.cluster.live_table import (
 FLUSH_S = 0.05
 """Minimum time between two writes of this process, whatever the number of its turns."""
 
+SETTLE_S = 1.0
+"""How long the outcome of a call waits until its last events are written."""
+
 LOOK_S = 10.0
 """How long it is believed that a call is watched."""
 
 Call = tuple[StreamId, int]
+
+_log = logging.getLogger(__name__)
 
 
 class Batch(msgspec.Struct, array_like=True, frozen=True):
@@ -118,7 +125,7 @@ class LiveSender:
         if call is not None and (call.readers is None or call.readers):
             call.is_settled = True
             self._dirty[key] = None
-            await self._flush()
+            await asyncio.wait((self._start(self._flush()),), timeout=SETTLE_S)
 
     def closed(self, stream: StreamId, of: int) -> None:
         """See `Relay`."""
@@ -187,9 +194,13 @@ class LiveSender:
 
     async def _flush(self) -> None:
         async with self._calling:
-            with suppress(StoreError):
+            try:
                 await self._look()
                 await self._write()
+            except StoreError:
+                pass
+            except Exception as error:  # noqa: BLE001 - the turn goes on, whatever it shows
+                log_failure(_log, error, "live events could not be written")
 
     async def _look(self) -> None:
         """Read who watches the calls of which that is not known, or not lately."""

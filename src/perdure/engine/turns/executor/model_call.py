@@ -44,7 +44,7 @@ from perdure.models.protocol import (
     TextDelta,
     ThinkingDelta,
 )
-from perdure.models.stream import AnswerBuilder
+from perdure.models.stream import AnswerBuilder, WholePairs
 from perdure.secrets.mask import log_failure, mask_secrets
 from perdure.session.codec import encode
 from perdure.session.ledger import TrimLimit, Trimmed
@@ -142,6 +142,7 @@ class AnswerCall:
         # Unless the call is always repeated, it matters whether an answer had begun.
         self._keeps_beginning = turn.on_interrupt != "retry"
         self._builder: AnswerBuilder | None = None
+        self._pairs = WholePairs()
         self._request_tokens: int | None = None
 
     async def outcome(self) -> Answered | CallFailed:
@@ -302,10 +303,13 @@ class AnswerCall:
 
     def _show(self, kind: LiveType, text: str) -> None:
         environment = self._environment
+        whole = self._pairs.next(kind, text)
+        if text and not whole:
+            return
         draft = EventDraft(
             kind,
             self._call.seq,
-            text,
+            whole,
             session_id=environment.stream,
             agent=self._config.agent,
             model=self._call.model,

@@ -1,0 +1,115 @@
+"""The outcome of a call, and the flush of its live events to another process before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import pytest
+
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.runtime import Runtime
+from perdure.events.bus import LiveBus
+from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
+from perdure.session.ids import StreamId
+from perdure.stores.cluster import live_sender
+from perdure.stores.cluster.live_relay import LiveRelay
+from perdure.stores.cluster.live_table import LiveRow
+from tests.fakes.chats import MODEL, Stage, says
+from tests.fakes.live_wire import LiveWire, WiredTable
+
+S = StreamId("s")
+
+
+class SlowTable(WiredTable):
+    """A table whose writes wait until `leave` is set."""
+
+    def __init__(self, wire: LiveWire, handle: str) -> None:
+        super().__init__(wire, handle)
+        self.entered = asyncio.Event()
+        self.leave = asyncio.Event()
+
+    async def write(
+        self, rows: Sequence[LiveRow], readers: Mapping[str, Sequence[StreamId]]
+    ) -> Mapping[tuple[StreamId, int], int]:
+        self.entered.set()
+        await self.leave.wait()
+        return await super().write(rows, readers)
+
+
+class Halves:
+    """A model whose answer is an emoji in two halves, as a provider's chunks may be."""
+
+    def info(self, model: str) -> ModelInfo:
+        return ModelInfo(model)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        for text in ("a", "\ud83d", "\ude00", "z"):
+            yield TextDelta(text)
+        yield StreamEnd("stop")
+
+
+def watched(stage: Stage) -> SlowTable:
+    """Connect the bus of `stage` with another process that watches; return its own table."""
+    wire = LiveWire(S)
+    reader = WiredTable(wire, "reader")
+    LiveRelay(LiveBus(), reader)
+    table = SlowTable(wire, "worker")
+    stage.store.bus.relay = LiveRelay(stage.store.bus, table)
+    wire.watching[S, "reader"] = None
+    table.listen()
+    return table
+
+
+async def test_answer_is_kept_when_turn_is_suspended_during_flush() -> None:
+    stage = Stage(says("paid for"))
+    table = watched(stage)
+    chat = await stage.chat()
+    await asyncio.sleep(0)
+    chat.send("go")
+    await table.entered.wait()
+    suspending = asyncio.ensure_future(chat.suspend())
+    await asyncio.sleep(0)
+    table.leave.set()
+    await suspending
+    assert "model_finished" in await stage.kinds()
+
+
+async def test_turn_does_not_wait_for_flush_without_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_sender, "SETTLE_S", 0.01)
+    stage = Stage(says("hello"))
+    table = watched(stage)
+    chat = await stage.chat()
+    await asyncio.sleep(0)
+    assert (await chat.send("go")).text == "hello"
+    assert table.entered.is_set()
+    table.leave.set()
+
+
+async def test_failed_flush_does_not_end_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(says("hello"))
+    table = watched(stage)
+
+    async def fail(*_: object) -> Mapping[tuple[StreamId, int], int]:
+        table.entered.set()
+        raise ValueError("not a StoreError")
+
+    monkeypatch.setattr(table, "write", fail)
+    chat = await stage.chat()
+    await asyncio.sleep(0)
+    assert (await chat.send("go")).text == "hello"
+    assert table.entered.is_set()
+
+
+async def test_halves_of_emoji_reach_watchers_as_one() -> None:
+    stage = Stage()
+    table = watched(stage)
+    table.leave.set()
+    agent = Agent("helper", model=MODEL)
+    shown: list[str] = []
+    stage.store.bus.observe(lambda event: shown.append(event.text))
+    chat = await Runtime(stage.store, [agent], models=Halves()).start(agent, id="s")
+    await asyncio.sleep(0)
+    assert (await chat.send("go")).text == "a\U0001f600z"
+    assert table.calls["write"] > 0
+    assert shown == ["a", "\U0001f600", "z"]
