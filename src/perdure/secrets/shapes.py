@@ -207,6 +207,7 @@ _REFERENCE = (
 _WORD = r"^[A-Za-z_][a-z_]*(?:[A-Z][a-z]+)*[.:)\]}]*$"
 _NUMBER = r"[\d.,_]+"
 _FILE = r"(?:[\w-]{1,80}+/){1,20}[\w.-]{1,80}\.[a-z]{1,4}"
+_FOLDER = r"~|/[a-z]{0,20}|(?:~|/[\w.@+-]{1,80}+)(?:/[\w.@+-]{1,80}+){1,20}/?"
 _CALL = r"^[A-Za-z_][\w.]*[(\[]"
 
 _NAME_HINT = (
@@ -302,9 +303,15 @@ class _Slice:
             before = bisect_left(begins, found.start())
             ours_until = placeholders[before - 1][1] if before else ours_until
             is_of_ours = found.start() < ours_until
-            is_folder = found[1].lower() == "pwd" and found[4].startswith(("/", "~"))
-            if not (is_of_ours or is_folder) and _is_assigned(found[4], kind, is_marked=is_marked):
+            if not (is_of_ours or self._is_working_folder(found)) and _is_assigned(
+                found[4], kind, is_marked=is_marked
+            ):
                 yield Find(found.start(4), found.end(4), kind)
+
+    def _is_working_folder(self, found: re.Match[str]) -> bool:
+        """Whether `found` is ``PWD=/folder`` of a shell, and not a field of a connection string."""
+        is_field = self._text[max(found.start() - 1, 0) : found.start()] == ";"
+        return found[1].lower() == "pwd" and not is_field and bool(re.fullmatch(_FOLDER, found[4]))
 
     def _has(self, *hints: str) -> bool:
         return any(hint in self._lowered for hint in hints)

@@ -185,6 +185,10 @@ def test_password_after_a_short_name_is_found() -> None:
         ("passwd = hunter22", "hunter22"),
         ("pwd=correcthorse", "correcthorse"),
         ("pwd: hunter22", "hunter22"),
+        ("Server=db;Uid=sa;Pwd=/Xk92jfPq81aa;", "/Xk92jfPq81aa"),
+        ("Server=db;Uid=sa;Pwd=/Xk92/fPq81aa;", "/Xk92/fPq81aa"),
+        ("pwd=/Xk92jfPq81aa", "/Xk92jfPq81aa"),
+        ("PWD=~Tr0ub4dor&3", "~Tr0ub4dor&3"),
     ]:
         with case((text, secret)):
             assert found(text) == {secret: "password"}
@@ -216,6 +220,7 @@ def test_verdicts_of_tests_and_folders_are_no_passwords() -> None:
         "PWD=/srv/app22",
         "OLDPWD=/srv/app22",
         "pwd: ~/app22",
+        "PWD=/workspace",
     ]:
         with case(text):
             assert found(text) == {}
