@@ -19,7 +19,9 @@ LONELY = Agent("lonely", model="scripted:echo")
 
 _WORKER = """
 INSERT INTO perdure.worker (id, owner, version, protocol, namespaces, agents, slots, running)
-VALUES ('w-1', 'pid 7 on <i>host</i>', '0.1', 2, '{default}', '{desk}', 32, 3)
+VALUES ('w-1', 'pid 7 on <i>host</i>', '0.1', 2, '{default}', '{desk}', 32, 3),
+    ('w-2', 'pid 8 on host', '0.1', 2, '{rivals}', '{rival}', 32, 0),
+    ('w-3', 'pid 9 on host', '0.1', 2, '{default,rivals}', '{desk,rival}', 32, 0)
 """
 
 
@@ -47,7 +49,7 @@ async def test_cluster_view_shows_workers_queues_and_stuck_turns(
         await browser.see("1 turn waits for a worker with the agent lonely")
         await browser.page.locator("td", has_text="none: stuck").wait_for()
         await browser.page.locator("td", has_text="pid 7 on <i>host</i>").wait_for()
-        assert await browser.page.locator(".state.good", has_text="alive").count() == 1
+        assert await browser.page.locator(".state.good", has_text="alive").count() == 2
         width = await browser.page.evaluate("document.documentElement.scrollWidth")
         assert width <= size[0]
         assert browser.complaints == []
@@ -55,8 +57,10 @@ async def test_cluster_view_shows_workers_queues_and_stuck_turns(
 
 async def test_cluster_needs_role_admin_and_shared_store(server: Served, tmp_path: Path) -> None:
     shown = (await server.http.get("/v1/cluster")).json()
-    (worker,) = shown["workers"]
+    worker, shared = shown["workers"]
     assert (worker["id"], worker["state"], worker["running"]) == ("w-1", "alive", 3)
+    assert (worker["agents"], shared["id"], shared["agents"]) == (["desk"], "w-3", [])
+    assert "rival" not in str(shown)
     (queue,) = shown["queues"]
     assert (queue["agent"], queue["waiting"], queue["servedBy"]) == (LONELY.id, 1, [])
     writer = await server.client("write")

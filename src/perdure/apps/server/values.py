@@ -370,12 +370,14 @@ class StoreView(Value, frozen=True, kw_only=True):
 
 
 class WorkerView(Value, frozen=True, kw_only=True):
-    """A worker as it last reported. Units: seconds; `silentS` is since its last report."""
+    """A worker as it last reported. `agents` is empty for one that serves other namespaces, too.
+
+    Units: seconds; `silentS` is since its last report.
+    """
 
     id: str
     owner: str
     version: str
-    namespaces: list[str]
     agents: list[str]
     slots: int
     running: int

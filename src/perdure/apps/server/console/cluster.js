@@ -1,4 +1,4 @@
-// The workers of the database and the queues of the namespace; what is stuck stands first.
+// The workers and queues of the namespace; what is stuck stands first.
 import { get } from "./api.js";
 import { count, duration, oneLine } from "./format.js";
 import { html, useEffect } from "./html.js";

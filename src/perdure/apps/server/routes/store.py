@@ -106,16 +106,17 @@ async def verify_store(caller: TheCaller) -> VerifiedView:
 
 @get("/cluster")
 async def show_cluster(caller: TheCaller) -> ClusterView:
-    """Show the workers of the database, and the queues of the namespace."""
+    """Show the workers that serve the namespace, and its queues."""
     caller.require("admin")
     caller.require_all()
     backend = caller.store.backend
     if not isinstance(backend, SharedStore):
         return ClusterView(is_shared=False, workers=[], queues=[], counts={})
     found = await cluster_status(backend, caller.store.outside.clock)
+    namespace = backend.namespace
     return ClusterView(
         is_shared=True,
-        workers=[_worker_view(each) for each in found.workers],
+        workers=[_worker_view(each) for each in found.workers if namespace in each.namespaces],
         queues=[_queue_view(each) for each in found.queues],
         counts=dict(found.counts),
     )
@@ -126,8 +127,7 @@ def _worker_view(worker: WorkerInfo) -> WorkerView:
         id=worker.id,
         owner=worker.owner,
         version=worker.version,
-        namespaces=list(worker.namespaces),
-        agents=list(worker.agents),
+        agents=list(worker.agents) if len(worker.namespaces) == 1 else [],
         slots=worker.slots,
         running=worker.running,
         state=worker.state,
