@@ -57,14 +57,22 @@ class Threads:
         self._idle = 0
 
     def start(self, work: Callable[[], None]) -> None:
-        """Run `work` once a thread is free."""
+        """Run `work` once a thread is free.
+
+        Raises: RuntimeError if the system starts no more threads; `work` never runs then.
+        """
         with self._changed:
             self._waiting.append(work)
             if len(self._waiting) <= self._idle:
                 self._changed.notify()
             elif self._count < self._limit:
                 self._count += 1
-                threading.Thread(target=self._run, name="perdure-tool", daemon=True).start()
+                try:
+                    threading.Thread(target=self._run, name="perdure-tool", daemon=True).start()
+                except BaseException:
+                    self._count -= 1
+                    self._waiting.pop()  # the lock is held since it was appended
+                    raise
 
     def _run(self) -> None:
         while self._run_next():  # its arguments are not kept until the next one

@@ -68,6 +68,24 @@ async def test_call_that_is_cancelled_while_it_waits_never_runs(
     assert ran == ["third"]
 
 
+async def test_function_whose_thread_cannot_start_never_runs_and_counts_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "_threads", Threads(1))
+    ran: list[str] = []
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await in_tool_thread(ran.append, "first")
+    async with asyncio.timeout(60):
+        await in_tool_thread(ran.append, "second")  # the only thread that the limit allows
+    assert ran == ["second"]
+
+
 HANGING = """
 import asyncio, threading
 import perdure
