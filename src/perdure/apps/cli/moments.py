@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -15,6 +15,9 @@ FORMS = "2026-11-21, 2026-11-21T09:30, today, yesterday, 7d, 12h, 30m or 2w"
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SPAN = re.compile(r"([0-9]{1,6})([mhdw])(?: ago)?")
+_EXACT = re.compile(r"[0-9]+[mh](?: ago)?")
+"""Spans that are as long when the clocks change; a day ends at the same time of the next one."""
+
 _DAYS = {"today": 0, "yesterday": 1}
 
 
@@ -40,7 +43,7 @@ def typed_moment(typed: str | datetime) -> datetime:
     """Return the moment of an option. Raises: typer.BadParameter."""
     if isinstance(typed, datetime):
         return typed
-    return moment(typed, moment_of(SystemClock().now_ms()).astimezone().replace(tzinfo=None))
+    return moment(typed, _seen_from(typed, moment_of(SystemClock().now_ms())))
 
 
 def coming_moment(typed: str | datetime) -> datetime:
@@ -50,13 +53,21 @@ def coming_moment(typed: str | datetime) -> datetime:
     """
     if isinstance(typed, datetime):
         return typed
-    now = moment_of(SystemClock().now_ms()).astimezone().replace(tzinfo=None)
-    found = moment(typed, now)
+    now = moment_of(SystemClock().now_ms())
+    seen_from = _seen_from(typed, now)
+    found = moment(typed, seen_from)
     if re.fullmatch("[0-9]+[mhdw]", typed.strip().casefold()):
-        found = now + (now - found)
-    if found.astimezone() <= now.astimezone():
+        found = seen_from + (seen_from - found)
+    if found.astimezone() <= now:
         raise typer.BadParameter(f"{typed!r:.60} has passed: write 2026-11-21T09:30, 30m, 2h or 7d")
     return found
+
+
+def _seen_from(typed: str, now: datetime) -> datetime:
+    """Return `now` in UTC for a span of minutes or hours, and otherwise in local time."""
+    if _EXACT.fullmatch(typed.strip().casefold()):
+        return now.astimezone(UTC)
+    return now.astimezone().replace(tzinfo=None)
 
 
 SinceOption = Annotated[

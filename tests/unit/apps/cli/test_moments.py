@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import datetime
 
 import pytest
@@ -40,3 +42,45 @@ def test_other_words_are_refused_with_the_valid_forms(typed: str) -> None:
 def test_day_begins_at_local_midnight() -> None:
     assert typed_moment("today").hour == 0
     assert typed_moment("today").tzinfo is None
+
+
+SPAN = """
+import sys
+from datetime import datetime
+from perdure.apps.cli import moments
+
+now, typed, find = sys.argv[1:]
+start_ms = int(datetime.fromisoformat(now).timestamp()) * 1000
+
+class Clock:
+    def now_ms(self):
+        return start_ms
+
+moments.SystemClock = Clock
+print((getattr(moments, find)(typed).timestamp() - start_ms / 1000) / 3600)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no TZ variable")
+@pytest.mark.parametrize(
+    ("now", "typed", "find", "hours"),
+    [
+        ("2026-10-24T23:30:00+00:00", "3h", "coming_moment", 3),
+        ("2026-10-24T23:30:00+00:00", "90m", "coming_moment", 1.5),
+        ("2026-10-25T01:15:00+00:00", "30m", "coming_moment", 0.5),
+        ("2026-03-29T00:30:00+00:00", "1h", "coming_moment", 1),
+        ("2026-10-24T10:00:00+00:00", "1d", "coming_moment", 25),
+        ("2026-10-25T02:30:00+00:00", "3h", "typed_moment", -3),
+    ],
+)
+def test_span_of_hours_is_as_long_across_a_clock_change(
+    now: str, typed: str, find: str, hours: float
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SPAN, now, typed, find],
+        env={"TZ": "Europe/Berlin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert float(done.stdout) == hours
