@@ -1,13 +1,14 @@
 """Approvals that a paused run of the SDK waits for, as questions of the inbox, and their answers.
 
-The state is stored before its questions: a process that dies in between leaves a state whose next
-run is interrupted at the same calls, and asks again.
+Questions about other calls are withdrawn before a state is stored, and its own are asked after it:
+a process that dies in between leaves a state whose next run is interrupted at the same calls, and
+asks again.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 ALLOW: Final = "allow"
 CHOICES: Final = (ALLOW, "deny")
-"""The answers to a question of ours, by which it is known."""
+"""The answers to a question of ours."""
 
 _ENTRIES = 64
 """Messages in which the call that a question is about is looked for."""
@@ -35,10 +36,14 @@ class WantedApproval(msgspec.Struct, frozen=True):
     call: perdure.ToolCallPart
 
     @property
+    def text(self) -> str:
+        """The question about it."""
+        return f"{self.agent} asks to run {self.call.name}"
+
+    @property
     def digest(self) -> str:
-        """A hash of the tool and the arguments."""
-        told = msgspec.json.encode((self.agent, self.call.name, self.call.args))
-        return hashlib.blake2b(told, digest_size=32).hexdigest()
+        """A hash of the question: its text, the id of the call, the tool and the arguments."""
+        return _hash((self.text, self.call.id, self.call.name, _hash(self.call.args)))
 
 
 def wanted_by(item: ToolApprovalItem) -> WantedApproval | None:
@@ -60,9 +65,10 @@ def undecided(state: RunState[Any, Any] | None, text: str | None) -> list[Wanted
 
 
 def decide(state: RunState[Any, Any], answers: Mapping[str, perdure.types.Answer]) -> None:
-    """Apply `answers`, by the ids of the calls, to what `state` waits for."""
+    """Apply `answers`, by the digests of their questions, to what `state` waits for."""
     for item in state.get_interruptions():
-        answer = answers.get(item.call_id or "")
+        wanted = wanted_by(item)
+        answer = None if wanted is None else answers.get(wanted.digest)
         if answer is None:
             continue
         if answer.choice == ALLOW:
@@ -71,26 +77,20 @@ def decide(state: RunState[Any, Any], answers: Mapping[str, perdure.types.Answer
             state.reject(item, rejection_message=answer.note)
 
 
-async def open_questions(session: perdure.Session) -> dict[str, perdure.types.OpenQuestion]:
-    """Return the open questions of `session` about calls of the SDK, by the ids of the calls."""
-    found = [each for each in await session.questions() if _is_ours(each.question)]
-    return {each.question.call_id or "": each for each in found}
+async def asked_about(
+    session: perdure.Session, state: perdure.Entry, data: Mapping[str, Any]
+) -> dict[str, list[perdure.Entry]]:
+    """Return the questions about each call that the stored `state` waits for, by their digests.
 
-
-def carried(
-    wanted: Iterable[WantedApproval],
-    before: Mapping[str, str],
-    asked: Mapping[str, perdure.types.OpenQuestion],
-) -> list[str]:
-    """Return the calls of `wanted` that the questions in `asked` are about.
-
-    `before` has the digests of the calls they were asked about.
+    `data` is that of its note. Questions that are closed are among them.
     """
-    return [
-        each.call.id
-        for each in wanted
-        if each.call.id in asked and before.get(each.call.id) == each.digest
-    ]
+    found: dict[str, list[perdure.Entry]] = {digest: [] for digest in data.get("calls", ())}
+    entries = [await session.entry(id) for id in data.get("questions", ())]
+    entries += [entry async for entry in session.entries(state.seq, kind="question")]
+    for entry in entries:
+        if (digest := _digest_of(entry)) in found:
+            found[digest].append(entry)
+    return found
 
 
 async def ask(session: perdure.Session, wanted: Sequence[WantedApproval]) -> None:
@@ -102,28 +102,35 @@ async def ask(session: perdure.Session, wanted: Sequence[WantedApproval]) -> Non
         for call in (() if entry.message is None else entry.message.tool_calls)
     }
     for each in wanted:
-        text = f"{each.agent} asks to run {each.call.name}"
-        await session.ask(text, CHOICES, call=each.call, about=calls.get(each.call.id))
+        await session.ask(each.text, CHOICES, call=each.call, about=calls.get(each.call.id))
 
 
-async def answers_in(
-    session: perdure.Session, after: int, earlier: Iterable[str]
+async def answers_to(
+    session: perdure.Session, asked: Mapping[str, Sequence[perdure.Entry]]
 ) -> dict[str, perdure.types.Answer]:
-    """Return the answers to the questions asked after seq `after`, and to the `earlier` ones."""
-    entries = [await session.entry(id) for id in earlier]
-    entries += [entry async for entry in session.entries(after, kind="question")]
+    """Return the answers to the questions in `asked`; of several, a denial counts."""
     found: dict[str, perdure.types.Answer] = {}
-    for entry in entries:
-        question = perdure.body_of(entry)
-        if not isinstance(question, perdure.types.Question) or not _is_ours(question):
-            continue
-        if (answer := await session.answer_to(entry)) is not None:
-            found[question.call_id or ""] = answer
+    for digest, entries in asked.items():
+        for entry in entries:
+            answer = await session.answer_to(entry)
+            if answer is not None and (digest not in found or answer.choice != ALLOW):
+                found[digest] = answer
     return found
 
 
-def _is_ours(question: perdure.types.Question) -> bool:
-    return question.topic == "program" and question.choices == CHOICES
+def _digest_of(entry: perdure.Entry) -> str:
+    """Return `WantedApproval.digest` of what the question `entry` asks; "" for another question."""
+    question = perdure.body_of(entry)
+    if not isinstance(question, perdure.types.Question) or question.topic != "program":
+        return ""
+    if question.choices != CHOICES:
+        return ""
+    return _hash((question.text, question.call_id, question.tool, question.args_hash))
+
+
+def _hash(value: object) -> str:
+    """Return a hash of `value`; of arguments, the `Question.args_hash`."""
+    return hashlib.blake2b(msgspec.json.encode(value), digest_size=32).hexdigest()
 
 
 def _decided_calls(context: Mapping[str, Any]) -> set[str]:

@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class _StoredState(msgspec.Struct, frozen=True):
-    """The state of a paused run as JSON, and the answers to its calls, by their ids."""
+    """The state of a paused run as JSON, and the answers to its questions, by their digests."""
 
     text: str
     answers: dict[str, perdure.types.Answer]
@@ -182,8 +182,8 @@ class PerdureSession:
             return None
         entry, data = found
         text = (await self._store.content(data["content"]["handle"])).decode()
-        earlier = data.get("questions", ())
-        return _StoredState(text, await approvals.answers_in(session, entry.seq, earlier))
+        asked = await approvals.asked_about(session, entry, data)
+        return _StoredState(text, await approvals.answers_to(session, asked))
 
     async def _items(self, limit: int | None) -> list[TResponseInputItem]:
         if limit == 0:
@@ -318,19 +318,26 @@ async def _append_state(
     session: perdure.Session, text: str | None, wanted: Sequence[approvals.WantedApproval]
 ) -> None:
     """Store the state `text` as the newest, and ask what it waits for; None removes it."""
-    asked, before = await approvals.open_questions(session), await _state_in(session)
-    digests: dict[str, str] = {} if before is None else before[1].get("calls", {})
-    carried = approvals.carried(wanted, digests, asked)
+    before = await _state_in(session)
+    asked = {} if before is None else await approvals.asked_about(session, *before)
+    waiting = {each.id for each in await session.questions()} if asked else set[str]()
+    digests = {each.digest for each in wanted}
+    carried: dict[str, list[perdure.Entry]] = {}
+    for digest, entries in asked.items():
+        unanswered = [entry for entry in entries if entry.id in waiting]
+        if unanswered and digest in digests:
+            carried[digest] = unanswered
+            continue
+        for entry in unanswered:
+            await session.withdraw(entry)
     data: dict[str, object] = {}
     if text is not None:  # beside the log: it is long, and no search shows it
         data["content"] = perdure.content(text.encode(), "application/json")
-        data["calls"] = {each.call.id: each.digest for each in wanted}
-        data["questions"] = [asked[call].id for call in carried]
+        data["calls"] = sorted(digests)
+        data["questions"] = [entry.id for entries in carried.values() for entry in entries]
     note = perdure.Note(RUN_STATE, data)
     await session.append_many([note], aliases=[f"{RUN_STATE}:{session.id}"])
-    for call in asked.keys() - set(carried):
-        await session.withdraw(asked[call].id)
-    await approvals.ask(session, [each for each in wanted if each.call.id not in carried])
+    await approvals.ask(session, [each for each in wanted if each.digest not in carried])
 
 
 async def _state_in(session: perdure.Session) -> tuple[perdure.Entry, dict[str, Any]] | None:

@@ -139,6 +139,44 @@ async def test_answer_to_a_call_counts_for_no_other_with_its_id(tmp_path: Path) 
         assert sent(tmp_path) == []
 
 
+async def test_questions_of_another_program_approve_nothing_and_stay_open(tmp_path: Path) -> None:
+    """They have the choices of an approval, and the id, the tool or the text of the call."""
+    async with perdure.open("memory:") as store:
+        session = PerdureSession("s", store)
+        await pause(session, asking.asking(tmp_path, "report"))
+        own = (await store.questions())[0].question
+        log = await store.open("oa:s")
+        pay = perdure.tool_call("c0", "pay", {"euros": 5})
+        allowed = [
+            await log.ask("Pay 5 EUR?", ("allow", "deny"), call=pay),
+            await log.ask(own.text, ("allow", "deny"), call=pay),
+            await log.ask(
+                own.text, ("allow", "deny"), call=perdure.tool_call("c0", "send", {"text": "bill"})
+            ),
+            await log.ask(
+                own.text, ("allow", "deny"), call=perdure.tool_call("c1", "send", own.arguments)
+            ),
+        ]
+        for each in allowed:
+            await store.answer(each.id, "allow", by="ana")
+        open_ones = [
+            await log.ask("Deploy?", ("allow", "deny")),
+            await log.ask("Deploy again?", ("allow", "deny")),
+            await log.ask("Pay 6 EUR?", ("allow", "deny"), call=pay),
+        ]
+        again = await resume(session, answering(tmp_path))
+        assert again is not None
+        assert len(again.interruptions) == 1
+        assert sent(tmp_path) == []
+        waiting = await store.questions()
+        assert [each.question.text for each in waiting if each.question.tool == "send"] == [
+            own.text
+        ]
+        assert {each.id for each in open_ones} < {each.id for each in waiting}
+        await session.save_state(None)
+        assert {each.id for each in await store.questions()} == {each.id for each in open_ones}
+
+
 async def test_imported_answer_approves_nothing(tmp_path: Path) -> None:
     async with perdure.open("memory:") as store:
         await pause(PerdureSession("s", store), asking.asking(tmp_path, "report"))
