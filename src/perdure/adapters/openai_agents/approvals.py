@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -55,13 +55,11 @@ def wanted_by(item: ToolApprovalItem) -> WantedApproval | None:
     return WantedApproval(item.agent.name, call)
 
 
-def undecided(state: RunState[Any, Any] | None, text: str | None) -> list[WantedApproval]:
-    """Return what `state`, whose JSON is `text`, waits for and the program has not decided."""
-    if state is None or text is None:
-        return []
-    decided = _decided_calls(msgspec.json.decode(text).get("context") or {})
-    wanted = [wanted_by(item) for item in state.get_interruptions()]
-    return [each for each in wanted if each is not None and each.call.id not in decided]
+def undecided(state: RunState[Any, Any] | None) -> list[WantedApproval]:
+    """Return what `state` waits for and the program has not decided."""
+    items = [] if state is None else state.get_interruptions()
+    wanted = [(item, wanted_by(item)) for item in items]
+    return [each for item, each in wanted if each and _decision(state, item) is None]
 
 
 def decide(state: RunState[Any, Any], answers: Mapping[str, perdure.types.Answer]) -> None:
@@ -133,14 +131,14 @@ def _hash(value: object) -> str:
     return hashlib.blake2b(msgspec.json.encode(value), digest_size=32).hexdigest()
 
 
-def _decided_calls(context: Mapping[str, Any]) -> set[str]:
-    """Return the calls that the program approved or rejected, by the `context` of a state."""
-    told = [*cast("dict[str, Any]", context.get("approvals") or {}).values()]
-    for name in ("function_tool_approvals", "hosted_mcp_approvals"):
-        told += [each.get("decision") or each for each in context.get(name) or ()]
-    found: set[str] = set()
-    for record in told:
-        for name in ("approved", "rejected"):
-            ids = record.get(name)
-            found.update(cast("list[str]", ids) if isinstance(ids, list) else ())
-    return found
+def _decision(state: Any, item: ToolApprovalItem) -> bool | None:
+    """Return what the program decided about `item`, or about all calls of its tool."""
+    # A nested agent's state holds the decisions about its calls.
+    nested = state._find_nested_approval_state(item)  # noqa: SLF001 - the SDK has no public call
+    owner, pending = nested or (state, item)
+    return owner._context.get_approval_status(  # noqa: SLF001 - the SDK has no public call
+        pending.tool_name or "",
+        pending.call_id,
+        tool_namespace=pending.tool_namespace,
+        existing_pending=pending,
+    )

@@ -148,7 +148,7 @@ class PerdureSession:
         are withdrawn. `options` are those of `RunState.to_string`. Durable: when this returns.
         """
         text = None if state is None else state.to_string(**options)
-        wanted = approvals.undecided(state, text)
+        wanted = approvals.undecided(state)
         await self._loop.finish(self._save_state(text, wanted))
 
     async def load_state(self, agent: Agent[Any], **options: Any) -> RunState[Any, Any] | None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from agents import Runner
-from agents.testing import assistant_message, function_call
+from agents import Agent, Runner
+from agents.testing import ScriptedModel, assistant_message, function_call
 
 import perdure
 from perdure.adapters.openai_agents import PerdureSession
@@ -113,6 +113,45 @@ async def test_decisions_of_the_program_are_not_asked_and_withdraw_the_question(
             await store.answer(questions[0].id, "deny", by="ana")
         assert await resume(session, answering(tmp_path)) is not None
         assert sent(tmp_path) == ["report"]
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+async def test_decision_about_all_calls_of_a_tool_is_not_asked(
+    is_allowed: bool, tmp_path: Path
+) -> None:
+    async with perdure.open("memory:") as store:
+        session = PerdureSession("s", store)
+        await pause(session, asking.asking(tmp_path, *TEXTS))
+        questions = await store.questions()
+        state = await session.load_state(answering(tmp_path))
+        assert state is not None
+        first = state.get_interruptions()[0]
+        if is_allowed:
+            state.approve(first, always_approve=True)
+        else:
+            state.reject(first, always_reject=True)
+        await session.save_state(state)
+        assert await store.questions() == []
+        for each in questions:
+            with pytest.raises(QuestionClosed):
+                await store.answer(each.id, "deny" if is_allowed else "allow", by="ana")
+        assert await resume(session, answering(tmp_path)) is not None
+        assert sorted(sent(tmp_path)) == (sorted(TEXTS) if is_allowed else [])
+
+
+async def test_decision_about_a_call_of_a_nested_agent_is_not_asked(tmp_path: Path) -> None:
+    inner = asking.asking(tmp_path, *TEXTS).as_tool("inner", "Sends them.")
+    calling = ScriptedModel([[function_call("inner", {"input": "go"}, call_id="o0")]])
+    async with perdure.open("memory:") as store:
+        session = PerdureSession("s", store)
+        outer = Agent[Any](name="outer", model=calling, tools=[inner])
+        state = (await Runner.run(outer, "Go", session=session, run_config=CONFIG)).to_state()
+        await session.save_state(state)
+        assert len(await store.questions()) == 2
+        state.approve(state.get_interruptions()[0])
+        await session.save_state(state)
+        (question,) = await store.questions()
+        assert question.question.arguments == {"text": "bill"}
 
 
 @pytest.mark.parametrize("ending", ["none", "clear", "erase"])
