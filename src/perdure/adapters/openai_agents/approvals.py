@@ -116,6 +116,21 @@ async def answers_to(
     return found
 
 
+async def is_answer_unused(session: perdure.Session, question: perdure.Entry) -> bool:
+    """Return True if `question` has an answer, and its call no result since.
+
+    A person may answer while the run continues. Another run may use the id of the call again.
+    """
+    asked = perdure.body_of(question)
+    if not isinstance(asked, perdure.types.Question) or await session.answer_to(question) is None:
+        return False
+    async for entry in session.entries(question.seq, kind="message"):
+        for part in () if entry.message is None else entry.message.parts:
+            if isinstance(part, perdure.ToolResultPart) and part.call_id == asked.call_id:
+                return False
+    return True
+
+
 def _digest_of(entry: perdure.Entry) -> str:
     """Return `WantedApproval.digest` of what the question `entry` asks; "" for another question."""
     question = perdure.body_of(entry)

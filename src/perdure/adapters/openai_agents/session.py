@@ -324,12 +324,16 @@ async def _append_state(
     digests = {each.digest for each in wanted}
     carried: dict[str, list[perdure.Entry]] = {}
     for digest, entries in asked.items():
-        unanswered = [entry for entry in entries if entry.id in waiting]
-        if unanswered and digest in digests:
-            carried[digest] = unanswered
+        unanswered = [entry.id for entry in entries if entry.id in waiting]
+        if digest not in digests:
+            for id in unanswered:
+                await session.withdraw(id)
             continue
-        for entry in unanswered:
-            await session.withdraw(entry)
+        carried[digest] = [
+            entry
+            for entry in entries
+            if entry.id in unanswered or await approvals.is_answer_unused(session, entry)
+        ]
     data: dict[str, object] = {}
     if text is not None:  # beside the log: it is long, and no search shows it
         data["content"] = perdure.content(text.encode(), "application/json")
@@ -337,7 +341,7 @@ async def _append_state(
         data["questions"] = [entry.id for entries in carried.values() for entry in entries]
     note = perdure.Note(RUN_STATE, data)
     await session.append_many([note], aliases=[f"{RUN_STATE}:{session.id}"])
-    await approvals.ask(session, [each for each in wanted if each.digest not in carried])
+    await approvals.ask(session, [each for each in wanted if not carried.get(each.digest)])
 
 
 async def _state_in(session: perdure.Session) -> tuple[perdure.Entry, dict[str, Any]] | None:

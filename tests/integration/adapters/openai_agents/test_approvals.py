@@ -95,6 +95,49 @@ async def test_unanswered_call_interrupts_again_and_keeps_its_question(
         assert sent(tmp_path) == ["bill"]
 
 
+@pytest.mark.parametrize("choice", ["allow", "deny"])
+async def test_answer_during_the_run_counts_and_is_not_asked_again(
+    choice: str, tmp_path: Path
+) -> None:
+    async with perdure.open("memory:") as store:
+        session = PerdureSession("s", store)
+        await pause(session, asking.asking(tmp_path, *TEXTS))
+        first, second = await store.questions()
+        await store.answer(first.id, "allow", by="ana")
+        agent = answering(tmp_path)
+        state = await session.load_state(agent)
+        assert state is not None
+        result = await Runner.run(agent, state, session=session, run_config=CONFIG)
+        assert sent(tmp_path) == ["report"]
+        await store.answer(second.id, choice, by="ana", note="not on a Friday")
+        for _ in range(2):
+            await session.save_state(result.to_state())
+            assert await store.questions() == []
+        ended = await resume(PerdureSession("s", store), answering(tmp_path))
+        assert ended is not None
+        assert ended.final_output == "All is done."
+        assert sent(tmp_path) == (["report", "bill"] if choice == "allow" else ["report"])
+
+
+async def test_answer_that_a_run_has_used_counts_for_no_other_run(tmp_path: Path) -> None:
+    async with perdure.open("memory:") as store:
+        session = PerdureSession("s", store)
+        await pause(session, asking.asking(tmp_path, "report"))
+        (first,) = await store.questions()
+        await store.answer(first.id, "allow", by="ana")
+        agent = answering(tmp_path)
+        state = await session.load_state(agent)
+        assert state is not None
+        await Runner.run(agent, state, session=session, run_config=CONFIG)
+        await pause(PerdureSession("s", store), asking.asking(tmp_path, "report"))
+        (second,) = await store.questions()
+        assert second.id != first.id
+        again = await resume(session, answering(tmp_path))
+        assert again is not None
+        assert len(again.interruptions) == 1
+        assert sent(tmp_path) == ["report"]
+
+
 async def test_decisions_of_the_program_are_not_asked_and_withdraw_the_question(
     tmp_path: Path,
 ) -> None:
