@@ -121,15 +121,17 @@ class QuestionNotFound(SessionError):
 
 
 class QuestionClosed(SessionError):
-    """The question can no longer be answered: it expired, or its turn ended without an answer."""
+    """The question can no longer be answered: it expired, or what asked it needs no answer now.
+
+    `told` is what happened, if no turn asked it.
+    """
 
     code = "question_closed"
 
-    def __init__(self, question: str, reason: str) -> None:
+    def __init__(self, question: str, reason: str, *, told: str | None = None) -> None:
         why = "it expired" if reason == "expired" else f"its turn ended ({reason})"
-        super().__init__(
-            f"question {question} cannot be answered any more: {why}; send a new message instead"
-        )
+        told = told or f"{why}; send a new message instead"
+        super().__init__(f"question {question} cannot be answered any more: {told}")
         self.question = question
         self.reason = reason
 

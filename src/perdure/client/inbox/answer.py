@@ -18,6 +18,8 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 _BLANK = "the answer is a text that is not blank"
+_WITHDRAWN = "the program that asked it has withdrawn it"
+_FOREIGN = "it was not asked in this store, and no program here waits for the answer"
 
 
 async def answer_in(writer: SessionWriter, question: EntryRef, answer: Answer) -> Entry:
@@ -51,9 +53,10 @@ async def answer_question(
         state = await store.state(asking.stream)
         closing = await _closing(store, asking)
         if closing is not None:
-            return _same(closing, asking.id, answer)
+            return _same(closing, asking.id, question, answer)
         if not await _is_acted_on(store, asking, question):
-            raise QuestionClosed(asking.id, "interrupted")
+            told = _FOREIGN if question.topic == PROGRAM else None
+            raise QuestionClosed(asking.id, "interrupted", told=told)
         at = clock.now_ms()
         if question.is_expired(at):
             raise QuestionClosed(asking.id, "expired")
@@ -85,14 +88,15 @@ async def _closing(store: SessionStore, asking: Entry) -> Entry | None:
     return next((entry for entry in notes if entry.about == asking.id), None)
 
 
-def _same(first: Entry, question: EntryId, given: Answer) -> Entry:
-    """The entry `first` that closed `question`, if it holds the answer `given`.
+def _same(first: Entry, id: EntryId, question: Question, given: Answer) -> Entry:
+    """The entry `first` that closed `question`, whose entry is `id`, if it holds `given`.
 
     Raises: AlreadyAnswered, QuestionClosed.
     """
     body = body_of(first)
     if isinstance(body, QuestionWithdrawn):
-        raise QuestionClosed(question, body.reason)
+        told = _WITHDRAWN if question.topic == PROGRAM else None
+        raise QuestionClosed(id, body.reason, told=told)
     if isinstance(body, Answer) and body != given:
-        raise AlreadyAnswered(question, body.choice, body.by)
+        raise AlreadyAnswered(id, body.choice, body.by)
     return first

@@ -73,8 +73,11 @@ async def test_withdrawn_question_takes_no_answer() -> None:
         assert await session.withdraw(asked) is not None
         assert await session.withdraw(asked) is None
         assert await store.questions() == []
-        with pytest.raises(QuestionClosed):
+        with pytest.raises(QuestionClosed) as refused:
             await store.answer(asked.id, "a", by="ana")
+        told = "cannot be answered any more: the program that asked it has withdrawn it"
+        assert str(refused.value) == f"question {asked.id} {told}"
+        assert refused.value.reason == "cancelled"
         assert await session.answer_to(asked) is None
 
 
@@ -166,7 +169,7 @@ async def test_imported_question_is_not_listed_and_its_answer_counts_for_nothing
         received = await other.open("s")
         assert await other.questions() == []
         assert await received.answer_to(answered.id) is None
-        with pytest.raises(QuestionClosed):
+        with pytest.raises(QuestionClosed, match="it was not asked in this store"):
             await other.answer("s/2", "a", by="eve")
         own = await received.ask("Now which?", ["a"])
         assert [each.id for each in await other.questions()] == [own.id]
