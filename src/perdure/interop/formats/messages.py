@@ -19,13 +19,13 @@ import msgspec
 from perdure.codecs.content import answer_of, call_of, parts_of, result_of
 from perdure.codecs.fields import Fields, fields_of, list_in, name_in, object_in, text_in, time_in
 from perdure.codecs.lines import Line, lines_of, read_line
-from perdure.codecs.media import Media
+from perdure.codecs.media import Media, unknown_part
 from perdure.interop.formats.claude_code.messages import known_part
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader, named_by_path
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
 from perdure.session.kinds import CustomMessage
-from perdure.session.messages import Message, Part, TextPart, ToolCallPart, ToolResultPart
+from perdure.session.messages import Message, Part, TextPart, ToolResultPart
 
 FORMAT: Final = "messages"
 
@@ -37,6 +37,7 @@ _BEGINNING = re.compile(
 )
 _NO_MESSAGE = "it is not a message with a role and a content"
 _TEXTS = ("input_text", "output_text")
+_OLD_CALL = "function_call"  # it has no id, and no result names it
 
 
 class _Document(msgspec.Struct):
@@ -140,7 +141,8 @@ def _places(content: bytes, pieces: list[msgspec.Raw]) -> Iterator[Line]:
 def _has_content(fields: Fields) -> bool:
     content = fields.get("content")
     return isinstance(content, str | list) or (
-        content is None and list_in(fields, "tool_calls") is not None
+        content is None
+        and (list_in(fields, "tool_calls") is not None or object_in(fields, _OLD_CALL) is not None)
     )
 
 
@@ -157,9 +159,10 @@ def _bodies_of(fields: Fields, media: Media) -> list[ItemBody]:
         result = result_of(call_id, parts, is_error=False, name=name_in(fields, "name"))
         return [Message("tool", (result,))]
     if role == "assistant":
-        requests = (fields_of(each) or {} for each in list_in(fields, "tool_calls") or ())
-        calls = tuple(call for each in requests if (call := _call(each)) is not None)
-        return [answer_of(parts + calls)]
+        calls = [_call(each) for each in list_in(fields, "tool_calls") or ()]
+        if (old := object_in(fields, _OLD_CALL)) is not None:
+            calls.append(unknown_part({_OLD_CALL: old}))
+        return [answer_of((*parts, *calls))]
     results = tuple(part for part in parts if isinstance(part, ToolResultPart))
     said = tuple(part for part in parts if not isinstance(part, ToolResultPart))
     bodies: list[ItemBody] = [Message("tool", results)] if results else []
@@ -170,12 +173,15 @@ def _bodies_of(fields: Fields, media: Media) -> list[ItemBody]:
     return bodies
 
 
-def _call(fields: Fields) -> ToolCallPart | None:
+def _call(item: object) -> Part:
+    """Return the call; one without an id or a name stays as it is."""
+    fields = fields_of(item) or {}
     function = object_in(fields, "function") or {}
     written = text_in(function, "arguments") or ""
     arguments = fields_of(read_line(written.encode(errors="replace")).value) if written else {}
     arguments = {"input": written} if arguments is None else arguments
-    return call_of(name_in(fields, "id"), name_in(function, "name"), arguments)
+    call = call_of(name_in(fields, "id"), name_in(function, "name"), arguments)
+    return unknown_part(item) if call is None else call
 
 
 def _part(fields: Fields, media: Media) -> Part | None:

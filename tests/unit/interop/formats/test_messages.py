@@ -19,6 +19,7 @@ from perdure.session.messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    UnknownPart,
 )
 from tests.fakes.samples import case
 from tests.fakes.sources import FIXTURES, check_items, empty_store, imported, path_of, texts_on
@@ -93,6 +94,30 @@ def test_other_documents_are_no_messages() -> None:
     ):
         with case(content):
             assert detect_format(Held(content)) is None
+
+
+def test_calls_without_an_id_are_kept_as_they_are() -> None:
+    function = {"name": "look", "arguments": '{"row": 3}'}
+    whole = {"id": "c1", "type": "function", "function": function}
+    for content in (None, "", "I look."):
+        for fields, kept in (
+            ({"tool_calls": [{"function": function}, whole]}, {"function": function}),
+            ({"tool_calls": [7, whole]}, 7),
+            ({"function_call": function}, {"function_call": function}),
+        ):
+            with case((content, fields)):
+                lines = [SAID[0], {"role": "assistant", "content": content, **fields}, SAID[1]]
+                parsed = parse(json.dumps(lines).encode())
+                check_items(parsed)
+                assert (parsed.warnings, parsed.malformed) == ((), ())
+                answer = path_of(parsed)[1].body
+                assert isinstance(answer, Message)
+                calls = [part for part in answer.parts if not isinstance(part, TextPart)]
+                assert isinstance(calls[0], UnknownPart)
+                assert json.loads(bytes(calls[0].raw)) == kept
+                is_called = "tool_calls" in fields
+                expected = [ToolCallPart("c1", "look", {"row": 3})] if is_called else []
+                assert calls[1:] == expected
 
 
 def test_wrong_messages_are_reported_and_the_others_read() -> None:
