@@ -15,13 +15,12 @@ import pytest
 from perdure.codecs.lines import lines_of
 from perdure.context.build import build_context
 from perdure.interop.exports import export_session
-from perdure.interop.formats.items import source_of
 from perdure.interop.imports import import_source
 from perdure.interop.reports import ImportReport
 from perdure.session.codec import body_of, new_tree
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import ToolCallPart, ToolResultPart, user
-from perdure.session.notes import ImportSource
+from perdure.session.notes import ImportSource, source_of
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore

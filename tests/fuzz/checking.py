@@ -9,13 +9,12 @@ from perdure.codecs.lines import lines_of
 from perdure.context.build import build_context
 from perdure.errors import EntryNotFound, FormatError
 from perdure.interop.exports import export_session
-from perdure.interop.formats.items import source_of
 from perdure.interop.formats.registry import FORMATS
 from perdure.interop.formats.sources.reader import BOUNDS, Bounds
 from perdure.interop.reports import ExportFormat, ImportReport
 from perdure.interop.source_files import content_of, originals_of
 from perdure.session.codec import body_of
-from perdure.session.notes import ImportSource
+from perdure.session.notes import ImportSource, source_of
 from perdure.stores.session_store import SessionStore
 from tests.fakes.provider_rules import all_problems
 from tests.fakes.sources import check_items, empty_store, imported

@@ -2,7 +2,8 @@
 
 Those of an imported file are history: the agent that is bound to the session here brings its own
 model. Some formats record switches and others only the model of each answer, so otherwise a session
-would continue with another model for each format.
+would continue with another model for each format. The file may also continue a session that was
+written here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from perdure.session.entries import Entry
 from perdure.session.fold import BranchState
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
-from perdure.session.notes import AgentBound, SessionReceived, SessionStarted
+from perdure.session.kinds import ModelChange
+from perdure.session.notes import AgentBound, SessionReceived, SessionStarted, source_of
 from perdure.stores.protocol import LogReader
 
 _BINDINGS = (SessionStarted.kind, AgentBound.kind)
@@ -26,7 +28,7 @@ class Switches:
 
     def __init__(self, log: LogReader) -> None:
         self._log = log
-        self._is_of_file: dict[EntryId, bool] = {}
+        self._found: dict[EntryId, Entry | None] = {}
 
     async def in_force(self, state: BranchState) -> BranchState:
         """Return `state` without the switches that came from a file."""
@@ -41,13 +43,28 @@ class Switches:
     async def _own(self, switch: Entry | None) -> Entry | None:
         if switch is None:
             return None
-        if switch.id not in self._is_of_file:
-            self._is_of_file[switch.id] = await _is_of_file(self._log, switch)
-        return None if self._is_of_file[switch.id] else switch
+        if switch.id not in self._found:
+            self._found[switch.id] = await _newest_own(self._log, switch)
+        return self._found[switch.id]
 
 
-async def _is_of_file(log: LogReader, switch: Entry) -> bool:
-    """Whether `switch` was imported: it is older than the agent that was bound here."""
+async def _newest_own(log: LogReader, switch: Entry) -> Entry | None:
+    """Return the newest switch on the branch to `switch` that was made here.
+
+    A file that another program continued also has switches after those.
+    """
+    found: Entry | None = switch
+    while found is not None and not await _is_before_agent(log, found):
+        if source_of(found.body) is None:
+            return found
+        before = (await log.context_window(found.stream, found.parent_id, 1)).state
+        is_model = found.kind == ModelChange.kind
+        found = before.model_change if is_model else before.thinking_change
+    return None
+
+
+async def _is_before_agent(log: LogReader, switch: Entry) -> bool:
+    """Whether `switch` was imported before an agent was bound here."""
     stream = switch.stream
     state = await log.state(stream)
     notes = await log.notes(stream, (*_BINDINGS, SessionReceived.kind))

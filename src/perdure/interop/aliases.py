@@ -15,14 +15,20 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mappi
 import msgspec
 
 from perdure.codecs.ids import written_ids
-from perdure.interop.formats.items import Item, body_without_source, source_of, without_source
+from perdure.interop.formats.items import Item, body_without_source, without_source
 from perdure.interop.formats.sources.outline import Outline, digest_of_opaque
 from perdure.session.entries import Entry, Lane
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MESSAGE
-from perdure.session.notes import ImportSource, LeafMoved, SessionInfoChanged, SourcePlace
+from perdure.session.notes import (
+    ImportSource,
+    LeafMoved,
+    SessionInfoChanged,
+    SourcePlace,
+    source_of,
+)
 from perdure.stores.protocol import EMPTY
 from perdure.stores.session_store import SessionStore
 

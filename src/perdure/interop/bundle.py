@@ -12,17 +12,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from perdure.errors import EntryNotFound
-from perdure.interop.formats.items import source_of, with_source, without_source
+from perdure.interop.formats.items import with_source, without_source
 from perdure.interop.formats.native import Bundle, blob_names, move_entry
 from perdure.session.codec import ENTRY_NOTES, body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
 from perdure.session.info import ForkPoint, StreamHeader
-from perdure.session.notes import (
-    ImportSource,
-    LeafMoved,
-    SessionInfoChanged,
-)
+from perdure.session.notes import ImportSource, LeafMoved, SessionInfoChanged, source_of
 from perdure.stores.protocol import StreamState
 from perdure.stores.session_store import SessionStore
 

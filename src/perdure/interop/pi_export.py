@@ -22,7 +22,7 @@ from perdure.codecs.shared_keys import ROOT
 from perdure.errors import EntryNotFound
 from perdure.interop.aliases import foreign_ids, known_items
 from perdure.interop.formats.bundles import models_in_force, standing_of
-from perdure.interop.formats.items import IMPORT, source_of
+from perdure.interop.formats.items import IMPORT
 from perdure.interop.formats.losses import HALF, MEDIUM, OUTSIDE, UNDONE, Losses
 from perdure.interop.formats.native import Bundle, blob_names
 from perdure.interop.formats.pi import migration, reader
@@ -37,12 +37,7 @@ from perdure.session.info import StreamHeader, info_after, info_of
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import MediaPart, Message, Part, ToolResultPart
-from perdure.session.notes import (
-    ImportSource,
-    Label,
-    LeafMoved,
-    SessionInfoChanged,
-)
+from perdure.session.notes import ImportSource, Label, LeafMoved, SessionInfoChanged, source_of
 from perdure.stores.protocol import StreamState
 from perdure.stores.session_store import SessionStore
 

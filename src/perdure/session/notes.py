@@ -304,6 +304,26 @@ class SourcePlace(msgspec.Struct, frozen=True):
     length: int
 
 
+SOURCE_FIELD = b'"source":'
+
+
+class _HasSource(msgspec.Struct):
+    source: SourcePlace | None = None
+
+
+_has_source = msgspec.json.Decoder(_HasSource)
+
+
+def source_of(body: bytes) -> SourcePlace | None:
+    """Return the place of the entry with `body` in its import original; None if not imported."""
+    if SOURCE_FIELD not in body:
+        return None
+    try:
+        return _has_source.decode(body).source
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 class ImportSource(SideBody, frozen=True, omit_defaults=True):
     """One stretch of an imported file, stored unchanged.
 

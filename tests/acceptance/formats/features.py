@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.codecs.fields import fields_of
 from perdure.codecs.shared_keys import meta_of
-from perdure.interop.formats.items import IMPORT, source_of
+from perdure.interop.formats.items import IMPORT
 from perdure.session.codec import Body, body_of, encode
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
@@ -36,7 +36,7 @@ from perdure.session.messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from perdure.session.notes import ImportedRecord, LeafMoved
+from perdure.session.notes import ImportedRecord, LeafMoved, source_of
 from perdure.session.tree import branch_to
 from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from perdure import Agent, Runtime, body_of
 from perdure.client.clock import Outside
 from perdure.client.store import Store
+from perdure.interop.continuation import continuation_of
 from perdure.interop.reports import FormatName
 from perdure.session.ledger import ModelCalled
 from perdure.stores.in_memory.store import MemoryStore
@@ -60,4 +63,53 @@ async def test_continued_import_uses_the_model_of_the_agent_in_every_format(
         if isinstance(body := body_of(entry), ModelCalled)
     ]
     assert called == ["test:mine", "test:other", "test:other"]
+    assert {request.thinking_level for request in models.requests} == {"low"}
+
+
+SWITCHES = (
+    {"type": "model_change", "provider": "anthropic", "modelId": "claude-opus-4"},
+    {"type": "thinking_level_change", "thinkingLevel": "high"},
+    {"type": "model_change", "provider": "openai", "modelId": "gpt-5.1"},
+    {"type": "message", "message": {"role": "user", "content": "In pi.", "timestamp": 0}},
+)
+
+
+@pytest.mark.parametrize("switched", [None, "test:other"])
+async def test_switches_in_a_continued_file_leave_the_session_its_own_model(
+    switched: str | None,
+) -> None:
+    clock, random = ManualClock(), SeededRandom(1)
+    memory = MemoryStore(clock=clock, random=random)
+    agent = Agent("local", model="test:mine", thinking_level="low")
+    models = ScriptedModel(["Done."] * 40)
+    store = Store(memory, Outside(clock, random))
+    async with Runtime(store, [agent], models=models) as runtime:
+        chat = await runtime.start("local")
+        if switched is not None:
+            await chat.set_model(switched)
+        await chat.send("Hello.")
+        written = (await continuation_of(memory, chat.id, "pi", cwd="/srv")).exported.content
+        lines = written.splitlines()
+        parent = json.loads(lines[-1])["id"]
+        for number, fields in enumerate(SWITCHES):
+            own = {"id": f"ffff000{number}", "parentId": parent}
+            line = {**fields, **own, "timestamp": "2026-03-31T23:33:21.000Z"}
+            lines.append(json.dumps(line).encode())
+            parent = own["id"]
+        report = await imported(memory, b"\n".join([*lines, b""]), "pi")
+        assert report.session == chat.id
+        assert report.entries == len(SWITCHES)
+        resumed = await runtime.resume(chat.id)
+        await resumed.send("Go on.")
+        assert (await resumed.session.info()).model == (switched or "test:mine")
+        await resumed.set_model("test:third")
+        await resumed.send("Go on.")
+    assert "In pi." in str(models.requests[-1])
+    called = [
+        body.model
+        async for entry in resumed.session.entries(kind="model_called")
+        if isinstance(body := body_of(entry), ModelCalled)
+    ]
+    own_model = switched or "test:mine"
+    assert called == [own_model, own_model, "test:third"]
     assert {request.thinking_level for request in models.requests} == {"low"}

@@ -6,7 +6,6 @@ import pytest
 
 from perdure.errors import SessionNotFound
 from perdure.interop.bundle import bundle_of
-from perdure.interop.formats.items import source_of
 from perdure.session.codec import body_of, new_side, new_tree
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
@@ -14,7 +13,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import Compaction
 from perdure.session.messages import user
-from perdure.session.notes import ImportSource, Label, LeafMoved, SessionInfoChanged
+from perdure.session.notes import ImportSource, Label, LeafMoved, SessionInfoChanged, source_of
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.clock import START_MS

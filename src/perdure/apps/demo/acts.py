@@ -17,12 +17,11 @@ from perdure.apps.terminal.previews import preview_of
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.interop.exports import export_session
-from perdure.interop.formats.items import source_of
 from perdure.interop.imports import import_source
 from perdure.interop.reports import ImportReport
 from perdure.session.codec import body_of, role_of
 from perdure.session.entries import Entry
-from perdure.session.notes import ImportSource
+from perdure.session.notes import ImportSource, source_of
 
 TREE_LINES = 22
 BRANCH_LINES = 12

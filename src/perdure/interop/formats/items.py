@@ -20,7 +20,7 @@ from perdure.session.entries import Lane
 from perdure.session.ids import EntryId
 from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
-from perdure.session.notes import SideBody, SourcePlace
+from perdure.session.notes import SOURCE_FIELD, SideBody, SourcePlace, source_of
 
 IMPORT = "import"
 """Key in a session's metadata for the description of its source."""
@@ -154,34 +154,14 @@ def body_without_source(item: Item, ids: Ids) -> bytes:
     return with_meta(encode(body), item.meta)
 
 
-_SOURCE_FIELD = b'"source":'
-
-
 def with_source(body: bytes, source: SourcePlace) -> bytes:
     """Return the JSON object `body` with ``source`` as its last field."""
-    return with_field(body, _SOURCE_FIELD, source)
+    return with_field(body, SOURCE_FIELD, source)
 
 
 def without_source(body: bytes) -> bytes:
     """Undo `with_source`; return `body` itself if it has no ``source`` at its end."""
     if source_of(body) is None:
         return body
-    start = body.rindex(_SOURCE_FIELD)
+    start = body.rindex(SOURCE_FIELD)
     return body[:start].removesuffix(b",") + b"}"
-
-
-class _HasSource(msgspec.Struct):
-    source: SourcePlace | None = None
-
-
-_has_source = msgspec.json.Decoder(_HasSource)
-
-
-def source_of(body: bytes) -> SourcePlace | None:
-    """Return the place of the entry with `body` in its import original; None if not imported."""
-    if _SOURCE_FIELD not in body:
-        return None
-    try:
-        return _has_source.decode(body).source
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None

@@ -9,7 +9,6 @@ from perdure.interop.formats.items import (
     Item,
     ItemBody,
     body_without_source,
-    source_of,
     with_source,
     without_source,
 )
@@ -17,7 +16,7 @@ from perdure.session.codec import encode
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import OPAQUE, Compaction, Custom
 from perdure.session.messages import decode_message, user
-from perdure.session.notes import CompactionUndone, SourcePlace
+from perdure.session.notes import CompactionUndone, SourcePlace, source_of
 
 S = StreamId("s")
 

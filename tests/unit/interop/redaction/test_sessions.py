@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perdure.interop.formats import native
 from perdure.interop.formats.bundles import standing_of
-from perdure.interop.formats.items import REDACTED, source_of, with_source
+from perdure.interop.formats.items import REDACTED, with_source
 from perdure.interop.redaction.sessions import redact
 from perdure.session.codec import encode, readable
 from perdure.session.ids import EntryId, StreamId, blob_hash
@@ -31,6 +31,7 @@ from perdure.session.notes import (
     SessionInfoChanged,
     SessionStarted,
     SourcePlace,
+    source_of,
 )
 from tests.fakes.bundles import HEADER, Making, bundle_of_log
 from tests.fakes.random_logs import random_logs

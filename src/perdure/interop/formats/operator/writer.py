@@ -21,7 +21,6 @@ from perdure.codecs.operator.records import CONTEXT
 from perdure.codecs.operator.words import HEADERS, META, VERSION
 from perdure.codecs.protocol import WriteContext
 from perdure.interop.formats.bundles import leaf_of, models_in_force, standing_of
-from perdure.interop.formats.items import source_of
 from perdure.interop.formats.losses import MEDIUM, OUTSIDE, UNDONE, Losses
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.record_lines import RecordLines, changed_labels
@@ -37,11 +36,7 @@ from perdure.session.messages import (
     Part,
     ToolResultPart,
 )
-from perdure.session.notes import (
-    Label,
-    LeafMoved,
-    SessionInfoChanged,
-)
+from perdure.session.notes import Label, LeafMoved, SessionInfoChanged, source_of
 from perdure.session.tree import branch_to
 
 
