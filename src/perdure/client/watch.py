@@ -42,6 +42,7 @@ _OPENS = frozenset((ModelCalled.kind, ToolStarted.kind))
 _CLOSES = frozenset((ModelFinished.kind, ToolFinished.kind, Interrupted.kind))
 
 _MODEL_CALLS = frozenset((ModelCalled.kind,))
+_MODEL_ENDS = frozenset((ModelFinished.kind, Interrupted.kind))
 
 _FOLLOWING: set[asyncio.Task[None]] = set()
 """The tasks that wait for changes; the event loop keeps only weak references to tasks."""
@@ -185,7 +186,7 @@ async def _feed(
             if is_behind or order.is_uncertain:
                 page = await read(watch.cursor.after)
                 is_behind = len(page) == _PAGE
-                await elsewhere.catch_up(page)
+                await elsewhere.catch_up(page, is_last=not is_behind)
                 order.take_late(live.take())
             for event in order.merge_page(page, is_last=not is_behind):
                 yield event
@@ -220,11 +221,10 @@ class _Elsewhere:
         if self._relay is not None:
             self._relay.unfollow(self._stream)
 
-    async def catch_up(self, page: _Page) -> None:
-        """Wait until the bus has all events of the calls that end in `page`."""
+    async def catch_up(self, page: _Page, *, is_last: bool) -> None:
+        """Wait until the bus has all events of the model calls that end in `page`."""
         if self._relay is not None:
-            for stream, of in _calls_in(page, _CLOSES):
-                await self._relay.catch_up(stream, of)
+            await self._relay.catch_up(_calls_in(page, _MODEL_ENDS), is_last=is_last)
 
     def take(self, page: _Page, *, is_last: bool) -> None:
         """Take `page`, whose events were emitted; `is_last`: it was the newest."""

@@ -67,8 +67,11 @@ class Relay(Protocol):
         """Get the events of the open call `of` of another process; None: of any of `stream`."""
         ...
 
-    async def catch_up(self, stream: StreamId, of: int) -> None:
-        """Pass all events of a call to the bus that others have shown; its end is in the log."""
+    async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
+        """Pass all events of `calls` to the bus that others have shown; the log has their ends.
+
+        Not `is_last`: there are newer entries, so only of calls that are known to be open.
+        """
         ...
 
     def ended(self, stream: StreamId, of: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -81,10 +81,17 @@ class LiveReceiver:
         if self._is_watched(stream) and self._registered:
             self._known[stream] = (of, END, _now())
 
-    async def catch_up(self, stream: StreamId, of: int) -> None:
-        """See `Relay`."""
-        if self._is_registered(stream) and self._last(stream) < (of, END):
-            await self._read((stream,))
+    async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
+        """See `Relay`. At most one round trip."""
+        behind = {
+            stream: None
+            for stream, of in calls
+            if self._is_registered(stream)
+            and self._last(stream) < (of, END)
+            and (is_last or self._is_open(stream, of))
+        }
+        if behind:
+            await self._read(behind)
 
     def ended(self, stream: StreamId, of: int) -> None:
         """See `Relay`."""
@@ -121,6 +128,9 @@ class LiveReceiver:
 
     def _is_watched(self, stream: StreamId) -> bool:
         return stream in self._watches or ALL in self._watches
+
+    def _is_open(self, stream: StreamId, of: int) -> bool:
+        return (stream, of) in self._elsewhere or self._awaited.get(stream, -1) == of
 
     def _is_registered(self, stream: StreamId) -> bool:
         return stream in self._registered or ALL in self._registered

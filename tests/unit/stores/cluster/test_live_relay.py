@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from perdure.client import watch as watches
 from perdure.events.bus import Live, LiveBus, Subscription
 from perdure.events.envelope import EventDraft
 from perdure.events.types import LiveEvent, Snapshot
 from perdure.session.ids import StreamId
 from perdure.stores.cluster import live_receiver, live_sender
 from perdure.stores.cluster.live_relay import LiveRelay
+from tests.fakes.chats import Stage, says
 from tests.fakes.live_wire import LiveWire, WiredTable
 
 S = StreamId("s")
@@ -115,7 +117,7 @@ async def test_watch_elsewhere_gets_each_event_once(worker: Process, other: Proc
     worker.show("lo")
     got = await until_text(live, "Hello", got)
     await worker.end()
-    await other.relay.catch_up(S, 1)
+    await other.relay.catch_up([(S, 1)], is_last=True)
     got += live.take()
     assert got == [
         LiveEvent(S, 1, n, "agent:token", 1_000, text, "a")
@@ -150,7 +152,7 @@ async def test_last_events_can_be_read_before_call_ends(worker: Process, other: 
     await rest()
     worker.show("Hello")
     await worker.bus.settle(S, 1)
-    await other.relay.catch_up(S, 1)
+    await other.relay.catch_up([(S, 1)], is_last=True)
     assert text_of(live.take()) == "Hello"
 
 
@@ -248,3 +250,53 @@ async def test_registrations_are_renewed_while_call_is_open(
     assert (S, "other") in wire.watching
     other.relay.ended(S, 1)
     await until(lambda: not wire.watching)
+
+
+async def test_history_is_not_read_for_live_events(worker: Process, other: Process) -> None:
+    other.watch()
+    await rest()
+    worker.show("Hello")
+    await worker.bus.settle(S, 1)
+    await rest()
+    before = other.table.calls["read"]
+    await other.relay.catch_up([(S, of) for of in range(2, 102)], is_last=False)
+    assert other.table.calls["read"] == before
+    await other.relay.catch_up([(S, of) for of in range(2, 102)], is_last=True)
+    assert other.table.calls["read"] == before + 1
+
+
+async def test_call_of_watch_is_read_also_before_newest_entries(
+    worker: Process, other: Process, wire: LiveWire
+) -> None:
+    live = other.watch()
+    await rest()
+    wire.tables["other"].on_rows = lambda _: None  # the notification is late
+    worker.show("Hello")
+    await worker.bus.settle(S, 1)
+    await other.relay.catch_up([(S, 1)], is_last=False)
+    assert text_of(live.take()) == "Hello"
+
+
+async def test_watch_of_long_history_reads_live_events_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watches, "_PAGE", 10)
+    count = 45
+    stage = Stage(*(says(f"answer {number}") for number in range(count)))
+    chat = await stage.chat()
+    for number in range(count):
+        await chat.send(f"{number}")
+    table = WiredTable(LiveWire(), "console")
+    relay = stage.store.bus.relay = LiveRelay(stage.store.bus, table)
+    relay.follow(None)
+    await rest()
+    before = table.calls["read"]
+    ends = 0
+    async with asyncio.timeout(LIMIT_S):
+        async for event in stage.store.watch(0):
+            ends += event.type == "session:turn_completed"
+            if ends == count:
+                break
+    await rest()
+    assert table.calls["read"] - before <= 1
+    await relay.aclose()
