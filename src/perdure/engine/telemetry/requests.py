@@ -38,8 +38,10 @@ class ToldModels:
         *,
         has_content: bool = False,
         meters: MeterProvider | None = None,
+        about: Mapping[str, str] | None = None,
     ) -> None:
         self._models = models
+        self._about = about or {}
         self._clock = clock
         self._has_content = has_content
         meter = metrics.get_meter(LIBRARY, meter_provider=meters)
@@ -88,6 +90,7 @@ class ToldModels:
         span.set_attribute(names.RESPONSE_FIRST_CHUNK, after_s)
         provider = provider_of(model)
         labels: Mapping[str, str] = {
+            **self._about,
             names.OPERATION: names.CHAT,
             names.PROVIDER: names.PROVIDERS.get(provider, provider),
             names.REQUEST_MODEL: model_name(model),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -84,6 +84,28 @@ class _OpenCall:
         return begins == 1 or (begins == self.written + 1 and not self.lacks_whole)
 
 
+class NamedStreams:
+    """The streams that notifications named, each for `TERM_S`. Units of `now`: seconds."""
+
+    def __init__(self) -> None:
+        self._until: dict[StreamId, float] = {}
+        self._cleaned_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def add(self, streams: Sequence[StreamId], now: float) -> None:
+        """Take that `streams` were named."""
+        if now - self._cleaned_at > TERM_S:
+            self._cleaned_at = now
+            self._until = {each: until for each, until in self._until.items() if until > now}
+        self._until.update(dict.fromkeys(streams, now + TERM_S))
+
+    def has(self, stream: StreamId, now: float) -> bool:
+        """Whether `stream`, or all streams, were named lately."""
+        return any(self._until.get(each, 0.0) > now for each in (stream, ALL))
+
+
 class LiveSender:
     """Writes the events of calls that this process makes, at most every `FLUSH_S`.
 
@@ -93,7 +115,7 @@ class LiveSender:
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:
         self._bus = bus
         self._table = table
-        self._named: dict[StreamId, float] = {}
+        self._named = NamedStreams()
         self._calls: dict[Call, _OpenCall] = {}
         self._own: dict[Call, None] = {}
         self._dirty: dict[Call, None] = {}
@@ -111,7 +133,7 @@ class LiveSender:
             self._table.listen()
         call = self._calls.get(key)
         if call is None:
-            if not self._is_named(event.stream):
+            if not self._named.has(event.stream, _now()):
                 return
             call = self._calls[key] = _OpenCall()
         if call.readers is None or call.readers:
@@ -143,7 +165,7 @@ class LiveSender:
         if streams is None:
             self._start(self._load())
             return
-        self._named.update(dict.fromkeys(streams, _now() + TERM_S))
+        self._named.add(streams, _now())
         if not is_new:
             return
         named = set(streams)
@@ -168,18 +190,12 @@ class LiveSender:
 
     # ------------------------------------------------------------ inside
 
-    def _is_named(self, stream: StreamId) -> bool:
-        if not self._named:
-            return False
-        now = _now()
-        return any(self._named.get(each, 0.0) > now for each in (stream, ALL))
-
     async def _load(self) -> None:
         """Read all registrations: the notifications of earlier ones were not received."""
         with suppress(StoreError):
             async with self._calling:
                 watched = await self._table.watched()
-            self._named = {}
+            self._named = NamedStreams()
             self.told(watched, is_new=True)
 
     def _flush_soon(self, key: Call) -> None:

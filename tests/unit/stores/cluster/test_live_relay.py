@@ -14,6 +14,7 @@ from perdure.events.types import LiveEvent, Snapshot
 from perdure.session.ids import StreamId
 from perdure.stores.cluster import live_receiver, live_sender
 from perdure.stores.cluster.live_relay import LiveRelay
+from perdure.stores.cluster.live_table import Streams
 from tests.fakes.chats import Stage, says
 from tests.fakes.live_wire import LiveWire, WiredTable
 
@@ -88,6 +89,10 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(LIMIT_S):
         while not condition():  # noqa: ASYNC110 - no event tells it
             await asyncio.sleep(0.001)
+
+
+def ignore(_: Streams) -> None:
+    """Take a notification, and do nothing."""
 
 
 async def rest() -> None:
@@ -266,11 +271,11 @@ async def test_history_is_not_read_for_live_events(worker: Process, other: Proce
 
 
 async def test_call_of_watch_is_read_also_before_newest_entries(
-    worker: Process, other: Process, wire: LiveWire
+    worker: Process, other: Process
 ) -> None:
     live = other.watch()
     await rest()
-    wire.tables["other"].on_rows = lambda _: None  # the notification is late
+    other.table.attach(other.table.on_watch, ignore)  # the notification is late
     worker.show("Hello")
     await worker.bus.settle(S, 1)
     await other.relay.catch_up([(S, 1)], is_last=False)
@@ -300,3 +305,13 @@ async def test_watch_of_long_history_reads_live_events_once(
     await rest()
     assert table.calls["read"] - before <= 1
     await relay.aclose()
+
+
+def test_streams_that_were_named_long_ago_are_forgotten() -> None:
+    named = live_sender.NamedStreams()
+    for second in range(1_000):
+        named.add([StreamId(f"s{second}")], float(second))
+        assert named.has(StreamId(f"s{second}"), float(second))
+    assert len(named) <= 2 * live_sender.TERM_S + 1
+    assert named.has(StreamId("s999"), 999.0 + live_sender.TERM_S - 1)
+    assert not named.has(StreamId("s999"), 999.0 + live_sender.TERM_S)
