@@ -17,6 +17,13 @@ from tests.fakes.workers import workers
 pytestmark = pytest.mark.full_only
 
 
+def measured(folder: Path) -> dict[str, list[Any]]:
+    """Return metric -> its points, as the ended worker wrote them."""
+    (resource,) = json.loads((folder / FILE).read_text())["resource_metrics"]
+    (scope,) = resource["scope_metrics"]
+    return {metric["name"]: metric["data"]["data_points"] for metric in scope["metrics"]}
+
+
 async def test_worker_measures_start_delay_and_state_of_cluster(
     store: Store, address: str, folder: Path
 ) -> None:
@@ -25,11 +32,7 @@ async def test_worker_measures_start_delay_and_state_of_cluster(
             await (await runtime.start(HELPER)).send("hello")
         worker.send(signal.SIGTERM)
         assert worker.end() == 0
-    (resource,) = json.loads((folder / FILE).read_text())["resource_metrics"]
-    (scope,) = resource["scope_metrics"]
-    points: dict[str, list[Any]] = {
-        metric["name"]: metric["data"]["data_points"] for metric in scope["metrics"]
-    }
+    points = measured(folder)
     (delay,) = points["perdure.turn.start_delay"]
     assert delay["count"] == 1
     about = {"perdure.namespace": "default", "gen_ai.agent.name": "helper"}
@@ -43,3 +46,18 @@ async def test_worker_measures_start_delay_and_state_of_cluster(
     ]
     assert alive == [1]
     assert {point["value"] for point in points["perdure.takeovers"]} == {0}
+
+
+async def test_start_delay_of_waiting_turn_is_measured(
+    store: Store, address: str, folder: Path
+) -> None:
+    with workers(1, address, folder, factory="measured") as (worker,):
+        async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+            chat = await runtime.start(HELPER)
+            async for event in chat.send('/tool publish {"text": "it"}'):
+                if event.type == "agent:approval_requested":
+                    break
+            worker.send(signal.SIGTERM)
+            assert worker.end() == 0
+    (delay,) = measured(folder)["perdure.turn.start_delay"]
+    assert delay["count"] == 1

@@ -130,13 +130,16 @@ class Performer:
             await refuse_request(self._host.claim(work.stream), request.seq, *STOPPED)
             return "stopped"
         taken_at = self._host.store.outside.clock.now_ms()
+        delay_s = (taken_at - max(request.at, body.due_at or 0)) / 1000
         try:
             with answering(work.stream, request.seq):
                 turn = chat.send(body.message)
-            error = await self._settle(work, turn)
-            if self._report is not None:
-                delay_s = (taken_at - max(request.at, body.due_at or 0)) / 1000
-                self._report.started(work.namespace, chat.agent.id, delay_s)
+            report = self._report_start(work, chat.agent.id, turn, delay_s)
+            reporting = asyncio.ensure_future(report)
+            try:
+                error = await self._settle(work, turn)
+            finally:
+                reporting.cancel()
         except (TurnSuspended, LeaseHeld, LeaseLost, StoreUnavailable):
             raise
         except PerdureError as refusal:
@@ -144,6 +147,13 @@ class Performer:
         if error is not None and await self._open_request(work) is not None:
             return await self._refuse(work, request, error)
         return "done"
+
+    async def _report_start(self, work: Work, agent: str, turn: Turn, delay_s: float) -> None:
+        """Report the delay once `turn` has begun; if it does not begin, `_settle` tells why."""
+        with suppress(PerdureError):
+            await turn.started()
+            if self._report is not None:
+                self._report.started(work.namespace, agent, delay_s)
 
     async def _settle(self, work: Work, turn: Turn) -> PerdureError | None:
         """Wait for the end of `turn`. Return why it failed; the log has it if the turn had begun.

@@ -6,7 +6,7 @@ if requested. Answers are passed through unchanged.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 
 from opentelemetry import metrics, trace
@@ -15,6 +15,7 @@ from opentelemetry.trace import Span
 
 from perdure.engine.telemetry import names
 from perdure.engine.telemetry.attributes import (
+    Attributes,
     model_name,
     shown_instructions,
     shown_messages,
@@ -38,7 +39,7 @@ class ToldModels:
         *,
         has_content: bool = False,
         meters: MeterProvider | None = None,
-        about: Mapping[str, str] | None = None,
+        about: Attributes | None = None,
     ) -> None:
         self._models = models
         self._about = about or {}
@@ -89,7 +90,7 @@ class ToldModels:
     def _on_first_token(self, span: Span, model: str, after_s: float) -> None:
         span.set_attribute(names.RESPONSE_FIRST_CHUNK, after_s)
         provider = provider_of(model)
-        labels: Mapping[str, str] = {
+        labels: Attributes = {
             **self._about,
             names.OPERATION: names.CHAT,
             names.PROVIDER: names.PROVIDERS.get(provider, provider),

@@ -108,7 +108,13 @@ class SpanObserver:
 
     def models(self, models: ModelClient) -> ModelClient:
         """Return `models` with their requests reported on the spans of their calls."""
-        return ToldModels(models, self._clock, has_content=self._has_content, meters=self._meters)
+        return ToldModels(
+            models,
+            self._clock,
+            has_content=self._has_content,
+            meters=self._meters,
+            about=self._of,
+        )
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
         """The span ``chat`` or ``execute_tool``; waiting has none."""

@@ -58,6 +58,14 @@ async def test_call_span_has_only_settings_without_content(
     (first,) = told.points("gen_ai.client.operation.time_to_first_chunk")
     assert first.count == 1
     assert first.attributes["gen_ai.provider.name"] == "scripted"
+    assert "perdure.namespace" not in first.attributes
+
+
+async def test_first_chunk_is_measured_by_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    chat, told = await chatting(monkeypatch, says("done"), namespace="shop")
+    await chat.send("my plan")
+    (first,) = told.points("gen_ai.client.operation.time_to_first_chunk")
+    assert first.attributes["perdure.namespace"] == "shop"
 
 
 async def test_histograms_use_buckets_of_conventions(
