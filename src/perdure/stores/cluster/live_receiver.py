@@ -103,9 +103,9 @@ class LiveReceiver:
     def told(self, streams: Streams) -> None:
         """Take a notification that there are new rows of `streams`."""
         if streams is None:  # perhaps the server lost its unlogged tables
-            for stream in self._registered:
-                self._wanted[stream] = None
-                self._unread[stream] = None
+            # A new registration is answered with all texts so far, and a notification of that row.
+            # A read before it would take older rows, of a call that the watch did not see begin.
+            self._wanted.update(dict.fromkeys(self._registered))
             if self._wanted:
                 self._start("register", self._register())
         else:

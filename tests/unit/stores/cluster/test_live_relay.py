@@ -315,3 +315,21 @@ def test_streams_that_were_named_long_ago_are_forgotten() -> None:
     assert len(named) <= 2 * live_sender.TERM_S + 1
     assert named.has(StreamId("s999"), 999.0 + live_sender.TERM_S - 1)
     assert not named.has(StreamId("s999"), 999.0 + live_sender.TERM_S)
+
+
+async def test_late_watch_gets_snapshot_also_if_it_listens_late(
+    worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_sender, "FLUSH_S", 0.05)  # the text so far is not written at once
+    first = Process(wire, "first")
+    live = first.watch()
+    await rest()
+    worker.show("He", "l")
+    await until_text(live, "Hel")
+    other.table.is_listening = True  # it still connects
+    late = other.watch(of=None)
+    await rest()
+    other.table.on_rows(None)
+    got = await until_text(late, "Hel")
+    assert [type(event) for event in got] == [Snapshot]
+    await first.relay.aclose()
