@@ -138,14 +138,11 @@ class Bindings:
         while True:
             known = await authority_of(store, session)
             if known.bound is not None and known.withheld is None:
-                if _is_planned(known.bound):
-                    with suppress(HeadConflict):
-                        await self._connect(session, known.bound, given)
-                    continue
-                if workspace is None:
-                    return known.bound
                 with suppress(HeadConflict):
-                    return await self._moved(session, known.bound, workspace)
+                    bound = await self._connected(session, known.bound, given)
+                    if workspace is None:
+                        return bound
+                    return await self._moved(session, bound, workspace)
                 continue
             is_own = known.bound is not None and known.agent is None
             if not is_own and given is None:
@@ -167,24 +164,31 @@ class Bindings:
                     place = _first_place(known, workspace)
                     await self._bind(session, given, place, state, narrowing=snapshot)
 
-    async def _connect(self, session: StreamId, bound: Binding, given: Agent | None) -> None:
-        """Record the agent of a planned session with the tools of its MCP servers.
+    async def _connected(self, session: StreamId, bound: Binding, given: Agent | None) -> Binding:
+        """Return `bound`; if it was planned, with the tools of its MCP servers, which is recorded.
 
+        The tools are those that the runtime's agent has today. Nothing is recorded for another
+        `given`, which only restricts its own chat.
         Raises: AgentNotFound; McpUnavailable; TurnOpen; HeadConflict.
         """
+        if not _is_planned(bound):
+            return bound
         kept = bound.agent or {}
-        today = given or self._host.agent(str(kept.get("id")))
+        id = str(kept.get("id"))
+        same = given if given is not None and given.id == id else None
+        today = self._host.agents.get(id, same)
+        other = None if given == today else given
+        if other is not None and (today is None or not other.mcp_servers):
+            return bound
+        today = today or self._host.agent(id)
         place = kept_workspace(bound.workspace)
         whole = self.snapshot(await self._host.servers.equip(today, place.working_dir))
-        own = tool_hashes(kept)
-        offered = set(tool_hashes(whole)) - set(today.registry.names)
-        described = cast("list[dict[str, object]]", whole["tools"])
-        tools = [each for each in described if each["name"] in own or each["name"] in offered]
-        agent = {**kept, "tools": tools, "mcp_servers": whole.get("mcp_servers", [])}
-        state = await idle_state(self._store, session)
-        await self._record(
-            session, AgentBound(agent, bound.workspace, bound.system_prompt), state.head
-        )
+        agent = {**kept, **_with_offers(kept, whole)}
+        connected = AgentBound(agent, bound.workspace, bound.system_prompt)
+        if other is None:
+            state = await idle_state(self._store, session)
+            await self._record(session, connected, state.head)
+        return connected
 
     async def _moved(self, session: StreamId, bound: Binding, workspace: Workspace) -> Binding:
         """Return `bound` in `workspace`, and record the change if there is one.
@@ -252,6 +256,23 @@ def _is_planned(bound: Binding) -> bool:
     servers = (bound.agent or {}).get("mcp_servers")
     listed = cast("list[object]", servers) if isinstance(servers, list) else []
     return any(isinstance(each, dict) and "is_planned" in each for each in listed)
+
+
+def _with_offers(kept: Mapping[str, object], whole: Mapping[str, object]) -> dict[str, object]:
+    """Return the tools and servers of a planned snapshot, with what `whole` has of its servers.
+
+    Its own tools keep the parameters of its start.
+    """
+    planned = {each["name"] for each in _listed(kept, "mcp_servers")}
+    servers = [each for each in _listed(whole, "mcp_servers") if each["name"] in planned]
+    offered = {name for each in servers for name in cast("list[str]", each["tools"])}
+    offered -= set(tool_hashes(kept))
+    tools = [each for each in _listed(whole, "tools") if each["name"] in offered]
+    return {"tools": [*_listed(kept, "tools"), *tools], "mcp_servers": servers}
+
+
+def _listed(snapshot: Mapping[str, object], field: str) -> list[dict[str, object]]:
+    return cast("list[dict[str, object]]", snapshot.get(field, []))
 
 
 def _first_place(known: Authority, given: Workspace | None) -> Workspace:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import perdure
-from perdure import Agent, Chat, Recurring, Runtime, Scheduler, Store
+from perdure import Agent, Chat, Recurring, Runtime, Scheduler, Store, Workspace
 from perdure.client.agents.bindings import Bindings
 from perdure.client.requests.schedule import due_at_of
 from perdure.errors import (
@@ -34,6 +35,11 @@ AGENT = Agent("helper", model="scripted:echo")
 def look() -> str:
     """Look."""
     return "green"
+
+
+def look_at(thing: str) -> str:
+    """Look."""
+    return thing
 
 
 GREEN = Recurring("0 9 * * *", "Is the build green?")
@@ -334,6 +340,55 @@ async def test_planned_session_connects_its_mcp_server_when_it_is_due(
         assert again.agent.registry.names == names
         bindings = [each.kind async for each in chat.session.entries() if "agent" in each.kind]
         assert bindings == ["agent_bound"]
+
+
+async def test_planned_session_keeps_its_mcp_tools_after_it_was_resumed_with_other_agents(
+    store: Store, tmp_path: Path
+) -> None:
+    deeds = tmp_path / "deeds"
+    agent = Agent(
+        "served", model="scripted:echo", recurring=[GREEN], tools=[look], mcp_servers=[local(deeds)]
+    )
+    helper = Agent("helper", model="scripted:echo", tools=[look])
+    narrow = msgspec.structs.replace(agent, mcp_servers=())
+    untooled = Agent("untooled", model="scripted:echo", mcp_servers=agent.mcp_servers)
+    async with Runtime(store, agents=[agent, helper]) as runtime:
+        await Scheduler(runtime).plan()
+        (planned,) = await store.schedule.list()
+        for other in (helper, narrow):
+            chat = await runtime.resume(planned.session, other)
+            assert chat.agent.registry.names == ("look",)
+            assert not deeds.exists()
+        moved = await runtime.resume(planned.session, untooled, workspace=Workspace(str(tmp_path)))
+        others = moved.agent.registry.names
+        assert others
+        assert all(name.startswith("mcp_fake_") for name in others)
+        kinds = [each.kind async for each in moved.session.entries()]
+        assert "agent_bound" not in kinds
+        again = await runtime.resume(planned.session)
+        assert again.agent.registry.names == ("look", *others)
+        assert again.workspace.working_dir == str(tmp_path)
+
+
+async def test_planned_session_is_connected_with_the_parameters_and_servers_of_its_start(
+    store: Store, tmp_path: Path
+) -> None:
+    def agent(*tools: Callable[..., str], servers: list[str]) -> Agent:
+        mcp = [local(tmp_path / name, name) for name in servers]
+        return Agent(
+            "served", model="scripted:echo", recurring=[GREEN], tools=tools, mcp_servers=mcp
+        )
+
+    async with Runtime(store, agents=[agent(look, servers=["first"])]) as runtime:
+        await Scheduler(runtime).plan()
+        (planned,) = await store.schedule.list()
+    changed = perdure.tool(effect="read", name="look")(look_at)
+    async with Runtime(store, agents=[agent(changed, servers=["first", "later"])]) as runtime:
+        names = (await runtime.resume(planned.session)).agent.registry.names
+        assert names
+        assert all(name.startswith("mcp_first_") for name in names)  # and no `look`
+    async with Runtime(store, agents=[agent(look, servers=["first"])]) as runtime:
+        assert (await runtime.resume(planned.session)).agent.registry.names == ("look", *names)
 
 
 async def test_cancelled_recurring_message_is_planned_again_while_its_session_is_held(
