@@ -70,17 +70,16 @@ class WiredTable:
 
     async def write(
         self, rows: Sequence[LiveRow], readers: Mapping[str, Sequence[StreamId]]
-    ) -> Mapping[tuple[StreamId, int], int]:
+    ) -> frozenset[tuple[StreamId, int]]:
         self.calls["write"] += 1
-        wire, written = self._wire, dict[tuple[StreamId, int], int]()
+        wire, written = self._wire, set[tuple[StreamId, int]]()
         for row in rows:
-            epoch = wire.epochs.get(row.stream, 0)
-            if row.stream in wire.open and row.epoch in (0, epoch):
-                wire.rows[row.stream, row.call, row.last] = row._replace(epoch=epoch)
-                written[row.stream, row.call] = epoch
+            if row.stream in wire.open and row.epoch == wire.epochs[row.stream]:
+                wire.rows[row.stream, row.call, row.last] = row
+                written.add((row.stream, row.call))
         for reader, streams in readers.items():
             wire.tables[reader].on_rows(streams)
-        return written
+        return frozenset(written)
 
     async def read(self, known: Mapping[StreamId, tuple[int, int]]) -> list[LiveRow]:
         self.calls["read"] += 1

@@ -22,6 +22,7 @@ from perdure.events.projection import events_of
 from perdure.events.types import AnyEvent, Event
 from perdure.session.entries import Entry, Positioned
 from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.info import erasure_in
 from perdure.session.ledger import (
     Interrupted,
     ModelCalled,
@@ -233,6 +234,11 @@ class _Elsewhere:
             return
         for stream, of in _calls_in(page, _CLOSES):
             relay.ended(stream, of)
+        for positioned, _ in page:
+            erased = erasure_in(positioned.entry)
+            if erased is not None:
+                seqs = None if erased.is_whole else erased.ranges
+                relay.erased(positioned.entry.stream, seqs)
         if not is_last:
             return
         opened: dict[StreamId, int | None] = {}

@@ -40,8 +40,8 @@ _log = logging.getLogger(__name__)
 class Relay(Protocol):
     """Passes the live events of this process to others, and theirs to the bus."""
 
-    def shown(self, event: LiveEvent) -> None:
-        """Take an event of this process; never waits, never raises."""
+    def shown(self, event: LiveEvent, epoch: int) -> None:
+        """Take an event that this process shows under its lease `epoch`; never waits or raises."""
         ...
 
     async def settle(self, stream: StreamId, of: int) -> None:
@@ -52,7 +52,7 @@ class Relay(Protocol):
         ...
 
     def closed(self, stream: StreamId, of: int) -> None:
-        """Take the end of a call of this process, whose outcome is in the log."""
+        """Take the end of a call of this process, with or without an outcome in the log."""
         ...
 
     def follow(self, stream: StreamId | None) -> None:
@@ -76,6 +76,10 @@ class Relay(Protocol):
 
     def ended(self, stream: StreamId, of: int) -> None:
         """Take the end of a call of another process, as the log has it."""
+        ...
+
+    def erased(self, stream: StreamId, seqs: Sequence[tuple[int, int]] | None) -> None:
+        """Take that the entries `seqs` (first, last) of `stream` were erased; None: all."""
         ...
 
 
@@ -103,11 +107,14 @@ class LiveBus:
         self._observers: list[LiveObserver] = []
         self.relay: Relay | None = None
 
-    def publish(self, event: LiveEvent) -> None:
-        """Send `event` to all subscribers of its stream; never waits, never raises."""
+    def publish(self, event: LiveEvent, epoch: int = 0) -> None:
+        """Send `event` to all subscribers of its stream; never waits, never raises.
+
+        Other processes get it only if `epoch` is that of the lease of its stream.
+        """
         self.receive(event)
         if self.relay is not None:
-            self.relay.shown(event)
+            self.relay.shown(event, epoch)
         for observer in tuple(self._observers):
             try:
                 observer(event)
@@ -138,8 +145,8 @@ class LiveBus:
             for subscription in () if group is None else tuple(group.members):
                 subscription.offer(event)
 
-    def tell(self, draft: EventDraft, at: int) -> LiveEvent:
-        """Number `draft` within its call and publish it.
+    def tell(self, draft: EventDraft, at: int, epoch: int = 0) -> LiveEvent:
+        """Number `draft` within its call and publish it under the lease `epoch`.
 
         Units: `at` is Unix milliseconds.
         Raises: ValueError if it belongs to no stream or to two; no number is used then.
@@ -148,7 +155,7 @@ class LiveBus:
         call = self._open.get((stream, of))
         n = 1 if call is None else call.n + 1
         event = LiveEvent(stream, of, n, draft.type, at, draft.text, draft.agent, draft.model)
-        self.publish(event)
+        self.publish(event, epoch)
         return event
 
     async def settle(self, stream: StreamId, of: int) -> None:
@@ -157,7 +164,7 @@ class LiveBus:
             await self.relay.settle(stream, of)
 
     def close_call(self, stream: StreamId, of: int) -> None:
-        """End the call `of`, whose outcome is in the log, and delete its live state."""
+        """End the call `of` of this process, with or without an outcome; delete its live state."""
         if self._open.pop((stream, of), None) is not None and self.relay is not None:
             self.relay.closed(stream, of)
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import psycopg
 import pytest
 
 import perdure
-from perdure import Agent, Chat, Event, LiveEvent, Runtime, Store
+from perdure import Agent, Chat, Event, LiveEvent, Runtime, Store, Watch
 from perdure.client.clock import SystemClock
+from perdure.errors import PerdureError
 from perdure.models.scenario import Reply, Say, Scenario
 from perdure.models.scripted import ScriptedModel
 from perdure.stores.cluster import live_sender
+from tests.fakes.workers import until
 
 SECRET = "my password is swordfish"
 AGENT = Agent("open", model="scripted:open")
@@ -96,3 +99,69 @@ async def test_opening_deletes_old_rows_of_dead_processes(address: str, other: S
     leave_row(address, 30)
     async with perdure.open(address):
         assert rows(address) == [SECRET.encode()]
+
+
+_BLOCKED = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%live_delta%'
+"""
+
+
+async def shown_elsewhere(watch: Watch) -> None:
+    """Return once `watch` has a live event."""
+    async with asyncio.timeout(LIMIT_S):
+        while not isinstance(await anext(watch), LiveEvent):
+            pass
+
+
+async def test_write_waits_for_erasure_and_leaves_no_row(address: str, other: Store) -> None:
+    async with perdure.open(address) as store, Runtime(store, agents=[AGENT], models=model()) as it:
+        chat = await it.start(AGENT)
+        watch = other.watch()
+        following = asyncio.ensure_future(shown_elsewhere(watch))
+        turn = chat.send("tell")
+        await following
+        connected = await psycopg.AsyncConnection.connect(address)
+        async with (
+            connected as erasure,
+            await psycopg.AsyncConnection.connect(address, autocommit=True) as look,
+        ):
+            row = "SELECT FROM perdure.stream WHERE id = %s FOR UPDATE"
+            await erasure.execute(row.encode(), (chat.id,))
+
+            async def is_blocked() -> bool:
+                return await (await look.execute(_BLOCKED.encode())).fetchone() != (0,)
+
+            await until(is_blocked)
+            await erasure.execute("DELETE FROM perdure.live_delta")
+            await erasure.execute("UPDATE perdure.stream SET is_erased = true, epoch = epoch + 1")
+        with suppress(PerdureError):
+            await turn
+        assert rows(address) == []
+        await watch.aclose()
+
+
+async def test_erased_session_is_in_no_row_and_no_snapshot(address: str, other: Store) -> None:
+    async with perdure.open(address) as store, Runtime(store, agents=[AGENT], models=model()) as it:
+        chat = await it.start(AGENT)
+        watch = other.watch()
+        following = asyncio.ensure_future(shown_elsewhere(watch))
+        turn = chat.send("tell")
+        await following
+        async with perdure.open(address) as third:
+            await third.erase(chat.id)
+
+        async def follow() -> None:
+            async for _ in watch:
+                pass
+
+        following = asyncio.ensure_future(follow())
+        with suppress(PerdureError):
+            await turn
+
+        async def is_forgotten() -> bool:
+            return not (store.bus.snapshots() or other.bus.snapshots())
+
+        await until(is_forgotten)
+        assert rows(address) == []
+        following.cancel()

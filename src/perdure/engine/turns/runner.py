@@ -194,14 +194,16 @@ class TurnRunner:
         while (effect := effect_of(state)) is not None:
             self._environment.cooldowns.learn(state.parked)
             await self._leadership.ensure()
-            with _observed(self._environment, self._config, effect) as came:
-                happened = await self._outcome_of(effect, state)
-                came(happened)
-            is_cancelled = await _is_cut(self._environment, effect)
-            if isinstance(happened, Woken):
-                state = await self._caught_up(state)
-            state = await self._record(state, happened)
-            self._environment.bus.close_call(self._environment.stream, _seq_of(effect))
+            try:
+                with _observed(self._environment, self._config, effect) as came:
+                    happened = await self._outcome_of(effect, state)
+                    came(happened)
+                is_cancelled = await _is_cut(self._environment, effect)
+                if isinstance(happened, Woken):
+                    state = await self._caught_up(state)
+                state = await self._record(state, happened)
+            finally:
+                self._environment.bus.close_call(self._environment.stream, _seq_of(effect))
             if is_cancelled:
                 raise asyncio.CancelledError
             await tell_compacted(self._environment, happened)

@@ -21,7 +21,10 @@ RENEW_S = 10.0
 """How often registrations are renewed."""
 
 AGAIN_S = 1.0
-"""Minimum time between two registrations for a stream of which events are missing."""
+"""Minimum time between two registrations for a stream of which events are missing, or which failed.
+
+After each failure twice as long, up to `RENEW_S`.
+"""
 
 _batch = msgspec.json.Decoder(Batch)
 
@@ -63,6 +66,9 @@ class LiveReceiver:
             if stream is None:
                 for each in self._awaited.keys() & self._watches.keys():
                     self._want(each)
+            for each in tuple(self._awaited):
+                if not self._is_watched(each):
+                    del self._awaited[each]
             if self._registered.pop(key, None) is not None:
                 self._is_changed = True
                 self._start("renew", self._renew())
@@ -99,6 +105,17 @@ class LiveReceiver:
         self._drop(stream, of)
         if self._is_registered(stream):
             self._known[stream] = (*max(self._last(stream), (of, END)), _now())
+
+    def erased(self, stream: StreamId, seqs: Sequence[tuple[int, int]] | None) -> None:
+        """See `Relay`."""
+        calls = {of for other, of in self._elsewhere if other == stream}
+        if (awaited := self._awaited.get(stream)) is not None:
+            calls.add(awaited)
+        for of in sorted(calls):
+            if seqs is None or any(first <= of <= last for first, last in seqs):
+                self.ended(stream, of)
+        if seqs is None:
+            self._awaited.pop(stream, None)
 
     def told(self, streams: Streams) -> None:
         """Take a notification that there are new rows of `streams`."""
@@ -142,19 +159,27 @@ class LiveReceiver:
             self._start("register", self._register())
 
     async def _register(self) -> None:
-        while self._wanted:
-            wanted, self._wanted = list(self._wanted), {}
+        pause = AGAIN_S
+        while wanted := [stream for stream in self._wanted if stream in self._watches]:
+            self._wanted = {}
             self._has_registered = True
-            found: list[StreamId] = []
+            found: list[StreamId] | None = None
             async with self._calling:
                 with suppress(StoreError):
                     found = await self._table.register(wanted)
+            if found is None:
+                self._wanted = dict.fromkeys((*wanted, *self._wanted))
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, RENEW_S)
+                continue
+            pause = AGAIN_S
             for stream in wanted:
                 if stream in found and stream in self._watches:
                     self._registered[stream] = _now()
                 elif stream not in found:  # its turn has ended
                     self._awaited.pop(stream, None)
                     self._registered.pop(stream, None)
+        self._wanted = {}
         if self._registered:
             self._start("keep", self._keep())
 
@@ -206,7 +231,7 @@ class LiveReceiver:
         begins: dict[tuple[StreamId, int], int] = {}
         for row in rows:
             key = (row.stream, row.call)
-            if key in self._elsewhere or self._awaited.get(row.stream) == row.call:
+            if self._is_open(*key):
                 continue
             if row.last == END or _batch.decode(row.content).whole is not None:
                 begins[key] = row.last
@@ -228,21 +253,12 @@ class LiveReceiver:
             if batch.first > number + 1 and batch.whole is None:
                 self._ask_again(stream)
                 return
-            self._pass(row, batch, number)
+            _pass(self._bus, row, batch, number)
             self._elsewhere.add((stream, of))
         self._known[stream] = (of, row.last, _now())
         for other, earlier in tuple(self._elsewhere):
             if other == stream and earlier < of:
                 self._drop(other, earlier)
-
-    def _pass(self, row: LiveRow, batch: Batch, number: int) -> None:
-        stream, of, bus = row.stream, row.call, self._bus
-        if batch.first > number + 1 or (not number and batch.whole is not None):
-            bus.receive_whole(stream, of, row.last, batch.at, batch.whole or ())
-            return
-        for n, (type_, at, text) in enumerate(batch.events, batch.first):
-            if n > number:
-                bus.receive(LiveEvent(stream, of, n, type_, at, text, batch.agent, batch.model))
 
     def _ask_again(self, stream: StreamId) -> None:
         key = stream if stream in self._registered else ALL
@@ -263,6 +279,17 @@ class LiveReceiver:
             work.close()
         else:
             self._tasks[name] = asyncio.ensure_future(work)
+
+
+def _pass(bus: LiveBus, row: LiveRow, batch: Batch, number: int) -> None:
+    """Pass the events of `row` after event `number` to the bus."""
+    stream, of = row.stream, row.call
+    if batch.first > number + 1 or (not number and batch.whole is not None):
+        bus.receive_whole(stream, of, row.last, batch.at, batch.whole or ())
+        return
+    for n, (type_, at, text) in enumerate(batch.events, batch.first):
+        if n > number:
+            bus.receive(LiveEvent(stream, of, n, type_, at, text, batch.agent, batch.model))
 
 
 def _now() -> float:

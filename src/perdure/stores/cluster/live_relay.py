@@ -23,12 +23,13 @@ class LiveRelay:
         self.call_elsewhere = self._receiver.call_elsewhere
         self.catch_up = self._receiver.catch_up
         self.ended = self._receiver.ended
+        self.erased = self._receiver.erased
 
-    def shown(self, event: LiveEvent) -> None:
+    def shown(self, event: LiveEvent, epoch: int) -> None:
         """See `Relay`."""
         if event.n == 1:
             self._receiver.made_here(event.stream, event.of)
-        self._sender.shown(event)
+        self._sender.shown(event, epoch)
 
     async def aclose(self) -> None:
         """Pass nothing on any more."""

@@ -59,14 +59,15 @@ class _OpenCall:
     """An open call of this process that is, or may be, watched by others.
 
     `readers` None: the table must be read. `written` is the number of the last written event.
+    `epoch` is that of the lease under which it is shown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int) -> None:
         self.readers: frozenset[str] | None = None
         self.looked_at = 0.0
         self.pending: list[LiveEvent] = []
         self.written = 0
-        self.epoch = 0
+        self.epoch = epoch
         self.lacks_whole = False
         self.is_settled = False
         self.is_refused = False
@@ -117,7 +118,7 @@ class LiveSender:
         self._table = table
         self._named = NamedStreams()
         self._calls: dict[Call, _OpenCall] = {}
-        self._own: dict[Call, None] = {}
+        self._own: dict[Call, int] = {}
         self._dirty: dict[Call, None] = {}
         self._ended: deque[tuple[float, Call]] = deque()
         self._calling = asyncio.Lock()
@@ -125,17 +126,17 @@ class LiveSender:
         self._flushing: asyncio.Task[None] | None = None
         self._cleaning: asyncio.Task[None] | None = None
 
-    def shown(self, event: LiveEvent) -> None:
+    def shown(self, event: LiveEvent, epoch: int) -> None:
         """See `Relay`."""
         key = (event.stream, event.of)
         if event.n == 1:
-            self._own[key] = None
+            self._own[key] = epoch
             self._table.listen()
         call = self._calls.get(key)
         if call is None:
             if not self._named.has(event.stream, _now()):
                 return
-            call = self._calls[key] = _OpenCall()
+            call = self._calls[key] = _OpenCall(epoch)
         if call.readers is None or call.readers:
             call.pending.append(event)
             self._flush_soon(key)
@@ -169,9 +170,9 @@ class LiveSender:
         if not is_new:
             return
         named = set(streams)
-        for key in self._own:
+        for key, epoch in self._own.items():
             if key[0] in named or ALL in named:
-                call = self._calls.setdefault(key, _OpenCall())
+                call = self._calls.setdefault(key, _OpenCall(epoch))
                 call.readers, call.lacks_whole = None, True
                 self._flush_soon(key)
 
@@ -195,7 +196,6 @@ class LiveSender:
         with suppress(StoreError):
             async with self._calling:
                 watched = await self._table.watched()
-            self._named = NamedStreams()
             self.told(watched, is_new=True)
 
     def _flush_soon(self, key: Call) -> None:
@@ -252,12 +252,12 @@ class LiveSender:
         if not rows:
             return
         told = {reader: list(streams) for reader, streams in readers.items()}
-        epochs = await self._table.write(rows, told)
+        written = await self._table.write(rows, told)
         for row in rows:
             key = (row.stream, row.call)
             call = self._calls.get(key)
             if call is not None:
-                call.epoch, call.is_refused = epochs.get(key, 0), key not in epochs
+                call.is_refused = key not in written
 
     def _rows(self, key: Call, call: _OpenCall) -> list[LiveRow]:
         """Return the rows of what readers lack, and take it as written."""

@@ -34,13 +34,13 @@ class OnWatch(Protocol):
 
 
 class LiveRow(NamedTuple):
-    """Events of the call at seq `call`, up to its event `last`. `epoch` is 0 in its first row."""
+    """Events of the call at seq `call`, up to its event `last`, shown under the lease `epoch`."""
 
     stream: StreamId
     call: int
     last: int
     content: bytes
-    epoch: int = 0
+    epoch: int
 
 
 class LiveTable(Protocol):
@@ -77,10 +77,11 @@ class LiveTable(Protocol):
 
     async def write(
         self, rows: Sequence[LiveRow], readers: Mapping[str, Sequence[StreamId]]
-    ) -> Mapping[tuple[StreamId, int], int]:
-        """Write `rows` and notify `readers`; return the epoch of each call that was written.
+    ) -> frozenset[tuple[StreamId, int]]:
+        """Write `rows` and notify `readers`; return the calls that were written.
 
-        A row is refused if its turn has ended, or if the epoch of the stream is another one.
+        A row is refused if its turn has ended, if the epoch of the stream is another one, or if the
+        stream was erased.
         """
         ...
 

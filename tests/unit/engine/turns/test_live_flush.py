@@ -31,7 +31,7 @@ class SlowTable(WiredTable):
 
     async def write(
         self, rows: Sequence[LiveRow], readers: Mapping[str, Sequence[StreamId]]
-    ) -> Mapping[tuple[StreamId, int], int]:
+    ) -> frozenset[tuple[StreamId, int]]:
         self.entered.set()
         await self.leave.wait()
         return await super().write(rows, readers)
@@ -47,6 +47,17 @@ class Halves:
         for text in ("a", "\ud83d", "\ude00", "z"):
             yield TextDelta(text)
         yield StreamEnd("stop")
+
+
+class Endless:
+    """A model whose answer begins and never ends."""
+
+    def info(self, model: str) -> ModelInfo:
+        return ModelInfo(model)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        yield TextDelta("a")
+        await asyncio.Event().wait()
 
 
 def watched(stage: Stage) -> SlowTable:
@@ -90,7 +101,7 @@ async def test_failed_flush_does_not_end_turn(monkeypatch: pytest.MonkeyPatch) -
     stage = Stage(says("hello"))
     table = watched(stage)
 
-    async def fail(*_: object) -> Mapping[tuple[StreamId, int], int]:
+    async def fail(*_: object) -> frozenset[tuple[StreamId, int]]:
         table.entered.set()
         raise ValueError("not a StoreError")
 
@@ -113,3 +124,16 @@ async def test_halves_of_emoji_reach_watchers_as_one() -> None:
     assert (await chat.send("go")).text == "a\U0001f600z"
     assert table.calls["write"] > 0
     assert shown == ["a", "\U0001f600", "z"]
+
+
+async def test_suspended_turn_leaves_no_open_call() -> None:
+    stage = Stage()
+    agent = Agent("helper", model=MODEL)
+    shown = asyncio.Event()
+    stage.store.bus.observe(lambda event: shown.set())
+    chat = await Runtime(stage.store, [agent], models=Endless()).start(agent, id="s")
+    chat.send("go")
+    await shown.wait()
+    assert [each.partial.text for each in stage.store.bus.snapshots()] == ["a"]
+    await chat.suspend()
+    assert stage.store.bus.snapshots() == []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
 from perdure.client import watch as watches
+from perdure.errors import StoreUnavailable
 from perdure.events.bus import Live, LiveBus, Subscription
 from perdure.events.envelope import EventDraft
 from perdure.events.types import LiveEvent, Snapshot
@@ -27,6 +28,7 @@ class Process:
 
     def __init__(self, wire: LiveWire, name: str) -> None:
         self.bus = LiveBus()
+        self._wire = wire
         self.table = WiredTable(wire, name)
         self.relay = LiveRelay(self.bus, self.table)
         self.bus.relay = self.relay
@@ -34,7 +36,8 @@ class Process:
     def show(self, *texts: str, of: int = 1, stream: StreamId = S) -> None:
         """Show `texts` as deltas of the call `of`."""
         for text in texts:
-            self.bus.tell(EventDraft("agent:token", of, text, session_id=stream, agent="a"), 1_000)
+            draft = EventDraft("agent:token", of, text, session_id=stream, agent="a")
+            self.bus.tell(draft, 1_000, self._wire.epochs[stream])
 
     def watch(self, stream: StreamId | None = S, of: int | None = 1) -> Subscription:
         """Watch as a watch does that has read the opening of a call elsewhere."""
@@ -333,3 +336,89 @@ async def test_late_watch_gets_snapshot_also_if_it_listens_late(
     got = await until_text(late, "Hel")
     assert [type(event) for event in got] == [Snapshot]
     await first.relay.aclose()
+
+
+async def test_call_of_lost_lease_is_not_written_under_next_one(
+    worker: Process, other: Process, wire: LiveWire
+) -> None:
+    worker.show("dead text")
+    wire.epochs[S] = 2
+    live = other.watch()
+    await until(lambda: worker.table.calls["write"] > 0)
+    await rest()
+    assert wire.rows == {}
+    assert live.take() == []
+
+
+async def test_failed_registration_is_repeated(
+    worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_receiver, "AGAIN_S", 0.001)
+    live = other.watch(None)
+    await rest()
+    register = other.table.register
+    failures = 0
+
+    async def fail_twice(streams: Sequence[StreamId]) -> list[StreamId]:
+        nonlocal failures
+        if failures == 2:
+            return await register(streams)
+        failures += 1
+        raise StoreUnavailable("the server", "it restarts")
+
+    monkeypatch.setattr(other.table, "register", fail_twice)
+    wire.watching.clear()  # as a restarted server does with unlogged tables
+    other.table.on_rows(None)
+    await until(lambda: bool(wire.watching))
+    assert failures == 2
+    worker.show("Hello")
+    assert text_of(await until_text(live, "Hello")) == "Hello"
+
+
+async def test_ended_watch_awaits_no_call(other: Process) -> None:
+    other.watch(S)
+    await rest()
+    other.relay.unfollow(S)
+    other.relay.follow(S)
+    other.relay.follow(None)
+    await rest()
+    other.relay.unfollow(None)
+    await rest()
+    assert other.table.calls["register"] == 2
+
+
+async def test_registration_while_others_are_read_is_kept(
+    wire: LiveWire, other: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Process(wire, "worker")
+    other.table.listen()
+    watched = made.table.watched
+    watches: list[Subscription] = []
+
+    async def overtaken() -> list[StreamId]:
+        found = await watched()
+        watches.append(other.watch())
+        await rest()
+        return found
+
+    monkeypatch.setattr(made.table, "watched", overtaken)
+    made.table.listen()
+    await until(lambda: bool(watches))
+    await rest()
+    made.show("Hello")
+    assert text_of(await until_text(watches[0], "Hello")) == "Hello"
+    await made.relay.aclose()
+
+
+@pytest.mark.parametrize(
+    ("erased", "left"), [(None, ""), (((0, 1), (4, 9)), ""), (((2, 9),), "Hello")]
+)
+async def test_erased_call_is_in_no_snapshot(
+    worker: Process, other: Process, erased: tuple[tuple[int, int], ...] | None, left: str
+) -> None:
+    live = other.watch()
+    await rest()
+    worker.show("Hello")
+    await until_text(live, "Hello")
+    other.relay.erased(S, erased)
+    assert "".join(each.partial.text for each in other.bus.snapshots()) == left

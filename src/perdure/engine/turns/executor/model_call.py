@@ -314,7 +314,7 @@ class AnswerCall:
             agent=self._config.agent,
             model=self._call.model,
         )
-        environment.bus.tell(draft, environment.clock.now_ms())
+        environment.bus.tell(draft, environment.clock.now_ms(), self._leadership.lease.epoch)
 
 
 class _Limit(NamedTuple):

@@ -56,15 +56,20 @@ SELECT stream, handle FROM perdure.live_watch
 WHERE namespace = %s AND stream = ANY(%s) AND handle <> %s AND until > clock_timestamp()
 """
 
+# The lock waits for an erasure of the stream, which deletes rows; commits do not wait for it long.
 _WRITE: LiteralString = """
+WITH open AS MATERIALIZED (
+    SELECT s.id, s.epoch FROM perdure.stream AS s
+    WHERE s.namespace = %s AND s.id = ANY(%s) AND s.open_turn IS NOT NULL AND NOT s.is_erased
+    ORDER BY s.id FOR KEY SHARE
+)
 INSERT INTO perdure.live_delta (namespace, stream, call, last, epoch, content)
-SELECT s.namespace, s.id, w.call, w.last, s.epoch, w.content
+SELECT %s, s.id, w.call, w.last, s.epoch, w.content
 FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[])
     AS w (stream, call, last, epoch, content)
-JOIN perdure.stream AS s ON s.namespace = %s AND s.id = w.stream
-WHERE s.open_turn IS NOT NULL AND w.epoch IN (0, s.epoch)
+JOIN open AS s ON s.id = w.stream AND s.epoch = w.epoch
 ON CONFLICT (namespace, stream, call, last) DO UPDATE SET content = excluded.content
-RETURNING stream, call, epoch
+RETURNING stream, call
 """
 
 _READ: LiteralString = """
@@ -82,8 +87,10 @@ DELETE FROM perdure.live_delta AS d USING unnest(%s::text[], %s::bigint[]) AS w 
 WHERE d.namespace = %s AND d.stream = w.stream AND d.call = w.call
 """
 
+# What it follows is in unlogged tables, and need not wait for the disk.
 _NOTIFY: LiteralString = """
-SELECT pg_notify(w.channel, w.payload) FROM unnest(%s::text[], %s::text[]) AS w (channel, payload)
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(w.channel, w.payload)
+FROM unnest(%s::text[], %s::text[]) AS w (channel, payload)
 """
 
 
@@ -162,9 +169,10 @@ class PostgresLive:
 
     async def write(
         self, rows: Sequence[LiveRow], readers: Mapping[str, Sequence[StreamId]]
-    ) -> Mapping[tuple[StreamId, int], int]:
+    ) -> frozenset[tuple[StreamId, int]]:
+        namespace, streams = self._db.namespace, [row.stream for row in rows]
         columns = (
-            [row.stream for row in rows],
+            streams,
             [row.call for row in rows],
             [row.last for row in rows],
             [row.epoch for row in rows],
@@ -172,9 +180,10 @@ class PostgresLive:
         )
         told = {_channel_of(reader): streams for reader, streams in readers.items()}
         found, _ = await self._db.ask_once(
-            Statement(_WRITE, (*columns, self._db.namespace)), self._telling(told, is_new=True)
+            Statement(_WRITE, (namespace, streams, namespace, *columns)),
+            self._telling(told, is_new=True),
         )
-        return {(StreamId(stream), call): epoch for stream, call, epoch in found}
+        return frozenset((StreamId(stream), call) for stream, call in found)
 
     async def read(self, known: Mapping[StreamId, tuple[int, int]]) -> list[LiveRow]:
         calls, numbers = zip(*known.values(), strict=True)
