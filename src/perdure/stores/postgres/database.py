@@ -20,6 +20,7 @@ from typing import Any, LiteralString, NamedTuple
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, Connection, errors
 from psycopg.abc import PQGen
+from psycopg.generators import send
 from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool
 
@@ -122,6 +123,7 @@ class _Pipeline(AsyncPipeline):
             self._enqueue_sync()
             yield from self._communicate_gen()
         finally:
+            yield from send(self.pgconn)  # a large value may still wait to be sent
             yield from self._fetch_gen(flush=False)
 
 
