@@ -101,9 +101,9 @@ def test_no_key_is_kept_for_a_store_that_cannot_be_made(
 def test_two_first_runs_at_once_have_one_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    before, address = keyring.get_keyring(), f"sqlite:///{tmp_path}/data/perdure.db"
     monkeypatch.setenv("PERDURE_TEST_KEYRING", str(tmp_path / "keyring.json"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "tests.fakes.file_keyring.FileKeyring")
-    before, address = keyring.get_keyring(), f"sqlite:///{tmp_path}/data/perdure.db"
     keyring.set_keyring(FileKeyring())
     others: list[Child] = []
     look = store_access.keyring_keys
