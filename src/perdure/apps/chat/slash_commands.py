@@ -351,7 +351,7 @@ class SlashCommands:
         self._place.remark(f"wrote {safe(str(path))}{told}")
 
     def _is_free(self) -> bool:
-        """Whether no turn runs; its answer would go into another session. Says so."""
+        """Whether no turn runs. Tell the person if one runs: its answer would go elsewhere."""
         is_free = self._place.chat is None or not self._place.chat.is_running
         if not is_free:
             self._place.remark("a turn is running: stop it first, or wait for its end")

@@ -260,7 +260,7 @@ class LiveSender:
                 call.is_refused = key not in written
 
     def _rows(self, key: Call, call: _OpenCall) -> list[LiveRow]:
-        """Return the rows of what readers lack, and take it as written."""
+        """Return rows of the events that readers do not have; the next call leaves them out."""
         if not call.readers or call.is_refused:
             call.pending = []
             return []

@@ -44,7 +44,10 @@ class LiveRow(NamedTuple):
 
 
 class LiveTable(Protocol):
-    """Rows of live events, and who reads them. Each call is one round trip. `handle` names us."""
+    """The rows of live events and the handles that watch them. Each call is one round trip.
+
+    `handle` is the id of the calling store's handle.
+    """
 
     handle: str
 

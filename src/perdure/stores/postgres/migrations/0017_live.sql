@@ -1,7 +1,7 @@
 -- Live events of turns that run in other processes.
 --
--- Nothing here is ever the truth: what is lost is told again by the log. So the tables are unlogged,
--- and a crash of the server empties them.
+-- The log has every answer, so these rows may be lost. The tables are unlogged: a crash of the server
+-- empties them.
 
 -- A handle that watches a stream while a turn of it runs elsewhere; without a stream: all of them.
 CREATE UNLOGGED TABLE perdure.live_watch (
