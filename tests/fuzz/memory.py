@@ -14,6 +14,7 @@ from perdure.errors import FormatError, SessionNotFound
 from perdure.interop.formats import native
 from perdure.interop.formats.detection import detect_format
 from perdure.interop.formats.native import move_entry
+from perdure.interop.formats.registry import FORMATS
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.formats.sources.reader import Bounds
 from perdure.session.entries import Entry
@@ -33,8 +34,8 @@ TIMES_THE_LONGEST = 100
 FLOOR_BYTES = 3_000_000
 """Chunks, a piece with what is made of it, and what is allocated once."""
 
-WHOLE = ("opencode",)
-"""Formats of which a file is one document: memory follows the file."""
+WHOLE = frozenset(name for name, known in FORMATS.items() if known.reader is None)
+"""Formats of which a file is read whole: memory follows the file."""
 
 
 class Forgetful(MemoryStore):
