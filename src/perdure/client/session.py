@@ -430,6 +430,15 @@ class Session:
         """
         return await program_questions.withdraw(self._writer, question)
 
+    async def is_in_force(self, entry: EntryRef) -> bool:
+        """Return False for an entry that gives no authority here: programs only show it.
+
+        These are imported entries and, in a store opened with ``is_trusted=False``, all that have
+        no mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
+        """
+        found = await self._reader.entry(entry)
+        return await authority.is_in_force(self._writer.store, found)
+
     # ------------------------------------------------------------ branch and fork
 
     async def branch(

@@ -8,14 +8,16 @@ asks again.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 import perdure
 import perdure.types
 from perdure.adapters.openai_agents.items import arguments_of
+from perdure.errors import ConfigError
 
 if TYPE_CHECKING:
     from agents import RunState
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 ALLOW: Final = "allow"
 CHOICES: Final = (ALLOW, "deny")
 """The answers to a question of ours."""
+
+SUPPORTED: Final = "openai-agents>=0.24,<0.25"
+"""The releases of the SDK that the extra installs. They have the private names below."""
+
+_DECISIONS: Final = ("approvals", "function_tool_approvals", "hosted_mcp_approvals")
+"""Fields of the context of a stored state with what the program, or a person, decided."""
 
 _ENTRIES = 64
 """Messages in which the call that a question is about is looked for."""
@@ -146,14 +154,50 @@ def _hash(value: object) -> str:
     return hashlib.blake2b(msgspec.json.encode(value), digest_size=32).hexdigest()
 
 
+def without_decisions(text: str) -> str:
+    """Return the stored state `text` without approvals and rejections, also of nested agents."""
+    try:
+        state = json.loads(text)
+    except ValueError:  # the SDK rejects it, too
+        return text
+    nested: list[object] = [state]
+    while nested:
+        value = nested.pop()
+        if isinstance(value, list):
+            nested += cast("list[object]", value)
+            continue
+        if not isinstance(value, dict):
+            continue
+        fields = cast("dict[str, object]", value)
+        nested += fields.values()
+        context = fields.get("context")
+        if "$schemaVersion" in fields and isinstance(context, dict):
+            for name in _DECISIONS:
+                cast("dict[str, object]", context).pop(name, None)
+    return json.dumps(state)
+
+
 def _decision(state: Any, item: ToolApprovalItem) -> bool | None:
-    """Return what the program decided about `item`, or about all calls of its tool."""
+    """Return what the program decided about `item`, or about all calls of its tool.
+
+    Raises: ConfigError for a release of the SDK without the private names that this needs.
+    """
     # A nested agent's state holds the decisions about its calls.
-    nested = state._find_nested_approval_state(item)  # noqa: SLF001 - the SDK has no public call
-    owner, pending = nested or (state, item)
-    return owner._context.get_approval_status(  # noqa: SLF001 - the SDK has no public call
+    owner, pending = _private(state, "_find_nested_approval_state")(item) or (state, item)
+    return _private(owner, "_context").get_approval_status(
         pending.tool_name or "",
         pending.call_id,
         tool_namespace=pending.tool_namespace,
         existing_pending=pending,
     )
+
+
+def _private(state: Any, name: str) -> Any:
+    """Return the private attribute `name` of `state`: no public call has what it holds."""
+    try:
+        return getattr(state, name)
+    except AttributeError as error:
+        raise ConfigError(
+            f"this release of openai-agents has no RunState.{name}, which stored approvals need: "
+            f"pip install '{SUPPORTED}'"
+        ) from error

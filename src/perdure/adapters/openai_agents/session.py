@@ -84,10 +84,8 @@ class PerdureSession:
         session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
         self.session_id = session_id
-        is_given_as_dict = isinstance(session_settings, dict)
-        self.session_settings: SessionSettings | None = (
-            _settings(session_settings) if is_given_as_dict else session_settings
-        )
+        is_dict = isinstance(session_settings, dict)
+        self.session_settings = _settings(session_settings) if is_dict else session_settings
         if clear not in ("branch", "erase"):
             raise WrongArgument(f"clear is branch or erase, not {clear!r}", argument="clear")
         self._is_erasing = clear == "erase"
@@ -147,8 +145,8 @@ class PerdureSession:
         Each call that waits for an approval becomes a question of the inbox; those of other calls
         are withdrawn. `options` are those of `RunState.to_string`. Durable: when this returns.
         """
-        text = None if state is None else state.to_string(**options)
         wanted = approvals.undecided(state)
+        text = None if state is None else state.to_string(**options)
         await self._loop.finish(self._save_state(text, wanted))
 
     async def load_state(self, agent: Agent[Any], **options: Any) -> RunState[Any, Any] | None:
@@ -157,11 +155,14 @@ class PerdureSession:
         Calls that people allowed or denied in the inbox are approved or rejected in it, with their
         note as the message of the rejection. `options` are those of `RunState.from_string`. Only
         one process may resume it.
+
+        A state from an import or an untrusted store is loaded without the decisions in it: its run
+        asks again. Its context is that of the file: pass `context_override` if tools trust it.
         """
         stored = await self._loop.call(self._state())
         if stored is None:
             return None
-        states: type[RunState[Any, Any]] = importlib.import_module("agents.run_state").RunState
+        states: type[RunState[Any, Any]] = importlib.import_module("agents").RunState
         state = await states.from_string(agent, stored.text, **options)
         approvals.decide(state, stored.answers)
         return state
@@ -171,9 +172,8 @@ class PerdureSession:
     async def _save_state(
         self, text: str | None, wanted: Sequence[approvals.WantedApproval]
     ) -> None:
-        if text is None and await self._state() is None:
-            return
-        await self._in_session(lambda session: _append_state(session, text, wanted))
+        if text is not None or await self._state() is not None:
+            await self._in_session(lambda session: _append_state(session, text, wanted))
 
     async def _state(self) -> _StoredState | None:
         session = await self._open()
@@ -182,6 +182,8 @@ class PerdureSession:
             return None
         entry, data = found
         text = (await self._store.content(data["content"]["handle"])).decode()
+        if not await session.is_in_force(entry):
+            text = approvals.without_decisions(text)
         asked = await approvals.asked_about(session, entry, data)
         return _StoredState(text, await approvals.answers_to(session, asked))
 
@@ -284,8 +286,7 @@ class PerdureSession:
 
     async def _open(self) -> perdure.Session | None:
         """Return the session as it is now: another process may have erased it."""
-        ids = () if self._session is None else (self._session.id,)
-        self._session = None
+        ids, self._session = (() if self._session is None else (self._session.id,)), None
         for id in chain(ids, map(self._id_of, range(_GENERATIONS))):  # nearly always the first
             try:
                 self._session = await self._store.open(id)

@@ -363,6 +363,13 @@ class Session(Handle[AsyncSession]):
         Raises: EntryNotFound; InvalidEntry for another question.
         """
 
+    def is_in_force(self, entry: EntryRef) -> bool:
+        """Return False for an entry that gives no authority here: programs only show it.
+
+        These are imported entries and, in a store opened with ``is_trusted=False``, all that have
+        no mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
+        """
+
     def branch(
         self,
         entry: EntryRef | None,

@@ -21,11 +21,15 @@ from perdure.session.entries import Entry, NewEntry, Ref, Sibling
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, entry_place
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
+from perdure.session.notes import Note
 from perdure.stores.append_rules import initial_state, plan_append, state_after
 from perdure.stores.marks import AUTHORITY_KINDS
 from perdure.stores.protocol import EMPTY, Lease, Write
 
 _TURNS = (TurnStarted.kind, TurnFinished.kind)
+_GIVING = AUTHORITY_KINDS | {Note.kind}
+"""Kinds that may give authority: programs ask about their notes by ``Session.is_in_force``."""
+
 _CHANGED = "it was changed while it was read"
 _SOME_BYTES = 64 * 1024
 """Units: bytes of lines whose entries are checked against the rules at once."""
@@ -80,7 +84,7 @@ class LogFile:
         self._digests.append(hash(line))
         if entry.kind in _TURNS:
             self._last_turn = entry.seq
-        if entry.kind in AUTHORITY_KINDS:
+        if entry.kind in _GIVING:
             self._last_authority = entry.seq
 
     def _name(self, aliases: Mapping[str, EntryId]) -> None:
