@@ -50,8 +50,11 @@ async def test_parallel_import_equals_sequential_import(folder: list[Path]) -> N
     together, alone = empty_store(), empty_store()
     await outcomes(together, folder)
     paths = {path.read_bytes(): path for path in folder}  # a path may name the session
+    sessions = set[str]()
     for content in every_file():
         report = await imported(alone, paths[content])
+        assert report.session not in sessions, "the second file with an id would get another one"
+        sessions.add(report.session)
         ours = await together.entries(report.session)
         theirs = await alone.entries(report.session)
         assert [entry.id for entry in ours] == [entry.id for entry in theirs]

@@ -28,7 +28,7 @@ from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.sources import FIXTURES, check_items, empty_store, path_of
 
 CONTENT = (FIXTURES / "openhands" / "conversation.jsonl").read_bytes()
-ID = "5b7d2c1e-4b1f-4a55-9a39-6f0d2f1c8e77"
+ID = "8f4e0a92-6d37-4c1b-b0a5-2e9c7d154f63"
 
 
 def write_events(folder: Path, lines: list[bytes], first: int = 0) -> None:
@@ -39,7 +39,7 @@ def write_events(folder: Path, lines: list[bytes], first: int = 0) -> None:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    folder = tmp_path / "5b7d2c1e"
+    folder = tmp_path / "8f4e0a92"
     (folder / "events").mkdir(parents=True)
     described: dict[str, object] = {
         "id": ID,
