@@ -11,16 +11,14 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import LimitExceeded, WrongArgument
 
 _Count = Annotated[int, Meta(ge=1, le=2**40)]
 
 
-class InputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class InputLimits(ShortRepr, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Limits on sizes and counts. Units: bytes, characters or seconds, as the name says."""
-
-    __repr__ = short_repr
 
     document_bytes: Annotated[
         _Count,

@@ -82,3 +82,9 @@ def _kinds(items: Sequence[object]) -> str:
     """Return the name of the class of `items`, or "items" for several classes."""
     names = {type(item).__name__ for item in items}
     return names.pop() if len(names) == 1 else "items"
+
+
+class ShortRepr(msgspec.Struct, frozen=True):
+    """Base of values whose `repr` is `short_repr`."""
+
+    __repr__ = short_repr

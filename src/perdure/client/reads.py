@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.client.amounts import amount
 from perdure.errors import EntryNotFound, Erased, InvalidEntry
 from perdure.session.codec import body_of
@@ -36,14 +36,12 @@ _are_snapshot_readers: dict[type, bool] = {}
 """Results of `_is_snapshot_reader`: each check of a protocol takes 50 µs."""
 
 
-class OpenQuestion(msgspec.Struct, frozen=True):
+class OpenQuestion(ShortRepr, frozen=True):
     """An unanswered question. Units: `at` is Unix milliseconds.
 
     If a flow asks, `flow` is its id and `target` the waiting node or role. A question without
     `choices` takes a free text answer.
     """
-
-    __repr__ = short_repr
 
     id: EntryId
     at: int

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.context.emission import ContextMessage, Emitted, emit
 from perdure.context.tokens import (
     CUT_SHORT,
@@ -31,7 +31,7 @@ from perdure.session.ledger import History
 from perdure.session.messages import Message
 
 
-class Context(msgspec.Struct, frozen=True):
+class Context(ShortRepr, frozen=True):
     """The content of a model request.
 
     `thinking_level` None is "off". `dropped` counts the entries before the oldest sent exchange, if
@@ -42,8 +42,6 @@ class Context(msgspec.Struct, frozen=True):
     for the rest; if that exceeds the budget, the estimate of the messages alone.
     Shape: `messages` are valid for every provider (``validity``); empty if there are none.
     """
-
-    __repr__ = short_repr
 
     model: str | None
     thinking_level: str | None

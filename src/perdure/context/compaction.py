@@ -13,7 +13,7 @@ from itertools import accumulate
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.context.build import build_context
 from perdure.context.emission import (
     Shown,
@@ -182,15 +182,13 @@ def _messages(shown: Sequence[Shown]) -> tuple[Message, ...]:
     return tuple(each.message for each in shown if each.message is not None)
 
 
-class LeftContext(msgspec.Struct, frozen=True):
+class LeftContext(ShortRepr, frozen=True):
     """What a compaction removed from the context.
 
     Shape: removed `entries`, root -> leaf; `roles` counts their messages, `tool_calls` the calls in
     them. `pinned` are those that stay verbatim because they are pinned.
     Units: tokens of the whole context, as stored in the compaction.
     """
-
-    __repr__ = short_repr
 
     compaction: EntryId
     entries: tuple[EntryId, ...]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.context import prompts
 from perdure.session.codec import Unknown, readable
 from perdure.session.entries import Entry
@@ -22,14 +22,12 @@ from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
 from perdure.session.messages import Message, UnknownPart, user
 
 
-class ContextMessage(msgspec.Struct, frozen=True):
+class ContextMessage(ShortRepr, frozen=True):
     """A message of a context and the entry it comes from.
 
     `entry_id` is None for content without an entry, such as the result of an interrupted call.
     `merged` are further entries whose content was merged into it.
     """
-
-    __repr__ = short_repr
 
     message: Message
     entry_id: EntryId | None

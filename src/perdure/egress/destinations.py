@@ -11,9 +11,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Literal
 from urllib.parse import quote
 
-import msgspec
-
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.egress.addresses import is_open
 from perdure.errors import EgressDenied
 
@@ -34,14 +32,12 @@ _INSIDE = frozenset(
 """Top-level names that by convention belong to internal networks."""
 
 
-class Destination(msgspec.Struct, frozen=True):
+class Destination(ShortRepr, frozen=True):
     """Destination of a request.
 
     Shape: `host` in lower-case ASCII without a final dot, an IPv6 address without brackets;
     `target` starts with a slash and is ASCII.
     """
-
-    __repr__ = short_repr
 
     scheme: Scheme
     host: str

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.events.types import LiveEvent, Snapshot
 from perdure.session.ids import StreamId
 
 
-class Cursor(msgspec.Struct, frozen=True):
+class Cursor(ShortRepr, frozen=True):
     """An observer has seen everything up to and including `after`.
 
     `after` is a seq when one session is watched, a position of the namespace when all are. It never
     points into the middle of an entry's events: an interrupted entry is sent again, complete.
     """
-
-    __repr__ = short_repr
 
     after: int
 

@@ -14,20 +14,18 @@ from typing import Literal, cast
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(ShortRepr, frozen=True):
     """One durable event.
 
     Units: `at` is Unix milliseconds. Shape: `seq` is the entry's; `index` numbers the events of one
     entry from 0, and `has_more` tells that another follows; `payload` is plain data whose names are
     listed in ``docs/log-format.md``.
     """
-
-    __repr__ = short_repr
 
     stream: StreamId
     seq: int
@@ -52,13 +50,11 @@ SNAPSHOT = "agent:snapshot"
 LiveType = Literal["agent:token", "agent:reasoning", "agent:tool_progress"]
 
 
-class LiveEvent(msgspec.Struct, frozen=True):
+class LiveEvent(ShortRepr, frozen=True):
     """One live event of an open call. `n` counts from 1 per `of`; a gap means a missed event.
 
     `agent` and `model` produced it.
     """
-
-    __repr__ = short_repr
 
     stream: StreamId
     of: int
@@ -70,13 +66,11 @@ class LiveEvent(msgspec.Struct, frozen=True):
     model: str | None = None
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Snapshot(ShortRepr, frozen=True):
     """The output of an open call so far; later live events continue from `n`.
 
     Units: `at` is the time of its newest event in Unix milliseconds.
     """
-
-    __repr__ = short_repr
 
     stream: StreamId
     of: int

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import PerdureError
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
@@ -56,7 +56,7 @@ Dialect = Literal["perdure", "relavium"]
 """The form of a workflow."""
 
 
-class ImportReport(msgspec.Struct, frozen=True):
+class ImportReport(ShortRepr, frozen=True):
     """The result of an import.
 
     Shape: `entries` and `messages` count what was added this time: 0 if the file had nothing new.
@@ -64,8 +64,6 @@ class ImportReport(msgspec.Struct, frozen=True):
     their number. `is_new`: the session did not exist before. `is_erased`: it was erased and stays
     so.
     """
-
-    __repr__ = short_repr
 
     session: StreamId
     format: str
@@ -78,23 +76,19 @@ class ImportReport(msgspec.Struct, frozen=True):
     is_erased: bool = False
 
 
-class FileOutcome(msgspec.Struct, frozen=True):
+class FileOutcome(ShortRepr, frozen=True):
     """The result for one file, or one session of a file with several: a report, or the error."""
-
-    __repr__ = short_repr
 
     path: Path
     report: ImportReport | None = None
     error: PerdureError | None = None
 
 
-class ImportedFiles(msgspec.Struct, frozen=True):
+class ImportedFiles(ShortRepr, frozen=True):
     """The result of an import of several files.
 
     Shape: one outcome per file, in reading order; of a file with several sessions, one for each.
     """
-
-    __repr__ = short_repr
 
     files: tuple[FileOutcome, ...]
 
@@ -139,13 +133,11 @@ class ImportedFiles(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(each for report in self.reports for each in report.warnings))
 
 
-class ExportedFile(msgspec.Struct, frozen=True):
+class ExportedFile(ShortRepr, frozen=True):
     """The result for one session of an export: its file, or the error.
 
     Shape: `warnings` and `redacted` as in `Exported`. Units: bytes.
     """
-
-    __repr__ = short_repr
 
     session: StreamId
     path: Path | None = None
@@ -170,13 +162,11 @@ def about(report: ImportReport, subject: str | None, header: StreamHeader) -> Im
     return msgspec.structs.replace(report, warnings=(*report.warnings, warning))
 
 
-class Exported(msgspec.Struct, frozen=True):
+class Exported(ShortRepr, frozen=True):
     """A session in some format. `warnings` list what the format could not express.
 
     Shape: `redacted` counts the distinct replaced values by kind.
     """
-
-    __repr__ = short_repr
 
     session: StreamId
     format: str

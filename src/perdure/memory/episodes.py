@@ -11,7 +11,7 @@ from typing import Literal, cast
 import msgspec
 from msgspec.structs import replace
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_place
@@ -25,7 +25,7 @@ _HAS_CALL = b'"tool_call"'
 _SUMMARY = b'"summary"'
 
 
-class Episode(msgspec.Struct, frozen=True, kw_only=True):
+class Episode(ShortRepr, frozen=True, kw_only=True):
     """A session that ended, from its start or its previous end to this end.
 
     Shape: `id` is the id of the last entry, for a session that was closed its ``session_ended``.
@@ -34,8 +34,6 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     `extraction_problem` says why it failed.
     Units: Unix milliseconds.
     """
-
-    __repr__ = short_repr
 
     id: EntryId
     session: StreamId

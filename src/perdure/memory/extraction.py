@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.context.transcript import transcript
 from perdure.errors import MalformedResponse
 from perdure.memory.episodes import Episode
@@ -38,10 +38,8 @@ Answer with a JSON array and nothing else: [{"fact": "...", "messages": [1, 4]}]
 the numbers of the messages that say so. Answer [] if nothing is worth remembering."""
 
 
-class ExtractedFact(msgspec.Struct, frozen=True, kw_only=True):
+class ExtractedFact(ShortRepr, frozen=True, kw_only=True):
     """A fact that an extractor found, with the entries that say so."""
-
-    __repr__ = short_repr
 
     text: str
     sources: tuple[EntryId, ...]

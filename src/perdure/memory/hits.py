@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-import msgspec
-
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.memory.episodes import Summary
 from perdure.memory.knowledge import Source, source_of
 from perdure.memory.passages import PASSAGE_WORDS, Passage, passage_of
@@ -22,7 +20,7 @@ from perdure.stores.search.corpus import WordClass
 from perdure.stores.search.recall_plan import Recalled
 
 
-class Why(msgspec.Struct, frozen=True, omit_defaults=True):
+class Why(ShortRepr, frozen=True, omit_defaults=True):
     """Why a text was recalled.
 
     `terms` are the words of the question that it contains, `neighbours` those that only the texts
@@ -31,8 +29,6 @@ class Why(msgspec.Struct, frozen=True, omit_defaults=True):
     question asks when, and it names a time. `vector`: how near its meaning, with its neighbours, is
     to the question, from -1 to 1; None if no embedder was asked, or it has no vector yet.
     """
-
-    __repr__ = short_repr
 
     terms: tuple[str, ...] = ()
     neighbours: tuple[str, ...] = ()
@@ -48,7 +44,7 @@ RecallKind = Literal["text", "episode", "fact"]
 RECALL_KINDS: tuple[RecallKind, ...] = ("text", "episode", "fact")
 
 
-class MemoryHit(msgspec.Struct, frozen=True):
+class MemoryHit(ShortRepr, frozen=True):
     """A recalled text, the summary of an episode, or a fact.
 
     `text` is the whole text of the entry, or of a long one the passage that fits best, which begins
@@ -59,8 +55,6 @@ class MemoryHit(msgspec.Struct, frozen=True):
     when it is true. Shape: a higher `score` is better; scores are comparable within one recall
     only.
     """
-
-    __repr__ = short_repr
 
     session_id: StreamId
     entry_id: EntryId

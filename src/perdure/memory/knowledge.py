@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.kinds import CustomMessage
@@ -41,10 +41,8 @@ class Passage(msgspec.Struct, frozen=True):
         return CustomMessage(KNOWLEDGE, shown, in_context=False, details=details)
 
 
-class Source(msgspec.Struct, frozen=True):
+class Source(ShortRepr, frozen=True):
     """Where a passage comes from: a file, by its path in its folder, and the headings above."""
-
-    __repr__ = short_repr
 
     path: str
     heading: str | None = None

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Annotated, Protocol, runtime_checkable
 
-import msgspec
 from msgspec import Meta
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import WrongArgument
 from perdure.models.catalogue import require_model_name
 from perdure.session.argument_checks import check_fields, takes_declared
@@ -44,14 +43,12 @@ def dollars(amount: str | float | Decimal) -> int:
 MicrocentsPerMillion = Annotated[int, Meta(ge=0)]
 
 
-class Price(msgspec.Struct, frozen=True):
+class Price(ShortRepr, frozen=True):
     """The price of a model per million tokens, as in price lists.
 
     Units: micro-cents per million tokens (`dollars` makes them). Cached tokens without a separate
     price cost as much as other input.
     """
-
-    __repr__ = short_repr
 
     input: MicrocentsPerMillion
     output: MicrocentsPerMillion

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import ModelError, RateLimited
 from perdure.session.argument_checks import check_fields
 
 
-class RetryPolicy(msgspec.Struct, frozen=True):
+class RetryPolicy(ShortRepr, frozen=True):
     """How often a model is called for one answer, and how the waits between grow.
 
     Units: `first_wait_s` and `cap_s` seconds. `max_attempts` includes the first call. `jitter` is
     the fraction by which a wait may be shorter or longer, so that processes do not retry at the
     same moment. Waits are multiplied by `factor`, or with `growth` "linear" grow by the first.
     """
-
-    __repr__ = short_repr
 
     max_attempts: Annotated[int, Meta(ge=1)] = 3
     first_wait_s: Annotated[float, Meta(ge=0)] = 2.0

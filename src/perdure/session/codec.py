@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import CorruptLog, InvalidEntry, UnsupportedVersion
 from perdure.session import kinds, ledger, notes
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref
@@ -27,10 +27,8 @@ from perdure.session.notes import SideBody
 from perdure.session.upgrade import upgrade_body
 
 
-class Unknown(msgspec.Struct, frozen=True):
+class Unknown(ShortRepr, frozen=True):
     """A body of a kind this version does not know (or one that is not JSON), unchanged."""
-
-    __repr__ = short_repr
 
     kind: str
     v: int

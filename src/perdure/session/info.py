@@ -12,7 +12,7 @@ from typing import Literal, TypedDict, cast
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import CorruptLog, UnsupportedVersion
 from perdure.secrets.mask import mask_secrets
 from perdure.session.codec import Body, readable, role_of
@@ -98,7 +98,7 @@ class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     received: int = 0
 
 
-class SessionInfo(msgspec.Struct, frozen=True):
+class SessionInfo(ShortRepr, frozen=True):
     """One row in a list of sessions.
 
     Units: times are Unix milliseconds. Shape: `updated_at` is the time of the newest user or
@@ -111,8 +111,6 @@ class SessionInfo(msgspec.Struct, frozen=True):
     for an answer, or was interrupted. `model` is the one that its branch was switched to, else that
     of its agent; without an agent that of the last switch or answer. In a list it is None.
     """
-
-    __repr__ = short_repr
 
     id: StreamId
     kind: StreamKind

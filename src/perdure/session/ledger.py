@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Message, StopReason, Usage
 from perdure.session.notes import SideBody
@@ -45,14 +45,12 @@ Failure = Literal[
 ]
 
 
-class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
+class Spending(ShortRepr, frozen=True, omit_defaults=True):
     """Spending of a session: the sum over the ``model_finished`` entries of its own log.
 
     The spending of sessions that its calls opened (`ToolFinished.delegated`) is added to it.
     Units: micro-cents. `unpriced_calls` used tokens whose price is unknown.
     """
-
-    __repr__ = short_repr
 
     cost_microcents: int = 0
     unpriced_calls: int = 0
@@ -77,10 +75,8 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
         return self if delegated is None else self + delegated.spent
 
 
-class Delegated(msgspec.Struct, frozen=True):
+class Delegated(ShortRepr, frozen=True):
     """The session that a tool call opened for another agent, and its spending."""
-
-    __repr__ = short_repr
 
     session: StreamId
     spent: Spending = Spending()

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors.usage import WrongArgument
 from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import ms_of
@@ -34,30 +34,24 @@ StopReason = Literal["stop", "length", "tool_calls", "content_filter", "aborted"
 """Why an assistant message ended; only the first three are normal ends."""
 
 
-class TextPart(msgspec.Struct, frozen=True, gc=False, tag="text"):
+class TextPart(ShortRepr, frozen=True, gc=False, tag="text"):
     """Plain text."""
-
-    __repr__ = short_repr
 
     text: str
 
 
-class ThinkingPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="thinking"):
+class ThinkingPart(ShortRepr, frozen=True, gc=False, omit_defaults=True, tag="thinking"):
     """Reasoning of a model. Stored for people; never sent to another provider."""
-
-    __repr__ = short_repr
 
     text: str
     is_redacted: bool = False
 
 
-class MediaPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="media"):
+class MediaPart(ShortRepr, frozen=True, gc=False, omit_defaults=True, tag="media"):
     """Bytes in the store, named by hash.
 
     Shape: `handle` is ``media://sha256-<64 lowercase hex digits>``.
     """
-
-    __repr__ = short_repr
 
     mime_type: str
     handle: str
@@ -65,13 +59,11 @@ class MediaPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="
     name: str | None = None
 
 
-class ToolCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_call"):
+class ToolCallPart(ShortRepr, frozen=True, omit_defaults=True, tag="tool_call"):
     """A model's request to run a tool; `id` comes from the provider and is unique in its branch.
 
     `contents` are the handles that replace base64 in `args` (`media_storage.embedded_base64`).
     """
-
-    __repr__ = short_repr
 
     id: str
     name: str
@@ -79,13 +71,11 @@ class ToolCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_ca
     contents: tuple[str, ...] = ()
 
 
-class ToolResultPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_result"):
+class ToolResultPart(ShortRepr, frozen=True, omit_defaults=True, tag="tool_result"):
     """The result of tool call `call_id`, as the model sees it.
 
     `contents` are the handles that replace base64 in `text`.
     """
-
-    __repr__ = short_repr
 
     call_id: str
     text: str
@@ -95,10 +85,8 @@ class ToolResultPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_
     contents: tuple[str, ...] = ()
 
 
-class UnknownPart(msgspec.Struct, frozen=True, tag="unknown"):
+class UnknownPart(ShortRepr, frozen=True, tag="unknown"):
     """A part of a type this version does not know, stored as its original JSON."""
-
-    __repr__ = short_repr
 
     raw: msgspec.Raw
 
@@ -109,14 +97,12 @@ Part = TextPart | ThinkingPart | MediaPart | ToolCallPart | ToolResultPart | Unk
 MICROCENTS_PER_DOLLAR = 100_000_000
 
 
-class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class Usage(ShortRepr, frozen=True, gc=False, omit_defaults=True):
     """Tokens of one model call, as counted by the provider.
 
     Units: tokens; `cost_microcents` in 1e-8 US dollars, None when the price is unknown.
     Shape: the four token classes do not overlap; their sum is the context the call used.
     """
-
-    __repr__ = short_repr
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -145,7 +131,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         )
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+class Message(ShortRepr, frozen=True, omit_defaults=True):
     """One message of a conversation; the body of ``message`` entries.
 
     `model` (``provider:name``), `stop_reason`, `usage` and `error` belong to assistant messages.
@@ -154,8 +140,6 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     sent to a model.
     Units: `said_at` is Unix milliseconds.
     """
-
-    __repr__ = short_repr
 
     role: Role
     parts: tuple[Part, ...]
@@ -179,10 +163,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
 
 
-class InFlightMessage(msgspec.Struct, frozen=True):
+class InFlightMessage(ShortRepr, frozen=True):
     """A message with media as bytes; appending or sending it replaces the bytes with handles."""
-
-    __repr__ = short_repr
 
     role: Role
     parts: tuple[Part | InlineMedia, ...]

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-import msgspec
-
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import ToolOutcome
 from perdure.session.messages import Usage
@@ -16,7 +14,7 @@ UsageGroup = Literal["model", "agent", "source", "project", "subject", "day", "s
 ActivityGroup = Literal["day", "hour"]
 
 
-class ToolCallRecord(msgspec.Struct, frozen=True):
+class ToolCallRecord(ShortRepr, frozen=True):
     """One tool call of a session.
 
     `success` is None while the call has no outcome: it runs, or it was interrupted. `outcome` gives
@@ -25,8 +23,6 @@ class ToolCallRecord(msgspec.Struct, frozen=True):
     requests it, else its ``tool_finished``. A retried call has a record per attempt.
     Units: `called_at` is Unix milliseconds; `duration_ms` is None for imported calls.
     """
-
-    __repr__ = short_repr
 
     id: str
     name: str
@@ -41,7 +37,7 @@ class ToolCallRecord(msgspec.Struct, frozen=True):
     outcome: ToolOutcome | None = None
 
 
-class UsageTotal(msgspec.Struct, frozen=True):
+class UsageTotal(ShortRepr, frozen=True):
     """Usage of the model calls of one group.
 
     `key` is the model, agent, folder, day (``2026-11-22``) or session; "" if the log names none.
@@ -49,8 +45,6 @@ class UsageTotal(msgspec.Struct, frozen=True):
     The cost in `usage` excludes `unpriced_calls`, whose price is unknown. `day` is the day of a
     total that was summed by day too.
     """
-
-    __repr__ = short_repr
 
     key: str
     calls: int
@@ -60,14 +54,12 @@ class UsageTotal(msgspec.Struct, frozen=True):
     day: str | None = None
 
 
-class ActivityTotal(msgspec.Struct, frozen=True):
+class ActivityTotal(ShortRepr, frozen=True):
     """Activity in a day (``2026-11-22``) or an hour (``2026-11-22T14``).
 
     `messages` counts those of people and models, `tokens` all tokens of the model calls, and
     `sessions` the sessions with any activity.
     """
-
-    __repr__ = short_repr
 
     key: str
     messages: int
@@ -77,15 +69,13 @@ class ActivityTotal(msgspec.Struct, frozen=True):
     sessions: int
 
 
-class FileEdit(msgspec.Struct, frozen=True):
+class FileEdit(ShortRepr, frozen=True):
     """A file that tool calls changed.
 
     `path` is as in the call; a relative one is below `cwd`, the folder of its session. `entry_id`
     is the newest call that changed it, of `tool` in `session`; `edits` counts the calls that were
     read. Units: `at` is Unix milliseconds.
     """
-
-    __repr__ = short_repr
 
     path: str
     cwd: str | None

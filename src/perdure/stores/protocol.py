@@ -23,7 +23,7 @@ from typing import Literal, Protocol, Unpack, runtime_checkable
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import ConfigError
 from perdure.session.entries import Entry, NewEntry, Positioned
 from perdure.session.fold import ContextWindow, Placed
@@ -141,20 +141,16 @@ class StreamState(msgspec.Struct, frozen=True):
     lease: Lease | None = None
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Problem(ShortRepr, frozen=True):
     """A fault that `verify` found. `seq` is None if it concerns the whole stream or store."""
-
-    __repr__ = short_repr
 
     stream: str | None
     seq: int | None
     problem: str
 
 
-class Verification(msgspec.Struct, frozen=True):
+class Verification(ShortRepr, frozen=True):
     """The result of `verify`. `erased` entries and `cut_off` writes are not faults."""
-
-    __repr__ = short_repr
 
     streams: int
     entries: int
@@ -168,14 +164,12 @@ class Verification(msgspec.Struct, frozen=True):
         return not self.problems
 
 
-class StoreInfo(msgspec.Struct, frozen=True):
+class StoreInfo(ShortRepr, frozen=True):
     """Facts about the store and its namespace.
 
     Units: bytes; `payload_bytes` is the size of the namespace's bodies and blobs, each blob once.
     `cipher` is the cipher of an encrypted store.
     """
-
-    __repr__ = short_repr
 
     address: str
     backend: str
@@ -191,7 +185,7 @@ class StoreInfo(msgspec.Struct, frozen=True):
     cipher: str | None = None
 
 
-class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+class Capabilities(ShortRepr, frozen=True, kw_only=True):
     """Optional features of a backend; using a missing one raises `Unsupported`.
 
     `multi_stream_commit`: one commit may write to several streams. `pointer_fork`: a fork shares
@@ -201,8 +195,6 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     as a whole. `search`: the store is also a `SearchService`. `recall`: its search counts words for
     a recall. `leases_in_commits`: a commit can acquire and release a lease.
     """
-
-    __repr__ = short_repr
 
     multi_stream_commit: bool = True
     pointer_fork: bool = True

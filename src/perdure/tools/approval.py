@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import ToolError
 from perdure.secrets.mask import mask_secrets, masked_value
 
@@ -22,20 +22,18 @@ _HASH_BYTES = 32
 _canonical = msgspec.json.Encoder(order="deterministic")
 
 
-class Doubt(msgspec.Struct, frozen=True):
+class Doubt(ShortRepr, frozen=True):
     """A problem with a working directory that a person decides on first, in every mode.
 
     `text` is the question. `grant` is what "always" allows: it names the directory and everything
     in doubt, so that a change of either is asked again.
     """
 
-    __repr__ = short_repr
-
     text: str
     grant: str
 
 
-class Bound(msgspec.Struct, frozen=True):
+class Bound(ShortRepr, frozen=True):
     """What an approval of a call is bound to, besides its arguments.
 
     Shape: `facts` are names and texts in display order. `always` is appended to the text of a
@@ -43,8 +41,6 @@ class Bound(msgspec.Struct, frozen=True):
     file. `problem` is why the call cannot run. `doubt` requires approval in every mode. `is_hidden`
     requires it where the mode allows writes: a name in the file's path starts with a dot.
     """
-
-    __repr__ = short_repr
 
     facts: Mapping[str, str] = {}
     always: str | None = ""

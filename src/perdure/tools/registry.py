@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import ConfigError, UnknownTool
 from perdure.tools.decorator import tool
 from perdure.tools.spec import ToolSpec
@@ -26,10 +26,8 @@ class Declaration(NamedTuple):
     parameters: Mapping[str, object]
 
 
-class ToolRegistry(msgspec.Struct, frozen=True):
+class ToolRegistry(ShortRepr, frozen=True):
     """A set of tools with unique names. Shape: `tools` in the given order."""
-
-    __repr__ = short_repr
 
     tools: tuple[ToolSpec, ...] = ()
 

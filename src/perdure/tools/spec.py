@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr, short_repr
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.argument_checks import check_fields
 from perdure.session.ledger import Delegated, ToolEffect, UnknownPolicy
@@ -41,7 +41,7 @@ def _no_secrets() -> Taint:
     return Taint(Vault({}, lambda account: None))
 
 
-class ToolCall(msgspec.Struct, frozen=True):
+class ToolCall(ShortRepr, frozen=True):
     """One tool call, as passed to the tool.
 
     `idempotency_key` is the same for every attempt of one call, across crashes and machines: pass
@@ -54,8 +54,6 @@ class ToolCall(msgspec.Struct, frozen=True):
     folder of the session's flow; None without a flow. `approved` is what a person was shown besides
     the arguments (`Bound.facts`); None if no approval was needed.
     """
-
-    __repr__ = short_repr
 
     id: str
     tool: str
@@ -74,14 +72,12 @@ class ToolCall(msgspec.Struct, frozen=True):
     approved: Mapping[str, str] | None = None
 
 
-class ToolOutput(msgspec.Struct, frozen=True):
+class ToolOutput(ShortRepr, frozen=True):
     """A tool's result: text, and media as handles or as content to be stored.
 
     `ends_session` closes the session when the turn ends; `delegated` is the session that the call
     opened for another agent.
     """
-
-    __repr__ = short_repr
 
     text: str
     is_error: bool = False
@@ -94,14 +90,12 @@ class ToolOutput(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "media", tuple(self.media))
 
 
-class Subject(msgspec.Struct, frozen=True):
+class Subject(ShortRepr, frozen=True):
     """What a call affects, as shown to a person: a path, a command, a host.
 
     `grant` is what "always" allows; None if every call needs its own approval. `host` is the
     destination of a call that sends data out.
     """
-
-    __repr__ = short_repr
 
     shown: str
     grant: str | None = None

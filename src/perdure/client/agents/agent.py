@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from perdure.bounds.limits import require_within
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr, short_repr
 from perdure.client.conversation.workspace import Workspace
 from perdure.client.requests.cron import Recurring
 from perdure.engine.hooks.registry import Hooks
@@ -50,13 +50,11 @@ _log = logging.getLogger(__name__)
 _CATALOGUE = "perdure.tools.builtin.catalogue"
 
 
-class Fallback(msgspec.Struct, frozen=True):
+class Fallback(ShortRepr, frozen=True):
     """A model that is called if the previous one in the chain fails.
 
     `max_attempts` includes the first attempt.
     """
-
-    __repr__ = short_repr
 
     model: str
     max_attempts: Annotated[int, Meta(ge=1)] = 1

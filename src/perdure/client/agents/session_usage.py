@@ -6,9 +6,7 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.client.conversation.authority import authority_of
 from perdure.client.records.sessions import newest_sessions
 from perdure.client.store import Store
@@ -35,14 +33,12 @@ else:
     recovery = Later("perdure.engine.turns.recovery")
 
 
-class SessionUsage(msgspec.Struct, frozen=True):
+class SessionUsage(ShortRepr, frozen=True):
     """Spending, grants and parked providers of a session.
 
     `grants` are calls that need no approval after an answer "always". `parked` maps a provider to
     the time until which it is not called. Units: micro-cents, Unix milliseconds.
     """
-
-    __repr__ = short_repr
 
     spent: Spending
     grants: tuple[str, ...]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.client.reads import OpenQuestion
 from perdure.client.watch import Watch
 from perdure.engine.turns.environment import PersonWaits
@@ -30,7 +30,7 @@ REFUSED = "session:turn_refused"
 """Type of the only event of a request that no turn answered."""
 
 
-class Reply(msgspec.Struct, Generic[OutputT], frozen=True):
+class Reply(ShortRepr, Generic[OutputT], frozen=True):
     """How a turn ended. `message` is the last answer, None if there was none.
 
     After an abort, `message` is the part that had arrived; without an `entry_id` it is not on the
@@ -38,8 +38,6 @@ class Reply(msgspec.Struct, Generic[OutputT], frozen=True):
     None without one, and for a turn that was aborted or that ended the session.
     Units: `usage` sums all model calls of the turn.
     """
-
-    __repr__ = short_repr
 
     end: TurnEnd
     message: Message | None

@@ -12,9 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.client.conversation.abandonment import claim_of
 from perdure.client.flows.locations import release_record
 from perdure.client.store import Store
@@ -25,10 +23,8 @@ from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 
 
-class DeletedFlow(msgspec.Struct, frozen=True):
+class DeletedFlow(ShortRepr, frozen=True):
     """A deleted flow. `sessions` were deleted with it; `record` is the folder of its artifacts."""
-
-    __repr__ = short_repr
 
     flow: StreamId
     sessions: tuple[StreamId, ...]

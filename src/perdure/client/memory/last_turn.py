@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal
 
-import msgspec
-
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.client.memory.fact_writes import find_fact
 from perdure.errors import PerdureError
 from perdure.memory.episodes import summary_of
@@ -27,14 +25,12 @@ from perdure.stores.session_store import SessionStore
 _PAGE = 200
 
 
-class RecalledPiece(msgspec.Struct, frozen=True, kw_only=True):
+class RecalledPiece(ShortRepr, frozen=True, kw_only=True):
     """A text that a turn recalled; `text` is None if it was erased since.
 
     `words` are the words of the turn's message that it contains. `why` names all reasons; for a
     fact there is none but the words. Shape: `score` is None for a fact.
     """
-
-    __repr__ = short_repr
 
     kind: Literal["fact", "said", "knowledge", "episode"]
     id: EntryId
@@ -45,13 +41,11 @@ class RecalledPiece(msgspec.Struct, frozen=True, kw_only=True):
     source: Source | None = None
 
 
-class LastTurn(msgspec.Struct, frozen=True, kw_only=True):
+class LastTurn(ShortRepr, frozen=True, kw_only=True):
     """The memory of the last turn, and what its newest request left out.
 
     `problem` says why not all was recalled; `trimmed` is None if nothing was left out.
     """
-
-    __repr__ = short_repr
 
     turn: int
     recalled: tuple[RecalledPiece, ...] = ()

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Meta
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import WrongArgument
 from perdure.session.argument_checks import check_fields
 from perdure.session.clock import moment_of, ms_of
@@ -36,14 +36,12 @@ _YEARS = 9
 """Every expression that ever matches does so within the time between two leap days."""
 
 
-class Recurring(msgspec.Struct, frozen=True):
+class Recurring(ShortRepr, frozen=True):
     """A message that starts a new session at each time of `cron`, in the zone `timezone`.
 
     Raises: WrongArgument for an expression that is invalid or never matches, an unknown zone, and
     an empty message.
     """
-
-    __repr__ = short_repr
 
     cron: Annotated[str, Meta(description="minute, hour, day of month, month, day of week.")]
     message: Annotated[str, Meta(min_length=1, description="What the agent is sent each time.")]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime
 
-import msgspec
-
 from perdure.bounds.limits import require_within
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.client.clock import Outside
 from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.role_sessions import require_no_role
@@ -27,10 +25,8 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 
-class ScheduledMessage(msgspec.Struct, frozen=True):
+class ScheduledMessage(ShortRepr, frozen=True):
     """A message that was not sent yet. Units: `due_at` is Unix milliseconds."""
-
-    __repr__ = short_repr
 
     id: EntryId
     session: StreamId

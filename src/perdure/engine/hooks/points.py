@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.models.protocol import ModelRequest
 from perdure.session.argument_checks import check_fields
 from perdure.session.entries import Entry
@@ -39,10 +39,8 @@ HookName = Literal[
 ]
 
 
-class Block(msgspec.Struct, frozen=True):
+class Block(ShortRepr, frozen=True):
     """Block the operation. `reason` is returned to the caller, a model included."""
-
-    __repr__ = short_repr
 
     reason: str
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.secrets.mask import log_failure
 from perdure.session.argument_checks import takes_declared
 from perdure.stores.access.lazy_modules import Later
@@ -31,10 +31,8 @@ P = TypeVar("P", bound="points.HookPoint")
 _log = logging.getLogger(__name__)
 
 
-class Registered(msgspec.Struct, frozen=True):
+class Registered(ShortRepr, frozen=True):
     """A hook of a point; `is_guard` None: as the point defines."""
-
-    __repr__ = short_repr
 
     hook: Hook
     is_guard: bool | None

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Protocol
 import msgspec
 from msgspec import Meta
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors.usage import WrongArgument
 from perdure.models.embedders.protocol import check_embedder
 from perdure.models.prices import Cost, unpriced
@@ -30,24 +30,20 @@ PARK_MS = 30_000
 """Pause after "too many requests" if the provider requests no longer one."""
 
 
-class SilenceLimits(msgspec.Struct, frozen=True):
+class SilenceLimits(ShortRepr, frozen=True):
     """How long a model's provider may send nothing; see `ModelRequest`. Units: seconds."""
-
-    __repr__ = short_repr
 
     first_byte_timeout_s: float | None = None
     stream_idle_timeout_s: float | None = None
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(ShortRepr, frozen=True):
     """Limits that end a turn with an error. Zero or less means the default.
 
     `max_turns` counts the turns that a session ran under its own agent, `max_tool_rounds` the
     answers of one turn that call tools, `max_correctable_rounds` those among them with an error
     that the model can correct (an unknown tool, invalid arguments).
     """
-
-    __repr__ = short_repr
 
     max_turns: int = MAX_TURNS
     max_tool_rounds: int = MAX_TOOL_ROUNDS
@@ -65,7 +61,7 @@ class Limits(msgspec.Struct, frozen=True):
 CompactionStrategy = Literal["tail", "node"]
 
 
-class CompactionSettings(msgspec.Struct, frozen=True):
+class CompactionSettings(ShortRepr, frozen=True):
     """When a context is compacted, and how far.
 
     `strategy` selects what is summarized: ``tail`` everything older than the retained tail;
@@ -75,8 +71,6 @@ class CompactionSettings(msgspec.Struct, frozen=True):
     `max_messages` limits the messages sent to a model, not counting the summary and pinned entries:
     the oldest exchanges are left out whole and reported (``session:trimmed``).
     """
-
-    __repr__ = short_repr
 
     is_enabled: bool = True
     strategy: CompactionStrategy = "tail"
@@ -90,7 +84,7 @@ class CompactionSettings(msgspec.Struct, frozen=True):
         check_fields(self)
 
 
-class MemoryConfig(msgspec.Struct, frozen=True):
+class MemoryConfig(ShortRepr, frozen=True):
     """What a session's turns remember of earlier sessions, within which budget.
 
     Each turn recalls up to `semantic_top_k` facts and `episodic_top_k` texts of earlier sessions of
@@ -103,8 +97,6 @@ class MemoryConfig(msgspec.Struct, frozen=True):
     recalls by meaning: ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object of the
     program (`perdure.types.Embedder`), which a stored snapshot names "program".
     """
-
-    __repr__ = short_repr
 
     max_working_tokens: Annotated[int, Meta(ge=1)] | None = None
     semantic_top_k: Annotated[int, Meta(ge=0, le=100)] = 5
@@ -161,15 +153,13 @@ _LEAST_COMPACTED = 1_000
 OnExceed = Literal["fail", "warn", "pause_for_approval"]
 
 
-class Budget(msgspec.Struct, frozen=True):
+class Budget(ShortRepr, frozen=True):
     """What a session may spend on models, and what happens before a call that could exceed it.
 
     ``fail`` ends the turn, ``warn`` makes the call and warns once a turn, ``pause_for_approval``
     asks in the inbox. A model without a known price counts as over budget.
     Units: micro-cents; 0 means no limit.
     """
-
-    __repr__ = short_repr
 
     max_cost_microcents: Annotated[int, Meta(ge=0)] = 0
     on_exceed: OnExceed = "pause_for_approval"

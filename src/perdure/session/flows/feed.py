@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.session import ledger, notes
 from perdure.session.entries import Entry
 from perdure.session.flows import kinds
@@ -43,10 +43,8 @@ COMPACTION = "compaction"
 replace = msgspec.structs.replace
 
 
-class FeedItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class FeedItem(ShortRepr, frozen=True, rename="camel", omit_defaults=True):
     """One item, in A-Society's field names. Shape: `id` is ``<role>_<number>``, numbers from 1."""
-
-    __repr__ = short_repr
 
     id: str
     type: FeedItemType

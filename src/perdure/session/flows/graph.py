@@ -13,21 +13,19 @@ from functools import cached_property
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 
 _INSTANCE = re.compile(r"(?P<role>[a-z0-9]+(?:-[a-z0-9]+)*)(?:_[1-9][0-9]*)?")
 
 ARROW = "=>"
 
 
-class FlowNode(msgspec.Struct, frozen=True, omit_defaults=True):
+class FlowNode(ShortRepr, frozen=True, omit_defaults=True):
     """One piece of work for one role instance (``owner``, ``owner_2``).
 
     `required_readings` are ``$NAME`` of the index. `notes`, `guidance`, `inputs` and `outputs` come
     from older workflow files; the role receives them with `work`.
     """
-
-    __repr__ = short_repr
 
     id: str
     role: str
@@ -41,10 +39,8 @@ class FlowNode(msgspec.Struct, frozen=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
 
-class FlowEdge(msgspec.Struct, frozen=True):
+class FlowEdge(ShortRepr, frozen=True):
     """`source` hands over to `target`; the backward direction is allowed and never written down."""
-
-    __repr__ = short_repr
 
     source: str
     target: str
@@ -71,13 +67,11 @@ class _Index(msgspec.Struct, frozen=True):
 _NOWHERE: frozenset[str] = frozenset()
 
 
-class Graph(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
+class Graph(ShortRepr, frozen=True, omit_defaults=True, dict=True):
     """A workflow. Shape: nodes and edges in the order of their file.
 
     The indexes are built at the first query.
     """
-
-    __repr__ = short_repr
 
     name: str
     nodes: tuple[FlowNode, ...]

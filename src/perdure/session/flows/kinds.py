@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.session.flows.graph import Graph
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
@@ -48,26 +48,22 @@ STATE_VERSION = "11"
 """State version written in exports for A-Society."""
 
 
-class HandoffTarget(msgspec.Struct, frozen=True, omit_defaults=True):
+class HandoffTarget(ShortRepr, frozen=True, omit_defaults=True):
     """One node that receives an artifact, a path inside the record folder.
 
     `digest` is the hash of the artifact at its handoff; the store keeps it as a blob.
     """
-
-    __repr__ = short_repr
 
     node: str
     artifact: str
     digest: str | None = None
 
 
-class Offers(msgspec.Struct, frozen=True, omit_defaults=True):
+class Offers(ShortRepr, frozen=True, omit_defaults=True):
     """The possible configurations of a role. Shape: `skills` is a skill's name -> its purpose."""
 
-    __repr__ = short_repr
-
     models: tuple[str, ...] = ()
-    skills: dict[str, str] = {}
+    skills: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
 class FlowStarted(SideBody, frozen=True, omit_defaults=True):

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr, short_repr
 from perdure.session.flows.distinct import Distinct, distinct
 from perdure.session.flows.graph import FlowNode, Graph, ends_of
 from perdure.session.flows.kinds import (
@@ -41,10 +41,8 @@ ImprovementStatus = Literal[
 FeedbackConsent = Literal["pending", "granted", "denied"]
 
 
-class AwaitingHuman(msgspec.Struct, frozen=True, omit_defaults=True):
+class AwaitingHuman(ShortRepr, frozen=True, omit_defaults=True):
     """The role that waits for a person, and why."""
-
-    __repr__ = short_repr
 
     role: str
     reason: AwaitingReason
@@ -61,38 +59,30 @@ ITSELF = ""
 """Key for the flow itself where nodes and roles have their names."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Asked(ShortRepr, frozen=True):
     """The entry that started a wait for a person, and its time (Unix milliseconds)."""
-
-    __repr__ = short_repr
 
     seq: int
     at: int
     offers: Offers | None = None
 
 
-class HumanInput(msgspec.Struct, frozen=True, rename="camel"):
+class HumanInput(ShortRepr, frozen=True, rename="camel"):
     """A reply that is not consumed yet. `received_at` is ISO 8601 in UTC."""
-
-    __repr__ = short_repr
 
     text: str
     received_at: str
 
 
-class CommandGrant(msgspec.Struct, frozen=True, rename="camel"):
+class CommandGrant(ShortRepr, frozen=True, rename="camel"):
     """An exact command that may run without asking."""
-
-    __repr__ = short_repr
 
     command: str
     granted_at: str
 
 
-class ToolGrant(msgspec.Struct, frozen=True, rename="camel"):
+class ToolGrant(ShortRepr, frozen=True, rename="camel"):
     """An MCP tool that may run without asking."""
-
-    __repr__ = short_repr
 
     tool_name: str
     granted_at: str
@@ -114,20 +104,16 @@ class ToolGrants(msgspec.Struct, frozen=True, rename="camel"):
     allowed_tools: dict[str, ToolGrant] = {}
 
 
-class ConsentState(msgspec.Struct, frozen=True, rename="camel"):
+class ConsentState(ShortRepr, frozen=True, rename="camel"):
     """What roles may do without asking. In ``no-access`` the grants are stored but not in force."""
-
-    __repr__ = short_repr
 
     mode: ConsentMode = "no-access"
     bash: CommandGrants = CommandGrants()
     mcp: ToolGrants = ToolGrants()
 
 
-class FeedbackContext(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class FeedbackContext(ShortRepr, frozen=True, omit_defaults=True, rename="camel"):
     """Facts about the flow for the feedback at its end."""
-
-    __repr__ = short_repr
 
     kind: FeedbackKind
     initialization_mode: InitializationMode | None = None
@@ -213,10 +199,8 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
         return {node: tuple(keys) for node, keys in found.items()}
 
 
-class RoleConfiguration(msgspec.Struct, frozen=True, omit_defaults=True):
+class RoleConfiguration(ShortRepr, frozen=True, omit_defaults=True):
     """The configuration of a role instance."""
-
-    __repr__ = short_repr
 
     model: str | None = None
     skills: tuple[str, ...] | None = None
@@ -224,10 +208,8 @@ class RoleConfiguration(msgspec.Struct, frozen=True, omit_defaults=True):
     is_automatic: bool = False
 
 
-class Declined(msgspec.Struct, frozen=True):
+class Declined(ShortRepr, frozen=True):
     """A handoff that the person `by` declined, and the reason if one was given."""
-
-    __repr__ = short_repr
 
     targets: tuple[HandoffTarget, ...]
     by: str

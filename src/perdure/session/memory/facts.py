@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.memory.kinds import (
@@ -23,10 +23,8 @@ from perdure.session.memory.kinds import (
 )
 
 
-class FactVersion(msgspec.Struct, frozen=True, kw_only=True):
+class FactVersion(ShortRepr, frozen=True, kw_only=True):
     """The text of a fact before a correction. Units: Unix milliseconds."""
-
-    __repr__ = short_repr
 
     text: str
     sources: tuple[EntryId, ...]
@@ -36,7 +34,7 @@ class FactVersion(msgspec.Struct, frozen=True, kw_only=True):
     at: int
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
+class Fact(ShortRepr, frozen=True, kw_only=True):
     """Something an agent remembers about `subject`.
 
     Shape: `sources` are the entries that say so. `agent` None: any agent of the subject.
@@ -44,8 +42,6 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     Units: Unix milliseconds; `at` is the time of the newest version, `valid_from` and `valid_to`
     limit when it is true; None: no limit. `is_received`: the newest version was read from a file.
     """
-
-    __repr__ = short_repr
 
     id: EntryId
     text: str

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.session.ids import EntryId, StreamId
 
 SearchRole = Literal[
@@ -44,7 +44,7 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = HITS
 
 
-class Hit(msgspec.Struct, frozen=True):
+class Hit(ShortRepr, frozen=True):
     """A matching entry.
 
     `stream` is the session whose log contains it, also if forks share it. `entry` is None for the
@@ -54,8 +54,6 @@ class Hit(msgspec.Struct, frozen=True):
     Shape: a higher `score` is better; scores are comparable within one search only. `marks` are the
     matches in `snippet` (first character, and the one after the last).
     """
-
-    __repr__ = short_repr
 
     stream: StreamId
     entry: EntryId | None

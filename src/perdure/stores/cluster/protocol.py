@@ -11,7 +11,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.session.ids import StreamId
 
 PROTOCOL = 2
@@ -64,13 +64,11 @@ class Order(msgspec.Struct, frozen=True):
     priority: int = 0
 
 
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerInfo(ShortRepr, frozen=True, kw_only=True):
     """A worker as it last reported. `queues` are those that it takes work from.
 
     Units: seconds; `silent_s` is since its last report.
     """
-
-    __repr__ = short_repr
 
     id: str
     owner: str
@@ -86,13 +84,11 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()
 
 
-class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
+class QueueInfo(ShortRepr, frozen=True, kw_only=True):
     """The work of one queue. `served_by` are the workers that take it; none: it is stuck.
 
     Units: `oldest_s` seconds that the oldest waiting work has waited.
     """
-
-    __repr__ = short_repr
 
     queue: str
     agent: str
@@ -103,13 +99,11 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     served_by: tuple[str, ...] = ()
 
 
-class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterStatus(ShortRepr, frozen=True, kw_only=True):
     """The workers of a database, and the queues of one namespace.
 
     `counts` has ``takeovers``, ``false_takeovers`` and ``requeued`` since the database was made.
     """
-
-    __repr__ = short_repr
 
     workers: tuple[WorkerInfo, ...]
     queues: tuple[QueueInfo, ...]

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import Erased, HeadConflict
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId
@@ -106,7 +106,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-class ErasedSession(msgspec.Struct, frozen=True, kw_only=True):
+class ErasedSession(ShortRepr, frozen=True, kw_only=True):
     """What was erased of one session.
 
     Shape: `erased` are the ranges of seqs that lost their bodies; `digests` counts the digests that
@@ -116,8 +116,6 @@ class ErasedSession(msgspec.Struct, frozen=True, kw_only=True):
     entries erased in another session were erased here.
     Units: bytes; of bodies.
     """
-
-    __repr__ = short_repr
 
     session: StreamId
     is_whole: bool
@@ -132,10 +130,8 @@ class ErasedSession(msgspec.Struct, frozen=True, kw_only=True):
     kept_for: tuple[StreamId, ...] = ()
 
 
-class Copy(msgspec.Struct, frozen=True, omit_defaults=True):
+class Copy(ShortRepr, frozen=True, omit_defaults=True):
     """Where a copy of erased data may remain, and why. `at` is when it was made, if known."""
-
-    __repr__ = short_repr
 
     kind: CopyKind
     what: str
@@ -143,14 +139,12 @@ class Copy(msgspec.Struct, frozen=True, omit_defaults=True):
     session: StreamId | None = None
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
+class Counts(ShortRepr, frozen=True, kw_only=True):
     """What was removed apart from bodies.
 
     Units: bytes. `texts` were searchable texts; `contents` were media and import originals that
     nothing else references.
     """
-
-    __repr__ = short_repr
 
     texts: int = 0
     foreign_ids: int = 0
@@ -165,7 +159,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **sums)
 
 
-class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+class Certificate(ShortRepr, frozen=True, kw_only=True):
     """What one erasure removed, when, at whose request, and where copies may remain.
 
     `subject`, and the file names in `copies`, exist only in the return value: the store does not
@@ -173,8 +167,6 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     `copies`. It resumes when the store is opened again, or on the next request for the same.
     Units: times are Unix milliseconds.
     """
-
-    __repr__ = short_repr
 
     perdure_erasure: int = FORM
     id: str

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-import msgspec
-
-from perdure.bounds.short_repr import short_repr
+from perdure.bounds.short_repr import ShortRepr
 from perdure.session.flows.kinds import HandoffTarget, Offers
 from perdure.session.flows.run import ITSELF, Asked, AwaitingHuman, Declined, FlowState
 from perdure.session.ids import EntryId, StreamId, entry_id
@@ -33,7 +31,7 @@ AS_GIVEN = "default"
 """The answer that leaves a role as its agent and its own files say."""
 
 
-class FlowWait(msgspec.Struct, frozen=True, omit_defaults=True):
+class FlowWait(ShortRepr, frozen=True, omit_defaults=True):
     """A wait for a person.
 
     `target` is the node, or the role (in the improvement, and if a role's session asks); None for
@@ -41,8 +39,6 @@ class FlowWait(msgspec.Struct, frozen=True, omit_defaults=True):
     the role's session if that asks instead of the flow. `offers` are the options for configuring a
     role. Units: `asked_at` is Unix milliseconds.
     """
-
-    __repr__ = short_repr
 
     topic: QuestionTopic
     target: str | None
