@@ -2,32 +2,21 @@
 
 from typing import Literal, NotRequired, TypedDict
 
+from perdure.events import payloads
 from perdure.events.types import Event
-
-class _Place(TypedDict):
-    entryId: str
-    parentId: NotRequired[str | None]
-    about: NotRequired[str]
-
-class _AgentApprovalRequested(_Place):
-    nodeId: NotRequired[str]
-    callId: NotRequired[str]
-    toolId: NotRequired[str]
-    action: str
-    preview: dict[str, str]
 
 class AgentApprovalRequested(Event, frozen=True):
     type: Literal["agent:approval_requested"]
-    payload: _AgentApprovalRequested
+    payload: payloads.AgentApprovalRequested
 
-class _AgentInterrupted(_Place):
+class _AgentInterrupted(payloads.Place, TypedDict):
     partial: dict[str, object]
 
 class AgentInterrupted(Event, frozen=True):
     type: Literal["agent:interrupted"]
     payload: _AgentInterrupted
 
-class _AgentLateOutcome(_Place):
+class _AgentLateOutcome(payloads.Place, TypedDict):
     epoch: int
     outcome: object
 
@@ -35,7 +24,7 @@ class AgentLateOutcome(Event, frozen=True):
     type: Literal["agent:late_outcome"]
     payload: _AgentLateOutcome
 
-class _AgentMessage(_Place):
+class _AgentMessage(payloads.Place, TypedDict):
     role: Literal["system", "context", "user", "assistant", "tool"]
     parts: list[dict[str, object]]
     model: NotRequired[str]
@@ -52,84 +41,30 @@ class AgentMessage(Event, frozen=True):
     type: Literal["agent:message"]
     payload: _AgentMessage
 
-class _AgentModelCalled(_Place):
-    call: int
-    model: str
-    attempt: int
-    attemptNumber: int
-    purpose: Literal["answer", "summary"]
-    tokensEstimated: NotRequired[int]
-    link: int
-    nodeId: NotRequired[str]
-    reason: NotRequired[Literal["manual", "threshold", "overflow"]]
-
 class AgentModelCalled(Event, frozen=True):
     type: Literal["agent:model_called"]
-    payload: _AgentModelCalled
-
-class _AgentModelFinished(_Place):
-    stopReason: NotRequired[
-        Literal["stop", "length", "tool_calls", "content_filter", "aborted", "error"]
-    ]
-    answer: NotRequired[str]
-    error: NotRequired[str]
-    errorCode: NotRequired[str]
-    waitS: NotRequired[float]
-    model: NotRequired[str]
-    isEstimated: bool
-    nextLink: NotRequired[int]
-    parkedUntil: NotRequired[int]
-    isRenewed: bool
-    nodeId: NotRequired[str]
-    attempt: int
-    attemptNumber: int
+    payload: payloads.AgentModelCalled
 
 class AgentModelFinished(Event, frozen=True):
     type: Literal["agent:model_finished"]
-    payload: _AgentModelFinished
+    payload: payloads.AgentModelFinished
 
-class _AgentOutputRefused(_Place):
+class _AgentOutputRefused(payloads.Place, TypedDict):
     problem: str
 
 class AgentOutputRefused(Event, frozen=True):
     type: Literal["agent:output_refused"]
     payload: _AgentOutputRefused
 
-class _AgentToolCall(_Place):
-    nodeId: NotRequired[str]
-    model: NotRequired[str]
-    callId: str
-    toolId: str
-    toolInput: dict[str, object]
-    attemptNumber: int
-    effect: Literal["read", "write", "external"]
-    calledAt: str
-
 class AgentToolCall(Event, frozen=True):
     type: Literal["agent:tool_call"]
-    payload: _AgentToolCall
-
-class _AgentToolResult(_Place):
-    nodeId: NotRequired[str]
-    callId: str
-    toolId: str
-    toolInput: NotRequired[dict[str, object]]
-    calledAt: NotRequired[str]
-    attemptNumber: int
-    success: bool
-    isError: bool
-    outcome: Literal["ok", "error", "refused", "timeout", "aborted", "unknown"]
-    outputSummary: str
-    resultId: NotRequired[str]
-    errorCode: NotRequired[str]
-    durationMs: NotRequired[int]
-    childSessionId: NotRequired[str]
+    payload: payloads.AgentToolCall
 
 class AgentToolResult(Event, frozen=True):
     type: Literal["agent:tool_result"]
-    payload: _AgentToolResult
+    payload: payloads.AgentToolResult
 
-class _CostBudgetWarning(_Place):
+class _CostBudgetWarning(payloads.Place, TypedDict):
     model: str
     spentMicrocents: int
     limitMicrocents: int
@@ -139,25 +74,11 @@ class CostBudgetWarning(Event, frozen=True):
     type: Literal["cost:budget_warning"]
     payload: _CostBudgetWarning
 
-class _CostUpdated(_Place):
-    nodeId: NotRequired[str]
-    model: NotRequired[str]
-    attemptNumber: int
-    inputTokens: int
-    outputTokens: int
-    cacheReadTokens: int
-    cacheWriteTokens: int
-    costMicrocents: NotRequired[int]
-    priced: bool
-    isEstimated: bool
-    cumulativeCostMicrocents: NotRequired[int]
-    unpricedCalls: NotRequired[int]
-
 class CostUpdated(Event, frozen=True):
     type: Literal["cost:updated"]
-    payload: _CostUpdated
+    payload: payloads.CostUpdated
 
-class _FlowAwaitingHuman(_Place):
+class _FlowAwaitingHuman(payloads.Place, TypedDict):
     node: str
     role: str
     reason: Literal[
@@ -176,14 +97,14 @@ class FlowAwaitingHuman(Event, frozen=True):
     type: Literal["flow:awaiting_human"]
     payload: _FlowAwaitingHuman
 
-class _FlowCompleted(_Place):
+class _FlowCompleted(payloads.Place, TypedDict):
     pass
 
 class FlowCompleted(Event, frozen=True):
     type: Literal["flow:completed"]
     payload: _FlowCompleted
 
-class _FlowConsentChanged(_Place):
+class _FlowConsentChanged(payloads.Place, TypedDict):
     by: str
     mode: NotRequired[Literal["no-access", "partial-access", "full-access"]]
     tool: NotRequired[Literal["bash", "mcp"]]
@@ -194,7 +115,7 @@ class FlowConsentChanged(Event, frozen=True):
     type: Literal["flow:consent_changed"]
     payload: _FlowConsentChanged
 
-class _FlowDocumentBound(_Place):
+class _FlowDocumentBound(payloads.Place, TypedDict):
     workflow: dict[str, object]
     passive: list[str]
     inputs: NotRequired[dict[str, object]]
@@ -205,14 +126,14 @@ class FlowDocumentBound(Event, frozen=True):
     type: Literal["flow:document_bound"]
     payload: _FlowDocumentBound
 
-class _FlowFeedbackConsentRequested(_Place):
+class _FlowFeedbackConsentRequested(payloads.Place, TypedDict):
     artifact: str
 
 class FlowFeedbackConsentRequested(Event, frozen=True):
     type: Literal["flow:feedback_consent_requested"]
     payload: _FlowFeedbackConsentRequested
 
-class _FlowFeedbackConsentResolved(_Place):
+class _FlowFeedbackConsentResolved(payloads.Place, TypedDict):
     isGranted: bool
     by: str
 
@@ -220,7 +141,7 @@ class FlowFeedbackConsentResolved(Event, frozen=True):
     type: Literal["flow:feedback_consent_resolved"]
     payload: _FlowFeedbackConsentResolved
 
-class _FlowFindingsProduced(_Place):
+class _FlowFindingsProduced(payloads.Place, TypedDict):
     role: str
     findings: str
     digest: NotRequired[str]
@@ -229,14 +150,14 @@ class FlowFindingsProduced(Event, frozen=True):
     type: Literal["flow:findings_produced"]
     payload: _FlowFindingsProduced
 
-class _FlowForwardPassClosed(_Place):
+class _FlowForwardPassClosed(payloads.Place, TypedDict):
     node: str
 
 class FlowForwardPassClosed(Event, frozen=True):
     type: Literal["flow:forward_pass_closed"]
     payload: _FlowForwardPassClosed
 
-class _FlowHandoffApplied(_Place):
+class _FlowHandoffApplied(payloads.Place, TypedDict):
     node: str
     targets: list[dict[str, object]]
     approvedBy: NotRequired[str]
@@ -246,14 +167,14 @@ class FlowHandoffApplied(Event, frozen=True):
     type: Literal["flow:handoff_applied"]
     payload: _FlowHandoffApplied
 
-class _FlowHandoffAwaited(_Place):
+class _FlowHandoffAwaited(payloads.Place, TypedDict):
     node: str
 
 class FlowHandoffAwaited(Event, frozen=True):
     type: Literal["flow:handoff_awaited"]
     payload: _FlowHandoffAwaited
 
-class _FlowHandoffDeclined(_Place):
+class _FlowHandoffDeclined(payloads.Place, TypedDict):
     node: str
     role: str
     by: str
@@ -263,7 +184,7 @@ class FlowHandoffDeclined(Event, frozen=True):
     type: Literal["flow:handoff_declined"]
     payload: _FlowHandoffDeclined
 
-class _FlowHandoffStaged(_Place):
+class _FlowHandoffStaged(payloads.Place, TypedDict):
     node: str
     role: str
     targets: list[dict[str, object]]
@@ -273,7 +194,7 @@ class FlowHandoffStaged(Event, frozen=True):
     type: Literal["flow:handoff_staged"]
     payload: _FlowHandoffStaged
 
-class _FlowHumanReplied(_Place):
+class _FlowHumanReplied(payloads.Place, TypedDict):
     target: str
     text: str
     by: str
@@ -282,7 +203,7 @@ class FlowHumanReplied(Event, frozen=True):
     type: Literal["flow:human_replied"]
     payload: _FlowHumanReplied
 
-class _FlowImported(_Place):
+class _FlowImported(payloads.Place, TypedDict):
     run: dict[str, object]
     graph: dict[str, object]
     sessions: dict[str, str]
@@ -294,7 +215,7 @@ class FlowImported(Event, frozen=True):
     type: Literal["flow:imported"]
     payload: _FlowImported
 
-class _FlowImprovementAwaitingHuman(_Place):
+class _FlowImprovementAwaitingHuman(payloads.Place, TypedDict):
     role: str
     reason: Literal[
         "prompt-human",
@@ -311,7 +232,7 @@ class FlowImprovementAwaitingHuman(Event, frozen=True):
     type: Literal["flow:improvement_awaiting_human"]
     payload: _FlowImprovementAwaitingHuman
 
-class _FlowImprovementChosen(_Place):
+class _FlowImprovementChosen(payloads.Place, TypedDict):
     mode: Literal["graph-based", "parallel", "none"]
     by: str
     workflowPath: NotRequired[str]
@@ -321,7 +242,7 @@ class FlowImprovementChosen(Event, frozen=True):
     type: Literal["flow:improvement_chosen"]
     payload: _FlowImprovementChosen
 
-class _FlowImprovementRoleActive(_Place):
+class _FlowImprovementRoleActive(payloads.Place, TypedDict):
     role: str
     session: str
     text: NotRequired[str]
@@ -330,7 +251,7 @@ class FlowImprovementRoleActive(Event, frozen=True):
     type: Literal["flow:improvement_role_active"]
     payload: _FlowImprovementRoleActive
 
-class _FlowNodePassed(_Place):
+class _FlowNodePassed(payloads.Place, TypedDict):
     node: str
     targets: NotRequired[list[dict[str, object]]]
 
@@ -338,7 +259,7 @@ class FlowNodePassed(Event, frozen=True):
     type: Literal["flow:node_passed"]
     payload: _FlowNodePassed
 
-class _FlowRepairRequested(_Place):
+class _FlowRepairRequested(payloads.Place, TypedDict):
     node: str
     role: str
     code: Literal[
@@ -361,7 +282,7 @@ class FlowRepairRequested(Event, frozen=True):
     type: Literal["flow:repair_requested"]
     payload: _FlowRepairRequested
 
-class _FlowRoleActive(_Place):
+class _FlowRoleActive(payloads.Place, TypedDict):
     node: str
     role: str
     session: str
@@ -374,7 +295,7 @@ class FlowRoleActive(Event, frozen=True):
     type: Literal["flow:role_active"]
     payload: _FlowRoleActive
 
-class _FlowRoleConfigured(_Place):
+class _FlowRoleConfigured(payloads.Place, TypedDict):
     role: str
     model: NotRequired[str]
     skills: NotRequired[list[str]]
@@ -388,14 +309,14 @@ class FlowRoleConfigured(Event, frozen=True):
     type: Literal["flow:role_configured"]
     payload: _FlowRoleConfigured
 
-class _FlowRoleContinued(_Place):
+class _FlowRoleContinued(payloads.Place, TypedDict):
     node: str
 
 class FlowRoleContinued(Event, frozen=True):
     type: Literal["flow:role_continued"]
     payload: _FlowRoleContinued
 
-class _FlowSelectorOpened(_Place):
+class _FlowSelectorOpened(payloads.Place, TypedDict):
     role: str
     session: str
     attempt: int
@@ -406,7 +327,7 @@ class FlowSelectorOpened(Event, frozen=True):
     type: Literal["flow:selector_opened"]
     payload: _FlowSelectorOpened
 
-class _FlowSettingsChanged(_Place):
+class _FlowSettingsChanged(payloads.Place, TypedDict):
     model: NotRequired[str]
     scenario: NotRequired[str]
     commands: NotRequired[list[str]]
@@ -417,7 +338,7 @@ class FlowSettingsChanged(Event, frozen=True):
     type: Literal["flow:settings_changed"]
     payload: _FlowSettingsChanged
 
-class _FlowStarted(_Place):
+class _FlowStarted(payloads.Place, TypedDict):
     project: str
     workspaceRoot: str
     recordFolder: str
@@ -435,7 +356,7 @@ class FlowStarted(Event, frozen=True):
     type: Literal["flow:started"]
     payload: _FlowStarted
 
-class _FlowStopRequested(_Place):
+class _FlowStopRequested(payloads.Place, TypedDict):
     target: str
     by: str
 
@@ -443,14 +364,14 @@ class FlowStopRequested(Event, frozen=True):
     type: Literal["flow:stop_requested"]
     payload: _FlowStopRequested
 
-class _FlowWorkflowChanged(_Place):
+class _FlowWorkflowChanged(payloads.Place, TypedDict):
     graph: dict[str, object]
 
 class FlowWorkflowChanged(Event, frozen=True):
     type: Literal["flow:workflow_changed"]
     payload: _FlowWorkflowChanged
 
-class _FlowWorkspaceBound(_Place):
+class _FlowWorkspaceBound(payloads.Place, TypedDict):
     workspaceRoot: str
     recordFolder: str
 
@@ -458,7 +379,7 @@ class FlowWorkspaceBound(Event, frozen=True):
     type: Literal["flow:workspace_bound"]
     payload: _FlowWorkspaceBound
 
-class _InboxAnswer(_Place):
+class _InboxAnswer(payloads.Place, TypedDict):
     choice: str
     by: str
     note: NotRequired[str]
@@ -467,45 +388,22 @@ class InboxAnswer(Event, frozen=True):
     type: Literal["inbox:answer"]
     payload: _InboxAnswer
 
-class _InboxQuestion(_Place):
-    topic: str
-    text: str
-    choices: list[str]
-    callId: NotRequired[str]
-    argsHash: NotRequired[str]
-    expiresAt: NotRequired[int]
-    grant: NotRequired[str]
-    limitMicrocents: NotRequired[int]
-    nodeId: NotRequired[str]
-    tool: NotRequired[str]
-    action: NotRequired[str]
-    preview: NotRequired[str]
-    freeIn: NotRequired[list[str]]
-    arguments: NotRequired[dict[str, object]]
-    bound: NotRequired[dict[str, str]]
-    diff: NotRequired[str]
-
 class InboxQuestion(Event, frozen=True):
     type: Literal["inbox:question"]
-    payload: _InboxQuestion
+    payload: payloads.InboxQuestion
 
-class _InboxWithdrawn(_Place):
+class _InboxWithdrawn(payloads.Place, TypedDict):
     reason: Literal["aborted", "cancelled", "expired", "failed", "interrupted"]
 
 class InboxWithdrawn(Event, frozen=True):
     type: Literal["inbox:withdrawn"]
     payload: _InboxWithdrawn
 
-class _LogEntry(_Place):
-    kind: str
-    lane: Literal["tree", "side"]
-    problem: NotRequired[str]
-
 class LogEntry(Event, frozen=True):
     type: Literal["log:entry"]
-    payload: _LogEntry
+    payload: payloads.LogEntry
 
-class _MemoryContextRecalled(_Place):
+class _MemoryContextRecalled(payloads.Place, TypedDict):
     boundary: str
     texts: NotRequired[list[dict[str, object]]]
     facts: NotRequired[list[str]]
@@ -515,7 +413,7 @@ class MemoryContextRecalled(Event, frozen=True):
     type: Literal["memory:context_recalled"]
     payload: _MemoryContextRecalled
 
-class _MemoryFactCorrected(_Place):
+class _MemoryFactCorrected(payloads.Place, TypedDict):
     text: str
     agent: NotRequired[str]
     sources: NotRequired[list[str]]
@@ -527,14 +425,14 @@ class MemoryFactCorrected(Event, frozen=True):
     type: Literal["memory:fact_corrected"]
     payload: _MemoryFactCorrected
 
-class _MemoryFactForgotten(_Place):
+class _MemoryFactForgotten(payloads.Place, TypedDict):
     pass
 
 class MemoryFactForgotten(Event, frozen=True):
     type: Literal["memory:fact_forgotten"]
     payload: _MemoryFactForgotten
 
-class _MemoryFactRemembered(_Place):
+class _MemoryFactRemembered(payloads.Place, TypedDict):
     text: str
     agent: NotRequired[str]
     sources: NotRequired[list[str]]
@@ -546,14 +444,14 @@ class MemoryFactRemembered(Event, frozen=True):
     type: Literal["memory:fact_remembered"]
     payload: _MemoryFactRemembered
 
-class _MemoryFactSourcesErased(_Place):
+class _MemoryFactSourcesErased(payloads.Place, TypedDict):
     sources: list[str]
 
 class MemoryFactSourcesErased(Event, frozen=True):
     type: Literal["memory:fact_sources_erased"]
     payload: _MemoryFactSourcesErased
 
-class _MemoryFactsCaptured(_Place):
+class _MemoryFactsCaptured(payloads.Place, TypedDict):
     facts: NotRequired[list[str]]
     problem: NotRequired[str]
     model: NotRequired[str]
@@ -563,28 +461,28 @@ class MemoryFactsCaptured(Event, frozen=True):
     type: Literal["memory:facts_captured"]
     payload: _MemoryFactsCaptured
 
-class _MemoryFactsDue(_Place):
+class _MemoryFactsDue(payloads.Place, TypedDict):
     agent: str
 
 class MemoryFactsDue(Event, frozen=True):
     type: Literal["memory:facts_due"]
     payload: _MemoryFactsDue
 
-class _MemoryFactsReceived(_Place):
+class _MemoryFactsReceived(payloads.Place, TypedDict):
     count: int
 
 class MemoryFactsReceived(Event, frozen=True):
     type: Literal["memory:facts_received"]
     payload: _MemoryFactsReceived
 
-class _SessionAdopted(_Place):
+class _SessionAdopted(payloads.Place, TypedDict):
     asId: str
 
 class SessionAdopted(Event, frozen=True):
     type: Literal["session:adopted"]
     payload: _SessionAdopted
 
-class _SessionAgentBound(_Place):
+class _SessionAgentBound(payloads.Place, TypedDict):
     agent: dict[str, object]
     workspace: NotRequired[dict[str, object]]
     systemPrompt: NotRequired[str]
@@ -594,63 +492,37 @@ class SessionAgentBound(Event, frozen=True):
     type: Literal["session:agent_bound"]
     payload: _SessionAgentBound
 
-class _SessionBranchSummarized(_Place):
-    summary: str
-    fromId: NotRequired[str]
-    readFiles: list[str]
-    modifiedFiles: list[str]
-    tokensUsed: NotRequired[dict[str, int]]
-
 class SessionBranchSummarized(Event, frozen=True):
     type: Literal["session:branch_summarized"]
-    payload: _SessionBranchSummarized
+    payload: payloads.SessionBranchSummarized
 
-class _SessionBranched(_Place):
+class _SessionBranched(payloads.Place, TypedDict):
     target: str | None
 
 class SessionBranched(Event, frozen=True):
     type: Literal["session:branched"]
     payload: _SessionBranched
 
-class _SessionCancelled(_Place):
-    stopReason: NotRequired[Literal["cancelled"]]
-    tokensUsed: NotRequired[dict[str, object]]
-    error: NotRequired[dict[str, object]]
-
 class SessionCancelled(Event, frozen=True):
     type: Literal["session:cancelled"]
-    payload: _SessionCancelled
-
-class _SessionCompacted(_Place):
-    summary: str
-    firstKept: NotRequired[str]
-    tokensBefore: NotRequired[int]
-    tokensAfter: NotRequired[int]
-    reason: str
-    readFiles: list[str]
-    modifiedFiles: list[str]
-    keptMessageCount: NotRequired[int]
-    tokensUsed: NotRequired[dict[str, int]]
+    payload: payloads.SessionCancelled
 
 class SessionCompacted(Event, frozen=True):
     type: Literal["session:compacted"]
-    payload: _SessionCompacted
-
-class _SessionCompacting(_Place):
-    reason: str
+    payload: payloads.SessionCompacted
 
 class SessionCompacting(Event, frozen=True):
     type: Literal["session:compacting"]
-    payload: _SessionCompacting
+    payload: payloads.SessionCompacting
 
-class _SessionCompactionUndone(_Place):
+class _SessionCompactionUndone(payloads.Place, TypedDict):
     pass
 
 class SessionCompactionUndone(Event, frozen=True):
     type: Literal["session:compaction_undone"]
     payload: _SessionCompactionUndone
 
-class _SessionContentErased(_Place):
+class _SessionContentErased(payloads.Place, TypedDict):
     certificate: str
     by: str
     ranges: list[list[int]]
@@ -660,7 +532,7 @@ class SessionContentErased(Event, frozen=True):
     type: Literal["session:content_erased"]
     payload: _SessionContentErased
 
-class _SessionCustom(_Place):
+class _SessionCustom(payloads.Place, TypedDict):
     customType: str
     data: NotRequired[object]
 
@@ -668,7 +540,7 @@ class SessionCustom(Event, frozen=True):
     type: Literal["session:custom"]
     payload: _SessionCustom
 
-class _SessionCustomMessage(_Place):
+class _SessionCustomMessage(payloads.Place, TypedDict):
     customType: str
     parts: list[dict[str, object]]
     isDisplayed: NotRequired[bool]
@@ -679,7 +551,7 @@ class SessionCustomMessage(Event, frozen=True):
     type: Literal["session:custom_message"]
     payload: _SessionCustomMessage
 
-class _SessionEnded(_Place):
+class _SessionEnded(payloads.Place, TypedDict):
     by: NotRequired[Literal["user", "idle", "agent"]]
     reason: NotRequired[str]
 
@@ -687,7 +559,7 @@ class SessionEnded(Event, frozen=True):
     type: Literal["session:ended"]
     payload: _SessionEnded
 
-class _SessionEpisodeRecorded(_Place):
+class _SessionEpisodeRecorded(payloads.Place, TypedDict):
     first: int
     startedAt: int
     endedAt: int
@@ -703,23 +575,18 @@ class SessionEpisodeRecorded(Event, frozen=True):
     type: Literal["session:episode_recorded"]
     payload: _SessionEpisodeRecorded
 
-class _SessionExported(_Place):
-    workflowPath: str
-    format: str
-    dialect: NotRequired[str]
-
 class SessionExported(Event, frozen=True):
     type: Literal["session:exported"]
-    payload: _SessionExported
+    payload: payloads.SessionExported
 
-class _SessionGrantRevoked(_Place):
+class _SessionGrantRevoked(payloads.Place, TypedDict):
     grant: NotRequired[str]
 
 class SessionGrantRevoked(Event, frozen=True):
     type: Literal["session:grant_revoked"]
     payload: _SessionGrantRevoked
 
-class _SessionImported(_Place):
+class _SessionImported(payloads.Place, TypedDict):
     format: str
     name: str
     blob: str
@@ -735,7 +602,7 @@ class SessionImported(Event, frozen=True):
     type: Literal["session:imported"]
     payload: _SessionImported
 
-class _SessionImportedRecord(_Place):
+class _SessionImportedRecord(payloads.Place, TypedDict):
     format: str
     type: str
 
@@ -743,28 +610,22 @@ class SessionImportedRecord(Event, frozen=True):
     type: Literal["session:imported_record"]
     payload: _SessionImportedRecord
 
-class _SessionLabeled(_Place):
-    text: str | None
-
 class SessionLabeled(Event, frozen=True):
     type: Literal["session:labeled"]
-    payload: _SessionLabeled
+    payload: payloads.SessionLabeled
 
-class _SessionModelChanged(_Place):
+class _SessionModelChanged(payloads.Place, TypedDict):
     model: str
 
 class SessionModelChanged(Event, frozen=True):
     type: Literal["session:model_changed"]
     payload: _SessionModelChanged
 
-class _SessionMoved(_Place):
-    cwd: str
-
 class SessionMoved(Event, frozen=True):
     type: Literal["session:moved"]
-    payload: _SessionMoved
+    payload: payloads.SessionMoved
 
-class _SessionNodeEntered(_Place):
+class _SessionNodeEntered(payloads.Place, TypedDict):
     node: str
     flow: NotRequired[str]
 
@@ -772,7 +633,7 @@ class SessionNodeEntered(Event, frozen=True):
     type: Literal["session:node_entered"]
     payload: _SessionNodeEntered
 
-class _SessionNoted(_Place):
+class _SessionNoted(payloads.Place, TypedDict):
     noteType: str
     data: NotRequired[dict[str, object]]
 
@@ -780,14 +641,14 @@ class SessionNoted(Event, frozen=True):
     type: Literal["session:noted"]
     payload: _SessionNoted
 
-class _SessionPinned(_Place):
+class _SessionPinned(payloads.Place, TypedDict):
     isPinned: NotRequired[bool]
 
 class SessionPinned(Event, frozen=True):
     type: Literal["session:pinned"]
     payload: _SessionPinned
 
-class _SessionQueued(_Place):
+class _SessionQueued(payloads.Place, TypedDict):
     entryKind: str
     entryBody: object
     entryV: NotRequired[int]
@@ -797,28 +658,25 @@ class SessionQueued(Event, frozen=True):
     type: Literal["session:queued"]
     payload: _SessionQueued
 
-class _SessionReceived(_Place):
+class _SessionReceived(payloads.Place, TypedDict):
     pass
 
 class SessionReceived(Event, frozen=True):
     type: Literal["session:received"]
     payload: _SessionReceived
 
-class _SessionRenamed(_Place):
-    title: str | None
-
 class SessionRenamed(Event, frozen=True):
     type: Literal["session:renamed"]
-    payload: _SessionRenamed
+    payload: payloads.SessionRenamed
 
-class _SessionReopened(_Place):
+class _SessionReopened(payloads.Place, TypedDict):
     pass
 
 class SessionReopened(Event, frozen=True):
     type: Literal["session:reopened"]
     payload: _SessionReopened
 
-class _SessionRoleImported(_Place):
+class _SessionRoleImported(payloads.Place, TypedDict):
     session: dict[str, object]
     feed: list[dict[str, object]]
 
@@ -826,46 +684,26 @@ class SessionRoleImported(Event, frozen=True):
     type: Literal["session:role_imported"]
     payload: _SessionRoleImported
 
-class _SessionStarted(_Place):
-    agentRef: NotRequired[str]
-    model: NotRequired[str]
-    agent: NotRequired[dict[str, object]]
-    context: NotRequired[dict[str, object]]
-    systemPrompt: NotRequired[str]
-
 class SessionStarted(Event, frozen=True):
     type: Literal["session:started"]
-    payload: _SessionStarted
+    payload: payloads.SessionStarted
 
-class _SessionThinkingChanged(_Place):
+class _SessionThinkingChanged(payloads.Place, TypedDict):
     level: str
 
 class SessionThinkingChanged(Event, frozen=True):
     type: Literal["session:thinking_changed"]
     payload: _SessionThinkingChanged
 
-class _SessionTrimmed(_Place):
-    reason: Literal["auto-fallback"]
-    droppedMessageCount: int
-    keptMessageCount: int
-    limit: NotRequired[str]
-    limitTokens: NotRequired[int]
-    recalledLeftOutCount: NotRequired[int]
-
 class SessionTrimmed(Event, frozen=True):
     type: Literal["session:trimmed"]
-    payload: _SessionTrimmed
-
-class _SessionTurnCompleted(_Place):
-    stopReason: Literal["stop", "length", "content_filter", "aborted", "error", "interrupted"]
-    tokensUsed: NotRequired[dict[str, object]]
-    error: NotRequired[dict[str, object]]
+    payload: payloads.SessionTrimmed
 
 class SessionTurnCompleted(Event, frozen=True):
     type: Literal["session:turn_completed"]
-    payload: _SessionTurnCompleted
+    payload: payloads.SessionTurnCompleted
 
-class _SessionTurnRefused(_Place):
+class _SessionTurnRefused(payloads.Place, TypedDict):
     code: str
     error: str
 
@@ -873,7 +711,7 @@ class SessionTurnRefused(Event, frozen=True):
     type: Literal["session:turn_refused"]
     payload: _SessionTurnRefused
 
-class _SessionTurnRequested(_Place):
+class _SessionTurnRequested(payloads.Place, TypedDict):
     message: dict[str, object]
     dueAt: NotRequired[int]
 
@@ -881,25 +719,18 @@ class SessionTurnRequested(Event, frozen=True):
     type: Literal["session:turn_requested"]
     payload: _SessionTurnRequested
 
-class _SessionTurnStarted(_Place):
-    turnNumber: int
-    agentRef: str
-    base: NotRequired[str]
-    onInterrupt: Literal["retry", "continue", "rollback", "ask"]
-    contextTokens: NotRequired[int]
-
 class SessionTurnStarted(Event, frozen=True):
     type: Literal["session:turn_started"]
-    payload: _SessionTurnStarted
+    payload: payloads.SessionTurnStarted
 
-class _SessionTurnStopRequested(_Place):
+class _SessionTurnStopRequested(payloads.Place, TypedDict):
     isCancel: NotRequired[bool]
 
 class SessionTurnStopRequested(Event, frozen=True):
     type: Literal["session:turn_stop_requested"]
     payload: _SessionTurnStopRequested
 
-class _SessionWorkspaceChanged(_Place):
+class _SessionWorkspaceChanged(payloads.Place, TypedDict):
     workspace: dict[str, object]
     systemPrompt: NotRequired[str]
 

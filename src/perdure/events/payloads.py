@@ -1,7 +1,7 @@
 """Payloads of durable events that are not just the fields of the entry's body.
 
-Only the documents and the types for checkers are made of these classes; a test compares them with
-the payloads of `projection`. Every payload also has the place of its entry.
+Only the documents and ``event_types.pyi`` use these classes; a test compares them with the payloads
+of `projection`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 
-class AgentApprovalRequested(TypedDict):
+class Place(TypedDict):
+    """Keys of every payload: the position of its entry."""
+
+    entryId: str
+    parentId: NotRequired[str | None]
+    about: NotRequired[str]
+
+
+class AgentApprovalRequested(Place):
     """Payload of ``agent:approval_requested``."""
 
     nodeId: NotRequired[str]
@@ -19,7 +27,7 @@ class AgentApprovalRequested(TypedDict):
     preview: dict[str, str]
 
 
-class AgentModelCalled(TypedDict):
+class AgentModelCalled(Place):
     """Payload of ``agent:model_called``."""
 
     call: int
@@ -33,7 +41,7 @@ class AgentModelCalled(TypedDict):
     reason: NotRequired[Literal["manual", "threshold", "overflow"]]
 
 
-class AgentModelFinished(TypedDict):
+class AgentModelFinished(Place):
     """Payload of ``agent:model_finished``."""
 
     stopReason: NotRequired[
@@ -53,7 +61,7 @@ class AgentModelFinished(TypedDict):
     attemptNumber: int
 
 
-class AgentToolCall(TypedDict):
+class AgentToolCall(Place):
     """Payload of ``agent:tool_call``."""
 
     nodeId: NotRequired[str]
@@ -66,7 +74,7 @@ class AgentToolCall(TypedDict):
     calledAt: str
 
 
-class AgentToolResult(TypedDict):
+class AgentToolResult(Place):
     """Payload of ``agent:tool_result``."""
 
     nodeId: NotRequired[str]
@@ -85,7 +93,7 @@ class AgentToolResult(TypedDict):
     childSessionId: NotRequired[str]
 
 
-class CostUpdated(TypedDict):
+class CostUpdated(Place):
     """Payload of ``cost:updated``."""
 
     nodeId: NotRequired[str]
@@ -102,7 +110,7 @@ class CostUpdated(TypedDict):
     unpricedCalls: NotRequired[int]
 
 
-class InboxQuestion(TypedDict):
+class InboxQuestion(Place):
     """Payload of ``inbox:question``."""
 
     topic: str
@@ -123,7 +131,7 @@ class InboxQuestion(TypedDict):
     diff: NotRequired[str]
 
 
-class LogEntry(TypedDict):
+class LogEntry(Place):
     """Payload of ``log:entry``."""
 
     kind: str
@@ -131,7 +139,7 @@ class LogEntry(TypedDict):
     problem: NotRequired[str]
 
 
-class SessionBranchSummarized(TypedDict):
+class SessionBranchSummarized(Place):
     """Payload of ``session:branch_summarized``."""
 
     summary: str
@@ -141,7 +149,7 @@ class SessionBranchSummarized(TypedDict):
     tokensUsed: NotRequired[dict[str, int]]
 
 
-class SessionCancelled(TypedDict):
+class SessionCancelled(Place):
     """Payload of ``session:cancelled``."""
 
     stopReason: NotRequired[Literal["cancelled"]]
@@ -149,7 +157,7 @@ class SessionCancelled(TypedDict):
     error: NotRequired[dict[str, object]]
 
 
-class SessionCompacted(TypedDict):
+class SessionCompacted(Place):
     """Payload of ``session:compacted``."""
 
     summary: str
@@ -163,13 +171,13 @@ class SessionCompacted(TypedDict):
     tokensUsed: NotRequired[dict[str, int]]
 
 
-class SessionCompacting(TypedDict):
+class SessionCompacting(Place):
     """Payload of ``session:compacting``."""
 
     reason: str
 
 
-class SessionExported(TypedDict):
+class SessionExported(Place):
     """Payload of ``session:exported``."""
 
     workflowPath: str
@@ -177,25 +185,25 @@ class SessionExported(TypedDict):
     dialect: NotRequired[str]
 
 
-class SessionLabeled(TypedDict):
+class SessionLabeled(Place):
     """Payload of ``session:labeled``."""
 
     text: str | None
 
 
-class SessionMoved(TypedDict):
+class SessionMoved(Place):
     """Payload of ``session:moved``."""
 
     cwd: str
 
 
-class SessionRenamed(TypedDict):
+class SessionRenamed(Place):
     """Payload of ``session:renamed``."""
 
     title: str | None
 
 
-class SessionStarted(TypedDict):
+class SessionStarted(Place):
     """Payload of ``session:started``."""
 
     agentRef: NotRequired[str]
@@ -205,7 +213,7 @@ class SessionStarted(TypedDict):
     systemPrompt: NotRequired[str]
 
 
-class SessionTrimmed(TypedDict):
+class SessionTrimmed(Place):
     """Payload of ``session:trimmed``."""
 
     reason: Literal["auto-fallback"]
@@ -216,7 +224,7 @@ class SessionTrimmed(TypedDict):
     recalledLeftOutCount: NotRequired[int]
 
 
-class SessionTurnCompleted(TypedDict):
+class SessionTurnCompleted(Place):
     """Payload of ``session:turn_completed``."""
 
     stopReason: Literal["stop", "length", "content_filter", "aborted", "error", "interrupted"]
@@ -224,7 +232,7 @@ class SessionTurnCompleted(TypedDict):
     error: NotRequired[dict[str, object]]
 
 
-class SessionTurnStarted(TypedDict):
+class SessionTurnStarted(Place):
     """Payload of ``session:turn_started``."""
 
     turnNumber: int

@@ -31,7 +31,7 @@ def test_payloads_are_as_checkers_know_them() -> None:
             name = type(event).__name__
             with case(f"{event.type} of {entry.id}"):
                 assert type(event) is getattr(event_types, name)
-                keys = known[f"_{name}"]
+                keys = known[name].__annotations__["payload"]
                 assert set(event.payload) <= keys.__annotations__.keys()
                 msgspec.convert(event.payload, keys)
                 checked.add(event.type)
