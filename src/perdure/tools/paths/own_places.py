@@ -16,10 +16,13 @@ from perdure.tools.paths.floors import Floors, Names, folded_name
 
 _FOLDERS = (
     *("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR", "OPENCODE_CONFIG_DIR"),
-    *("GNUPGHOME", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "KUBECONFIG"),
+    *("GNUPGHOME", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"),
     *("OPENCODE_CONFIG", "PERDURE_KEY_FILE", "DOCKER_CONFIG", "CLOUDSDK_CONFIG", "GH_CONFIG_DIR"),
 )
 """Variables that name a file or folder of credentials or configuration."""
+
+_LISTS = ("KUBECONFIG",)
+"""Variables that name several of them, as PATH does."""
 
 _BASES = {
     "XDG_CONFIG_HOME": ("perdure", "opencode", "operator"),
@@ -32,7 +35,7 @@ _BASES = {
 
 _STORE = "PERDURE_STORE"
 _HOME = "HOME"
-_KNOWN = (*_FOLDERS, *_BASES, _STORE, _HOME)
+_KNOWN = (*_FOLDERS, *_LISTS, *_BASES, _STORE, _HOME)
 
 
 def floors_of(
@@ -94,5 +97,7 @@ def _environment_folders(given: tuple[tuple[str, str], ...]) -> Iterator[str]:
     for name, value in given:
         if name in _FOLDERS:
             yield value
+        elif name in _LISTS:
+            yield from filter(None, value.split(os.pathsep))
         for below in _BASES.get(name, ()):
             yield str(Path(value) / below)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,12 @@ def test_variables_close_what_they_name() -> None:
     closed = ("/x/config/perdure/config.toml", "/x/codex/auth.json", "/x/config/opencode")
     assert all(floors.is_closed(names_of_place(place)) for place in closed)
     assert not floors.is_closed(names_of_place("/x/config/other"))
+
+
+def test_variable_with_a_list_of_files_closes_each_of_them() -> None:
+    floors = floors_of({"KUBECONFIG": os.pathsep.join(("/x/work", "", "/y/home")), "HOME": "/x"})
+    assert all(floors.is_closed(names_of_place(place)) for place in ("/x/work", "/y/home"))
+    assert not floors.is_closed(names_of_place("/y/other"))
 
 
 def test_store_closes_what_is_named_like_it() -> None:
