@@ -37,7 +37,6 @@ from perdure.session.messages import (
     Part,
     TextPart,
     ThinkingPart,
-    ToolCallPart,
     ToolResultPart,
     Usage,
 )
@@ -194,8 +193,7 @@ def _answer(data: Fields, thought: str | None) -> Message | None:
         parts.append(ThinkingPart(thought))
     if text := text_in(data, "content"):
         parts.append(TextPart(text))
-    calls = [_call(fields_of(each) or {}) for each in list_in(data, "toolRequests") or ()]
-    parts += [call for call in calls if call is not None]
+    parts += map(_call, list_in(data, "toolRequests") or ())
     if not parts:
         return None
     model, tokens = name_in(data, "model"), count_in(data, "outputTokens")
@@ -203,12 +201,15 @@ def _answer(data: Fields, thought: str | None) -> Message | None:
     return answer_of(parts, provider=PROVIDER, model=model, usage=usage)
 
 
-def _call(request: Fields) -> ToolCallPart | None:
+def _call(item: object) -> Part:
+    """Return the call; one without an id or a name stays as it is."""
+    request = fields_of(item) or {}
     arguments: object = request.get("arguments")
     if isinstance(arguments, str):  # of a custom tool
         arguments = {"input": arguments}
     call_id, name = name_in(request, "toolCallId"), name_in(request, "name")
-    return call_of(call_id, name, fields_of(arguments))
+    call = call_of(call_id, name, fields_of(arguments))
+    return unknown_part(item) if call is None else call
 
 
 def _result(data: Fields) -> ToolResultPart | None:

@@ -27,7 +27,7 @@ from perdure.codecs.fields import (
     time_in,
 )
 from perdure.codecs.lines import Line, ReadLine
-from perdure.codecs.media import Media
+from perdure.codecs.media import Media, unknown_part
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
 from perdure.interop.formats.sources.reader import LineReader, whole_parser
@@ -235,12 +235,17 @@ class Reader(LineReader):
             content = parts_of(fields.get("content"), media, part_of) or ()
             said += [part for part in content if not isinstance(part, TextPart) or part.text]
             usage = _usage(object_in(fields, "tokens"))
-        calls = [fields_of(each) or {} for each in list_in(fields, "toolCalls") or ()]
-        for call in calls:
+        calls: list[Fields] = []
+        for number, each in enumerate(list_in(fields, "toolCalls") or ()):
+            call = fields_of(each) or {}
+            call = {**call, "id": name_in(call, "id") or f"{told.id}:{number}"}
             part = _call(call)
-            if part is not None and part.id not in told.calls:
+            if part is None and is_new:
+                said.append(unknown_part(each))
+            elif part is not None and part.id not in told.calls:
                 told.calls.add(part.id)
                 said.append(part)
+            calls.append(call)
         if said:
             model = name_in(fields, "model")
             yield answer_of(said, provider=PROVIDER, model=model, usage=usage)
@@ -313,7 +318,8 @@ def _result(call: Fields, media: Media) -> ToolResultPart | None:
     for each in list_in(call, "result") or ():
         answered = object_in(fields_of(each) or {}, "functionResponse")
         if answered is not None:
-            return response_of(answered, media, is_error=has_failed)
+            own = {"id": call["id"], **answered}
+            return response_of(own, media, is_error=has_failed)
     return None
 
 

@@ -16,12 +16,12 @@ import msgspec
 from perdure.codecs.content import answer_of, call_of, parts_of, result_of
 from perdure.codecs.fields import Fields, fields_of, list_in, name_in, object_in, text_in
 from perdure.codecs.lines import Line, ReadLine, read_line
-from perdure.codecs.media import Media
+from perdure.codecs.media import Media, unknown_part
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
 from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.kinds import CustomMessage
-from perdure.session.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
+from perdure.session.messages import Message, Part, TextPart, ThinkingPart
 from perdure.session.notes import ImportedRecord
 
 FORMAT: Final = "kimi-cli"
@@ -105,19 +105,21 @@ def _body_of(role: str, fields: Fields, media: Media) -> ItemBody | None:
 
 
 def _answer(parts: tuple[Part, ...], fields: Fields) -> Message | None:
-    requests = (fields_of(each) or {} for each in list_in(fields, "tool_calls") or ())
-    calls = tuple(call for each in requests if (call := _call(each)) is not None)
+    calls = tuple(map(_call, list_in(fields, "tool_calls") or ()))
     if not parts and not calls:
         return None
     return answer_of(parts + calls)
 
 
-def _call(fields: Fields) -> ToolCallPart | None:
+def _call(item: object) -> Part:
+    """Return the call; one without an id or a name stays as it is."""
+    fields = fields_of(item) or {}
     function = object_in(fields, "function") or {}
     written = text_in(function, "arguments") or ""
     arguments = fields_of(read_line(written.encode(errors="replace")).value) if written else {}
     arguments = {"input": written} if arguments is None else arguments
-    return call_of(name_in(fields, "id"), name_in(function, "name"), arguments)
+    call = call_of(name_in(fields, "id"), name_in(function, "name"), arguments)
+    return unknown_part(item) if call is None else call
 
 
 def _part(fields: Fields, media: Media) -> Part | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,24 @@ def test_messages_have_thoughts_calls_results_and_usage() -> None:
     assert result.parts == (ToolResultPart("call_1", "Boskoop\nGravensteiner"),)
     assert failed.parts == (ToolResultPart("call_2", "The patch is not valid.", is_error=True),)
     assert (last.text, last.stop_reason) == ("Boskoop.", "stop")
+
+
+def test_calls_without_an_id_are_kept_as_they_are() -> None:
+    calls: list[object] = [
+        {"name": "f", "arguments": {"row": 3}},
+        1,
+        {"toolCallId": "a", "arguments": {}},
+    ]
+    data = {"content": "", "toolRequests": calls}
+    line: dict[str, object] = {
+        "type": "assistant.message",
+        "id": "e",
+        "parentId": None,
+        "data": data,
+    }
+    (answer,) = messages_of(json.dumps(line).encode())
+    kept = [part.raw for part in answer.parts if isinstance(part, UnknownPart)]
+    assert [json.loads(bytes(raw)) for raw in kept] == calls
 
 
 def test_messages_of_subagents_are_outside_of_the_conversation() -> None:

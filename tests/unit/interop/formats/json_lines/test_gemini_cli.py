@@ -9,7 +9,15 @@ import msgspec
 from perdure.interop.formats.items import ParsedSource
 from perdure.interop.formats.json_lines.gemini_cli import parse
 from perdure.session.kinds import CustomMessage
-from perdure.session.messages import MediaPart, Message, ThinkingPart, ToolResultPart, Usage
+from perdure.session.messages import (
+    MediaPart,
+    Message,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+    Usage,
+)
 from perdure.session.notes import ImportedRecord, LeafMoved, SessionInfoChanged
 from tests.fakes.sources import FIXTURES, check_items, empty_store, imported, path_of, texts_on
 
@@ -132,3 +140,25 @@ def test_message_twice_in_one_list_is_kept_twice() -> None:
     parsed = parse(HEADER + message("u", "user", "Which?") + line + b'{"$rewindTo":"u"}\n')
     check_items(parsed)
     assert said(parsed) == ["Which?"]
+
+
+def test_calls_without_an_id_are_kept_with_their_results() -> None:
+    call = {"name": "read", "args": {"row": 3}, "status": "executing"}
+    response = {"functionResponse": {"name": "read", "response": {"output": "Boskoop"}}}
+    ended = {**call, "status": "success", "result": [response]}
+    nameless = {"args": {"row": 4}}
+    told = [[call, nameless], [ended, nameless], [ended, nameless, {**ended, "id": "own"}]]
+    lines = [message("m", "gemini", "I look.", toolCalls=calls) for calls in told]
+    parsed = parse(HEADER + b"".join(lines))
+    check_items(parsed)
+    assert (parsed.warnings, parsed.malformed) == ((), ())
+    parts = [part for body in bodies_of(parsed, Message) for part in body.parts]
+    assert [part for part in parts if isinstance(part, ToolCallPart)] == [
+        ToolCallPart("m:0", "read", {"row": 3}),
+        ToolCallPart("own", "read", {"row": 3}),
+    ]
+    assert [part for part in parts if isinstance(part, ToolResultPart)] == [
+        ToolResultPart(id, "Boskoop", name="read") for id in ("m:0", "own")
+    ]
+    kept = [part.raw for part in parts if isinstance(part, UnknownPart)]
+    assert [msgspec.json.decode(raw) for raw in kept] == [nameless]

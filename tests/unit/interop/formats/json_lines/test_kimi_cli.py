@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from perdure.interop.formats.json_lines.kimi_cli import parse
@@ -13,6 +14,7 @@ from perdure.session.messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    UnknownPart,
 )
 from perdure.session.notes import ImportedRecord
 from tests.fakes.sources import FIXTURES, check_items, empty_store, imported, path_of, texts_on
@@ -63,6 +65,21 @@ def test_thin_and_hostile_lines_are_kept() -> None:
     check_items(parsed)
     assert [line.number for line in parsed.malformed] == [7]
     assert texts_on(path_of(parsed)) == ["hi", ""]
+
+
+def test_calls_without_an_id_are_kept_as_they_are() -> None:
+    calls: list[object] = [
+        {"function": {"name": "f", "arguments": "{}"}},
+        1,
+        {"id": "a", "function": {}},
+    ]
+    line: dict[str, object] = {"role": "assistant", "content": None, "tool_calls": calls}
+    parsed = parse(json.dumps(line).encode())
+    check_items(parsed)
+    (answer,) = [item.body for item in parsed.items]
+    assert isinstance(answer, Message)
+    kept = [part.raw for part in answer.parts if isinstance(part, UnknownPart)]
+    assert [json.loads(bytes(raw)) for raw in kept] == calls
 
 
 async def test_folder_names_the_session(tmp_path: Path) -> None:
