@@ -239,6 +239,19 @@ def test_fork_keeps_the_narrower_permissions_of_the_chat(
     assert told == ["plan", "plan", "auto", "auto"]
 
 
+def test_session_resumed_in_the_chat_keeps_its_narrower_permissions(world: World) -> None:
+    world.ok("chat", "-p", "first")
+    mine = only_session(world)
+    world.ok("chat", "-p", "second")
+    other = world.ok("sessions", "list", "--json").json[0]["id"]
+    lines = ["/approve plan"]
+    lines += (f"/resume {mine}", "/approve", f"/resume {other}", "/approve", f"/resume {mine}")
+    lines += ("/approve", "/fork", "/approve", "/approve auto", f"/resume {mine}", "/approve")
+    out = world.ok("chat", "--session", mine, "--approve", "auto", stdin="\n".join(lines)).out
+    told = [line.split()[1] for line in out.splitlines() if line.startswith("approval: ")]
+    assert told == ["plan", "plan", "auto", "plan", "plan", "auto", "plan"]
+
+
 def test_resume_typed_into_a_chat_continues_the_other_session(world: World) -> None:
     world.ok("chat", "-p", "first")
     session = only_session(world)

@@ -144,6 +144,7 @@ class AnswerOptions:
         self.agent: Agent = chosen.agent
         self._is_model_named = chosen.is_model_named or self._model is not None
         self._lowered = chosen.lowered
+        self._kept: dict[StreamId, Permissions] = {}  # of sessions that were permitted here
         if self._model is not None:
             self.agent = msgspec.structs.replace(self.agent, model=self._model)
         known = [each for each in chosen.others if each.id != self.agent.id]
@@ -180,9 +181,9 @@ class AnswerOptions:
         """Resume a session, and an interrupted turn of it.
 
         It keeps its agent, tools and permissions. The command line restricts them, or extends them
-        with a recorded grant; `at_most` restricts both. `cwd` and variables change its workspace.
-        A session whose agent is not in force here gets the agent of this command, in `cwd` or the
-        current folder.
+        with a recorded grant; `at_most`, or what `permit` left of them, restricts both. `cwd` and
+        variables change its workspace. A session whose agent is not in force here gets the agent of
+        this command, in `cwd` or the current folder.
         Raises: SessionNotFound; ModelMissing; ModelNotHere; LeaseHeld if another process runs it;
         TurnOpen for a grant or a move during a turn; FlowRefusal for the role of a flow that is not
         completed.
@@ -200,6 +201,9 @@ class AnswerOptions:
         wanted = self._model or await switched_in(self.store.backend, window)
         if wanted is not None:
             self.require(wanted)
+        if at_most is not None:
+            self._kept[handle.id] = at_most
+        at_most = self._kept.get(handle.id)
         agent = self._agent_of(known)
         if self._typed.is_any and known.withheld is None and known.bound is not None:
             agent = await self._as_typed(handle.id, agent, at_most)
@@ -275,6 +279,7 @@ class AnswerOptions:
         if chat is None:
             self.agent = agent
             return None
+        self._kept[chat.id] = agent.permissions
         return await self.runtime.resume(chat.id, agent)
 
     def _agent_of(self, known: Authority) -> Agent:
