@@ -6,7 +6,7 @@ sessions that this user's perdure did not write in an untrusted store, get a cur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import cast
 
@@ -81,10 +81,18 @@ class Bindings:
     async def _widen(
         self, session: StreamId, bound: Binding, given: Agent, head: int, by: str
     ) -> None:
-        """Record the session's own agent with the permissions and tools of `given`."""
+        """Record the session's own agent with the permissions and tools of `given`.
+
+        MCP servers of a planned session that `given` does not have stay planned.
+        """
         place = kept_workspace(bound.workspace)
         whole = self.snapshot(await self._host.servers.equip(given, place.working_dir))
         widened = {name: whole[name] for name in _WIDENED if name in whole}
+        if planned := _planned_servers(bound):
+            connected = _listed(whole, "mcp_servers")
+            names = {each["name"] for each in connected}
+            planned = [each for each in planned if each["name"] not in names]
+            widened["mcp_servers"] = [*connected, *planned]
         place = msgspec.structs.replace(place, scope=given.permissions.scope)
         agent = {**(bound.agent or {}), **widened}
         workspace = msgspec.to_builtins(place)
@@ -171,7 +179,8 @@ class Bindings:
         `given`, which only restricts its own chat.
         Raises: AgentNotFound; McpUnavailable; TurnOpen; HeadConflict.
         """
-        if not _is_planned(bound):
+        planned = {each["name"] for each in _planned_servers(bound)}
+        if not planned:
             return bound
         kept = bound.agent or {}
         id = str(kept.get("id"))
@@ -183,7 +192,7 @@ class Bindings:
         today = today or self._host.agent(id)
         place = kept_workspace(bound.workspace)
         whole = self.snapshot(await self._host.servers.equip(today, place.working_dir))
-        agent = {**kept, **_with_offers(kept, whole)}
+        agent = {**kept, **_with_offers(kept, whole, planned)}
         connected = AgentBound(agent, bound.workspace, bound.system_prompt)
         if other is None:
             state = await idle_state(self._store, session)
@@ -251,24 +260,30 @@ class Bindings:
         await self._store.commit(Commit(writes=(write,), at=self._clock.now_ms()))
 
 
-def _is_planned(bound: Binding) -> bool:
-    """Whether the MCP servers of the agent are connected when its session is resumed."""
+def _planned_servers(bound: Binding) -> list[dict[str, object]]:
+    """Return the MCP servers of the agent that are connected when its session is resumed."""
     servers = (bound.agent or {}).get("mcp_servers")
     listed = cast("list[object]", servers) if isinstance(servers, list) else []
-    return any(isinstance(each, dict) and "is_planned" in each for each in listed)
+    found = (cast("dict[str, object]", each) for each in listed if isinstance(each, dict))
+    return [each for each in found if "is_planned" in each]
 
 
-def _with_offers(kept: Mapping[str, object], whole: Mapping[str, object]) -> dict[str, object]:
-    """Return the tools and servers of a planned snapshot, with what `whole` has of its servers.
+def _with_offers(
+    kept: Mapping[str, object], whole: Mapping[str, object], planned: Collection[object]
+) -> dict[str, object]:
+    """Return the tools and servers of a snapshot, with what `whole` has of the `planned` servers.
 
     Its own tools keep the parameters of its start.
     """
-    planned = {each["name"] for each in _listed(kept, "mcp_servers")}
     servers = [each for each in _listed(whole, "mcp_servers") if each["name"] in planned]
     offered = {name for each in servers for name in cast("list[str]", each["tools"])}
     offered -= set(tool_hashes(kept))
     tools = [each for each in _listed(whole, "tools") if each["name"] in offered]
-    return {"tools": [*_listed(kept, "tools"), *tools], "mcp_servers": servers}
+    connected = [each for each in _listed(kept, "mcp_servers") if each["name"] not in planned]
+    return {
+        "tools": [*_listed(kept, "tools"), *tools],
+        "mcp_servers": [*connected, *servers],
+    }
 
 
 def _listed(snapshot: Mapping[str, object], field: str) -> list[dict[str, object]]:

@@ -391,6 +391,25 @@ async def test_planned_session_is_connected_with_the_parameters_and_servers_of_i
         assert (await runtime.resume(planned.session)).agent.registry.names == ("look", *names)
 
 
+@pytest.mark.parametrize("granted", [[], ["second"], ["first", "second"]])
+async def test_planned_session_that_was_granted_other_tools_keeps_its_mcp_servers(
+    store: Store, tmp_path: Path, granted: list[str]
+) -> None:
+    def agent(id: str, *servers: str, **more: Any) -> Agent:
+        mcp = [local(tmp_path / name, name) for name in servers]
+        return Agent(id, model="scripted:echo", mcp_servers=mcp, **more)
+
+    served = agent("served", "first", recurring=[GREEN])
+    given = agent("given", *granted, tools=[look])
+    async with Runtime(store, agents=[served, given]) as runtime:
+        await Scheduler(runtime).plan()
+        (planned,) = await store.schedule.list()
+        await runtime.grant(planned.session, given, by="ana")
+        for named, expected in ((None, {"first"}), (given, {"look", *granted})):
+            names = (await runtime.resume(planned.session, named)).agent.registry.names
+            assert {name.removeprefix("mcp_").partition("_")[0] for name in names} == expected
+
+
 async def test_cancelled_recurring_message_is_planned_again_while_its_session_is_held(
     store: Store,
 ) -> None:
