@@ -201,6 +201,23 @@ async def test_operator_gets_the_file_in_its_only_profile(world: World) -> None:
     assert json.loads(printed)["format"] == "operator"
 
 
+async def test_session_whose_folder_is_gone_says_what_to_do(world: World) -> None:
+    gone = world.project / "gone"
+    async with perdure.open(world.address) as store:
+        session = await store.create(cwd=gone)
+        await session.append(user("Which bird is it?"), assistant("A heron."))
+    printed = json.loads(await world.perdure("continue-in", session.id, "pi", "--json"))
+    (told,) = printed["warnings"]
+    assert f"the session's folder {gone} does not exist" in told
+    assert f"mkdir -p {shlex.quote(str(gone))}" in told
+    fork = json.loads(
+        await world.perdure("sessions", "fork", session.id, "--cwd", str(world.project), "--json")
+    )
+    assert f"perdure sessions fork {session.id} --cwd DIR" in told
+    command = await world.perdure("continue-in", fork["session"], "pi")
+    assert command.startswith(f"cd {shlex.quote(str(world.project))} && ")
+
+
 async def test_session_that_went_on_there_comes_back(world: World) -> None:
     real("codex")
     session = await bird_session(world)

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +28,8 @@ _HISTORIES: Mapping[Program, str] = {
     "pi": "pi",
 }
 """Program -> its name among the known histories; the others keep no files of sessions."""
+
+_IS_THERE = "nothing to write, it is there already:"
 
 
 def add_to(program: typer.Typer) -> None:
@@ -78,32 +80,38 @@ async def continue_in(
     file = (folder or _place(program)) / made.path
     is_written = _write(file, made)
     command = _command(made, file)
-    if common.as_json:
-        show_json(
-            {
-                "session": made.exported.session,
-                "program": program,
-                "file": str(file),
-                "command": command,
-                "warnings": made.exported.warnings,
-            }
-        )
+    warnings = [*made.exported.warnings, *_gone(made, handle.id)]
+    if not common.as_json:
+        _note(made, [*warnings, f"{'wrote' if is_written else _IS_THERE} {file}"])
+        show(safe(command))
         return
-    _note(made, file, is_written=is_written)
-    show(safe(command))
-
-
-def _note(made: Continuation, file: Path, *, is_written: bool) -> None:
-    """Print what was written, what it lacks, and what its command needs but was not found."""
-    for warning in made.exported.warnings:
-        remark(safe(warning))
-    remark(
-        f"{'wrote' if is_written else 'nothing to write, it is there already:'} {safe(str(file))}"
+    show_json(
+        {
+            "session": made.exported.session,
+            "program": program,
+            "file": str(file),
+            "command": command,
+            "warnings": warnings,
+        }
     )
-    if not Path(made.cwd).is_dir():
-        remark(f"{safe(made.cwd)} does not exist here: run the command where the project is")
+
+
+def _note(made: Continuation, lines: Iterable[str]) -> None:
+    """Print `lines`, and what the command needs but was not found."""
+    for line in lines:
+        remark(safe(line))
     if shutil.which(made.command[0]) is None:
         remark(f"{made.command[0]} is not on your PATH")
+
+
+def _gone(made: Continuation, session: str) -> Iterator[str]:
+    """Yield what to do if the folder in which the command runs does not exist."""
+    if not Path(made.cwd).is_dir():
+        yield (
+            f"the session's folder {made.cwd} does not exist, so the command fails: make it again "
+            f"(mkdir -p {shlex.quote(made.cwd)}), or continue a fork of the session in another "
+            f"folder (perdure sessions fork {session} --cwd DIR)"
+        )
 
 
 def _place(program: Program) -> Path:
