@@ -163,7 +163,7 @@ async def answer(
 
     Exit codes:
         3  no open question has that id
-        4  conflict: already answered, expired, or its turn ended
+        4  conflict: already answered, withdrawn, expired, or its turn ended
     """
     async with common.existing_store() as opened:
         id = await resolve_question(opened, question)

@@ -196,7 +196,7 @@ EXIT_CODES: Mapping[int, str] = {
     1: "the work failed",
     2: "invalid command line or invalid input",
     3: "not found",
-    4: "conflict: in use, changed concurrently, or already exists",
+    4: "conflict: in use, changed concurrently, already exists, or a question that was withdrawn",
     130: "interrupted",
 }
 """What the exit codes of all commands mean."""
