@@ -20,7 +20,6 @@ import msgspec
 
 from perdure.bounds.limits import require_within
 from perdure.codecs.fields import fields_of
-from perdure.codecs.operator import words as operator_words
 from perdure.codecs.pi import words as pi_words
 from perdure.errors import (
     FormatError,
@@ -48,7 +47,7 @@ from perdure.interop.formats.sources.content import (
 )
 from perdure.interop.formats.sources.parse_state import Progress
 from perdure.interop.formats.sources.reader import BOUNDS, Bounds, Source, read_source
-from perdure.interop.matching import own_file_of, session_ids
+from perdure.interop.matching import WRITTEN_HERE, own_file_of, session_ids
 from perdure.interop.reports import Format, FormatName, ImportReport, about, still_erased
 from perdure.interop.restore import restore
 from perdure.interop.source_files import FileRelation, Original, originals_of, relation_of
@@ -62,8 +61,6 @@ from perdure.stores.session_store import SessionStore, is_erased
 _TITLES = ", ".join(format.title for format in FORMATS.values())
 _NO_SESSION = f"not a recognized session file (supported: perdure, {_TITLES})"
 _ATTEMPTS = 10  # each failed one means that another import, or a turn, got its commit in between
-_WRITTEN_HERE = (pi_words.FORMAT, operator_words.FORMAT)
-"""Formats in which perdure's sessions are written, with ids derived from perdure's."""
 
 
 class ImportOptions(TypedDict):
@@ -324,15 +321,17 @@ async def _update(
     found = await store.notes(stream, (ImportSource.kind,))
     notes = [note for note in found if note.stream == stream]
     originals = originals_of(notes, parsed.format)
-    relation = await _relation(store, work.source.content, originals)
+    relation, original = await _relation(store, work.source.content, originals)
     if relation in (FileRelation.SAME, FileRelation.OLDER):
         return _nothing_new(work, stream, relation)
     base: Base | None = None
     if relation is FileRelation.GROWN or not notes or _may_be_rewritten(state, parsed):
-        grown = originals[-1] if relation is FileRelation.GROWN else None
+        grown = original if relation is FileRelation.GROWN else None
         others = {note.seq for note in notes}.difference(*(each.seqs for each in originals))
         base = await _base(store, work, state, grown, others)
-    if base is None and parsed.format in _WRITTEN_HERE:
+        if base is not None and grown is not None and grown is not originals[-1]:
+            base = msgspec.structs.replace(base, begin=0, parts=())  # parts follow the newest only
+    if base is None and parsed.format in WRITTEN_HERE:
         own = await own_file_of(store, state, work.source)
         if own is not None and own.is_complete:
             return _nothing_new(work, stream, FileRelation.SAME)
@@ -366,21 +365,26 @@ def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
 
 async def _relation(
     store: SessionStore, content: Content, originals: list[Original]
-) -> FileRelation:
-    """Return the relation of `content` to the newest imported version, or to an old one.
+) -> tuple[FileRelation, Original | None]:
+    """Return the relation of `content` to the newest version that it has one to, and that version.
 
-    Shape: GROWN also if only the end of an interrupted import is missing.
+    Shape: GROWN also if only the end of an interrupted import is missing. A session may have been
+    continued in several files of pi or Operator; a file of another format only grows from its
+    newest version.
     """
-    relation = FileRelation.OTHER
+    found: tuple[FileRelation, Original | None] = (FileRelation.OTHER, None)
     for original in originals:
         relation = await asyncio.to_thread(relation_of, content, original)
         if relation is FileRelation.OLDER and not await _is_beginning(store, content, original):
             relation = FileRelation.OTHER
         if relation is FileRelation.SAME and original is originals[-1] and original.is_cut_off:
-            return FileRelation.GROWN
+            return FileRelation.GROWN, original
         if relation in (FileRelation.SAME, FileRelation.OLDER):
-            return relation
-    return relation
+            return relation, original
+        is_newest = original is originals[-1]
+        if relation is FileRelation.GROWN and (is_newest or original.format in WRITTEN_HERE):
+            found = relation, original
+    return found
 
 
 async def _is_beginning(store: SessionStore, content: Content, original: Original) -> bool:
@@ -410,7 +414,7 @@ async def _base(
         Traces(
             frozenset() if grown is None else grown.seqs,
             others=others,
-            has_written_ids=parsed.format in _WRITTEN_HERE,
+            has_written_ids=parsed.format in WRITTEN_HERE,
         ),
     )
     is_of = _is_of(state.header, parsed)

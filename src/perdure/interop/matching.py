@@ -21,6 +21,7 @@ import msgspec
 from perdure.codecs.fields import fields_of
 from perdure.codecs.ids import written_ids
 from perdure.codecs.operator import words as operator_words
+from perdure.codecs.pi import words as pi_words
 from perdure.interop.append_items import Base
 from perdure.interop.bundle import bundle_of
 from perdure.interop.formats.items import Item, body_without_source, without_source
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 else:
     pi_export = Later("perdure.interop.pi_export")
     writer = Later("perdure.interop.formats.operator.writer")
+
+WRITTEN_HERE = (pi_words.FORMAT, operator_words.FORMAT)
+"""Formats in which perdure's sessions are written, with ids derived from perdure's."""
 
 _LONGEST_BASE = 120  # leaves room for the number within the 128 characters of an id
 

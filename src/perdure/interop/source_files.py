@@ -30,6 +30,11 @@ class Original(msgspec.Struct, frozen=True):
     parts: tuple[OriginalPart, ...]
 
     @property
+    def format(self) -> str:
+        """The format of the file."""
+        return self.parts[0].source.format
+
+    @property
     def seqs(self) -> frozenset[int]:
         """The seqs of its parts."""
         return frozenset(part.entry.seq for part in self.parts)

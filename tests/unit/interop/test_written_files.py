@@ -47,13 +47,15 @@ async def written(
     return (await continuation_of(store, stream, program, cwd="/srv", leaf=at)).exported.content
 
 
-def continued(content: bytes, program: Program, text: str = "From there") -> bytes:
+def continued(
+    content: bytes, program: Program, text: str = "From there", id: str = "ffffffff"
+) -> bytes:
     """`content` after one more message, below its last record."""
     last = json.loads(content.rstrip().split(b"\n")[-1])
     said = {"role": "user", "content": text, "timestamp": 1}
     record = {"type": "message", "message": said}
     codec = PI if program == "pi" else OPERATOR
-    return content + record_line(codec, record, "ffffffff", last["id"], START_MS) + b"\n"
+    return content + record_line(codec, record, id, last["id"], START_MS) + b"\n"
 
 
 async def spent(store: SessionStore) -> int:
@@ -121,6 +123,27 @@ async def test_file_of_an_earlier_entry_returns_to_its_session(program: Program)
     path = await store.branch(stream, (await store.state(stream)).leaf)
     texts = [entry.message.text for entry in path if entry.message is not None]
     assert texts == ["Which bird?", "A stork.", "From there"]
+
+
+@pytest.mark.parametrize("program", WRITERS)
+async def test_original_and_file_of_an_earlier_entry_grow_in_turns(program: Program) -> None:
+    store, original = empty_store(), FILES[program]
+    stream = (await imported(store, original)).session
+    earlier = (await store.branch(stream, (await store.state(stream)).leaf))[-2].id
+    branch = continued(await written(store, stream, program, earlier), program)
+    await imported(store, branch)
+    for number in range(2):
+        original = continued(original, program, f"Here {number}", f"aaaaaaa{number}")
+        branch = continued(branch, program, f"There {number}", f"bbbbbbb{number}")
+        for file in (original, branch):
+            report = await imported(store, file)
+            assert (report.session, report.messages, report.is_new) == (stream, 1, False)
+    for file in (original, branch, FILES[program]):
+        assert (await imported(store, file)).entries == 0
+    assert await count(store) == 1
+    said = {entry.message.text: entry for entry in await store.tree(stream) if entry.message}
+    for before, text in (("From there", "There 0"), ("There 0", "There 1"), ("Here 0", "Here 1")):
+        assert said[text].parent_id == said[before].id
 
 
 @pytest.mark.parametrize("program", WRITERS)
