@@ -19,7 +19,7 @@ from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.sources.content import FileContent, first_line
 from perdure.interop.formats.sources.reader import Source
 from perdure.interop.imports import source_of_format
-from perdure.interop.matching import session_ids
+from perdure.interop.matching import WRITTEN_HERE, own_file_of, session_ids
 from perdure.interop.source_files import FileRelation, originals_of, relation_of
 from perdure.session.ids import StreamId
 from perdure.session.notes import ImportSource
@@ -78,19 +78,18 @@ async def _native(store: SessionStore, stream: StreamId) -> Recorded | None:
 
 
 async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Recorded | None:
-    """Return `stream` if it was made of the file; otherwise None."""
+    """Return `stream` if it was made of the file, or perdure wrote the file of it; else None."""
     parsed = source.parsed
     state = await store.state(stream)
     header = state.header
     described = fields_of((header.metadata or {}).get(IMPORT)) or {}
-    if (described.get("format"), described.get("session")) != (
-        parsed.format,
-        parsed.header.session,
-    ):
-        return None
+    named = (described.get("format"), described.get("session"))
+    is_of = named == (parsed.format, parsed.header.session)
     originals = originals_of(await store.notes(stream, (ImportSource.kind,)), parsed.format)
     relations = {relation_of(source.content, original) for original in originals}
-    if relations == {FileRelation.OTHER} and not parsed.header.is_saved_whole:
-        return None
-    is_whole = bool(relations & {FileRelation.SAME, FileRelation.OLDER})
-    return Recorded(stream, is_behind=not is_whole or originals[-1].is_cut_off)
+    has_relation = bool(relations - {FileRelation.OTHER})
+    if has_relation or (is_of and (not originals or parsed.header.is_saved_whole)):
+        is_whole = bool(relations & {FileRelation.SAME, FileRelation.OLDER})
+        return Recorded(stream, is_behind=not is_whole or originals[-1].is_cut_off)
+    own = await own_file_of(store, state, source) if parsed.format in WRITTEN_HERE else None
+    return None if own is None else Recorded(stream, is_behind=not own.is_complete)

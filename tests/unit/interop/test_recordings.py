@@ -9,8 +9,11 @@ import pytest
 import perdure
 from perdure import assistant, user
 from perdure.errors import Erased, NotImported
+from perdure.interop.continuation import Program, continuation_of
 from perdure.interop.imports import import_source
+from perdure.interop.recordings import Recorded, imported_as
 from tests.fakes.session_files import file_of
+from tests.fakes.sources import imported, pi_file
 
 
 async def test_path_opens_imported_session_until_it_is_erased(tmp_path: Path) -> None:
@@ -30,3 +33,21 @@ async def test_path_opens_imported_session_until_it_is_erased(tmp_path: Path) ->
         await store.erase(opened.id)
         with pytest.raises(Erased):
             await store.open(path)
+
+
+@pytest.mark.parametrize("program", ["pi", "operator"])
+async def test_file_that_perdure_wrote_opens_its_session(tmp_path: Path, program: Program) -> None:
+    file, other = tmp_path / "written.jsonl", tmp_path / "other.jsonl"
+    async with perdure.open("memory:") as store:
+        ours = await store.create()
+        said = await ours.append(user("hello"), assistant("hi"))
+        theirs = (await imported(store.backend, pi_file("v3.jsonl"))).session
+        for id, leaf in ((ours.id, None), (ours.id, said[0].id), (theirs, None)):
+            made = await continuation_of(store.backend, id, program, cwd="/srv", leaf=leaf)
+            file.write_bytes(made.exported.content)
+            assert await imported_as(store.backend, file) == Recorded(id)
+            line = file.read_bytes().splitlines()[-1]
+            file.write_bytes(made.exported.content + line.replace(b'"id":"', b'"id":"a') + b"\n")
+            assert await imported_as(store.backend, file) == Recorded(id, is_behind=True)
+        other.write_bytes(made.exported.content.replace(b'"text":"', b'"text":"another '))
+        assert await imported_as(store.backend, other) is None
