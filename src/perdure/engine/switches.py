@@ -8,14 +8,12 @@ written here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState
-from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import StreamHeader
+from perdure.session.ids import EntryId
+from perdure.session.info import received_entries
 from perdure.session.kinds import ModelChange
 from perdure.session.notes import AgentBound, SessionReceived, SessionStarted, source_of
 from perdure.stores.protocol import LogReader
@@ -74,9 +72,3 @@ async def _is_before_agent(log: LogReader, switch: Entry) -> bool:
     own = (note.seq for note in notes if note.kind in _BINDINGS and note.stream == stream)
     bound = next((seq for seq in own if seq >= received), None)
     return bound is None or switch.seq < bound
-
-
-def received_entries(header: StreamHeader, stream: StreamId, notes: Iterable[Entry]) -> int:
-    """Return the number of entries at the beginning of `stream` that came from a perdure file."""
-    told = [n.seq for n in notes if n.kind == SessionReceived.kind and n.stream == stream]
-    return max(header.received, *told, 0)

@@ -26,6 +26,7 @@ from perdure.session.notes import (
     SessionEnded,
     SessionExported,
     SessionInfoChanged,
+    SessionReceived,
     SessionReopened,
 )
 
@@ -419,3 +420,9 @@ def shorten_title(text: str | None) -> str | None:
     if text is None or len(text) <= TITLE_LENGTH:
         return text
     return text[: TITLE_LENGTH - 1].rstrip() + "…"
+
+
+def received_entries(header: StreamHeader, stream: StreamId, notes: Iterable[Entry]) -> int:
+    """Return the number of entries at the beginning of `stream` that came from a perdure file."""
+    told = [n.seq for n in notes if n.kind == SessionReceived.kind and n.stream == stream]
+    return max(header.received, *told, 0)

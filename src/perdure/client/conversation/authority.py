@@ -13,11 +13,11 @@ import msgspec
 
 from perdure.client.conversation.agent_binding import BINDING_KINDS, Binding, binding_in
 from perdure.client.reads import OpenQuestion, open_questions, program_question
-from perdure.engine.switches import received_entries
 from perdure.engine.turns.carried import carrying_from
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId, entry_place
+from perdure.session.info import received_entries
 from perdure.session.ledger import Interrupted, TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import (

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from perdure.codecs.shared_keys import with_field
 from perdure.errors import LeafConflict
 from perdure.session.codec import ENTRY_NOTES, new_side
 from perdure.session.entries import Entry, NewEntry, ParentRef, Ref, Sibling
 from perdure.session.ids import EntryId, entry_id
-from perdure.session.info import ForkPoint, StreamHeader
-from perdure.session.kinds import BranchSummary, Compaction
-from perdure.session.notes import LeafMoved
+from perdure.session.info import ForkPoint, StreamHeader, received_entries
+from perdure.session.kinds import BranchSummary, Compaction, ModelChange, ThinkingChange
+from perdure.session.notes import SOURCE_FIELD, LeafMoved, SessionReceived, SourcePlace, source_of
 from perdure.stores.append_rules import ForkOrigin, initial_state
 from perdure.stores.jsonl import reads
 from perdure.stores.jsonl.contents import entries_of, media_of
@@ -28,6 +29,10 @@ from perdure.stores.validation import names_in
 _REFERENCES = {Compaction.kind: "first_kept", BranchSummary.kind: "from_id"}
 _SOURCE = "source"
 """The field with an entry's location in an import original, which is not copied."""
+
+_SWITCHES = (ModelChange.kind, ThinkingChange.kind)
+_NO_PLACE = SourcePlace(part=-1, offset=0, length=0)
+"""The source of a copied switch that a file made: it is not in force (``engine.switches``)."""
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -92,6 +97,8 @@ class _Copies:
         self.ids: dict[EntryId, int] = {}
         self.stream = header.id
         self._aliases = {entry: alias for alias, entry in origin.aliases}
+        received = reads.notes(origin, (SessionReceived.kind,))
+        self._received = received_entries(origin.header, origin.header.id, received)
         tree = _visible_seqs(origin, fork)
         for entry in entries_of(origin, tree):
             self._add(entry)
@@ -109,10 +116,13 @@ class _Copies:
 
     def _add(self, entry: Entry) -> None:
         self.ids[entry.id] = len(self.made)
+        body = relink_body(entry.kind, entry.body, self.copy_of)
+        if entry.kind in _SWITCHES and self._is_of_file(entry):
+            body = with_field(body, SOURCE_FIELD, _NO_PLACE)
         self.made.append(
             NewEntry(
                 kind=entry.kind,
-                body=relink_body(entry.kind, entry.body, self.copy_of),
+                body=body,
                 v=entry.v,
                 lane=entry.lane,
                 parent=None if entry.parent_id is None else Sibling(self.ids[entry.parent_id]),
@@ -121,6 +131,9 @@ class _Copies:
                 alias=self._aliases.get(entry.id),
             )
         )
+
+    def _is_of_file(self, entry: Entry) -> bool:
+        return entry.seq < self._received or source_of(entry.body) is not None
 
 
 def _visible_seqs(origin: Log, fork: ForkPoint) -> list[int]:
