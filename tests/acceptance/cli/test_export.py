@@ -178,6 +178,17 @@ def test_index_of_an_archive_has_titles_and_words_without_markdown_escapes(sampl
     assert "multiply\\" not in index
 
 
+def test_index_of_an_archive_searches_what_was_written(sample: World) -> None:
+    sample.ok("chat", "-p", "escape a\\*b, <b>, x_y\n# one heading")
+    sample.ok("export", "--all", "--format", "html", "-o", "pages")
+    index = (sample.folder / "pages" / "index.html").read_text()
+    found = re.search(r'id="data">(.*?)</script>', index)
+    assert found is not None
+    (said,) = [row["text"] for row in json.loads(found[1]) if "heading" in row["text"]]
+    assert "escape a\\*b, <b>, x_y\n# one heading" in said
+    assert "&lt;" not in said
+
+
 def test_markdown_numbers_an_entry_as_the_commands_do(sample: World) -> None:
     text = sample.ok("export", SAMPLE_ID, "--format", "markdown").out
     number = re.findall(r"(?m)^## (\d+) · User", text)[-1]

@@ -66,7 +66,6 @@ _SCHEME = re.compile(r"([^/?#:]*):")
 _SCHEMES = frozenset({"http", "https", "mailto"})
 """Allowed schemes of links, besides local files; others could run something."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&])")
-_ESCAPED = re.compile(r"\\([\\`*_\[\]<>#|~&])")
 _LOWER_BY = 2
 _DEEPEST_HEADING = 6
 
@@ -236,11 +235,6 @@ def _medium(medium: Medium) -> str:
 def plain(text: str) -> str:
     """Return `text` on one line with all Markdown escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
-
-
-def unescaped(text: str) -> str:
-    """Return `text` without the escapes of `plain`."""
-    return _ESCAPED.sub(r"\1", text)
 
 
 def fence(text: str, language: str) -> str:

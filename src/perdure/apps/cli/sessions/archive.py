@@ -14,9 +14,15 @@ from perdure.apps.terminal.text import safe
 from perdure.client.store import Store
 from perdure.client.transfers import write_file
 from perdure.interop.exports import ExportSelection, export_session
-from perdure.interop.formats.html.archive import INDEX, ArchiveRow, page_name, render_index
-from perdure.interop.formats.markdown import unescaped
-from perdure.interop.reports import Exported
+from perdure.interop.formats.html.archive import (
+    INDEX,
+    ArchiveRow,
+    page_name,
+    render_index,
+    searched_text,
+)
+from perdure.interop.formats.html.page import transcript_in
+from perdure.interop.formats.transcript import Transcript
 from perdure.session.info import SessionInfo
 
 SEARCHED_CHARACTERS = 100_000
@@ -48,14 +54,14 @@ async def write_archive(
     counts: dict[str, int] = {}
     for row in await newest_rows(store, wanted, None):
         page = await export_session(store.backend, row.info.id, "html", selection)
-        text = await export_session(store.backend, row.info.id, "markdown", selection)
         name = page_name(row.info.id)
         write_file(folder / name, page.content, is_replacing=is_forced)
         total += len(page.content)
         warnings += [f"{row.info.id}: {warning}" for warning in page.warnings]
         for kind, count in page.redacted.items():
             counts[kind] = counts.get(kind, 0) + count
-        rows.append(_row(row.info, name, text, selection))
+        shown = await asyncio.to_thread(transcript_in, page.content)
+        rows.append(_row(row.info, name, shown, selection))
     index = render_index(rows)
     write_file(folder / INDEX, index, is_replacing=is_forced)
     return Archive(str(folder / INDEX), len(rows), total + len(index), tuple(warnings), counts)
@@ -67,12 +73,12 @@ def _make_folder(folder: Path, *, is_forced: bool) -> None:
         raise PathExists(str(folder))
 
 
-def _row(info: SessionInfo, name: str, text: Exported, selection: ExportSelection) -> ArchiveRow:
-    """Return the row of the index, with the title and text of the export, which may be redacted."""
-    content = unescaped(text.content.decode(errors="replace"))
-    heading = next((line[2:] for line in content.splitlines() if line.startswith("# ")), "")
+def _row(info: SessionInfo, name: str, shown: Transcript, selection: ExportSelection) -> ArchiveRow:
+    """Return the row of the index, with the title and text of the page, which may be redacted."""
+    title = shown.facts.title or "Untitled session"
     facts = [local_time(info.updated_at), info.source or "perdure"]
     if info.cwd and "paths" not in selection.redact:
         facts.append(safe(info.cwd))
     facts.append(count_of(info.messages, "message"))
-    return ArchiveRow(name, heading or info.id, " · ".join(facts), content[:SEARCHED_CHARACTERS])
+    text = searched_text(shown)[:SEARCHED_CHARACTERS]
+    return ArchiveRow(name, title, " · ".join(facts), text)

@@ -7,11 +7,21 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from perdure.interop.formats.html.page import asset, digest, embed_json, fill
+from perdure.interop.formats.transcript import (
+    Called,
+    Medium,
+    Piece,
+    Result,
+    Said,
+    Strange,
+    Thought,
+    Transcript,
+)
 from perdure.session.ids import StreamId, blob_hash
 
 INDEX = "index.html"
@@ -49,6 +59,35 @@ def render_index(rows: Sequence[ArchiveRow]) -> bytes:
         "data": embed_json(list(rows)),
     }
     return fill(asset("archive.html"), texts)
+
+
+def searched_text(transcript: Transcript) -> str:
+    """Return what the index searches: the text of every branch as it was written, not as Markdown.
+
+    It begins with the title and the instructions of the session.
+    """
+    facts = transcript.facts
+    found = [facts.title, facts.system_prompt]
+    for line in transcript.lines:
+        found += [line.label, line.name]
+        found += [text for piece in line.pieces for text in _texts_of(piece)]
+        found.append(line.error)
+    return "\n".join(filter(None, found))
+
+
+def _texts_of(piece: Piece) -> Iterator[str | None]:
+    match piece:
+        case Said(text=text) | Strange(text=text) | Thought(text=text, is_redacted=False):
+            yield text
+        case Called(name=name, args=args):
+            yield from (name, args)
+        case Result(text=text, media=media):
+            yield text
+            yield from (medium.name for medium in media)
+        case Medium(name=name):
+            yield name
+        case Thought():
+            return
 
 
 def page_name(session: StreamId) -> str:

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
+import msgspec
+
 from perdure.interop.formats.transcript import Transcript
 from perdure.session.codec import encode
 
@@ -24,6 +26,8 @@ _PACKAGE = "perdure"
 _FOLDER = ("data", "html")
 _VENDOR = ("vendor/markdown-it.min.js", "vendor/dompurify.min.js")
 _SCRIPTS = ("text.js", "session.js", "conversation.js", "sidebar.js", "page.js")
+_DATA = b'<script type="application/json" id="data">'
+_DATA_END = b"</script>"
 _MARKER = re.compile(r"\{\{(\w+)\}\}")
 _ESCAPES = {
     "<": "\\u003c",
@@ -46,6 +50,12 @@ def render_page(transcript: Transcript) -> bytes:
         "data": embed_json(transcript),
     }
     return fill(asset("page.html"), texts)
+
+
+def transcript_in(content: bytes) -> Transcript:
+    """Return the transcript that the page `content` shows."""
+    data = content.partition(_DATA)[2].partition(_DATA_END)[0]  # contains no "<"
+    return msgspec.json.decode(data, type=Transcript)
 
 
 def fill(template: str, texts: Mapping[str, str]) -> bytes:

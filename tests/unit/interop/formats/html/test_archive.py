@@ -5,7 +5,25 @@ from __future__ import annotations
 import json
 import re
 
-from perdure.interop.formats.html.archive import ArchiveRow, page_name, render_index
+from perdure.interop.formats.html.archive import (
+    ArchiveRow,
+    page_name,
+    render_index,
+    searched_text,
+)
+from perdure.interop.formats.html.page import render_page, transcript_in
+from perdure.interop.formats.transcript import (
+    Called,
+    Facts,
+    Medium,
+    Piece,
+    Result,
+    Said,
+    Strange,
+    Thought,
+    Transcript,
+    TranscriptLine,
+)
 from perdure.session.ids import StreamId
 
 HOSTILE = "</script><script>alert(1)</script>&<!--{{script}}"
@@ -21,6 +39,42 @@ def test_index_holds_its_rows_as_data_only() -> None:
     assert "default-src &#x27;none&#x27;" in index
     assert "http" not in index.replace("http-equiv", "")
     assert render_index([row]).decode() == index
+
+
+def test_searched_text_has_every_branch_as_written_without_withheld_reasoning() -> None:
+    pieces: tuple[Piece, ...] = (
+        Said(r"a\*b <b> `*`"),
+        Thought("secretly", is_redacted=True),
+        Thought("openly"),
+        Called("1", "grep", "x", '{"pattern": "*"}'),
+        Result("1", "3 | matches", media=(Medium("image/png", 3, "plot_1.png"),)),
+        Medium("image/png", 3, "tide_2.png"),
+        Strange(HOSTILE),
+    )
+    lines = (
+        TranscriptLine(0, "s/0", "user", 0, pieces, label="first_label"),
+        TranscriptLine(1, "s/1", "assistant", 0, (Said("aside"),), parent=0, error="it *failed*"),
+        TranscriptLine(2, "s/2", "assistant", 0, (Said("main"),), parent=0),
+    )
+    facts = Facts("s", 0, "perdure", title="a_title", system_prompt="be *brief*")
+    shown = transcript_in(render_page(Transcript(facts, lines, 2)))
+
+    assert searched_text(shown).splitlines() == [
+        "a_title",
+        "be *brief*",
+        "first_label",
+        r"a\*b <b> `*`",
+        "openly",
+        "grep",
+        '{"pattern": "*"}',
+        "3 | matches",
+        "plot_1.png",
+        "tide_2.png",
+        HOSTILE,
+        "aside",
+        "it *failed*",
+        "main",
+    ]
 
 
 def test_page_is_named_after_its_session_where_that_is_a_file_name() -> None:
