@@ -46,6 +46,10 @@ DELETE FROM perdure.live_delta
 WHERE namespace = %s AND at < clock_timestamp() - interval '60 seconds'
 """
 
+FORGET_LIVE: LiteralString = """
+DELETE FROM perdure.live_delta WHERE namespace = %s AND stream = ANY(%s)
+"""
+
 _WATCHED: LiteralString = """
 SELECT DISTINCT stream FROM perdure.live_watch
 WHERE namespace = %s AND handle <> %s AND until > clock_timestamp()

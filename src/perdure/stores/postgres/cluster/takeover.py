@@ -15,6 +15,7 @@ from msgspec import DecodeError
 from psycopg import Connection
 
 from perdure.stores.cluster.protocol import Work, work_of
+from perdure.stores.postgres.cluster.live import FORGET_LIVE
 from perdure.stores.postgres.rows import Row, key_of
 
 NAMESPACE: LiteralString = "SELECT set_config('perdure.namespace', %s, true)"
@@ -45,10 +46,6 @@ WHERE namespace = %s AND id = ANY(%s) AND id NOT IN (SELECT id FROM free)
 _FENCE: LiteralString = """
 UPDATE perdure.stream SET epoch = epoch + 1, owner = NULL, until = 0
 WHERE namespace = %s AND id = ANY(%s) AND owner = %s
-"""
-
-_FORGET_LIVE: LiteralString = """
-DELETE FROM perdure.live_delta WHERE namespace = %s AND stream = ANY(%s)
 """
 
 _BLAME: LiteralString = """
@@ -86,7 +83,7 @@ def take_over(db: Connection[Row], worker: str, owner: str, works: Iterable[Work
             if free:
                 ids, freed = [work.id for work in free], [work.stream for work in free]
                 db.execute(_FENCE, (key, freed, owner))
-                db.execute(_FORGET_LIVE, (key, freed))
+                db.execute(FORGET_LIVE, (key, freed))
                 db.execute(_BLAME, (key, worker, ids))
                 count += db.execute(REQUEUE, (ids, worker)).rowcount
     return count

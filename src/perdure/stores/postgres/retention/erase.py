@@ -22,6 +22,7 @@ from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.chain import SALT_BYTES
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.append import Appender, Request
+from perdure.stores.postgres.cluster.live import FORGET_LIVE
 from perdure.stores.postgres.database import (
     Connected,
     Database,
@@ -132,10 +133,6 @@ _FORGET_PARTIAL: LiteralString = """
 WITH gone AS (
     DELETE FROM perdure.partial WHERE namespace = %s AND stream = %s RETURNING 1
 ) SELECT count(*) FROM gone
-"""
-
-_FORGET_LIVE: LiteralString = """
-DELETE FROM perdure.live_delta WHERE namespace = %s AND stream = %s
 """
 
 # A key from before schema 3 has the time of its commit and the first seqs of its shares, but not
@@ -381,7 +378,7 @@ class _Erasure:
             counts = counts.plus(foreign_ids=aliases[0][0])
         own = (self._ns, taking.stream)
         if not taking.is_whole:
-            await self._ask(Statement(_FORGET_LIVE, own))
+            await self._ask(Statement(FORGET_LIVE, (self._ns, [taking.stream])))
             return counts
         more = await forget_session(self._connected, *own)
         header = encode(redact(plan.stream.state.header))
@@ -427,7 +424,7 @@ async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Cou
             Statement(_BIRTH, own),
             Statement(_FORGET_PARTIAL, own),
             Statement(_FORGET_KEYS, (*own, *own)),
-            Statement(_FORGET_LIVE, own),
+            Statement(FORGET_LIVE, (namespace, [stream])),
         ],
     )
     texts = await forget_texts(db, namespace, [row[0] for row in title])
