@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import os
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -109,3 +110,12 @@ def recurring(store: Store) -> Sequence[Agent]:
     """Return the agents of a worker that has one with a recurring message."""
     del store
     return [DAILY]
+
+
+def halting(store: Store) -> Sequence[Agent]:
+    """Return the agents of a worker whose start halts until a test makes the file ``go``."""
+    del store
+    note("halted")
+    while not (Path(os.environ[FOLDER]) / "go").exists():
+        time.sleep(0.05)
+    return [HELPER]

@@ -11,11 +11,13 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.cluster.patience import when_available
 from perdure.apps.server_commands.factory import FactoryArgument, made_by
 from perdure.apps.store_access import writable_store
 from perdure.apps.terminal.output import remark, show
 from perdure.client.agents.runtime import Runtime
 from perdure.client.cluster.worker import SLOTS, Worker
+from perdure.client.store import Store
 
 DRAIN_S = 25.0
 """Less than the 30 s after which Kubernetes kills a container."""
@@ -50,11 +52,15 @@ async def worker(
     tools it has. If it dies, the others continue its turns within two seconds. SIGTERM and Ctrl-C
     drain it: running turns may end, and the rest goes on in other workers.
 
+    While the database cannot be reached at the start, the worker prints the reason and tries again,
+    at most every five seconds.
+
     Examples:
         perdure worker shop.agents:runtime --store postgresql://me@db.example/agents
         perdure worker shop.agents:runtime --also tenant-b --slots 64
 
     Exit codes:
+        1  the database went away while the worker was starting; start it again
         2  the store is not on PostgreSQL, or the extra "cluster" is not installed
     """
     stopping = asyncio.Event()
@@ -64,7 +70,9 @@ async def worker(
     async with AsyncExitStack() as opened:
         runtimes: dict[str, Runtime] = {}
         for namespace in dict.fromkeys((common.namespace, *(also or ()))):
-            store = await opened.enter_async_context(writable_store(common.store, namespace))
+            store = await _opened(opened, common.store, namespace, stopping)
+            if store is None:
+                return
             made = await made_by(factory, store)
             runtime = made if isinstance(made, Runtime) else Runtime(store, made)
             runtimes[store.backend.namespace] = await opened.enter_async_context(runtime)
@@ -76,3 +84,12 @@ async def worker(
             sys.stdout.flush()
 
         await running.run(stopping, drain_seconds, tell)
+
+
+async def _opened(
+    opened: AsyncExitStack, named: str | None, namespace: str, stopping: asyncio.Event
+) -> Store | None:
+    """Open the store in `opened`, once its server is there; None: the worker was stopped first."""
+    return await when_available(
+        lambda: opened.enter_async_context(writable_store(named, namespace)), stopping
+    )

@@ -75,6 +75,9 @@ SELECT q FROM unnest(%s::text[]) AS q WHERE EXISTS (
 )
 """  # noqa: S608 - put together from constants
 
+SERVER_ERRORS: tuple[type[Exception], ...] = (psycopg.Error, DBAPIError)
+"""What a launch raises if the server refuses it, or goes away."""
+
 Perform = Callable[[Work], Awaitable[str]]
 """Does a piece of work on the worker's event loop, and returns how it ended."""
 
@@ -127,9 +130,15 @@ class DbosQueue:
         DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)(work)
 
     def launch(self) -> None:
-        """Make or update the schema of the queues, and be ready to take work."""
+        """Make or update the schema of the queues, and be ready to take work.
+
+        Raises: one of `SERVER_ERRORS`; the queue must then be closed.
+        """
+        log = logging.getLogger("dbos")
+        log.setLevel(logging.CRITICAL)  # the caller reports what it raises
         with self._alone():
             DBOS.launch()
+        log.setLevel(logging.ERROR)
         self._has_launched = True
         self._gate.start(self._dbos.background_thread_stop_events)
         with suppress(DBAPIError), self._engine.begin() as db:  # only its owner may
@@ -211,6 +220,12 @@ class DbosQueue:
 
     async def _done(self, work: Work) -> str:
         return await self._perform(work)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the first line of one of `SERVER_ERRORS`."""
+    told = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    return str(told).partition("\n")[0] or type(told).__name__
 
 
 def listen_to(dbos: Any, queues: list[str]) -> None:

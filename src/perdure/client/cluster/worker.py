@@ -87,15 +87,22 @@ class Worker:
 
         `on_ready` is called when others can see the worker. Turns that have not ended by then stay
         open, and other workers continue them.
+
+        Raises: StoreUnavailable if the server goes away before `on_ready` is called.
         """
         cluster = self._cluster
         queue = self._module.DbosQueue(
             cluster.conninfo, self.id, self._perform, self._slots, direct=cluster.direct
         )
-        await asyncio.to_thread(queue.launch)
         liveness = self._cluster.liveness(self._facts)
         liveness.running = lambda: len(self._running)
-        await asyncio.to_thread(liveness.start)
+        try:
+            await asyncio.to_thread(queue.launch)
+            await asyncio.to_thread(liveness.start)
+        except self._module.SERVER_ERRORS as error:
+            await asyncio.to_thread(queue.close)
+            store = next(iter(self._runtimes.values())).host.store.backend
+            raise StoreUnavailable(store.address, self._module.reason_of(error)) from error
         for runtime in self._runtimes.values():
             await cluster_of(runtime.host.store.backend).limit_stalls()
             runtime.host.owner = self._facts.owner

@@ -1,0 +1,86 @@
+"""Workers that start while their server is away."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import Runtime
+from tests.fakes.postgres import PostgresServer, serving
+from tests.fakes.worker_program import HELPER
+from tests.fakes.workers import WorkerProcess, effect_of, until
+
+pytestmark = pytest.mark.full_only
+
+WAITS = "waiting for the store: postgresql://"
+
+
+@pytest.fixture
+def own() -> Iterator[PostgresServer]:
+    """A server that a test may kill."""
+    with serving(is_own=True) as server:
+        yield server
+
+
+async def printed(worker: WorkerProcess, text: str) -> None:
+    """Wait until the worker has printed `text`."""
+
+    async def is_there() -> bool:
+        return text in worker.log.read_text()
+
+    await until(is_there)
+
+
+async def test_worker_started_before_its_server_waits_and_then_takes_work(
+    own: PostgresServer, folder: Path
+) -> None:
+    address = own.new_database()
+    own.kill()
+    worker = WorkerProcess(address, folder, "runtime")
+    try:
+        await printed(worker, WAITS)
+        own.start()
+        async with (
+            perdure.open(address) as store,
+            Runtime(store, agents=[HELPER], runner="workers") as runtime,
+        ):
+            assert "hello" in (await (await runtime.start(HELPER)).send("hello")).text
+        assert "the store is available" in worker.log.read_text()
+        worker.send(signal.SIGTERM)
+        assert worker.end() == 0
+    finally:
+        worker.kill()
+
+
+async def test_worker_that_waits_for_its_server_ends_at_sigterm(folder: Path) -> None:
+    worker = WorkerProcess("postgresql://nobody@127.0.0.1:9/nothing", folder, "runtime")
+    try:
+        await printed(worker, WAITS)
+        worker.send(signal.SIGTERM)
+        assert worker.end() == 0
+    finally:
+        worker.kill()
+    assert worker.log.read_text().count(WAITS) == 1
+
+
+async def test_worker_whose_server_leaves_at_its_start_ends_with_one_sentence(
+    own: PostgresServer, folder: Path
+) -> None:
+    worker = WorkerProcess(own.new_database(), folder, "halting")
+    try:
+        await effect_of(folder, "halted")
+        own.kill()
+        (folder / "go").touch()
+        assert worker.end() == 1
+    except subprocess.TimeoutExpired:
+        pytest.fail(worker.log.read_text())
+    finally:
+        worker.kill()
+    (line,) = worker.log.read_text().splitlines()
+    assert line.startswith("perdure: postgresql://")
+    assert " is not available: " in line
