@@ -28,8 +28,8 @@ TURNS = 40
 AT_ONCE = 4
 LIMIT_MS = 100.0
 
-SETTLE_S = 1.5
-"""After that the server has counted the transactions of its processes."""
+SETTLE_S = 10.5
+"""After that the server has counted the transactions of its processes, also of idle ones."""
 
 _COMMITS = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
 _PROCESSES = """
@@ -121,13 +121,13 @@ async def _cost(
 
 async def _spent(db: psycopg.Connection, worker: int) -> _Cost:
     await asyncio.sleep(SETTLE_S)
-    servers = sum(_cpu_ms(row[0]) for row in db.execute(_PROCESSES.encode()))
+    servers = sum(cpu_ms(row[0]) for row in db.execute(_PROCESSES.encode()))
     row = db.execute(_COMMITS).fetchone()
     assert row is not None
-    return _Cost(_cpu_ms(worker), servers, row[0])
+    return _Cost(cpu_ms(worker), servers, row[0])
 
 
-def _cpu_ms(pid: int) -> float:
+def cpu_ms(pid: int) -> float:
     """Return the CPU of a process so far."""
     times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return 1000 * sum(map(int, times)) / os.sysconf("SC_CLK_TCK")

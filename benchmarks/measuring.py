@@ -34,6 +34,7 @@ from benchmarks import (
     search,
     serving,
     sessions,
+    turn_costs,
     watchers,
 )
 from benchmarks.figures import Benchmark, Figure, Run
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "postgres": postgres.measure,
     "cluster": cluster.measure,
     "live": live.measure,
+    "turn-costs": turn_costs.measure,
     "search": search.measure,
     "postgres-search": postgres.measure_search,
     "jsonl-search": search.measure_jsonl,

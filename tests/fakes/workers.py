@@ -31,7 +31,10 @@ runpy.run_module("perdure", run_name="__main__", alter_sys=True)
 
 
 class WorkerProcess:
-    """One ``perdure worker``; `within` comes before its command."""
+    """One ``perdure worker``; `within` comes before its command.
+
+    `factory` is a function of ``worker_program``, or ``MODULE:FUNCTION``.
+    """
 
     def __init__(
         self,
@@ -43,12 +46,13 @@ class WorkerProcess:
         within: Sequence[str] = (),
     ) -> None:
         program = ("-m", "perdure") if protocol == PROTOCOL else ("-c", _OTHER.format(protocol))
+        named = factory if ":" in factory else f"tests.fakes.worker_program:{factory}"
         self.log = folder / f"worker-{time.monotonic_ns()}.log"
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
                 (
                     *(*within, sys.executable, *program, "worker"),
-                    *(f"tests.fakes.worker_program:{factory}", "--store", address, *options),
+                    *(named, "--store", address, *options),
                 ),
                 cwd=ROOT,
                 env={**os.environ, FOLDER: str(folder), "PERDURE_RUNNER": ""},

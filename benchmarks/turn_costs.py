@@ -1,0 +1,336 @@
+"""What a turn costs a database and a worker, in counts: the figures of docs/scaling.md.
+
+Each kind of turn (without tools, and with two tool calls one after the other) runs in sessions side
+by side, in this process and then in one worker. A first batch of turns warms up and leaves dead
+rows behind; after a VACUUM a second one is measured, and vacuumed, too: so growth is what stays.
+Statements are counted in the server's log, in a batch of their own. What an idle worker does in the
+same time is taken off the figures of turns in a worker, and shown by itself. The server makes no
+checkpoint meanwhile: WAL is without the full pages that the first change after one adds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, LiteralString
+
+import msgspec
+import psycopg
+
+import perdure
+from benchmarks.figures import Figure, Run
+from benchmarks.live import SETTLE_S, cpu_ms
+from benchmarks.turn_agents import LONG, PLAIN, TOOLS, message, runtime
+from perdure import Agent, Chat, Runtime
+from tests.fakes.postgres import PostgresServer, serving
+from tests.fakes.workers import WorkerProcess, until, workers
+
+AT_ONCE = 8
+TURNS = 400
+IDLE_S = 10.0
+SESSIONS = 300
+FACTORY = "benchmarks.turn_agents:runtime"
+
+_SETTINGS = (
+    "ALTER SYSTEM SET autovacuum = off",
+    "ALTER SYSTEM SET checkpoint_timeout = '1h'",
+    "ALTER SYSTEM SET max_wal_size = '8GB'",
+    "ALTER SYSTEM SET log_line_prefix = '%p '",
+    "SELECT pg_reload_conf()",
+)
+
+_COUNTS: LiteralString = """
+SELECT xact_commit, pg_current_wal_lsn() - '0/0'::pg_lsn
+FROM pg_stat_database WHERE datname = current_database()
+"""
+
+_TABLES: LiteralString = """
+SELECT schemaname, sum(n_tup_ins + n_tup_upd + n_tup_del), sum(pg_total_relation_size(relid))
+FROM pg_stat_user_tables GROUP BY schemaname
+"""
+
+_SIZES: LiteralString = """
+SELECT pg_database_size(current_database()),
+    (SELECT sum(octet_length(body)) FROM perdure.entry), (SELECT count(*) FROM perdure.entry)
+"""
+
+_BACKENDS: LiteralString = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
+
+_LINES = re.compile(r"^(?=\d+ [A-Z]+:  )", re.MULTILINE)
+_STATEMENT = re.compile(r"(\d+) LOG:  (?:execute [^:]*|statement): ")
+_OURS = re.compile(r"\bperdure\.")
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Counters of a database, and of the process that runs its turns. Units: bytes; ms of CPU."""
+
+    at: float
+    commits: float
+    wal: float
+    rows: float
+    dbos_rows: float
+    size: float
+    dbos_size: float
+    bodies: float
+    entries: float
+    process_ms: float
+    backends: dict[int, float]
+
+    def since(self, before: Counts) -> dict[str, float]:
+        """Return what was added to each; connections that ended meanwhile are left out."""
+        names = [name for name in self.__struct_fields__ if name != "backends"]
+        added = {name: getattr(self, name) - getattr(before, name) for name in names}
+        server = sum(ms - before.backends.get(pid, 0.0) for pid, ms in self.backends.items())
+        return {**added, "server_ms": server}
+
+
+class _Place:
+    """A database, the worker on it, and what an idle one does each second."""
+
+    def __init__(
+        self, server: PostgresServer, address: str, worker: WorkerProcess | None = None
+    ) -> None:
+        self.server = server
+        self.address = address
+        self.worker = worker
+        self.idle: dict[str, float] = {}
+
+    def set(self, setting: LiteralString) -> None:
+        """Change a setting of the server."""
+        self.server.execute(self.server.address, setting)
+        self.server.execute(self.server.address, "SELECT pg_reload_conf()")
+
+
+async def measure(run: Run) -> list[Figure]:
+    """Turns in this process and in a worker, an idle worker, and the memory of sessions."""
+    with serving(is_own=True, is_quick=False) as server:
+        for setting in _SETTINGS:
+            server.execute(server.address, setting)
+        return [
+            *await _embedded(run, server),
+            *await _in_worker(run, server),
+            *await _memory(run, server),
+        ]
+
+
+async def _embedded(run: Run, server: PostgresServer) -> list[Figure]:
+    place = _Place(server, server.new_database())
+    async with perdure.open(place.address) as store, runtime(store) as turns:
+        plain = await _turns(run, place, turns, PLAIN)
+        return plain + await _turns(run, place, turns, TOOLS)
+
+
+async def _in_worker(run: Run, server: PostgresServer) -> list[Figure]:
+    address = server.new_database()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        workers(1, address, Path(folder), factory=FACTORY) as (worker,),
+    ):
+        place = _Place(server, address, worker)
+        async with perdure.open(address) as store, runtime(store, "workers") as turns:
+            for agent in (PLAIN, TOOLS):
+                await (await turns.start(agent)).send(message(0))
+            figures = await _idle(place)
+            figures += await _turns(run, place, turns, PLAIN)
+            return figures + await _turns(run, place, turns, TOOLS)
+
+
+async def _idle(place: _Place) -> list[Figure]:
+    """What one worker does each second while nothing waits; `place` gets it."""
+    before = await _counts(place)
+    await asyncio.sleep(IDLE_S)
+    added = (await _counts(place)).since(before)
+    idle = place.idle
+    idle |= {name: value / added["at"] for name, value in added.items()}
+    with _statements(place) as counted:
+        await asyncio.sleep(IDLE_S)
+    idle |= {"perdure": counted["perdure"] / IDLE_S, "dbos": counted["dbos"] / IDLE_S}
+    claim = "an idle worker, each second"
+    return [
+        Figure(claim, "transactions", idle["commits"], ""),
+        Figure(claim, "statements", idle["perdure"] + idle["dbos"], ""),
+        Figure(claim, "WAL", idle["wal"], "B"),
+        Figure(claim, "CPU of the worker", idle["process_ms"], "ms"),
+        Figure(claim, "CPU of the server's processes", idle["server_ms"], "ms"),
+    ]
+
+
+async def _turns(run: Run, place: _Place, turns: Runtime, agent: Agent) -> list[Figure]:
+    """What a turn of `agent` costs, without what an idle worker does in its time."""
+    each = run.count(TURNS) // AT_ONCE
+    count = each * AT_ONCE
+    chats = [await turns.start(agent) for _ in range(AT_ONCE)]
+    await _batch(chats, each, 0)
+    _vacuum(place.address)
+    before = await _counts(place)
+    await _batch(chats, each, each)
+    added = (await _counts(place)).since(before)
+    _vacuum(place.address)
+    grown = (await _counts(place)).since(before)
+    cost = {
+        name: (value - place.idle.get(name, 0.0) * added["at"]) / count
+        for name, value in added.items()
+    }
+    statements = await _logged(place, chats, each)
+    runs_in = "program" if place.worker is None else "worker"
+    claim = f"a turn {'with two tools' if agent is TOOLS else 'without tools'} in a {runs_in}"
+    figures = [
+        Figure(claim, "transactions", cost["commits"], ""),
+        Figure(claim, "statements", statements["perdure"] + statements["dbos"], ""),
+        Figure(claim, "entries", cost["entries"], ""),
+        Figure(claim, "rows of perdure written", cost["rows"], ""),
+        Figure(claim, "WAL", cost["wal"], "B"),
+        Figure(claim, "growth of the database", grown["size"] / count, "B"),
+        Figure(claim, "bodies of its entries", cost["bodies"], "B"),
+        Figure(claim, f"CPU of the {runs_in}", cost["process_ms"], "ms"),
+        Figure(claim, "CPU of the server's processes", cost["server_ms"], "ms"),
+    ]
+    if place.worker is None:
+        return figures
+    return [
+        *figures,
+        Figure(claim, "statements of DBOS", statements["dbos"], ""),
+        Figure(claim, "rows of DBOS written", cost["dbos_rows"], ""),
+        Figure(claim, "growth by DBOS, for ten minutes", grown["dbos_size"] / count, "B"),
+    ]
+
+
+async def _logged(place: _Place, chats: list[Chat], each: int) -> dict[str, float]:
+    """The statements of a turn by origin."""
+    few = min(each, 10)
+    began = time.monotonic()
+    with _statements(place) as counted:
+        await _batch(chats, few, 2 * each)
+    took = time.monotonic() - began
+    return {
+        name: (value - place.idle.get(name, 0.0) * took) / (few * len(chats))
+        for name, value in counted.items()
+    }
+
+
+async def _batch(chats: list[Chat], count: int, first: int) -> None:
+    async def turns(chat: Chat, offset: int) -> None:
+        for number in range(count):
+            await chat.send(message(1_000 * offset + first + number))
+
+    await asyncio.gather(*(turns(chat, offset) for offset, chat in enumerate(chats)))
+
+
+# ---------------------------------------------------------------- memory
+
+
+async def _memory(run: Run, server: PostgresServer) -> list[Figure]:
+    """What a worker keeps of a session that is idle, and of one whose tool runs."""
+    count = run.count(SESSIONS)
+    address = server.new_database()
+    options = ("--slots", str(count))
+
+    async def all_run() -> bool:
+        with psycopg.connect(address, autocommit=True) as db:
+            return bool(_row(db, "SELECT max(running) = %s FROM perdure.worker", count)[0])
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        workers(1, address, Path(folder), *options, factory=FACTORY) as (worker,),
+    ):
+        async with perdure.open(address) as store, runtime(store, "workers") as turns:
+            started_kb = _resident_kb(worker.pid)
+            await _sessions(turns, count)
+            warm_kb = _resident_kb(worker.pid)
+            await _sessions(turns, count)
+            idle_kb = _resident_kb(worker.pid)
+            for _ in range(count):
+                (await turns.start(LONG)).send(message(0))
+            await until(all_run)
+            open_kb = _resident_kb(worker.pid)
+    return [
+        Figure("memory of a worker", "after its start", started_kb / 1024, "MiB"),
+        Figure("memory of a worker", f"after {count} sessions", warm_kb / 1024, "MiB"),
+        Figure("memory of a worker", "for each idle session", (idle_kb - warm_kb) / count, "KiB"),
+        Figure("memory of a worker", "for each running turn", (open_kb - idle_kb) / count, "KiB"),
+    ]
+
+
+async def _sessions(turns: Runtime, count: int) -> None:
+    async def one(number: int) -> None:
+        await (await turns.start(PLAIN)).send(message(number))
+
+    for first in range(0, count, AT_ONCE):
+        await asyncio.gather(*(one(number) for number in range(first, first + AT_ONCE)))
+
+
+def _resident_kb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return float(status.partition("VmRSS:")[2].split()[0])
+
+
+# ---------------------------------------------------------------- counting
+
+
+async def _counts(place: _Place) -> Counts:
+    """The counters, once the server's processes have reported theirs."""
+    worker = place.worker
+    process_ms = cpu_ms(worker.pid) if worker else time.process_time() * 1000
+    at = time.monotonic()
+    await asyncio.sleep(SETTLE_S)
+    with psycopg.connect(place.address, autocommit=True) as db:
+        commits, wal = _row(db, _COUNTS)
+        backends = {row[0]: cpu_ms(row[0]) for row in db.execute(_BACKENDS)}
+        tables = {row[0]: row[1:] for row in db.execute(_TABLES)}
+        size, bodies, entries = _row(db, _SIZES)
+    dbos_rows, dbos_size = tables.get("perdure_work", (0, 0))
+    return Counts(
+        at=at,
+        commits=commits,
+        wal=float(wal),
+        rows=float(tables["perdure"][0]),
+        dbos_rows=float(dbos_rows),
+        size=size,
+        dbos_size=float(dbos_size),
+        bodies=bodies or 0,
+        entries=entries,
+        process_ms=process_ms,
+        backends=backends,
+    )
+
+
+def _row(db: psycopg.Connection[Any], statement: LiteralString, *values: object) -> Any:
+    row = db.execute(statement, values).fetchone()
+    assert row is not None
+    return row
+
+
+def _vacuum(address: str) -> None:
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute("VACUUM")
+
+
+@contextmanager
+def _statements(place: _Place) -> Generator[dict[str, float]]:
+    """Count the statements of the block: perdure's, and those of connections with DBOS's only."""
+    with psycopg.connect(place.server.address) as db:
+        log = Path(_row(db, "SHOW data_directory")[0], "log")
+    place.set("ALTER SYSTEM SET log_statement = 'all'")
+    time.sleep(1)  # every process of the server has read it
+    start = log.stat().st_size
+    counted: dict[str, float] = {}
+    yield counted
+    text = log.read_bytes()[start:].decode()
+    place.set("ALTER SYSTEM RESET log_statement")
+    by_process: defaultdict[str, list[str]] = defaultdict(list)
+    for line in _LINES.split(text):
+        if found := _STATEMENT.match(line):
+            by_process[found[1]].append(line[found.end() :])
+    counted["perdure"] = sum(
+        len(sent) for sent in by_process.values() if any(map(_OURS.search, sent))
+    )
+    counted["dbos"] = sum(map(len, by_process.values())) - counted["perdure"]
