@@ -166,7 +166,7 @@ def open(
 
 
 def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> StoreOpening:
-    """Open the store at `address` to copy its sessions, also if it has the last unreleased schema.
+    """Open the store at `address` to copy its sessions, even if it has the last unreleased schema.
 
     A store of that schema is only read. It is not trusted (`open`). Raises: as `open`.
     """

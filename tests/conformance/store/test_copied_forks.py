@@ -154,7 +154,7 @@ async def test_copy_has_no_position_in_import_original(store: SessionStore) -> N
     assert copy.body == b'{"role":"user","parts":[],"later":1.50}'
 
 
-async def test_fork_and_origin_go_on_apart(store: SessionStore) -> None:
+async def test_fork_and_origin_continue_independently(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f")
     await append(store, S, said("in s"), labelled("late", EntryId("s/0")))

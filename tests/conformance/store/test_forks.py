@@ -82,7 +82,7 @@ async def test_fork_copies_nothing_and_continues_from_its_point(
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_fork_and_origin_go_on_apart(store: SessionStore, scope: Scope) -> None:
+async def test_fork_and_origin_continue_independently(store: SessionStore, scope: Scope) -> None:
     await grown(store)
     await fork(store, S, "f", scope=scope)
 

@@ -88,7 +88,7 @@ async def test_the_key_is_needed_for_both_ways(tmp_path: Path) -> None:
     assert names(tmp_path) <= {"a.db", "backup", "backup.partial"}
 
 
-async def test_writers_go_on_while_a_backup_is_made(tmp_path: Path) -> None:
+async def test_writers_continue_during_backup(tmp_path: Path) -> None:
     store, folder = tmp_path / "a.db", tmp_path / "backup"
     await say(address(store), *(f"{number} " + "x" * 5_000 for number in range(200)))
     said: list[str] = []

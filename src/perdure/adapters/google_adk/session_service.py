@@ -22,7 +22,7 @@ class PerdureSessionService(BaseSessionService):
     event; the user of the app is its subject.
 
     An event is appended only to the newest state of its session; otherwise ``StaleSessionError``
-    is raised, also if another process appended. After a rewind the removed events are on a branch.
+    is raised, even if another process appended. After a rewind the removed events are on a branch.
     """
 
     def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:

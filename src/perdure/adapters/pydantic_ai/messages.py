@@ -147,7 +147,7 @@ def entry_with(found: FoundMessage, contents: Mapping[str, bytes]) -> Conversati
 
 
 def _requests(message: Fields) -> Iterator[tuple[_Role, list[_Said]]]:
-    """Yield the parts of a request, those of one role together."""
+    """Yield each role of a request with its consecutive parts."""
     role: _Role | None = None
     said: list[_Said] = []
     for number, part in enumerate(message["parts"]):

@@ -208,7 +208,7 @@ def _stream(asked: OpenQuestion) -> StreamId:
 
 
 async def continuation(store: Store, answered: Entry, of_session: str) -> str:
-    """Return a sentence: how the session, flow or program goes on after the answer `answered`.
+    """Return a sentence: how the session, flow or program continues after the answer `answered`.
 
     `of_session` is the sentence for a session, with ``{}`` for its id.
     """

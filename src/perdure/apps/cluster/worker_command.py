@@ -50,7 +50,7 @@ async def worker(
     Start it as often as you like, on any machine. Programs queue turns with
     Runtime(runner="workers") or PERDURE_RUNNER=workers. A worker takes the turns whose agent and
     tools it has. If it dies, the others continue its turns within two seconds. SIGTERM and Ctrl-C
-    drain it: running turns may end, and the rest goes on in other workers.
+    drain it: running turns may end, and other workers continue the rest.
 
     While the database cannot be reached at the start, the worker prints the reason and tries again,
     at most every five seconds.

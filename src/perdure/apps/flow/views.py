@@ -54,7 +54,7 @@ async def show_flow(
     flow: FlowArgument,
     *,
     role: Annotated[
-        str | None, typer.Option(metavar="ROLE", help="Only this role instance: its feed.")
+        str | None, typer.Option(metavar="ROLE", help="Show only the feed of this role instance.")
     ] = None,
     is_feed: Annotated[
         bool, typer.Option("--feed", help="With --json: the feed, not the session.")

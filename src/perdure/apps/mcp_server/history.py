@@ -87,7 +87,7 @@ class History:
     async def recall(self, question: str, limit: int = 8) -> str:
         """Find what is remembered about a question, in the words a person would use.
 
-        Finds messages that are about the question, also if they share few words with it, summaries
+        Finds messages that are about the question, even if they share few words with it, summaries
         of sessions, and facts. Each result names its session and entry, or its fact; read_session
         and read_entry give more of them.
         """

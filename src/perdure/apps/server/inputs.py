@@ -65,7 +65,10 @@ class NewMessage(Input, frozen=True, kw_only=True):
     if_running: Literal["queue", "reject"] = "queue"
 
     def said(self) -> Message | InFlightMessage:
-        """Return the message. Raises: WrongArgument for contents that it cannot hold, or none."""
+        """Return the message.
+
+        Raises: WrongArgument if it is empty, or if a content is not allowed in a message.
+        """
         held = [each.medium() for each in self.contents]
         if not held and not self.text.strip():
             raise WrongArgument("a message needs text or contents")

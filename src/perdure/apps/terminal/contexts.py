@@ -199,7 +199,7 @@ def part_lines(part: Part, style: Style) -> Iterator[str]:
 def context_part_lines(
     instructions: str, tools: Sequence[ToolDeclaration], recalled: Sequence[str], context: Context
 ) -> Iterator[str]:
-    """Yield the estimated sum, and a line for each part of a request: its tokens, what it is."""
+    """Yield a line with the estimated total, then one per part of a request: name and tokens."""
     parts = (
         ("instructions", _size(instructions), ""),
         ("tools", math.ceil(unscaled_around(None, tools)), count_of(len(tools), "tool")),

@@ -109,7 +109,7 @@ class Chat(Generic[OutputT]):
     ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
-        The turn runs in the session's folder, also if another handle has moved it.
+        The turn runs in the session's folder, even if another handle has moved it.
         `active_file`, `selection` and `variables` change the session's workspace from this message
         on, and the values of ``{{ctx.name}}`` in the instructions and tool descriptions.
         A file without a selection clears the selection; the file "" clears the file. A selection
@@ -149,7 +149,7 @@ class Chat(Generic[OutputT]):
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
         """Resume the interrupted turn, or follow it while another process runs it (`Turn.held`).
 
-        `turn` is its seq, if known: it then returns its reply also if it has ended meanwhile.
+        `turn` is its seq, if known: it then returns its reply even if it has ended meanwhile.
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
         _require_idle(self, "recover")

@@ -203,7 +203,7 @@ class Memory:
         await fact_writes.forget(self.backend, self.outside, EntryId(fact_id), by)
 
     async def fact(self, fact_id: str) -> Fact:
-        """Return one fact, also if it is no longer valid. Raises: FactNotFound."""
+        """Return one fact, even if it is no longer valid. Raises: FactNotFound."""
         return await fact_writes.find_fact(self.backend, EntryId(fact_id))
 
     async def facts(

@@ -69,7 +69,7 @@ class Schedule:
     async def list(self, session: str | None = None) -> list[ScheduledMessage]:
         """List the messages that were not sent yet, the earliest first, of any process.
 
-        One that was cancelled is not listed, also if another process has yet to close it.
+        One that was cancelled is not listed, even if another process has yet to close it.
         """
         found = [
             each for each in await scheduled_in(self._store) if session in (None, each.session)

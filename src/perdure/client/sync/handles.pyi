@@ -927,7 +927,7 @@ class Memory(Handle[AsyncMemory]):
         """
 
     def fact(self, fact_id: str) -> Fact:
-        """Return one fact, also if it is no longer valid. Raises: FactNotFound."""
+        """Return one fact, even if it is no longer valid. Raises: FactNotFound."""
 
     def facts(
         self,
@@ -1014,7 +1014,7 @@ class Schedule(Handle[AsyncSchedule]):
     def list(self, session: str | None = None) -> list[ScheduledMessage]:
         """List the messages that were not sent yet, the earliest first, of any process.
 
-        One that was cancelled is not listed, also if another process has yet to close it.
+        One that was cancelled is not listed, even if another process has yet to close it.
         """
 
     def add(self, session: str, text: str, *, at: datetime | int) -> ScheduledMessage:
@@ -1126,7 +1126,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
-        The turn runs in the session's folder, also if another handle has moved it.
+        The turn runs in the session's folder, even if another handle has moved it.
         `active_file`, `selection` and `variables` change the session's workspace from this message
         on, and the values of ``{{ctx.name}}`` in the instructions and tool descriptions.
         A file without a selection clears the selection; the file "" clears the file. A selection
@@ -1147,7 +1147,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
         """Resume the interrupted turn, or follow it while another process runs it (`Turn.held`).
 
-        `turn` is its seq, if known: it then returns its reply also if it has ended meanwhile.
+        `turn` is its seq, if known: it then returns its reply even if it has ended meanwhile.
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
 

@@ -282,7 +282,9 @@ class LeaseHolder:
 async def leading(
     claim: Claim, *, is_begun: bool = True, stopping: Stopping | None = None
 ) -> AsyncGenerator[LeaseHolder]:
-    """Hold the session's lease during the block, or if not `is_begun` from its first commit.
+    """Acquire the session's lease at the start of the block and release it at the end.
+
+    Without `is_begun`, the block's first commit acquires it.
 
     `stopping` takes requests of other chats in this process to end the turn.
     Raises: LeaseHeld if another process holds it.

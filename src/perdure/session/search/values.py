@@ -47,7 +47,7 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 class Hit(ShortRepr, frozen=True):
     """A matching entry.
 
-    `stream` is the session whose log contains it, also if forks share it. `entry` is None for the
+    `stream` is the session whose log contains it, even if forks share it. `entry` is None for the
     title a session was created with. `about` is the entry of a label. `is_on_branch`: it, or the
     entry it is about, is on the current branch of `stream`; True for titles.
     Units: `at` is Unix milliseconds.

@@ -195,7 +195,7 @@ def folded_runs(text: str) -> str:
     """Return the words of `text` that have non-ASCII characters, folded and uncut.
 
     Shape: in any order, each once. It contains every word of `terms` with such characters, and the
-    prefixes of each, as substrings; also if `text` is JSON, whose words are only longer.
+    prefixes of each, as substrings; even if `text` is JSON, whose words are only longer.
     """
     return " ".join(
         _folded_run(run) if len(run) <= LONGEST else _folded_pieces(run)

@@ -46,7 +46,7 @@ def about_clipboard(args: Mapping[str, object], permissions: Permissions) -> Sub
 
 
 def about_note(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the note's text; "always" is for the same text."""
+    """Return the note's text as subject; "always" allows only this text."""
     said = f"{args['title']!s}: {args['body']!s}"
     return Subject(said, msgspec.json.encode((args["title"], args["body"])).decode())
 

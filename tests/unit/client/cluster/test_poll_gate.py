@@ -55,7 +55,7 @@ def test_thread_of_queue_with_work_continues_first() -> None:
         assert idle.wait(LONG_S)
 
 
-def test_threads_go_on_while_question_fails() -> None:
+def test_threads_continue_while_question_fails() -> None:
     def ask(queues: Collection[str]) -> list[str]:
         raise OSError(str(queues))
 

@@ -129,7 +129,7 @@ def test_file_that_was_changed_meanwhile_is_reported(old: bytes, tmp_path: Path)
             list(log.stretches(0, S, 10))
 
 
-def test_reference_within_a_write_is_a_sibling() -> None:
+def test_parent_in_the_same_write_becomes_a_sibling() -> None:
     assert as_new(said(5), 3, None).parent == Sibling(1)
     assert as_new(said(5), 5, "x").parent == "s/4"
     assert as_new(said(5), 5, "x").alias == "x"

@@ -55,7 +55,7 @@ def _page() -> bytes:
 
 
 def _imported(first: str) -> list[str]:
-    """Return the modules that `first` and its modules import."""
+    """Return the modules that `first` imports, directly or indirectly."""
     found = [first]
     for name in found:
         for path in _IMPORTED.findall(_files()[name].decode()):

@@ -206,10 +206,10 @@ async def show_context(
     call: Annotated[int | None, QueryParameter(ge=0, le=LARGEST_SEQ)] = None,
     last: Annotated[int | None, QueryParameter(ge=1)] = None,
 ) -> ContextView:
-    """Show what a model would be sent now, within `budget` tokens; or was sent by a `call`.
+    """Show the next request to a model, within `budget` tokens, or the request of a past `call`.
 
-    With `last` it has the newest messages only, and says how many are `earlier`.
-    What was recalled is of other sessions: only a token that sees all of them is shown it.
+    With `last`, return only the newest messages; `earlier` counts the omitted ones.
+    Texts recalled from other sessions are shown only to a token that can read all sessions.
     """
     session = await caller.session(session_id)
     if call is not None:

@@ -1,8 +1,8 @@
 """Read the chats of Cursor: rows of ``state.vscdb``, one for each message and one for the chat.
 
 A chat lists its messages in order. Each answer, thought or call of a tool is a message of its own.
-While an answer is generated, only what is before it is read. Keys that encrypt something for
-Cursor's service are removed from the row of the chat.
+If Cursor is generating an answer, only the messages before it are read. Keys that encrypt something
+for Cursor's service are removed from the row of the chat.
 Source: descriptions of the database in public programs that read it, as of 2026.
 """
 

@@ -1,9 +1,9 @@
 """The texts of a part in blocks: several texts that follow each other in one row.
 
-A text of a conversation has some 50 bytes of codes, and a row of its own would have as many bytes
-beside them. A block has columns, each with the fewest bytes a number that its texts need: how far
-their positions and times are from those of the first, and the lengths of their codes in bytes. The
-codes of all texts follow. So a phrase is searched in all of them at once.
+A text of a conversation has about 50 bytes of codes. A row per text would add as many bytes of
+overhead. A block has three columns: the offsets of positions and of times from those of the first
+text, and the lengths of the codes in bytes. Each column uses the fewest bytes per number. The codes
+of all texts follow, so one search for a phrase covers the whole block.
 """
 
 from __future__ import annotations
