@@ -77,7 +77,7 @@ class Note(SideBody, frozen=True, omit_defaults=True):
     event: ClassVar[str] = "session:noted"
 
     note_type: str
-    data: dict[str, object] = msgspec.field(default_factory=dict[str, object])
+    data: dict[str, object] = {}
 
 
 class Label(SideBody, frozen=True, omit_defaults=True):

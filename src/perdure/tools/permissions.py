@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from perdure.bounds.short_repr import ShortRepr
+from perdure.bounds.short_repr import short_repr
 from perdure.egress.destinations import destination_of, host_name
 from perdure.errors import ConfigError, EgressDenied
 from perdure.secrets.pasted_keys import apply_paste_policy
@@ -93,7 +93,7 @@ _FORBIDDEN_BEGIN = (
 )
 
 
-class Permissions(ShortRepr, frozen=True, kw_only=True, omit_defaults=True):
+class Permissions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an agent's built-in tools may access.
 
     `scope`: ``sandboxed`` is the working directory, ``project`` also the directories `roots`,
@@ -108,14 +108,16 @@ class Permissions(ShortRepr, frozen=True, kw_only=True, omit_defaults=True):
     Raises: ConfigError for values that cannot work or are unsafe.
     """
 
+    __repr__ = short_repr
+
     scope: Scope = "sandboxed"
     roots: tuple[str, ...] = ()
     allowed_commands: tuple[str, ...] = ()
     allowed_command_globs: tuple[str, ...] = ()
-    command_env: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    command_env: dict[str, str] = {}
     command_timeout_s: Annotated[float, Meta(gt=0, le=MAX_COMMAND_S)] = 30.0
     allowed_domains: tuple[str, ...] = ()
-    credentials: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    credentials: dict[str, str] = {}
     search_endpoint: str | None = None
     search_credential: str | None = None
     is_search_local: bool = False

@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.bounds.files import read_named_text
 from perdure.bounds.limits import require_within
-from perdure.bounds.short_repr import ShortRepr
+from perdure.bounds.short_repr import ShortRepr, short_repr
 from perdure.client.clock import absolute
 from perdure.errors import ConfigError, LimitExceeded, WrongArgument
 from perdure.secrets.pasted_keys import apply_paste_policy
@@ -52,7 +52,7 @@ _OWN_NAMES = ("working_dir", "git_ref", "active_file", "selection")
 """Names of ``{{ctx.name}}`` that the workspace gives itself; no variable may have one."""
 
 
-class Workspace(ShortRepr, frozen=True, omit_defaults=True):
+class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
     """The workspace of a session, stored with it.
 
     `working_dir` is the folder of file tools; a relative path is below the current folder. Without
@@ -64,8 +64,10 @@ class Workspace(ShortRepr, frozen=True, omit_defaults=True):
     value the first four are empty text. They are stored in plain text and must not contain secrets.
     """
 
+    __repr__ = short_repr
+
     working_dir: str = ""
-    variables: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    variables: dict[str, str] = {}
     active_file: str | None = None
     selection: Selection | None = None
     git_ref: str | None = None

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from perdure.bounds.short_repr import ShortRepr
+from perdure.bounds.short_repr import ShortRepr, short_repr
 from perdure.session.flows.graph import Graph
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
@@ -59,11 +59,13 @@ class HandoffTarget(ShortRepr, frozen=True, omit_defaults=True):
     digest: str | None = None
 
 
-class Offers(ShortRepr, frozen=True, omit_defaults=True):
+class Offers(msgspec.Struct, frozen=True, omit_defaults=True):
     """The possible configurations of a role. Shape: `skills` is a skill's name -> its purpose."""
 
+    __repr__ = short_repr
+
     models: tuple[str, ...] = ()
-    skills: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    skills: dict[str, str] = {}
 
 
 class FlowStarted(SideBody, frozen=True, omit_defaults=True):

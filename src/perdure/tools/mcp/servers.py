@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from perdure.bounds.short_repr import ShortRepr
+from perdure.bounds.short_repr import short_repr
 from perdure.egress.destinations import Destination, destination_of
 from perdure.errors import ConfigError, EgressDenied, SecretPasted
 from perdure.secrets.pasted_keys import apply_paste_policy
@@ -35,7 +35,7 @@ _header = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
-class McpServer(ShortRepr, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A server that provides tools to an agent, named ``mcp_{name}_{tool}``.
 
     Either `command` is a program that is started with `args` in `working_dir` (default: the
@@ -50,13 +50,15 @@ class McpServer(ShortRepr, frozen=True, kw_only=True, forbid_unknown_fields=True
     another type.
     """
 
+    __repr__ = short_repr
+
     name: str
     command: str | None = None
     args: tuple[str, ...] = ()
-    env: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    env: dict[str, str] = {}
     working_dir: str | None = None
     url: str | None = None
-    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    headers: dict[str, str] = {}
     allow_local_endpoint: bool = False
     tools_allowlist: tuple[str, ...] | None = None
     trusts_annotations: bool = False
