@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from perdure.engine.turns.cancellation import finished
 from perdure.errors import LeaseHeld, StoreError
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
@@ -215,17 +216,9 @@ class LeaseHolder:
 
         A cancelled caller still waits for it: a taken lease must be released.
         """
-        task = asyncio.ensure_future(self._from_the_dead(taken))
         self._is_taking = True
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            while not task.done():  # it may be cancelled again
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait((task,))
-            if not task.cancelled():
-                task.exception()  # seen: asyncio does not print it
-            raise
+            return await finished(self._from_the_dead(taken))
         finally:
             self._is_taking = False
 

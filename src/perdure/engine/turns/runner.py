@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from perdure.engine.episodes import with_episode
+from perdure.engine.turns.cancellation import finished
 from perdure.engine.turns.co_commit import CoCommit, CommitParticipant
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import CallModel, Effect, RunTool, Wait, effect_of
@@ -201,7 +202,7 @@ class TurnRunner:
                 is_cancelled = await _is_cut(self._environment, effect)
                 if isinstance(happened, Woken):
                     state = await self._caught_up(state)
-                state = await self._record(state, happened)
+                state = await finished(self._record(state, happened))
             finally:
                 self._environment.bus.close_call(self._environment.stream, _seq_of(effect))
             if is_cancelled:

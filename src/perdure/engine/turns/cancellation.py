@@ -1,0 +1,27 @@
+"""Work that a cancelled turn still finishes: to take its lease, and to record what was paid."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def finished(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`, which runs to its end even if the caller is cancelled.
+
+    Raises: CancelledError after that end, however often the caller was cancelled.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():  # it may be cancelled again
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()  # seen: asyncio does not print it
+        raise

@@ -1,0 +1,110 @@
+"""A turn that is cancelled while the outcome of an effect is committed keeps the outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure.models.scenario import Scenario
+from perdure.models.scripted import ScriptedModel
+from perdure.stores.protocol import Commit, CommitResult
+from tests.fakes.chats import MODEL, calls, says
+from tests.fakes.clock import ManualClock
+
+STEPS = 25
+"""Rounds of the loop after which the turn is cancelled: more than a commit takes in memory."""
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.full_only)])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "memory":
+        yield "memory:"
+    elif request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 's.db'}"
+    else:
+        postgres = request.getfixturevalue("postgres")
+        address: str = postgres.take()
+        yield address
+        postgres.give_back(address)
+
+
+class Cancelling:
+    """Cancels the task of a turn `times` while an outcome of `kind` is committed.
+
+    The first time is `after` rounds of the loop after the commit was called.
+    """
+
+    def __init__(self, kind: str, after: int, times: int) -> None:
+        self._kind = kind
+        self._after = after
+        self._times = times
+        self._cancelling: asyncio.Task[None] | None = None
+        self.turn: asyncio.Task[Any] | None = None
+
+    def wrapped(self, commit: Callable[[Commit], Awaitable[CommitResult]]) -> Any:
+        """Return `commit` with the cancellations."""
+
+        async def wrapper(asked: Commit) -> CommitResult:
+            kinds = {new.kind for write in asked.writes for new in write.entries}
+            if self._cancelling is None and self._kind in kinds:
+                self._cancelling = asyncio.ensure_future(self._cancel())
+            return await commit(asked)
+
+        return wrapper
+
+    async def _cancel(self) -> None:
+        assert self.turn is not None
+        for _ in range(self._after):
+            await asyncio.sleep(0)
+        for _ in range(self._times):
+            self.turn.cancel()
+            await asyncio.sleep(0)
+
+    async def ended(self) -> None:
+        """Wait until all cancellations were requested."""
+        assert self._cancelling is not None, f"no commit had a {self._kind}"
+        await self._cancelling
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.full_only), 5])
+@pytest.mark.parametrize("kind", ["model_finished", "tool_finished"])
+async def test_outcome_survives_cancellations_at_each_step_of_its_commit(
+    address: str, kind: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paid: list[str] = []
+
+    async def pay() -> str:
+        paid.append("paid")
+        return "paid"
+
+    tool = perdure.tool(effect="external")(pay)
+    agent = perdure.Agent("helper", model=MODEL, tools=(tool,))
+    lost: dict[int, list[str]] = {}
+    cancelled = 0
+    async with perdure.open(address) as store:
+        for after in range(STEPS):
+            scenario = Scenario(name="test", sequence=(says("Well.", calls("pay")), says("done")))
+            models = ScriptedModel(scenario, clock=ManualClock())
+            runtime = perdure.Runtime(store, [agent], models=models)
+            chat = await runtime.start(agent, id=f"s{after}")
+            cancelling = Cancelling(kind, after, times)
+            with monkeypatch.context() as patched:
+                patched.setattr(store.backend, "commit", cancelling.wrapped(store.backend.commit))
+                turn = chat.send("go")
+                cancelling.turn = turn._task  # pyright: ignore[reportPrivateUsage] - what a program's end cancels
+                await turn.settled()
+                await cancelling.ended()
+            cancelled += cancelling.turn.cancelled()
+            session = await store.open(f"s{after}")
+            kinds = [entry.kind async for entry in session.entries()]
+            if kind not in kinds:
+                lost[after] = kinds
+        assert (await store.verify()).is_ok
+    assert lost == {}
+    assert cancelled > 0
+    assert len(paid) <= STEPS

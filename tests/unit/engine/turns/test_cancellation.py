@@ -1,0 +1,46 @@
+"""Work that a cancelled caller still finishes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure.engine.turns.cancellation import finished
+
+
+async def test_result_and_error_of_the_work_are_its_callers() -> None:
+    async def work(*, is_failing: bool) -> str:
+        await asyncio.sleep(0)
+        if is_failing:
+            raise LookupError
+        return "done"
+
+    assert await finished(work(is_failing=False)) == "done"
+    with pytest.raises(LookupError):
+        await finished(work(is_failing=True))
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+@pytest.mark.parametrize("times", [1, 2, 7])
+async def test_cancelled_caller_waits_for_the_end_of_the_work(
+    times: int, *, is_failing: bool
+) -> None:
+    leave, ended = asyncio.Event(), list[bool]()
+
+    async def work() -> None:
+        await leave.wait()
+        ended.append(True)
+        if is_failing:
+            raise LookupError
+
+    caller = asyncio.ensure_future(finished(work()))
+    for _ in range(times):
+        await asyncio.sleep(0)
+        caller.cancel()
+    await asyncio.sleep(0)
+    assert not caller.done()
+    leave.set()
+    await asyncio.wait((caller,))
+    assert caller.cancelled()
+    assert ended == [True]
