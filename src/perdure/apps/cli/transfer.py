@@ -137,17 +137,17 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         perdure export 01jd -o trip.html
         perdure export 01jd --format markdown --leaf 12 --redact secrets,paths
         perdure export 01jd -o trip.jsonl  # everything, for another perdure
-        perdure export --all --format html -o archive --redact secrets
+        perdure export --all -o archive --redact secrets
 
     Exit codes:
         2  the format cannot express the session
         4  the file exists, and --force is not given
     """
-    is_named, format, sorts = format is not None, format or _format_of(output), redactions(redact)
+    sorts, is_named = redactions(redact), format is not None
+    format = format or _format_of(output, many)
     if common.as_json and output in (None, _STDOUT):
         raise UsageMistake("--json tells about a file: name one with -o FILE")
-    if not many.is_chosen:
-        _require_file(output, format)
+    _require_file(output, format, many)
     _require_workflow(format, dialect, has_all_branches=has_all_branches)
     output = None if output == _STDOUT else output
     if many.is_chosen or session is None:
@@ -170,14 +170,16 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         _tell(exported, file, sorts)
 
 
-def _require_file(output: Path | None, format: ExportFormat) -> None:
-    """Raises: UsageMistake for a folder, which only the files of workflows name themselves in."""
-    if output is not None and output.is_dir() and format != workflow.FORMAT:
+def _require_file(output: Path | None, format: ExportFormat, many: ArchiveOptions) -> None:
+    """Raises: UsageMistake for a folder, which only archives and files of workflows are put in."""
+    if not many.is_chosen and output is not None and output.is_dir() and format != workflow.FORMAT:
         raise UsageMistake(f"{output} is a folder; name a file")
 
 
-def _format_of(output: Path | None) -> ExportFormat:
-    """Return the format that the ending of `output` names."""
+def _format_of(output: Path | None, many: ArchiveOptions) -> ExportFormat:
+    """Return the format that the ending of `output` names, or the only one of an archive."""
+    if many.is_chosen:
+        return "html"
     return _ENDINGS.get("" if output is None else output.suffix.lower(), "perdure")
 
 
@@ -214,7 +216,7 @@ def _archive_folder(
     if session is not None or leaf is not None:
         raise UsageMistake("an archive has many sessions: omit the ID and --leaf")
     if format != "html":
-        raise UsageMistake("an archive of many sessions is made of HTML pages: add --format html")
+        raise UsageMistake("an archive of many sessions is made of HTML pages: omit --format")
     if output is None:
         raise UsageMistake("name the folder of the archive: -o DIR")
     if output.is_file():
