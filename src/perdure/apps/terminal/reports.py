@@ -283,18 +283,19 @@ def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
     if report.branch:
         yield ""
         if report.earlier:
-            yield style.paint(earlier_line(report.earlier, "--json"), "faint")
+            yield style.paint(
+                earlier_line(report.earlier, f"perdure sessions tree {report.info.id} --all"),
+                "faint",
+            )
         rows = lines_of(_as_chain(report), report.leaf, limit=BRANCH_LINES)
         yield from draw(rows, report.info.id, width, style)
     if report.cut:
         yield style.paint(f"  cut, not in the context: {one_line(report.cut, width)}", "faint")
 
 
-def earlier_line(count: int, option: str) -> str:
-    """Return the line about the `count` oldest entries of a branch, which only `option` shows."""
-    return (
-        f"{count_of(count, 'earlier entry', 'earlier entries')} of this branch not shown: {option}"
-    )
+def earlier_line(count: int, how: str) -> str:
+    """Return the line about the `count` oldest entries of a branch, which `how` shows."""
+    return f"{count_of(count, 'earlier entry', 'earlier entries')} of this branch not shown: {how}"
 
 
 def children_lines(children: Iterable[Child], style: Style) -> Iterator[str]:

@@ -13,6 +13,8 @@ TASKS: Mapping[str, str] = {
     **dict.fromkeys(("resume", "continue"), "chat --continue"),
     **dict.fromkeys(("delete", "remove", "rm", "erase", "forget-session"), "sessions erase"),
     **dict.fromkeys(("show", "info"), "sessions show"),
+    **dict.fromkeys(("move", "mv"), "sessions fork --cwd"),
+    "archive": "export --all",
     **dict.fromkeys(("pick", "choose", "select"), "sessions pick"),
     **dict.fromkeys(("interrupted", "crashed"), "sessions list --interrupted"),
     **{

@@ -233,7 +233,8 @@ class Reader:
         header = self._about.header()
         others = len(self._about.sessions) - 1
         if others > 0:
-            self.draft.warn("sessions", f"it also holds lines of {others} other session(s)")
+            told = "1 other session" if others == 1 else f"{others} other sessions"
+            self.draft.warn("sessions", f"it also holds lines of {told}")
         main, side = self._leaves[False].node, self._leaves[True].node
         return self.draft.finish(header, side if main is None else main)
 
