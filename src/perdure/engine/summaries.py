@@ -16,7 +16,7 @@ from perdure.context.tokens import estimate_request
 from perdure.engine.switches import Switches
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment
-from perdure.engine.turns.executor.model_call import client_call, streaming
+from perdure.engine.turns.executor.model_call import client_call, whole_answer
 from perdure.engine.turns.executor.summary import summarise, tell_compacted
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
 from perdure.engine.turns.lease import LeaseHolder, leading
@@ -34,7 +34,6 @@ from perdure.engine.windows import pinned_window
 from perdure.errors import HeadConflict, MalformedResponse, ModelError, TurnFailed
 from perdure.errors.engine import failure_of
 from perdure.models.protocol import ModelRequest
-from perdure.models.stream import AnswerBuilder
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.fold import ContextWindow
@@ -247,15 +246,7 @@ async def branch_told(environment: Environment, request: ModelRequest) -> Messag
 
     Raises: ModelError, also if the answer is too short for a summary.
     """
-
-    async def answered() -> Message:
-        builder = AnswerBuilder(request.model)
-        async with streaming(environment, request) as deltas:
-            async for delta in deltas:
-                builder.add(delta)
-        return builder.build()
-
-    reply = await client_call(request.model, answered())
+    reply = await client_call(request.model, whole_answer(environment, request))
     if not is_usable_summary(reply.text):
         raise MalformedResponse(request.model, "the summary is too short for a branch")
     return reply

@@ -6,7 +6,7 @@ from typing import Literal, Protocol, cast, get_args
 
 from perdure.errors.root import PerdureError
 
-TurnFailure = Literal[
+EndFailure = Literal[
     "turn_limit",
     "tool_failed",
     "context_overflow",
@@ -20,6 +20,11 @@ TurnFailure = Literal[
     "invalid_output",
     "content_filter",
     "internal",
+]
+"""Why a turn that ran has failed."""
+
+TurnFailure = Literal[
+    EndFailure,
     "work_failed",
     "workers_died",
     "secret_pasted",

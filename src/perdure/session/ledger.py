@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from perdure.bounds.short_repr import ShortRepr
+from perdure.errors.engine import EndFailure
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Message, StopReason, Usage
 from perdure.session.notes import SideBody
@@ -26,23 +27,7 @@ ToolOutcome = Literal["ok", "error", "refused", "timeout", "aborted", "unknown"]
 TurnEnd = Literal[
     "stop", "length", "content_filter", "aborted", "cancelled", "error", "interrupted"
 ]
-Failure = Literal[
-    "turn_limit",
-    "tool_failed",
-    "context_overflow",
-    "provider_unavailable",
-    "provider_rate_limit",
-    "provider_refused",
-    "provider_auth",
-    "budget_exceeded",
-    "question_expired",
-    "not_approved",
-    "empty_answer",
-    "invalid_output",
-    "content_filter",
-    "cancelled",
-    "internal",
-]
+Failure = Literal[EndFailure, "not_approved", "cancelled"]
 
 
 class Spending(ShortRepr, frozen=True, omit_defaults=True):

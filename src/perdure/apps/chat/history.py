@@ -27,14 +27,17 @@ _LOOKED_AT = 200
 """Messages of one session that are read for its newest user messages."""
 
 
-async def earlier_inputs(store: Store, folder: Path, limit: int = 100) -> list[str]:
+_INPUTS = 100
+
+
+async def earlier_inputs(store: Store, folder: Path) -> list[str]:
     """Return the newest texts that the user sent from `folder`, newest first, each once."""
     found: dict[str, None] = {}
     for info in await store.recent(_SESSIONS, cwd=folder):
         session = await store.open(info.id)
         entries = session.entries(kind=MESSAGE, newest_first=True, limit=_LOOKED_AT)
         async for entry in entries:
-            if entry.is_erased or len(found) >= limit:
+            if entry.is_erased or len(found) >= _INPUTS:
                 continue
             message = entry.message
             if message is None or message.role != "user":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
@@ -57,14 +58,14 @@ def turns_of(entries: Iterable[Entry]) -> list[TurnView]:
             case ModelCalled() if turns:
                 calls[entry.seq, 0] = _model_call(entry, body)
             case ToolStarted() if turns:
-                calls[body.id, body.attempt] = _tool_call(entry, body)
+                calls[body.id, body.attempt] = _tool_call(entry, body, "running")
             case ModelFinished() if turns and entry.about is not None:
                 key = (entry_place(entry.about)[1], 0)
                 if key in calls:
                     calls[key] = _model_answered(calls[key], entry, body)
             case ToolFinished() if turns:
                 key = (body.id, body.attempt)
-                started = calls.get(key) or _never_started(entry, body)
+                started = calls.get(key) or _tool_call(entry, body, "refused")
                 calls[key] = _tool_returned(started, entry, body)
             case TurnFinished() if turns:
                 turns[-1] = _ended(turns[-1], entry, body)
@@ -134,25 +135,14 @@ def _model_answered(call: Call, entry: Entry, body: ModelFinished) -> Call:
     )
 
 
-def _tool_call(entry: Entry, body: ToolStarted) -> Call:
+def _tool_call(
+    entry: Entry, body: ToolStarted | ToolFinished, status: Literal["running", "refused"]
+) -> Call:
     return Call(
         seq=entry.seq,
         type="tool",
         name=body.tool,
-        status="running",
-        started_at=time_of(entry.at),
-        finished_at=None,
-        attempt=body.attempt,
-        input=body.input,
-    )
-
-
-def _never_started(entry: Entry, body: ToolFinished) -> Call:
-    return Call(
-        seq=entry.seq,
-        type="tool",
-        name=body.tool,
-        status="refused",
+        status=status,
         started_at=time_of(entry.at),
         finished_at=None,
         attempt=body.attempt,

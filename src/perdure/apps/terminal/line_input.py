@@ -15,12 +15,13 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
 _CHUNK_BYTES = 65_536
+_PATIENCE_S = 1.0
 
 
-def piped_text(most_bytes: int, patience_s: float = 1.0) -> str | None:
+def piped_text(most_bytes: int) -> str | None:
     """Return the text piped into this process, cut a little after `most_bytes`.
 
-    "" at a terminal and for an empty input. None if the pipe stays silent for `patience_s`: some
+    "" at a terminal and for an empty input. None if the pipe stays silent for a second: some
     programs start others with a pipe that they never close.
     """
     descriptor = sys.stdin.fileno()
@@ -28,7 +29,7 @@ def piped_text(most_bytes: int, patience_s: float = 1.0) -> str | None:
         return ""
     content = b""
     while len(content) <= most_bytes:
-        if not content and not select.select([descriptor], [], [], patience_s)[0]:
+        if not content and not select.select([descriptor], [], [], _PATIENCE_S)[0]:
             return None
         chunk = os.read(descriptor, _CHUNK_BYTES)
         if not chunk:

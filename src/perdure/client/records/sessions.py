@@ -19,9 +19,9 @@ _PAGE = 500
 
 
 async def newest_sessions(
-    store: SessionStore, since_ms: int | None = None, *, scope: SessionScope = "all"
+    store: SessionStore, since_ms: int | None = None
 ) -> AsyncIterator[SessionInfo]:
-    """Yield the sessions of `scope`, newest activity first, down to `since_ms`.
+    """Yield all sessions, newest activity first, down to `since_ms`.
 
     Lists grow as they are read, so a caller that stops early reads few sessions.
     Units: Unix milliseconds.
@@ -29,7 +29,7 @@ async def newest_sessions(
     seen: set[StreamId] = set()
     limit = _FIRST
     while True:
-        found = await store.sessions(limit=limit, scope=scope)
+        found = await store.sessions(limit=limit, scope="all")
         for info in found:
             if since_ms is not None and info.updated_at < since_ms:
                 return

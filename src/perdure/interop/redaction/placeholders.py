@@ -82,9 +82,9 @@ class Redactor:
             at = find.end
         return "".join((*pieces, text[at:]))
 
-    def secret(self, value: str, kind: str = "secret") -> str:
+    def secret(self, value: str) -> str:
         """Return the placeholder of a value that is a secret as a whole."""
-        return self._placeholder(value, Find(0, len(value), self._secrets.get(value, kind)))
+        return self._placeholder(value, Find(0, len(value), self._secrets.get(value, "secret")))
 
     def is_for(self, sort: Redaction) -> bool:
         """Whether values of `sort` are replaced."""

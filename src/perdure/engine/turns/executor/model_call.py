@@ -77,6 +77,15 @@ async def streaming(
             await deltas.aclose()
 
 
+async def whole_answer(environment: Environment, request: ModelRequest) -> Message:
+    """Return the complete answer to `request`."""
+    builder = AnswerBuilder(request.model)
+    async with streaming(environment, request) as deltas:
+        async for delta in deltas:
+            builder.add(delta)
+    return builder.build()
+
+
 async def client_call(model: str, work: Awaitable[T]) -> T:
     """Await `work`, which calls the client of `model`.
 

@@ -13,12 +13,10 @@ from perdure.context.summary import is_usable_summary, summary_requests, summary
 from perdure.engine.hooks.points import BeforeCompact, Block, Compacted
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment, SummaryFrame, ToCompact
-from perdure.engine.turns.executor.model_call import client_call, streaming
+from perdure.engine.turns.executor.model_call import client_call, whole_answer
 from perdure.engine.turns.inputs import CallFailed, NothingToSummarise, Summarised
 from perdure.engine.windows import pinned_window
 from perdure.errors import MalformedResponse, ModelError
-from perdure.models.protocol import ModelRequest
-from perdure.models.stream import AnswerBuilder
 from perdure.session.codec import new_tree
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow, window_of
@@ -64,7 +62,7 @@ async def summarise(
         for request in summary_requests(
             plan, model, focus=focus, max_output_tokens=min(settings.summary_tokens, history // 5)
         ):
-            reply = await client_call(model, _answer(environment, request))
+            reply = await client_call(model, whole_answer(environment, request))
             replies.append(reply)  # replies before a failure were paid for
     except ModelError as error:
         return CallFailed(error, None, environment.random01(), usage=_usage_of(replies))
@@ -143,14 +141,6 @@ async def _ask_hooks(
         kept=_kept_count(plan, window),
     )
     return Summarised(_with_frame(compaction, frame, window))
-
-
-async def _answer(environment: Environment, request: ModelRequest) -> Message:
-    builder = AnswerBuilder(request.model)
-    async with streaming(environment, request) as deltas:
-        async for delta in deltas:
-            builder.add(delta)
-    return builder.build()
 
 
 def _compaction(

@@ -293,7 +293,7 @@ def expire(scribe: Scribe) -> None:
     withdraw_question(scribe, "expired")
     if scribe.state.open_tool is not None:
         text = "No answer in time whether the tool took effect; it may have."
-        settle_open(scribe, "unknown", text, "unknown_outcome")
+        settle_open(scribe, text)
     refuse_pending(scribe, "refused", "Not run: no answer in time.", "not_approved")
     reason = "its question was not answered in time; raise question_expires_s"
     finish(scribe, "error", failure="question_expired", error=reason)
@@ -311,7 +311,7 @@ def broken(scribe: Scribe, happened: inputs.Broken, config: TurnConfig) -> None:
         scribe.side(failed, call.seq)
     elif state.open_tool is not None:
         text = "The turn broke while the tool ran; it may have taken effect."
-        settle_open(scribe, "unknown", text, "unknown_outcome")
+        settle_open(scribe, text)
     refuse_pending(scribe, "aborted", "Not run: the turn ended with an error.", "cancelled")
     finish(scribe, "error", failure="internal", error=happened.reason)
 

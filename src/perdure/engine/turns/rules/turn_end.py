@@ -69,10 +69,11 @@ def settle_call(
     scribe.tree(Message("tool", (part,)))
 
 
-def settle_open(scribe: Scribe, outcome: ToolOutcome, text: str, error_code: str) -> None:
-    """Answer every call that still runs with `text`."""
+def settle_open(scribe: Scribe, text: str) -> None:
+    """Answer every call that still runs with `text`: its outcome is unknown."""
     while scribe.state.open_tool is not None:
-        settle_call(scribe, scribe.state.pending[0], outcome, text, error_code=error_code)
+        call = scribe.state.pending[0]
+        settle_call(scribe, call, "unknown", text, error_code="unknown_outcome")
 
 
 def interrupted_by(partial: Message) -> Interrupted:
