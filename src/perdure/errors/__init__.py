@@ -8,7 +8,7 @@
     │                LeaseHeld · LeaseLost · TurnOpen · IdempotencyMismatch · StoreTooNew
     │                NotAStore
     │                StoreCorrupt · StoreSchemaForeign · StoreReadOnly · StoreFull
-    │                StoreUnavailable · Unsupported
+    │                StoreUnavailable · StoreBehind · Unsupported
     │                InvalidQuery · SearchIndexDamaged · SessionHasForks · QuotaExceeded
     │                KeyMissing · KeyWrong · StoreNotEncrypted · StoreInUse
     │                CopyConflict · BackupDamaged · StoreExists · FlowNotFound · FlowExists
@@ -95,6 +95,7 @@ from perdure.errors.stores import NotImported as NotImported
 from perdure.errors.stores import SearchIndexDamaged as SearchIndexDamaged
 from perdure.errors.stores import SessionExists as SessionExists
 from perdure.errors.stores import SessionNotFound as SessionNotFound
+from perdure.errors.stores import StoreBehind as StoreBehind
 from perdure.errors.stores import StoreCorrupt as StoreCorrupt
 from perdure.errors.stores import StoreError as StoreError
 from perdure.errors.stores import StoreFull as StoreFull

@@ -253,6 +253,23 @@ class StoreUnavailable(StoreError):
         self.reason = reason
 
 
+class StoreBehind(StoreUnavailable):
+    """The store has lost entries that this process has read, and its turn cannot continue here."""
+
+    code = "store_behind"
+
+    def __init__(self, store: str, stream: str, expected: int, actual: int) -> None:
+        super().__init__(
+            store,
+            f"it has lost entries: session {stream!r} is at entry {actual} there, and this process "
+            f"has read entry {expected}; a replica that lagged may have replaced the server. Open "
+            "the session again",
+        )
+        self.stream = stream
+        self.expected = expected
+        self.actual = actual
+
+
 class KeyMissing(StoreError):
     """A store is encrypted and no key was found, or a configured key does not exist."""
 

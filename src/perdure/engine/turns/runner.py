@@ -56,6 +56,7 @@ from perdure.errors import (
     LeaseLost,
     ModelRefused,
     SessionError,
+    StoreBehind,
     StoreError,
 )
 from perdure.events.scope import within
@@ -176,8 +177,8 @@ class TurnRunner:
     async def run(self, state: TurnState, happened: Begin | Lost) -> TurnState:
         """Continue a turn that has begun or was lost from `state` to its end.
 
-        Raises: LeaseLost if another process took over the session; StoreError; what the participant
-        raises.
+        Raises: LeaseLost if another process took over the session; StoreBehind if the store lost
+        entries of the turn; StoreError; what the participant raises.
         """
         environment = self._environment
         watched = environment.observer.turn(self._config, state, happened)
@@ -216,7 +217,10 @@ class TurnRunner:
         while True:
             try:
                 return await self._commit_step(state, happened)
-            except HeadConflict:
+            except HeadConflict as conflict:
+                if conflict.actual < state.head:
+                    at = (self._environment.stream, state.head, conflict.actual)
+                    raise StoreBehind(self._environment.store.address, *at) from conflict
                 state = await self._caught_up(state)
             except InvalidEntry as error:
                 if isinstance(happened, Broken):

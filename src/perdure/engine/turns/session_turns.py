@@ -28,7 +28,7 @@ from perdure.engine.turns.recovery import (
 from perdure.engine.turns.requests import require_unanswered
 from perdure.engine.turns.runner import StopRequest, TurnRunner
 from perdure.engine.turns.state import TurnState
-from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld
+from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld, StoreBehind
 from perdure.models.protocol import ThinkingLevel
 from perdure.session.codec import body_of
 from perdure.session.fold import BranchState
@@ -184,7 +184,11 @@ class SessionTurns:
                         await leadership.take()
                     continue
                 signals.begins_after(at.head + at.has_ended)
-                self._known.left = await runner.run(state, begin)
+                try:
+                    self._known.left = await runner.run(state, begin)
+                except StoreBehind:
+                    self._known.forget()
+                    raise
                 signals.cause = runner.failure.cause
                 return self._known.left
 
