@@ -34,7 +34,7 @@ from tests.fakes.workers import WorkerProcess, until, workers
 AT_ONCE = 8
 TURNS = 400
 IDLE_S = 10.0
-SESSIONS = 300
+SESSIONS = 100
 FACTORY = "benchmarks.turn_agents:runtime"
 
 _SETTINGS = (
