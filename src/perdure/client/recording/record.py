@@ -30,6 +30,7 @@ from perdure.client.recording.stream import StreamedResponse
 from perdure.client.store import Store
 from perdure.client.sync.handles import Store as BlockingStore
 from perdure.client.sync.portal import Portal
+from perdure.engine.turns.cancellation import finished
 from perdure.errors import WrongArgument
 from perdure.session.argument_checks import takes_declared
 from perdure.session.ids import EntryId
@@ -189,9 +190,9 @@ class Recording:
             await asyncio.to_thread(self._portal.call, work)
 
     async def _told_async(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work`, whose failure must not take the response from the program."""
+        """As `_told`; the end of a call that is cancelled, even repeatedly, is recorded, too."""
         try:
-            await self._call_async(work)
+            await finished(self._call_async(work))
         except Exception as error:  # noqa: BLE001 - see above
             work.close()
             _warn(error)
@@ -233,6 +234,8 @@ class _Call:
         elif self.streamed.fields:
             response = read_response(self._api, self.streamed.fields)
             await self._finish(response, is_complete=self.streamed.is_complete)
+        elif self.streamed.error is not None:
+            await self.fail(self.streamed.error)
         else:
             found = response_of(self._api, bytes(self.body))
             await self._finish(found, is_complete=found is not None)
@@ -247,8 +250,12 @@ class _Call:
         if response is None:
             await self.fail("the response is not JSON, or was not read")
         elif self._is_request_known and not self.is_over:
-            self.is_over = True
-            await self._recorder.finish(self._after, response, is_complete=is_complete)
+            error = self.streamed.error
+            if error is not None:
+                await self.fail(error)
+            if response.message is not None or error is None:
+                self.is_over = True
+                await self._recorder.finish(self._after, response, is_complete=is_complete)
 
     def feed(self, data: bytes) -> None:
         """Read the next bytes of the response."""

@@ -17,12 +17,16 @@ _MAX_ITEMS = 10_000
 
 
 class StreamedResponse:
-    """Collects the events of one response. `fields` is the response so far."""
+    """Collects the events of one response.
+
+    `fields` is the response so far, `error` the message with which the provider broke it off.
+    """
 
     def __init__(self, api: Api) -> None:
         self.api = api
         self.fields: Fields = {}
         self.is_complete = False
+        self.error: str | None = None
         self._rest = b""
         self._blocks: dict[int, Fields] = {}
         self._inputs: dict[int, str] = {}
@@ -41,6 +45,11 @@ class StreamedResponse:
                     self.is_complete = True
 
     def _take(self, event: Fields) -> None:
+        is_error = text_in(event, "type") == "error"
+        error = object_in(event, "error") or (event if is_error else None)
+        if error is not None:
+            self.error = text_in(error, "message") or "the provider sent an error"
+            return
         match self.api:
             case "chat":
                 self._take_chunk(event)
@@ -79,6 +88,7 @@ class StreamedResponse:
             said = self.fields.setdefault("choices", [{"message": {}}])[0]
             if choice.get("finish_reason") is not None:
                 said["finish_reason"] = choice["finish_reason"]
+                self.is_complete = True  # some servers send no [DONE]
             self._take_delta(said["message"], object_in(choice, "delta") or {})
 
     def _take_delta(self, said: dict[str, Any], delta: Fields) -> None:

@@ -63,6 +63,24 @@ def test_items_of_responses_count_before_the_end() -> None:
     assert (message.text, part.is_complete) == ("I", False)
 
 
+def test_chat_with_finish_reason_is_complete_without_done() -> None:
+    end = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n'
+    assert read(end, 9).is_complete
+
+
+@pytest.mark.parametrize(
+    ("api", "event"),
+    [
+        ("chat", {"error": {"message": "overloaded"}}),
+        ("responses", {"type": "error", "code": "x", "message": "overloaded"}),
+        ("messages", {"type": "error", "error": {"type": "x", "message": "overloaded"}}),
+    ],
+)
+def test_error_event_is_kept(api: Api, event: object) -> None:
+    part = read(b"data: " + json.dumps(event).encode() + b"\n\n", 9, api)
+    assert (part.error, part.is_complete) == ("overloaded", False)
+
+
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 def test_malformed_events_are_skipped(api: str) -> None:
     odd = [
