@@ -13,7 +13,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from functools import wraps
-from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec
 
 from perdure.client.open import StoreOpening
@@ -58,12 +57,7 @@ class Store(handles.Store):
         """Finish running work, close the store, and stop its loop. May be called twice."""
         self.portal.close()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

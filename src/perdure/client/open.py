@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, cast
 
 from msgspec import Meta
@@ -105,12 +104,7 @@ class StoreOpening:
         self._stores.append(store)
         return store
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stores.pop().close()
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -11,7 +11,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar, Token
-from types import TracebackType
 from typing import Final, Literal, Self, cast
 
 import perdure
@@ -79,12 +78,7 @@ class DurableRun:
         self._token = _current.set(self)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._token is not None:
             _current.reset(self._token)
             self._token = None
