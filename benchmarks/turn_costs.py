@@ -14,7 +14,6 @@ import asyncio
 import re
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,9 +64,7 @@ SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
 
-_LINES = re.compile(r"^(?=\d+ [A-Z]+:  )", re.MULTILINE)
-_STATEMENT = re.compile(r"(\d+) LOG:  (?:execute [^:]*|statement): ")
-_OURS = re.compile(r"\bperdure\.")
+_STATEMENT = re.compile(r"^\d+ LOG:  (?:execute [^:]*|statement): ", re.MULTILINE)
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -153,11 +150,11 @@ async def _idle(place: _Place) -> list[Figure]:
     idle |= {name: value / added["at"] for name, value in added.items()}
     with _statements(place) as counted:
         await asyncio.sleep(IDLE_S)
-    idle |= {"perdure": counted["perdure"] / IDLE_S, "dbos": counted["dbos"] / IDLE_S}
+    idle["statements"] = counted[0] / IDLE_S
     claim = "an idle worker, each second"
     return [
         Figure(claim, "transactions", idle["commits"], ""),
-        Figure(claim, "statements", idle["perdure"] + idle["dbos"], ""),
+        Figure(claim, "statements", idle["statements"], ""),
         Figure(claim, "WAL", idle["wal"], "B"),
         Figure(claim, "CPU of the worker", idle["process_ms"], "ms"),
         Figure(claim, "CPU of the server's processes", idle["server_ms"], "ms"),
@@ -185,7 +182,7 @@ async def _turns(run: Run, place: _Place, turns: Runtime, agent: Agent) -> list[
     claim = f"a turn {'with two tools' if agent is TOOLS else 'without tools'} in a {runs_in}"
     figures = [
         Figure(claim, "transactions", cost["commits"], ""),
-        Figure(claim, "statements", statements["perdure"] + statements["dbos"], ""),
+        Figure(claim, "statements", statements, ""),
         Figure(claim, "entries", cost["entries"], ""),
         Figure(claim, "rows of perdure written", cost["rows"], ""),
         Figure(claim, "WAL", cost["wal"], "B"),
@@ -198,23 +195,19 @@ async def _turns(run: Run, place: _Place, turns: Runtime, agent: Agent) -> list[
         return figures
     return [
         *figures,
-        Figure(claim, "statements of DBOS", statements["dbos"], ""),
         Figure(claim, "rows of DBOS written", cost["dbos_rows"], ""),
         Figure(claim, "growth by DBOS, for ten minutes", grown["dbos_size"] / count, "B"),
     ]
 
 
-async def _logged(place: _Place, chats: list[Chat], each: int) -> dict[str, float]:
-    """The statements of a turn by origin."""
+async def _logged(place: _Place, chats: list[Chat], each: int) -> float:
+    """The statements of a turn."""
     few = min(each, 10)
     began = time.monotonic()
     with _statements(place) as counted:
         await _batch(chats, few, 2 * each)
     took = time.monotonic() - began
-    return {
-        name: (value - place.idle.get(name, 0.0) * took) / (few * len(chats))
-        for name, value in counted.items()
-    }
+    return (counted[0] - place.idle.get("statements", 0.0) * took) / (few * len(chats))
 
 
 async def _batch(chats: list[Chat], count: int, first: int) -> None:
@@ -315,22 +308,14 @@ def _vacuum(address: str) -> None:
 
 
 @contextmanager
-def _statements(place: _Place) -> Generator[dict[str, float]]:
-    """Count the statements of the block: perdure's, and those of connections with DBOS's only."""
+def _statements(place: _Place) -> Generator[list[int]]:
+    """Put the number of statements of the block into a list."""
     with psycopg.connect(place.server.address) as db:
         log = Path(_row(db, "SHOW data_directory")[0], "log")
     place.set("ALTER SYSTEM SET log_statement = 'all'")
     time.sleep(1)  # every process of the server has read it
     start = log.stat().st_size
-    counted: dict[str, float] = {}
+    counted: list[int] = []
     yield counted
-    text = log.read_bytes()[start:].decode()
+    counted.append(len(_STATEMENT.findall(log.read_bytes()[start:].decode())))
     place.set("ALTER SYSTEM RESET log_statement")
-    by_process: defaultdict[str, list[str]] = defaultdict(list)
-    for line in _LINES.split(text):
-        if found := _STATEMENT.match(line):
-            by_process[found[1]].append(line[found.end() :])
-    counted["perdure"] = sum(
-        len(sent) for sent in by_process.values() if any(map(_OURS.search, sent))
-    )
-    counted["dbos"] = sum(map(len, by_process.values())) - counted["perdure"]
