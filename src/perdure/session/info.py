@@ -6,6 +6,7 @@ lists never read entries, and every backend computes the same titles and counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import Literal, TypedDict, cast
@@ -56,6 +57,9 @@ TITLE_LENGTH = 60
 
 _MASKED = 2_000
 """Characters of a message in which a secret is looked for before its start is a title."""
+
+_SUSPECT = r"[\w.+/=-]{12}|[:=<]|-{5}|(?i:pass|pwd|key|token|secret)"
+"""Finds a long word, a mark between a name and a value, or such a name: all secrets have one."""
 
 _SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -152,8 +156,11 @@ class SessionInfo(ShortRepr, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return the title on one line, else the start of its first user message, else ""."""
-        return one_line(self.title) or self.first_text or ""
+        """Return the title on one line, else the start of its first user message, else "".
+
+        Older versions stored the start of a message with the credentials in it: they are masked.
+        """
+        return one_line(self.title) or mask_title(self.first_text or "")
 
     def __str__(self) -> str:
         """Return id, status, counts and name on one printable line."""
@@ -408,6 +415,11 @@ def trim_title(title: str | None) -> str | None:
     White space is defined as in JavaScript, so that pi gives a session the same title.
     """
     return (title or "").strip(_SPACE) or None
+
+
+def mask_title(text: str) -> str:
+    """Return `text` with a mask for each credential; fast for a text that cannot hold one."""
+    return mask_secrets(text) if re.search(_SUSPECT, text) else text
 
 
 def one_line(text: str | None) -> str | None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.secrets.mask import mask_secrets
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId
@@ -13,6 +14,7 @@ from perdure.session.info import (
     info_after,
     info_of,
     is_found,
+    mask_title,
 )
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, system, tool_result, user
@@ -25,6 +27,8 @@ from perdure.session.notes import (
     SessionInfoChanged,
     SessionReopened,
 )
+from tests.fakes.samples import case
+from tests.fakes.secret_forms import forms
 
 HEADER = StreamHeader(StreamId("s"), created_at=1000)
 
@@ -179,6 +183,15 @@ def test_list_filters_name_case_insensitively_within_folder() -> None:
 def test_erased_session_is_not_listed() -> None:
     erased = new_side(ContentErased("e1", "me", ((0, 0),), is_whole=True))
     assert not is_found(info_with(erased), None, None)
+
+
+def test_stored_start_of_a_message_is_shown_without_its_secrets() -> None:
+    for form, text, secret in forms():
+        with case(form):
+            stored = SessionInfo(StreamId("s"), "session", "user", 0, 0, first_text=text)
+            assert stored.name == mask_secrets(text)
+            assert secret not in str(stored)
+    assert mask_title("Read src/main.py: 3 lines") == "Read src/main.py: 3 lines"
 
 
 def test_key_at_the_cut_of_a_title_is_masked_whole() -> None:

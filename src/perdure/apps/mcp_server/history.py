@@ -294,7 +294,7 @@ def _words_only(problem: str | None) -> list[str]:
 
 
 def _listed(info: SessionInfo) -> str:
-    title = info.title or info.first_text or "without a title"
+    title = info.name or "without a title"
     where = f"  {info.cwd}" if info.cwd else ""
     head = f"{minute(info.updated_at)}  session {info.id}  {info.messages} messages{where}"
     return f"{head}\n  {title}"
