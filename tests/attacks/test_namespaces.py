@@ -187,6 +187,7 @@ CALLS: dict[str, list[Call]] = {
     "notes": [lambda s, id: s.notes(id, ("label", "session_info", "question", "queued"))],
     "notes_of_all": [
         lambda s, _: s.notes_of_all(("label", "session_info", "question", "queued")),
+        lambda s, id: s.notes_of_all(("label", "session_info", "question", "queued"), [id]),
     ],
     "open_questions": [lambda s, id: s.open_questions(id)],
     "open_of_all": [lambda s, _: s.open_of_all("question")],

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Literal
 
 import msgspec
 
-from perdure.client.conversation.agent_binding import BINDING_KINDS, binding_in
+from perdure.client.conversation.agent_binding import BINDING_KINDS, Binding, binding_in
 from perdure.client.store import Store
 from perdure.errors import AmbiguousId, SessionNotFound
 from perdure.session.clock import ms_of, timestamp
+from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo, SoughtStatus
 from perdure.session.notes import PROGRAM
@@ -101,14 +103,17 @@ async def newest_rows(
     found: list[SessionRow] = []
     while part := await recent(size, after=after):
         states = await states_of(store, part)
+        agents: dict[StreamId, str | None] = {}
+        if has_agents or wanted.agents or wanted.parts.agent is not None:
+            agents = await agents_of(store, [info for info in part if _is_match(info, wanted)])
         for info in part:
             if limit is not None and len(found) == limit:
                 break
             if wanted.state not in (None, states[info.id]):
                 continue
-            row = await _row(store, info, wanted, has_models=has_models, has_agents=has_agents)
+            row = await _row(store, info, wanted, agents, has_models=has_models)
             if row is not None:
-                found.append(SessionRow(*row, states[info.id]))
+                found.append(SessionRow(row, agents.get(info.id), states[info.id]))
         is_over = wanted.since is not None and part[-1].updated_at < ms_of(wanted.since)
         if size is None or len(part) < size or len(found) == limit or is_over:
             break
@@ -128,30 +133,60 @@ def _contains(text: str | None, part: str | None) -> bool:
     return part is None or part.casefold() in (text or "").casefold()
 
 
-async def _row(
-    store: Store, info: SessionInfo, wanted: RowFilter, *, has_models: bool, has_agents: bool
-) -> tuple[SessionInfo, str | None] | None:
-    """Return `info` with its agent; None if it does not match."""
+def _is_match(info: SessionInfo, wanted: RowFilter) -> bool:
+    """Return whether `info` matches the filters that need no read."""
     if wanted.since is not None and info.updated_at < ms_of(wanted.since):
-        return None
+        return False
     if wanted.until is not None and info.updated_at >= ms_of(wanted.until):
+        return False
+    return wanted.parts.match(info) and (wanted.among is None or info.id in wanted.among)
+
+
+async def _row(
+    store: Store,
+    info: SessionInfo,
+    wanted: RowFilter,
+    agents: Mapping[StreamId, str | None],
+    *,
+    has_models: bool,
+) -> SessionInfo | None:
+    """Return `info`, with `has_models` with its model; None if it does not match."""
+    agent = agents.get(info.id)
+    if not _is_match(info, wanted):
         return None
-    if not wanted.parts.match(info) or (wanted.among is not None and info.id not in wanted.among):
-        return None
-    is_sought = bool(wanted.agents) or wanted.parts.agent is not None
-    agent = await agent_of(store, info.id) if has_agents or is_sought else None
     if not wanted.agents <= {agent} or not _contains(agent, wanted.parts.agent):
         return None
     if has_models or wanted.model is not None:
         info = await (await store.open(info.id)).info()
     if wanted.model is not None and wanted.model.casefold() not in (info.model or "").casefold():
         return None
-    return info, agent
+    return info
+
+
+async def agents_of(store: Store, infos: Sequence[SessionInfo]) -> dict[StreamId, str | None]:
+    """Return the agent of each session of `infos` by id, as `agent_of`, in one read.
+
+    A fork whose own log names no agent has that of its origin, which needs a read of its own.
+    """
+    if not infos:
+        return {}
+    notes = defaultdict[StreamId, list[Entry]](list)
+    for note in await store.backend.notes_of_all(BINDING_KINDS, [info.id for info in infos]):
+        notes[note.stream].append(note)
+    found: dict[StreamId, str | None] = {}
+    for info in infos:
+        bound = binding_in(notes[info.id])
+        is_of_origin = bound is None and info.parent is not None
+        found[info.id] = await agent_of(store, info.id) if is_of_origin else _agent_in(bound)
+    return found
 
 
 async def agent_of(store: Store, session: StreamId) -> str | None:
     """Return the id of the newest agent in the log of `session`, None without one."""
-    bound = binding_in(await store.backend.notes(session, BINDING_KINDS))
+    return _agent_in(binding_in(await store.backend.notes(session, BINDING_KINDS)))
+
+
+def _agent_in(bound: Binding | None) -> str | None:
     found = (bound.agent or {}).get("id") if bound is not None else None
     return found if isinstance(found, str) else None
 

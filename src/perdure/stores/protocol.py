@@ -413,10 +413,13 @@ class NamespaceReader(Protocol):
         """
         ...
 
-    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
+    async def notes_of_all(
+        self, kinds: Sequence[str], streams: Sequence[StreamId] | None = None
+    ) -> list[Entry]:
         """Return the side entries of `kinds` in the own logs of all streams, in order per stream.
 
-        Uses one read; the cost depends on the result, plus one index lookup per stream.
+        With `streams` only in the logs of those; unknown ones are skipped. Uses one read; the cost
+        depends on the result, plus one index lookup per stream.
         `FLOW_KINDS` need not be looked for in other streams than flows.
         """
         ...

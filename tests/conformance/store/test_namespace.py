@@ -107,6 +107,10 @@ async def test_notes_of_all_cover_own_log_of_every_stream(store: SessionStore) -
     assert sorted(found) == sorted(alone)
     assert [seq for stream, seq, _ in found if stream == "a"] == [1, 2, 4, 5]
     assert await store.notes_of_all(()) == []
+    kinds = ("label", "session_info")
+    some = await store.notes_of_all(kinds, [StreamId(each) for each in ("flow", "a", "no", "a")])
+    assert {note.id for note in some} == {note.id for note in notes if note.stream != "b"}
+    assert await store.notes_of_all(kinds, []) == []
 
 
 async def test_notes_of_all_hold_frequent_kinds_too(store: SessionStore) -> None:

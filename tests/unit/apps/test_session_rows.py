@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
+
+import pytest
 
 import perdure
 from perdure.apps.session_rows import RowFilter, newest_rows, short_ids, states_of
@@ -31,6 +34,31 @@ async def test_rows_of_an_agent_are_found_behind_many_others() -> None:
         assert len(await newest_rows(store, clerks, 100)) == 100
         assert len(await newest_rows(store, clerks, None)) == len(others)
         assert await newest_rows(store, RowFilter(model="gpt"), 5) == []
+
+
+async def test_agents_of_all_rows_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with perdure.open("memory:") as store, perdure.Runtime(store, AGENTS) as runtime:
+        started = [await runtime.start("guide", title="guided") for _ in range(20)]
+        fork = await started[0].session.fork()
+        await runtime.start("clerk", title="another")
+        imported = await store.create(title="without an agent")
+        reads = list[str]()
+        for name in ("notes", "notes_of_all"):
+            read = getattr(store.backend, name)
+
+            def counted(*args: object, read: Any = read, name: str = name) -> Any:
+                reads.append(name)
+                return read(*args)
+
+            monkeypatch.setattr(store.backend, name, counted)
+
+        guided = await newest_rows(store, RowFilter(agents=frozenset({"guide"})), None)
+        few = RowFilter(among=frozenset({imported.id, fork.id}))
+        agents = {row.info.id: row.agent for row in await newest_rows(store, few, None)}
+
+    assert {row.info.id for row in guided} == {*(each.id for each in started), fork.id}
+    assert agents == {imported.id: None, fork.id: "guide"}
+    assert sorted(reads) == ["notes", "notes", "notes_of_all", "notes_of_all"]  # notes: of the fork
 
 
 async def test_rows_lie_between_since_and_until() -> None:

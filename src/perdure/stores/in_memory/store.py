@@ -280,9 +280,13 @@ class MemoryStore:
         streams = self._handle.heap.streams.values()
         return [entry for held in streams for entry in open_in(held, kind)]
 
-    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
+    async def notes_of_all(
+        self, kinds: Sequence[str], streams: Sequence[StreamId] | None = None
+    ) -> list[Entry]:
         found: list[Entry] = []
-        for held in self._handle.heap.streams.values():
+        heap = self._handle.heap.streams
+        for stream in heap if streams is None else heap.keys() & streams:
+            held = heap[stream]
             own = [entry for kind in set(kinds) for entry in held.notes.get(kind, ())]
             found += sorted(own, key=lambda entry: entry.seq)
         return found

@@ -325,12 +325,15 @@ class JsonlStore:
     async def open_of_all(self, kind: str) -> list[Entry]:
         return unclosed(await self.notes_of_all(OPEN_KINDS), kind)
 
-    async def notes_of_all(self, kinds: Sequence[str]) -> list[Entry]:
-        return await self._handle.run(lambda: reads.notes_of_all(self._logs(), kinds))
+    async def notes_of_all(
+        self, kinds: Sequence[str], streams: Sequence[StreamId] | None = None
+    ) -> list[Entry]:
+        return await self._handle.run(lambda: reads.notes_of_all(self._logs(streams), kinds))
 
-    def _logs(self) -> Iterator[Log]:
+    def _logs(self, among: Sequence[StreamId] | None = None) -> Iterator[Log]:
         ids = dict.fromkeys(standing.header.id for _, standing in self._handle.shelf.standings())
-        return filter(None, map(self._handle.shelf.log, ids))
+        chosen = ids if among is None else ids.keys() & among
+        return filter(None, map(self._handle.shelf.log, chosen))
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
         def work() -> list[Positioned]:

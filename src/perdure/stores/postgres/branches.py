@@ -23,6 +23,7 @@ from perdure.stores.postgres.rows import (
     Row,
     State,
     entry_of,
+    is_text,
     node_of,
     place_of,
 )
@@ -212,6 +213,9 @@ JOIN perdure.entry AS e ON e.namespace = s.namespace AND e.stream = s.id
 WHERE s.namespace = %s ORDER BY e.stream, e.seq
 """  # noqa: S608 - put together from constants
 
+_NOTES_OF_SOME = _NOTES_OF_ALL.replace("WHERE s", "WHERE s.id = ANY(%s) AND s")
+_FREQUENT_NOTES_OF_SOME = _FREQUENT_NOTES_OF_ALL.replace("WHERE s", "WHERE s.id = ANY(%s) AND s")
+
 _FREQUENT_NOTES: LiteralString = f"""
 SELECT {ENTRY_COLUMNS}, l.kin
 FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
@@ -245,8 +249,14 @@ def _ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Statem
     return Statement(sql, (namespace, namespace, list(kinds), namespace, stream))
 
 
-def ask_notes_of_all(namespace: str, kinds: Sequence[str]) -> Statement:
-    """Query the side entries of `kinds` in the own logs of all sessions."""
+def ask_notes_of_all(
+    namespace: str, kinds: Sequence[str], streams: Sequence[StreamId] | None = None
+) -> Statement:
+    """Query the side entries of `kinds` in the own logs of `streams`, or of all."""
+    if streams is not None:
+        frequent = _FREQUENT.intersection(kinds)
+        some = _FREQUENT_NOTES_OF_SOME if frequent else _NOTES_OF_SOME
+        return Statement(some, (list(kinds), list(streams), namespace))
     if set(kinds).issubset(FLOW_KINDS):
         return Statement(_NOTES_OF_FLOWS, (list(kinds), namespace))
     sql = _FREQUENT_NOTES_OF_ALL if _FREQUENT.intersection(kinds) else _NOTES_OF_ALL
@@ -327,6 +337,17 @@ async def tree(
     if not head:
         raise SessionNotFound(stream)
     return [entry_of(row) for row in reversed(rows)]
+
+
+async def notes_of_all(
+    db: Database, kinds: Sequence[str], streams: Sequence[StreamId] | None = None
+) -> list[Entry]:
+    """Return the side entries of `kinds` in the own logs of `streams`, or of all."""
+    db.check_usable()
+    named = [kind for kind in kinds if is_text(kind)]
+    among = None if streams is None else list(filter(is_text, streams))
+    (rows,) = await db.ask(ask_notes_of_all(db.namespace, named, among))
+    return [entry_of(row) for row in rows]
 
 
 async def notes(db: Database | Transaction, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:

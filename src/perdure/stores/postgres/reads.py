@@ -465,14 +465,6 @@ async def open_questions(db: Database, stream: StreamId) -> list[Entry]:
     return [entry_of(row) for row in rows]
 
 
-async def notes_of_all(db: Database, kinds: Sequence[str]) -> list[Entry]:
-    """Return the side entries of `kinds` in the own logs of all streams."""
-    db.check_usable()
-    named = [kind for kind in kinds if is_text(kind)]
-    (rows,) = await db.ask(branches.ask_notes_of_all(db.namespace, named))
-    return [entry_of(row) for row in rows]
-
-
 async def feed(db: Database, after: int, limit: int) -> tuple[list[Positioned], bool]:
     """Return entries of all streams after `after`, and whether pending commits hid some."""
     settled, rows = await db.ask(

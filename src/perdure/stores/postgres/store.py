@@ -22,7 +22,7 @@ from perdure.stores.append_rules import check_commit, wants_leases
 from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.cluster.live_relay import LiveRelay
 from perdure.stores.marks import TRUSTED
-from perdure.stores.postgres import leases, reads
+from perdure.stores.postgres import branches, leases, reads
 from perdure.stores.postgres.address import route_of
 from perdure.stores.postgres.append import Request
 from perdure.stores.postgres.cluster.live import PostgresLive, sweep
@@ -154,7 +154,7 @@ class PostgresStore:
         return await leases.open_turns(self.handle.db, self.handle.now())
 
     open_of_all = asking(reads.open_of_all)
-    notes_of_all = asking(reads.notes_of_all)
+    notes_of_all = asking(branches.notes_of_all)
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
         found, was_cut = await reads.feed(self.handle.db, after, limit)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import apsw
+import msgspec
 
 from perdure.errors import AmbiguousId, ContentNotFound, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry, Positioned
@@ -61,6 +62,15 @@ SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.stream
 FROM stream AS s CROSS JOIN entry AS e ON e.stream = s.no
 WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
     AND e.kind = ? AND e.run IS NULL AND e.salt IS NOT NULL
+"""
+
+_NOTES_OF_SOME = """
+SELECT e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body, e.stream
+FROM json_each(?3) AS named
+CROSS JOIN stream AS s ON s.namespace = (SELECT no FROM namespace WHERE name = ?1)
+    AND s.id = named.value
+CROSS JOIN entry AS e ON e.stream = s.no
+WHERE e.kind = ?2 AND e.run IS NULL AND e.salt IS NOT NULL
 """
 
 _NOTES_OF_FLOWS = f"{_NOTES_OF_ALL} AND s.kind = 'flow'"
@@ -384,14 +394,25 @@ def _open_entries(tables: Tables, rows: Iterable[Row]) -> list[Entry]:
     return [tables.entry(tables.stream_id(row[7]), _entry_part(row)) for row in list(rows)]
 
 
-def notes_of_all(tables: Tables, namespace: str, kinds: Sequence[str]) -> list[Entry]:
-    """Return the side entries of `kinds` in the own logs of all streams."""
+def notes_of_all(
+    tables: Tables,
+    namespace: str,
+    kinds: Sequence[str],
+    streams: Sequence[StreamId] | None = None,
+) -> list[Entry]:
+    """Return the side entries of `kinds` in the own logs of `streams`, or of all."""
     numbers = [number for kind in dict.fromkeys(kinds) if (number := tables.kind_number(kind))]
     sql = _NOTES_OF_FLOWS if set(kinds).issubset(FLOW_KINDS) else _NOTES_OF_ALL
+    among: tuple[str, ...] = ()
+    if streams is not None:
+        named = sorted({stream for stream in streams if is_text(stream)})
+        sql, among = _NOTES_OF_SOME, (msgspec.json.encode(named).decode(),)
     found = [
         tables.entry(tables.stream_id(row[7]), _entry_part(row))
         for number in numbers
-        for row in list(tables.rows(branches.with_note_index(sql, number), namespace, number))
+        for row in list(
+            tables.rows(branches.with_note_index(sql, number), namespace, number, *among)
+        )
     ]
     return sorted(found, key=lambda entry: (entry.stream, entry.seq))
 
