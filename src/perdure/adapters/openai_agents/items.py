@@ -133,32 +133,32 @@ def opaque_item(item: Item) -> perdure.Custom:
     return opaque_entry(CUSTOM_TYPE, item)
 
 
-def item_of(entry: perdure.Entry) -> ItemParts | None:
+def items_of(entry: perdure.Entry) -> list[ItemParts]:
     """Return the item that `entry` was made from.
 
-    A message of another program becomes the item that says the same. None for other entries, and
-    for erased ones.
+    A message of another program becomes the items that say the same: its text, then its calls or
+    results. Empty for other entries, and for erased ones.
     """
     if entry.is_erased or entry.kind not in ("message", "custom"):
-        return None
+        return []
     try:
         stored = _decoder.decode(entry.body)
     except msgspec.ValidationError:  # foreign data of another program
         stored = _Stored()
     if stored.foreign is not None:
         try:
-            return _restored(stored.foreign, stored.parts)
+            return [_restored(stored.foreign, stored.parts)]
         except (IndexError, KeyError, TypeError):  # likewise
             pass
     if entry.kind == "message":
         if (item := _plain_item(stored)) is not None:
-            return ItemParts(item)
-        return None if (message := entry.message) is None else said_item(message)
+            return [ItemParts(item)]
+        return [] if (message := entry.message) is None else said_items(message)
     if stored.custom_type != CUSTOM_TYPE or stored.data is None:
-        return None
+        return []
     if "json" in stored.data:
-        return ItemParts(json.loads(stored.data["json"]))
-    return ItemParts({}, ((stored.data["content"]["handle"], "", []),))
+        return [ItemParts(json.loads(stored.data["json"]))]
+    return [ItemParts({}, ((stored.data["content"]["handle"], "", []),))]
 
 
 def filled(parts: ItemParts, contents: Mapping[str, bytes]) -> Item:
@@ -172,17 +172,21 @@ def filled(parts: ItemParts, contents: Mapping[str, bytes]) -> Item:
     return item
 
 
-def said_item(message: perdure.Message) -> ItemParts | None:
-    """Return the item that says what `message`, written by another program, says."""
+def said_items(message: perdure.Message) -> list[ItemParts]:
+    """Return the items that say what `message`, written by another program, says."""
+    items: list[Item] = []
+    has_results = any(isinstance(part, perdure.ToolResultPart) for part in message.parts)
+    if message.text and not has_results:  # the text is that of the results
+        role = "user" if message.role in ("context", "tool") else message.role
+        items.append({"role": role, "content": message.text})
     for part in message.parts:
         if isinstance(part, perdure.ToolResultPart):
             output = {"call_id": part.call_id, "output": part.text}
-            return ItemParts({"type": "function_call_output", **output})
+            items.append({"type": "function_call_output", **output})
         if isinstance(part, perdure.ToolCallPart):
             call = {"call_id": part.id, "name": part.name, "arguments": json.dumps(part.args)}
-            return ItemParts({"type": "function_call", **call})
-    role = "user" if message.role in ("context", "tool") else message.role
-    return ItemParts({"role": role, "content": message.text}) if message.text else None
+            items.append({"type": "function_call", **call})
+    return [ItemParts(item) for item in items]
 
 
 # ------------------------------------------------------------ to entries

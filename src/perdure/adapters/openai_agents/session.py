@@ -19,7 +19,7 @@ from perdure.adapters.openai_agents.items import (
     ItemParts,
     entry_of,
     filled,
-    item_of,
+    items_of,
     opaque_item,
 )
 from perdure.adapters.session_ids import session_id_of
@@ -193,7 +193,7 @@ class PerdureSession:
         last = limit
         while True:
             entries = await self._newest_entries(last)
-            found = [item for entry in entries if (item := item_of(entry)) is not None]
+            found = [item for entry in entries for item in items_of(entry)]
             if limit is None or len(found) >= limit or last is None or len(entries) < last:
                 break
             last *= 2
@@ -253,10 +253,10 @@ class PerdureSession:
             newest = await _newest(session)
             if newest is None:
                 return None
-            entry, item, leaf = newest
-            whole = await self._whole(item)
+            entry, items, leaf = newest
+            whole = await self._whole(items[-1])
             try:
-                await session.branch(entry.parent_id, expected_leaf=leaf)
+                await _leave(session, entry, items[:-1], leaf)
             except LeafConflict:
                 continue
             return whole
@@ -376,14 +376,28 @@ def _plain(items: Sequence[TResponseInputItem]) -> list[Item]:
 
 async def _newest(
     session: perdure.Session,
-) -> tuple[perdure.Entry, ItemParts, perdure.Entry] | None:
-    """Return the newest entry that is an item, the item, and the leaf."""
+) -> tuple[perdure.Entry, list[ItemParts], perdure.Entry] | None:
+    """Return the newest entry that has items, the items, and the leaf."""
     last = _TAIL
     while True:
         entries = await session.path(last=last)
         for entry in reversed(entries):
-            if (item := item_of(entry)) is not None:
-                return entry, item, entries[-1]
+            if items := items_of(entry):
+                return entry, items, entries[-1]
         if len(entries) < last:
             return None
         last *= 2
+
+
+async def _leave(
+    session: perdure.Session,
+    entry: perdure.Entry,
+    kept: Sequence[ItemParts],
+    leaf: perdure.Entry,
+) -> None:
+    """Continue before `entry`, with the `kept` of its items. Raises: LeafConflict."""
+    if not kept:
+        await session.branch(entry.parent_id, expected_leaf=leaf)
+        return
+    items = [entry_of(parts.item) for parts in kept]
+    await session.append_many(items, parent=entry.parent_id, expected_leaf=leaf)

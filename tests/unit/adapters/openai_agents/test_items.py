@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import perdure
 from perdure.adapters.openai_agents import PerdureSession
-from perdure.adapters.openai_agents.items import entry_of, filled, item_of, opaque_item
+from perdure.adapters.openai_agents.items import entry_of, filled, items_of, opaque_item
 from perdure.adapters.stored_json import is_plain
 
 PNG = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n picture").decode()
@@ -91,8 +91,7 @@ async def stored(item: dict[str, Any]) -> tuple[perdure.Entry, dict[str, Any]]:
     async with perdure.open("memory:") as store:
         session = await store.create()
         entry = await session.append(entry_of(item))
-        parts = item_of(entry)
-        assert parts is not None
+        (parts,) = items_of(entry)
         contents = {handle: await store.content(handle) for handle, _, _ in parts.wanted}
         return entry, filled(parts, contents)
 
@@ -177,8 +176,7 @@ async def test_item_that_no_message_can_hold_is_found(item: dict[str, Any]) -> N
     assert not is_plain(item)
     async with perdure.open("memory:") as store:
         session = await store.create()
-        parts = item_of(await session.append(opaque_item(item)))
-        assert parts is not None
+        (parts,) = items_of(await session.append(opaque_item(item)))
         assert repr(parts.item) == repr(json.loads(json.dumps(item)))
 
 
@@ -233,8 +231,7 @@ async def test_damaged_foreign_data_falls_back_to_text_of_message(taken: object)
     foreign: dict[str, object] = {"openai_item": {"role": "user", "content": ""}, "taken": taken}
     async with perdure.open("memory:") as store:
         session = await store.create()
-        parts = item_of(await session.append(perdure.user("said", foreign=foreign)))
-        assert parts is not None
+        (parts,) = items_of(await session.append(perdure.user("said", foreign=foreign)))
         assert parts.item["role"] == "user"
 
 
@@ -245,27 +242,30 @@ async def test_damaged_answer_falls_back_to_text_of_message(answer: object) -> N
     async with perdure.open("memory:") as store:
         session = await store.create()
         foreign = {"openai_answer": answer}
-        parts = item_of(await session.append(perdure.assistant("said", foreign=foreign)))
-        assert parts is not None
+        (parts,) = items_of(await session.append(perdure.assistant("said", foreign=foreign)))
         assert parts.item == {"role": "assistant", "content": "said"}
 
 
-async def test_message_of_another_program_becomes_item() -> None:
+async def test_message_of_another_program_becomes_items() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         call = perdure.tool_call("c", "f", {"a": 1})
         entries = await session.append(
             perdure.user("Hello"),
-            perdure.assistant(call),
+            perdure.assistant("I look.", call, perdure.tool_call("d", "g")),
             perdure.tool_result("c", "done"),
             perdure.assistant("Bye"),
             perdure.Custom("other.program", {"json": "{}"}),
         )
-        items = [None if (each := item_of(entry)) is None else each.item for entry in entries]
+        items = [[each.item for each in items_of(entry)] for entry in entries]
     assert items == [
-        {"role": "user", "content": "Hello"},
-        {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}'},
-        {"type": "function_call_output", "call_id": "c", "output": "done"},
-        {"role": "assistant", "content": "Bye"},
-        None,
+        [{"role": "user", "content": "Hello"}],
+        [
+            {"role": "assistant", "content": "I look."},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}'},
+            {"type": "function_call", "call_id": "d", "name": "g", "arguments": "{}"},
+        ],
+        [{"type": "function_call_output", "call_id": "c", "output": "done"}],
+        [{"role": "assistant", "content": "Bye"}],
+        [],
     ]
