@@ -14,13 +14,17 @@ from tests.fuzz.corpus import FORMATS, corpus
 from tests.fuzz.memory import check_memory
 from tests.fuzz.mutation import mutated
 
+CASES = 20
+"""Of each format in `make test`; `make test-all` goes on with as many more."""
 
-@pytest.mark.parametrize("cases", [20, pytest.param(40, marks=FOR_LONG)])
+
+@pytest.mark.parametrize("is_rest", [False, pytest.param(True, marks=FOR_LONG)])
 @pytest.mark.parametrize("format", FORMATS)
-def test_no_mutated_file_crashes_an_importer_or_loses_a_line(format: str, cases: int) -> None:
+def test_no_mutated_file_crashes_an_importer_or_loses_a_line(format: str, is_rest: bool) -> None:
     files = corpus(format)
     first = _first_seed()
-    for seed in range(first, first + rounds(cases)):
+    for number in range(CASES, rounds(2 * CASES)) if is_rest else range(CASES):
+        seed = first + number
         try:
             asyncio.run(check(mutated(files, seed), seed))
         except BaseException as error:
@@ -29,14 +33,12 @@ def test_no_mutated_file_crashes_an_importer_or_loses_a_line(format: str, cases:
 
 
 @pytest.mark.all_only
-@pytest.mark.parametrize("measured", [1, pytest.param(3, marks=FOR_LONG)])
+@pytest.mark.soak
 @pytest.mark.parametrize("format", FORMATS)
-def test_memory_follows_the_longest_line_and_the_number_of_lines(
-    format: str, measured: int
-) -> None:
+def test_memory_follows_the_longest_line_and_the_number_of_lines(format: str) -> None:
     files = corpus(format)
     first = _first_seed()
-    for seed in range(first, first + rounds(measured)):
+    for seed in range(first, first + rounds(3)):
         try:
             asyncio.run(check_memory(mutated(files, seed)))
         except BaseException as error:
