@@ -19,9 +19,9 @@ LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url 
 
 # Three tiers: each runs the tests of those before it. A test that takes long is marked for a later
 # one: `full_only` leaves it out of `make check`, `all_only` out of `make test` too (pyproject.toml).
+# What `make check` runs has the marker `checked`: with -m "not all_only and not checked" it is left out.
 # Each tier looks at more examples of a property (tests/conftest.py).
-QUICK := HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m "not full_only and not all_only" \
-	-p no:cacheprovider
+QUICK := HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m checked -p no:cacheprovider
 
 # With room for what is soon garbage, node looks for it less often: an eighth of the time.
 TYPES := NODE_OPTIONS="--max-semi-space-size=64 $$NODE_OPTIONS" $(BIN)/basedpyright
@@ -40,7 +40,8 @@ OF_PROVIDERS := tests/unit/models/providers tests/unit/client/agents/test_provid
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install programs suites demo test check style types unit conformance test-all soak fix bench bench-growth bench-memory reference lock clean
+.PHONY: help install programs suites demo test check style types unit conformance test-all
+.PHONY: types-of-tests every-test soak fix bench bench-growth bench-memory reference lock clean
 
 help:
 	@echo "make demo       run the demonstration"
@@ -134,7 +135,12 @@ test: $(INSTALLED)
 
 # Without what `make test` runs as well: make test-all ARGS="-m 'all_only or hypothesis'"
 test-all: $(INSTALLED)
+	@$(MAKE) --no-print-directory -j2 types-of-tests every-test
+
+types-of-tests: $(INSTALLED)
 	$(TYPES) tests
+
+every-test: $(INSTALLED)
 	HYPOTHESIS_PROFILE=whole $(TESTS) $(ARGS)
 
 soak: $(INSTALLED)

@@ -25,6 +25,9 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 NO_RECORDINGS = "recordings are not here"
 NO_CHROMIUM = "there is no chromium"
 NO_AXE = "there is no axe-core"
+CHECKED = ("tests/unit/", "tests/conformance/")
+"""What `make check` runs, but for the tests that are marked for a later tier."""
+LATER = frozenset({"full_only", "all_only"})
 TESTS_LOOKED_AT = 400
 """After so many tests, objects that are no garbage are not scanned again."""
 NO_PI = "pi's npm package is not installed"
@@ -73,10 +76,16 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let a test run for as long as `make soak` asks it to."""
-    if SOAK in os.environ:
-        for item in items:
+    """Mark what `make check` runs, and let a test run for as long as `make soak` asks it to."""
+    for item in items:
+        if item.nodeid.startswith(CHECKED) and not LATER.intersection(_names(item)):
+            item.add_marker("checked")
+        if SOAK in os.environ:
             item.add_marker(pytest.mark.timeout(0), append=False)
+
+
+def _names(item: pytest.Item) -> set[str]:
+    return {marker.name for marker in item.iter_markers()}
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,9 +6,13 @@ import re
 from itertools import combinations
 from pathlib import Path
 
+import pytest
+
+from tests.conftest import CHECKED, LATER
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 TESTS = REPOSITORY / "tests"
-MARKERS = ("full_only", "all_only", "soak", "hypothesis")
+MARKERS = ("checked", "full_only", "all_only", "soak", "hypothesis")
 
 
 def selected(expression: str, markers: tuple[str, ...]) -> bool:
@@ -19,33 +23,54 @@ def selected(expression: str, markers: tuple[str, ...]) -> bool:
 
 def expressions(file: str) -> dict[str, str]:
     """The ``-m`` of each line of a Makefile or script, by what the line begins with."""
+    return dict(_lines(file))
+
+
+def _lines(file: str) -> list[tuple[str, str]]:
     lines = (REPOSITORY / file).read_text("utf-8").replace("\\\n", " ").splitlines()
     found = [
-        re.match(r"\s*(\S+).*?-m [\"']?((?:not |and |or |_only|full|all|hypothesis|\s)+)", x)
+        re.match(
+            r"\s*(\S+).*?-m [\"']?((?:not |and |or |_only|full|all|checked|hypothesis|\s)+)", x
+        )
         for x in lines
     ]
-    return {match[1]: match[2].strip() for match in found if match}
+    return [(match[1], match[2].strip()) for match in found if match]
 
 
 def all_markers() -> list[tuple[str, ...]]:
-    return [some for count in range(len(MARKERS) + 1) for some in combinations(MARKERS, count)]
+    """Every set of markers that a test may have: `checked` goes with none of a later tier."""
+    sets = [some for count in range(len(MARKERS) + 1) for some in combinations(MARKERS, count)]
+    return [some for some in sets if "checked" not in some or LATER.isdisjoint(some)]
 
 
 def test_each_tier_runs_the_tests_of_the_one_before() -> None:
     makefile = expressions("Makefile")
     check, test = makefile["QUICK"], makefile["$(TESTS)"]
-    assert (check, test) == ("not full_only and not all_only", "not all_only")
+    assert (check, test) == ("checked", "not all_only")
     for markers in all_markers():
         assert selected(test, markers) >= selected(check, markers), markers
 
 
-def test_ci_runs_each_test_of_every_tier_once_and_properties_again_with_more_examples() -> None:
-    makefile, script = expressions("Makefile"), expressions(".ci/run")
-    rest = script["make"]
+def test_check_runs_the_folders_whose_tests_are_marked_as_checked() -> None:
+    runs = re.findall(r"\$\(QUICK\) (tests/\w+)", (REPOSITORY / "Makefile").read_text("utf-8"))
+    assert {f"{folder}/" for folder in runs} == set(CHECKED)
+
+
+def test_tests_of_checked_folders_without_later_mark_are_checked(
+    request: pytest.FixtureRequest,
+) -> None:
+    for item in request.session.items:
+        names = {marker.name for marker in item.iter_markers()}
+        is_checked = item.nodeid.startswith(CHECKED) and LATER.isdisjoint(names)
+        assert ("checked" in names) == is_checked, item.nodeid
+
+
+def test_ci_runs_each_test_once_and_properties_of_check_again_with_more_examples() -> None:
+    check, steps = expressions("Makefile")["QUICK"], [each for _, each in _lines(".ci/run")]
+    assert len(steps) == 2
     for markers in all_markers():
-        runs = selected(makefile["$(TESTS)"], markers) + selected(rest, markers)
-        runs_twice = "hypothesis" in markers and "all_only" not in markers
-        assert runs == 1 + runs_twice, markers
+        runs = sum(selected(each, markers) for each in (check, *steps))
+        assert runs == 1 + ({"checked", "hypothesis"} <= set(markers)), markers
 
 
 TEST = re.compile(r"^(?:(?:async )?def test_|Test\w* = )", re.MULTILINE)
