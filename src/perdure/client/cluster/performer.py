@@ -43,6 +43,9 @@ MAX_LOSSES = 3
 BUSY_S = 0.5
 """How long work waits before it tries again for a session that another process works in."""
 
+CANCEL_S = 1.0
+"""How often a task that continues after its cancellation is cancelled again."""
+
 STOP_LOOK_S = 0.3
 """How often a running turn looks for a request to stop it, at most."""
 
@@ -182,9 +185,8 @@ class Performer:
         else:
             return None
         finally:
-            obeying.cancel()
-            waiting.cancel()
-            await asyncio.wait((obeying, waiting))
+            await _cancel(obeying)
+            await _cancel(waiting)
 
     async def _long_wait(self, turn: Turn) -> None:
         """Return once `turn` has waited for a person for `PARK_S`."""
@@ -247,3 +249,10 @@ class Performer:
         elif (await self._store.state(work.stream)).open_turn is not None:
             await break_turn(claim, reason)
         return "given up"
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    """Cancel `task`, again if it continues: a read of the store may end with its own error."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait((task,), timeout=CANCEL_S)
