@@ -102,9 +102,12 @@ async def test_message_typed_during_a_command_is_shown_while_it_waits(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path) as seen:
-        await seen.type("!sleep 0.7")
+        typed = tmp_path / "typed"
+        await seen.type(f"!until [ -e {typed} ]; do sleep 0.05; done")
         await seen.type("after it")
-        await seen.shows("waits: after it", "you wrote “after it”")
+        await seen.shows("waits: after it")
+        typed.touch()
+        await seen.shows("you wrote “after it”")
         await seen.idle()
         assert "waits:" not in seen.screen
 
