@@ -245,6 +245,7 @@ async def _memory(run: Run, server: PostgresServer) -> list[Figure]:
                 (await turns.start(LONG)).send(message(0))
             await until(all_run)
             open_kb = _resident_kb(worker.pid)
+            await turns.suspend()  # closing would wait for the tools
     return [
         Figure("memory of a worker", "after its start", started_kb / 1024, "MiB"),
         Figure("memory of a worker", f"after {count} sessions", warm_kb / 1024, "MiB"),
