@@ -218,8 +218,9 @@ class TurnRunner:
             try:
                 return await self._commit_step(state, happened)
             except HeadConflict as conflict:
-                if conflict.actual < state.head:
-                    at = (self._environment.stream, state.head, conflict.actual)
+                is_own = conflict.stream == self._environment.stream  # not its flow's log
+                if is_own and conflict.actual < state.head:
+                    at = (conflict.stream, state.head, conflict.actual)
                     raise StoreBehind(self._environment.store.address, *at) from conflict
                 state = await self._caught_up(state)
             except InvalidEntry as error:
