@@ -38,7 +38,6 @@ from perdure.session.messages import (
     Part,
     TextPart,
     ThinkingPart,
-    ToolCallPart,
     ToolResultPart,
     Usage,
 )
@@ -235,25 +234,28 @@ class Reader(LineReader):
             content = parts_of(fields.get("content"), media, part_of) or ()
             said += [part for part in content if not isinstance(part, TextPart) or part.text]
             usage = _usage(object_in(fields, "tokens"))
-        calls: list[Fields] = []
+        fresh: list[ToolResultPart] = []
         for number, each in enumerate(list_in(fields, "toolCalls") or ()):
             call = fields_of(each) or {}
-            call = {**call, "id": name_in(call, "id") or f"{told.id}:{number}"}
-            part = _call(call)
-            if part is None and is_new:
-                said.append(unknown_part(each))
-            elif part is not None and part.id not in told.calls:
-                told.calls.add(part.id)
+            call_id = name_in(call, "id") or f"{told.id}:{number}"
+            answered = _answered_in(call)
+            if answered is not None:
+                self._answered |= {call_id, name_in(answered, "id") or call_id}
+            part = call_of(call_id, name_in(call, "name"), object_in(call, "args"))
+            if part is None:  # its result stays in it
+                said += [unknown_part(each)] if is_new else []
+                continue
+            if call_id not in told.calls:
+                told.calls.add(call_id)
                 said.append(part)
-            calls.append(call)
+            if answered is not None and call_id not in told.results:
+                has_failed = text_in(call, "status") in ("error", "cancelled")
+                fresh.append(response_of(call_id, answered, media, is_error=has_failed))
         if said:
             model = name_in(fields, "model")
             yield answer_of(said, provider=PROVIDER, model=model, usage=usage)
-        fresh = [part for call in calls if (part := _result(call, media)) is not None]
-        fresh = [part for part in fresh if part.call_id not in told.results]
         if fresh:
             told.results |= {part.call_id for part in fresh}
-            self._answered |= told.results
             yield Message("tool", tuple(fresh))
 
     def _add(self, record: Record, body: ItemBody) -> None:
@@ -284,16 +286,14 @@ def part_of(fields: Fields, media: Media) -> Part | None:
     if data is not None:
         return media.part(text_in(data, "data"), name_in(data, "mimeType"))
     answered = object_in(fields, "functionResponse")
-    if answered is not None:
-        return response_of(answered, media, is_error=False)
-    return None
-
-
-def response_of(answered: Fields, media: Media, *, is_error: bool) -> ToolResultPart | None:
-    """Return the result in a function response; None without the id of its call."""
-    call_id = name_in(answered, "id")
-    if call_id is None:
+    call_id = None if answered is None else name_in(answered, "id")
+    if answered is None or call_id is None:
         return None
+    return response_of(call_id, answered, media, is_error=False)
+
+
+def response_of(call_id: str, answered: Fields, media: Media, *, is_error: bool) -> ToolResultPart:
+    """Return the result in a function response to the call `call_id`."""
     response = object_in(answered, "response") or {}
     text = text_in(response, "output")
     failure = text_in(response, "error")
@@ -308,18 +308,12 @@ def response_of(answered: Fields, media: Media, *, is_error: bool) -> ToolResult
     )
 
 
-def _call(call: Fields) -> ToolCallPart | None:
-    return call_of(name_in(call, "id"), name_in(call, "name"), object_in(call, "args"))
-
-
-def _result(call: Fields, media: Media) -> ToolResultPart | None:
-    """Return the result of a call that has ended."""
-    has_failed = text_in(call, "status") in ("error", "cancelled")
+def _answered_in(call: Fields) -> Fields | None:
+    """Return the response to a call that has ended."""
     for each in list_in(call, "result") or ():
         answered = object_in(fields_of(each) or {}, "functionResponse")
         if answered is not None:
-            own = {"id": call["id"], **answered}
-            return response_of(own, media, is_error=has_failed)
+            return answered
     return None
 
 

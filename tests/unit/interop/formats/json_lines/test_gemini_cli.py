@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 import msgspec
+import pytest
 
 from perdure.interop.formats.items import ParsedSource
 from perdure.interop.formats.json_lines.gemini_cli import parse
@@ -162,3 +163,29 @@ def test_calls_without_an_id_are_kept_with_their_results() -> None:
     ]
     kept = [part.raw for part in parts if isinstance(part, UnknownPart)]
     assert [msgspec.json.decode(raw) for raw in kept] == [nameless]
+
+
+@pytest.mark.parametrize("ids", [{}, {"id": None}, {"id": ""}, {"id": "own"}])
+@pytest.mark.parametrize("call_id", [None, "c"])
+def test_result_has_the_id_of_its_call(ids: dict[str, object], call_id: str | None) -> None:
+    answered = {"functionResponse": {"name": "read", "response": {"output": "Boskoop"}, **ids}}
+    call = {"id": call_id, "name": "read", "status": "success", "result": [answered]}
+    again = message("u", "user", [answered])
+    parsed = parse(HEADER + message("m", "gemini", "I look.", toolCalls=[call]) + again)
+    check_items(parsed)
+    expected = call_id or "m:0"
+    parts = [part for body in bodies_of(parsed, Message) for part in body.parts]
+    assert [part.id for part in parts if isinstance(part, ToolCallPart)] == [expected]
+    assert [part for part in parts if isinstance(part, ToolResultPart)] == [
+        ToolResultPart(expected, "Boskoop", name="read")
+    ]
+
+
+def test_result_of_a_call_without_a_name_stays_in_the_call() -> None:
+    answered = {"functionResponse": {"id": "r", "name": "read", "response": {"output": "Boskoop"}}}
+    call = {"id": "c", "status": "success", "result": [answered]}
+    again = message("u", "user", [answered])
+    parsed = parse(HEADER + message("m", "gemini", "I look.", toolCalls=[call]) + again)
+    [answer] = bodies_of(parsed, Message)
+    [kept] = [part.raw for part in answer.parts if isinstance(part, UnknownPart)]
+    assert msgspec.json.decode(kept) == call
