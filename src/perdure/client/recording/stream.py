@@ -9,7 +9,15 @@ from typing import Any
 
 from perdure.bounds.limits import limits
 from perdure.client.recording.calls import Api
-from perdure.codecs.fields import Fields, fields_of, list_in, number_in, object_in, text_in
+from perdure.codecs.fields import (
+    Fields,
+    fields_of,
+    list_in,
+    name_in,
+    number_in,
+    object_in,
+    text_in,
+)
 from perdure.codecs.lines import read_line
 
 _MAX_ITEMS = 10_000
@@ -45,10 +53,10 @@ class StreamedResponse:
                     self.is_complete = True
 
     def _take(self, event: Fields) -> None:
-        is_error = text_in(event, "type") == "error"
-        error = object_in(event, "error") or (event if is_error else None)
-        if error is not None:
-            self.error = text_in(error, "message") or "the provider sent an error"
+        told = name_in(event, "error")
+        error = object_in(event, "error") or (event if text_in(event, "type") == "error" else None)
+        if told is not None or error is not None:
+            self.error = told or text_in(error or {}, "message") or "the provider sent an error"
             return
         match self.api:
             case "chat":
@@ -86,8 +94,9 @@ class StreamedResponse:
             if number_in(choice, "index") not in (0, None):
                 continue  # other choices of one request are alternatives
             said = self.fields.setdefault("choices", [{"message": {}}])[0]
-            if choice.get("finish_reason") is not None:
-                said["finish_reason"] = choice["finish_reason"]
+            reason = name_in(choice, "finish_reason")
+            if reason is not None:
+                said["finish_reason"] = reason
                 self.is_complete = True  # some servers send no [DONE]
             self._take_delta(said["message"], object_in(choice, "delta") or {})
 

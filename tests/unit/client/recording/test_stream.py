@@ -68,9 +68,20 @@ def test_chat_with_finish_reason_is_complete_without_done() -> None:
     assert read(end, 9).is_complete
 
 
+@pytest.mark.parametrize("reason", ["", None, 0, {}])
+def test_chat_with_empty_finish_reason_is_not_complete(reason: object) -> None:
+    event = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": reason}]}
+    part = read(b"data: " + json.dumps(event).encode() + b"\n\n", 9)
+    message = read_response("chat", part.fields).message
+    assert message is not None
+    assert (message.text, part.is_complete, part.error) == ("a", False, None)
+
+
 @pytest.mark.parametrize(
     ("api", "event"),
     [
+        ("chat", {"error": "overloaded"}),
+        ("messages", {"type": "error", "error": "overloaded"}),
         ("chat", {"error": {"message": "overloaded"}}),
         ("responses", {"type": "error", "code": "x", "message": "overloaded"}),
         ("messages", {"type": "error", "error": {"type": "x", "message": "overloaded"}}),
