@@ -189,6 +189,20 @@ def test_index_of_an_archive_searches_what_was_written(sample: World) -> None:
     assert "&lt;" not in said
 
 
+@pytest.mark.parametrize("name", ["backup.jsonl", "backup.JSON", "all.md"])
+def test_archive_with_the_ending_of_a_file_format_is_refused(sample: World, name: str) -> None:
+    refused = sample.run("export", "--all", "-o", name)
+    assert refused.code == 2
+    ending = name[name.index(".") :].lower()
+    assert f"is a folder of HTML pages: end its name without {ending}" in " ".join(
+        refused.err.split()
+    )
+    assert not (sample.folder / name).exists()
+    sample.ok("export", "--all", "--format", "html", "-o", name)
+    assert (sample.folder / name / "index.html").is_file()
+    sample.ok("export", "--all", "-o", name, "--force")
+
+
 def test_markdown_numbers_an_entry_as_the_commands_do(sample: World) -> None:
     text = sample.ok("export", SAMPLE_ID, "--format", "markdown").out
     number = re.findall(r"(?m)^## (\d+) · User", text)[-1]

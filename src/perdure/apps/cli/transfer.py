@@ -143,18 +143,18 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         2  the format cannot express the session
         4  the file exists, and --force is not given
     """
-    sorts, is_named = redactions(redact), format is not None
-    format = format or _format_of(output, many)
+    sorts, named = redactions(redact), format
+    format = named or _format_of(output, many)
     if common.as_json and output in (None, _STDOUT):
         raise UsageMistake("--json tells about a file: name one with -o FILE")
     _require_file(output, format, many)
     _require_workflow(format, dialect, has_all_branches=has_all_branches)
     output = None if output == _STDOUT else output
     if many.is_chosen or session is None:
-        folder = _archive_folder(session, many, format, output, leaf)
+        folder = _archive_folder(session, many, named, output, leaf)
         await _export_many(common, many, folder, sorts, is_forced=is_forced)
         return
-    _check_output(output, store_address(common.store), is_named=is_named, is_forced=is_forced)
+    _check_output(output, store_address(common.store), named, is_forced=is_forced)
     async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         at = None if leaf is None else await handle.find(leaf)
@@ -183,8 +183,10 @@ def _format_of(output: Path | None, many: ArchiveOptions) -> ExportFormat:
     return _ENDINGS.get("" if output is None else output.suffix.lower(), "perdure")
 
 
-def _check_output(output: Path | None, address: str, *, is_named: bool, is_forced: bool) -> None:
-    """Check the file to write; a format that `is_named` may have any ending.
+def _check_output(
+    output: Path | None, address: str, named: ExportFormat | None, *, is_forced: bool
+) -> None:
+    """Check the file to write; with the `named` format it may have any ending.
 
     Raises: PathExists; UsageMistake for a file of the store, and for the ending of no format.
     """
@@ -194,7 +196,7 @@ def _check_output(output: Path | None, address: str, *, is_named: bool, is_force
         raise PathExists(str(output))
     _check_outside(output, address)
     ending = output.suffix.lower()
-    if not (is_named or ending in _ENDINGS or output.is_dir()):
+    if not (named or ending in _ENDINGS or output.is_dir()):
         raise UsageMistake(
             f"no format has files that end with {ending}: name one with --format "
             f"({', '.join(get_args(ExportFormat))}), or end the name with .jsonl, .md or .html"
@@ -204,23 +206,33 @@ def _check_output(output: Path | None, address: str, *, is_named: bool, is_force
 def _archive_folder(
     session: str | None,
     many: ArchiveOptions,
-    format: ExportFormat,
+    named: ExportFormat | None,
     output: Path | None,
     leaf: str | None,
 ) -> Path:
-    """Return the folder of the archive. Raises: UsageMistake if it cannot be made."""
+    """Return the folder of the archive; with the `named` format it may have any ending.
+
+    Raises: UsageMistake if it cannot be made.
+    """
     if not many.is_chosen:
         raise UsageMistake("name a session, or add --all for an archive of every session")
     if many.is_all and many.with_forks is not None:
         raise UsageMistake("--all and --with-forks exclude each other: use one of them")
     if session is not None or leaf is not None:
         raise UsageMistake("an archive has many sessions: omit the ID and --leaf")
-    if format != "html":
+    if named not in (None, "html"):
         raise UsageMistake("an archive of many sessions is made of HTML pages: omit --format")
     if output is None:
         raise UsageMistake("name the folder of the archive: -o DIR")
     if output.is_file():
         raise UsageMistake(f"{output} is a file; name a folder")
+    ending = output.suffix.lower()
+    is_as_named = named is not None or output.is_dir() or not ending
+    if not is_as_named and _ENDINGS.get(ending, "html") != "html":
+        raise UsageMistake(
+            "an archive of many sessions is a folder of HTML pages: "
+            f"end its name without {ending}, or add --format html"
+        )
     return output
 
 
