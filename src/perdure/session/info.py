@@ -6,7 +6,6 @@ lists never read entries, and every backend computes the same titles and counts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import Literal, TypedDict, cast
@@ -57,9 +56,6 @@ TITLE_LENGTH = 60
 
 _MASKED = 2_000
 """Characters of a message in which a secret is looked for before its start is a title."""
-
-_SUSPECT = r"[\w.+/=-]{12}|[:=<]|-{5}|(?i:pass|pwd|key|token|secret)"
-"""Finds a long word, a mark between a name and a value, or such a name: all secrets have one."""
 
 _SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -160,7 +156,7 @@ class SessionInfo(ShortRepr, frozen=True):
 
         Older versions stored the start of a message with the credentials in it: they are masked.
         """
-        return one_line(self.title) or mask_title(self.first_text or "")
+        return one_line(self.title) or mask_secrets(self.first_text or "")
 
     def __str__(self) -> str:
         """Return id, status, counts and name on one printable line."""
@@ -398,15 +394,24 @@ def is_sought(info: SessionInfo, sought: Sought) -> bool:
     )
 
 
+def stored_name(info: SessionInfo) -> str:
+    """Return `info.name` as it is stored: older versions kept the credentials of a message in it.
+
+    Lists are searched by this text, and their indexes are made of it; it is never shown.
+    """
+    return one_line(info.title) or info.first_text or ""
+
+
 def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
     """Return True if a list of the sessions of `cwd` whose name or id contains `query` has `info`.
 
-    Case-insensitive; None matches all. Erased sessions never match.
+    Case-insensitive; None matches all. Erased sessions never match. The name is the stored one: a
+    query finds ``[redacted]`` only where that is stored.
     """
     if info.status == "erased" or (cwd is not None and info.cwd != cwd):
         return False
     sought = (query or "").casefold()
-    return not sought or sought in info.name.casefold() or sought in info.id.casefold()
+    return not sought or sought in stored_name(info).casefold() or sought in info.id.casefold()
 
 
 def trim_title(title: str | None) -> str | None:
@@ -415,11 +420,6 @@ def trim_title(title: str | None) -> str | None:
     White space is defined as in JavaScript, so that pi gives a session the same title.
     """
     return (title or "").strip(_SPACE) or None
-
-
-def mask_title(text: str) -> str:
-    """Return `text` with a mask for each credential; fast for a text that cannot hold one."""
-    return mask_secrets(text) if re.search(_SUSPECT, text) else text
 
 
 def one_line(text: str | None) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perdure.session.info import SessionInfo
+from perdure.session.info import SessionInfo, stored_name
 
 PART_CHARACTERS = 8
 """Longer parts leave fewer sessions to read for a long query, but take more space each."""
@@ -31,10 +31,10 @@ GROWTH = 4
 
 
 def parts_of(info: SessionInfo) -> frozenset[bytes]:
-    """Return the parts of the session's id and name; none if lists never show it."""
+    """Return the parts of the session's id and stored name; none if lists never show it."""
     if info.kind != "session" or info.status == "erased":
         return frozenset()
-    name = info.name.casefold()
+    name = stored_name(info).casefold()
     parts = _parts_in(info.id.casefold())
     parts |= _parts_in(name) if len(name) <= MOST_CHARACTERS else {LONG_NAME}
     return frozenset(parts)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+import pytest
 
+from perdure.session import info
 from perdure.session.codec import encode, new_side, new_tree
 from perdure.session.entries import LEAF, Entry, NewEntry, ParentRef, Ref
 from perdure.session.ids import EntryId, StreamId
@@ -113,6 +115,13 @@ async def append(
     )
     committed = await store.commit(Commit(writes=(write,), at=at, idempotency_key=key))
     return list(committed.entries[0])
+
+
+async def said_to_old_version(store: SessionStore, text: str, stream: StreamId = S) -> None:
+    """Append a user message as versions did that stored its start with the secrets in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(info, "mask_secrets", str)
+        await append(store, stream, said(text))
 
 
 async def append_one(

@@ -11,7 +11,15 @@ from perdure.session.ids import StreamId
 from perdure.stores.maintenance.stats import DAY_MS, NamespaceFigures, day_of
 from perdure.stores.protocol import EMPTY, Commit, Write
 from perdure.stores.session_store import SessionStore
-from tests.conformance.store.building import S, append, create, fork, header, said
+from tests.conformance.store.building import (
+    S,
+    append,
+    create,
+    fork,
+    header,
+    said,
+    said_to_old_version,
+)
 from tests.fakes.clock import START_MS, ManualClock
 
 OLD = "x" * 700
@@ -70,3 +78,14 @@ async def test_stats_match_values_from_reading(
 
 def _counts(own: NamespaceFigures) -> tuple[int, ...]:
     return (own.sessions, own.flows, own.forks, own.contents, own.content_bytes)
+
+
+async def test_names_of_largest_streams_have_no_secrets(store: SessionStore) -> None:
+    key = "sk-ant-api03-QRSTUVWXYZabcdefghij"
+    await create(store, S)
+    await said_to_old_version(store, f"use {key} please")
+    try:
+        (found,) = (await store.maintenance.measure(0)).namespaces
+    except Unsupported:
+        pytest.skip("its figures are read")
+    assert [each.name for each in found.largest] == ["use [redacted] please"]

@@ -10,7 +10,16 @@ from perdure.session.info import is_found
 from perdure.session.notes import SessionInfoChanged
 from perdure.stores import name_parts
 from perdure.stores.session_store import SessionStore
-from tests.conformance.store.building import append, create, erasure, fork, header, said
+from tests.conformance.store.building import (
+    S,
+    append,
+    create,
+    erasure,
+    fork,
+    header,
+    said,
+    said_to_old_version,
+)
 from tests.fakes.clock import START_MS
 
 NAMES = [f"Trip {number} to {'Straßburg' if number % 3 else 'Lyon'}" for number in range(40)]
@@ -84,4 +93,44 @@ async def test_query_finds_no_session_that_was_erased(store: SessionStore) -> No
     await store.retention.erase(erasure("gone"))
     assert await ids(store, "harbour") == ["stays"]
     assert await ids(store, "gone") == []
+    assert (await store.maintenance.verify()).problems == ()
+
+
+KEY = "sk-ant-api03-QRSTUVWXYZabcdefghij"
+
+
+async def test_name_with_a_key_of_an_old_version_is_listed_masked(store: SessionStore) -> None:
+    await create(store, S)
+    await said_to_old_version(store, f"use {KEY} please")
+    await create(store, "new", said(f"use {KEY} please"))
+    assert (await store.state(S)).info.first_text == f"use {KEY} please"
+    infos = await store.sessions()
+    assert [info.name for info in infos] == ["use [redacted] please"] * 2
+    assert (await store.maintenance.verify()).problems == ()
+    assert sorted(await ids(store, "PLEASE")) == ["new", "s"]
+    assert await ids(store, "[redacted]") == ["new"]  # where it is stored
+    assert await ids(store, KEY[:20]) == ["s"]
+
+
+async def test_name_with_a_key_of_an_old_version_is_changed_whole(store: SessionStore) -> None:
+    await create(store, S)
+    await said_to_old_version(store, f"use {KEY} please")
+    await append(store, S, new_side(SessionInfoChanged(title="Harbour plan")))
+    assert await ids(store, KEY[:20]) == await ids(store, "please") == []
+    assert await ids(store, "harbour") == ["s"]
+    assert (await store.maintenance.verify()).problems == ()
+
+
+@pytest.mark.needs("erase")
+@pytest.mark.parametrize("how", ["erased", "removed"])
+async def test_name_with_a_key_of_an_old_version_is_erased_whole(
+    store: SessionStore, how: str
+) -> None:
+    await create(store, S)
+    await said_to_old_version(store, f"use {KEY} please")
+    if how == "removed":
+        assert await store.retention.remove(S)
+    else:
+        await store.retention.erase(erasure("s"))
+    assert await ids(store, KEY[:20]) == []
     assert (await store.maintenance.verify()).problems == ()

@@ -14,7 +14,15 @@ from perdure.session.ids import StreamId
 from perdure.session.notes import SessionInfoChanged
 from perdure.stores.sqlite.log import lists
 from perdure.stores.sqlite.rows import Tables
-from tests.conformance.store.building import append, create, erasure, header, said
+from tests.conformance.store.building import (
+    append,
+    create,
+    erasure,
+    header,
+    said,
+    said_to_old_version,
+)
+from tests.fakes.raw_database import raw_database
 from tests.integration.sqlite.conftest import Opener
 from tests.integration.sqlite.test_neighbours import steps_of
 
@@ -74,6 +82,18 @@ async def test_erased_name_leaves_no_part_in_file(how: str, open_store: Opener, 
     content = b"".join(file.read_bytes() for file in path.parent.iterdir() if file.is_file())
     left = {piece for piece in pieces - common if piece in content}
     assert {piece for piece in left if piece.strip() not in b" of z"} == set()
+
+
+async def test_erased_key_that_an_old_version_listed_leaves_no_part(
+    open_store: Opener, path: Path
+) -> None:
+    store = await open_store()
+    await create(store, S)
+    await said_to_old_version(store, "use sk-ant-api03-QRSTUVWXYZabcdefghij please")
+    with raw_database(path) as reader:
+        assert (b"qrstuvwx",) in set(reader.execute("SELECT part FROM name_part"))
+        await store.retention.erase(erasure("s"))
+        assert list(reader.execute("SELECT part FROM name_part")) == []
 
 
 async def test_list_with_id_prefix_reads_sessions_with_it_only(

@@ -6,34 +6,11 @@ import pytest
 
 from perdure.secrets import shapes
 from tests.fakes.samples import case
+from tests.fakes.secret_forms import CONTEXTS, MARKED
 
 
 def found(text: str) -> dict[str, str]:
     return {text[find.start : find.end]: find.kind for find in shapes.finds(text)}
-
-
-BODY = "Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6"
-MARKED = [
-    ("anthropic-key", f"sk-ant-api03-{BODY}"),
-    ("openai-key", f"sk-proj-{BODY}"),
-    ("openai-key", f"sk-{BODY}"),
-    ("stripe-key", f"sk_live_{BODY[:24]}"),
-    ("github-token", f"ghp_{BODY}"),
-    ("github-token", f"github_pat_{BODY}_{BODY}"),
-    ("gitlab-token", f"glpat-{BODY[:20]}"),
-    ("slack-token", f"xoxb-123456789012-{BODY[:24]}"),
-    ("aws-key", "AKIAIOSFODNN7EXAMPLE"),
-    ("google-key", f"AIza{BODY[:35]}"),
-    ("google-key", f"ya29.{BODY}"),
-    ("huggingface-token", f"hf_{BODY}"),
-    ("npm-token", f"npm_{BODY}"),
-    ("pypi-token", f"pypi-AgEI{BODY}{BODY}"),
-    ("jwt", f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.{BODY}"),
-    ("vault-token", f"hvs.{BODY}"),
-    ("provider-key", f"gsk_{BODY}"),
-    ("provider-key", f"SG.{BODY[:22]}.{BODY}"),
-    ("provider-key", f"1234567890:AA{BODY}"),
-]
 
 
 def test_keys_are_found_by_vendor_prefix() -> None:
@@ -44,31 +21,7 @@ def test_keys_are_found_by_vendor_prefix() -> None:
 
 
 def test_values_are_found_by_their_context() -> None:
-    for text, secret in [
-        ("Authorization: Bearer abcdef123456ghijkl", "abcdef123456ghijkl"),
-        ("authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
-        ('"Authorization": "Bearer abc.def-123"', "abc.def-123"),
-        ("-H 'X: Bearer abcdefghijkl0123456'", "abcdefghijkl0123456"),
-        ("Cookie: sid=0a1b2c3d; theme=dark", "sid=0a1b2c3d; theme=dark"),
-        ("postgresql://me:hunter2@db:5432/x", "hunter2"),
-        ("postgresql://me:p@ssw0rd@db/x", "p@ssw0rd"),
-        ("redis://:s3cret@cache", "s3cret"),
-        ("mongodb+srv://u:pw1234@h/?retry=1", "pw1234"),
-        ("https://x.example/a?sig=abcdefgh123&y=1", "abcdefgh123"),
-        ("https://hooks.slack.com/services/T000/B000/abcdefgh", "T000/B000/abcdefgh"),
-        ("curl -u me:pa55word https://x", "pa55word"),
-        ("tool --password hunter22", "hunter22"),
-        ("PASSWORD=correcthorse", "correcthorse"),
-        ("password: 'correct horse'", "correct"),
-        ("DB_PASSWORD=$ecret1!", "$ecret1!"),
-        ('{\\"password\\": \\"hunter22\\"}', "hunter22"),
-        ("AWS_SECRET_ACCESS_KEY = wJalrXUtnFEMI/K7MDENG/bPx", "wJalrXUtnFEMI/K7MDENG/bPx"),
-        ('client_secret: "abcdefgh"', "abcdefgh"),
-        ("API_TOKEN=4f9a0b", "4f9a0b"),
-        ("AccountKey=AbCd1234+/==;", "AbCd1234+/=="),
-        ("encryption_key => 0123abcd", "0123abcd"),
-        ("key=9fK2mLq8Zx4Tr7Wv1Bn6", "9fK2mLq8Zx4Tr7Wv1Bn6"),
-    ]:
+    for text, secret in CONTEXTS:
         with case((text, secret)):
             assert secret in found(text)
 

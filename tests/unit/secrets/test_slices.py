@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.secrets import shapes
 from perdure.secrets.files import IN_FILES
-from tests.unit.secrets.test_shapes import MARKED
+from tests.fakes.secret_forms import MARKED
 
 PLACED = [
     "password=" + "Tr0ub4dor" * 3,

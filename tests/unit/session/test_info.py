@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.secrets.mask import mask_secrets
+from perdure.secrets.mask import MASK, mask_secrets
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId
@@ -14,7 +14,6 @@ from perdure.session.info import (
     info_after,
     info_of,
     is_found,
-    mask_title,
 )
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, system, tool_result, user
@@ -28,7 +27,7 @@ from perdure.session.notes import (
     SessionReopened,
 )
 from tests.fakes.samples import case
-from tests.fakes.secret_forms import forms
+from tests.fakes.secret_forms import CONTEXTS, MARKED, forms
 
 HEADER = StreamHeader(StreamId("s"), created_at=1000)
 
@@ -185,13 +184,29 @@ def test_erased_session_is_not_listed() -> None:
     assert not is_found(info_with(erased), None, None)
 
 
+PLAIN_WORDS = (
+    ("mysql -u root -p hunt3r2 shop", "hunt3r2"),
+    ("docker login -u bob -p hunt3r2", "hunt3r2"),
+    ("my pw is hunt3r2x, log in", "hunt3r2x"),
+    ("ALTER USER bob IDENTIFIED BY 'hunt3r2'", "hunt3r2"),
+)
+"""Texts without a long word, a mark or a name such as "password", and the secret in each."""
+
+
 def test_stored_start_of_a_message_is_shown_without_its_secrets() -> None:
-    for form, text, secret in forms():
-        with case(form):
+    placed = [(text, secret) for _, text, secret in forms()]
+    marked = [(f"use {key} now", key) for _, key in MARKED]
+    for text, secret in (*PLAIN_WORDS, *placed, *CONTEXTS, *marked):
+        with case(text):
             stored = SessionInfo(StreamId("s"), "session", "user", 0, 0, first_text=text)
             assert stored.name == mask_secrets(text)
+            assert MASK in stored.name
             assert secret not in str(stored)
-    assert mask_title("Read src/main.py: 3 lines") == "Read src/main.py: 3 lines"
+
+
+def test_stored_start_without_secrets_is_shown_as_it_is() -> None:
+    text = "Read src/main.py: 3 lines"
+    assert SessionInfo(StreamId("s"), "session", "user", 0, 0, first_text=text).name == text
 
 
 def test_key_at_the_cut_of_a_title_is_masked_whole() -> None:

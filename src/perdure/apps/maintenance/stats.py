@@ -15,6 +15,7 @@ from perdure.apps.terminal.output import count_of, out_style, size
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.store import Store
 from perdure.errors import SessionNotFound, Unsupported
+from perdure.session.info import stored_name
 from perdure.stores.copy import NAME_OF_CONTENT
 from perdure.stores.maintenance.protocol import SOME_COMMITS
 from perdure.stores.maintenance.segments import SegmentState
@@ -76,7 +77,7 @@ async def _size(
     return StreamSize(
         stream=stream,
         kind=state.header.kind,
-        name=state.info.name,
+        name=stored_name(state.info),
         is_fork=standing.origin is not None,
         entries=standing.head + 1,
         bytes=total,

@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
+from perdure.secrets.mask import mask_secrets
 from perdure.session.clock import moment_of
 from perdure.session.ids import StreamId
 
@@ -86,7 +88,10 @@ def figures_of(
     growth: Mapping[str, tuple[int, int]],
     contents: tuple[int, int],
 ) -> NamespaceFigures:
-    """Combine the figures of a namespace; `growth` is day -> entries and bytes."""
+    """Combine the figures of a namespace; `growth` is day -> entries and bytes.
+
+    Each stream has its stored name: secrets are masked in the names of the largest ones only.
+    """
     sizes = sorted(streams, key=lambda each: (-each.bytes, -each.entries, each.stream))
     days = sorted(growth.items(), reverse=True)
     return NamespaceFigures(
@@ -98,7 +103,7 @@ def figures_of(
         bytes=sum(each.bytes for each in sizes),
         contents=contents[0],
         content_bytes=contents[1],
-        largest=tuple(sizes[:LARGEST]),
+        largest=tuple(replace(each, name=mask_secrets(each.name)) for each in sizes[:LARGEST]),
         growth=tuple(Day(day, entries, total) for day, (entries, total) in days[:DAYS]),
     )
 

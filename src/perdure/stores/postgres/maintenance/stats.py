@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import LiteralString
 
 from perdure.session.ids import StreamId
+from perdure.session.info import stored_name
 from perdure.stores.maintenance.stats import (
     DAY_MS,
     Growth,
@@ -51,7 +52,7 @@ async def measure(db: Database, since: int) -> StoreFigures:
         Statement(_CONTENTS, (ns,)),
     )
     sizes = [
-        StreamSize(StreamId(row[0]), row[1], info_of_row(row[0], row[2]).name, *row[3:])
+        StreamSize(StreamId(row[0]), row[1], stored_name(info_of_row(row[0], row[2])), *row[3:])
         for row in streams
     ]
     growth = Growth(0)  # the server omitted older ones

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.session.ids import StreamId
-from perdure.session.info import mask_title, one_line
+from perdure.session.info import one_line
 from perdure.stores.maintenance.stats import (
     FileFigures,
     Growth,
@@ -68,14 +68,7 @@ def sizes_and_growth(tables: Tables, name: str, since: int) -> tuple[list[Stream
     """Return the size of each stream of the namespace, and the growth since `since`."""
     number = tables.value(_NUMBER, name)
     sizes = [
-        StreamSize(
-            StreamId(row[0]),
-            row[1],
-            mask_title(one_line(row[2]) or ""),
-            bool(row[3]),
-            row[4],
-            row[5],
-        )
+        StreamSize(StreamId(row[0]), row[1], one_line(row[2]) or "", bool(row[3]), row[4], row[5])
         for row in tables.rows(_SIZES, number)
     ]
     growth = Growth(since)
