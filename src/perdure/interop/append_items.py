@@ -32,7 +32,7 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 from perdure.stores.validation import named_contents
 
-_FRESH, _ELSEWHERE = -1, -2
+_FRESH, _ELSEWHERE, _NOWHERE = -1, -2, -3
 
 
 class Base(msgspec.Struct, frozen=True):
@@ -40,7 +40,8 @@ class Base(msgspec.Struct, frozen=True):
 
     Shape: `known` is item -> entry. `begin` is the offset of the new part in the file; `parts` are
     offset and seq of the pieces before it. `with_usage` are messages with usage. `has_own_leaf`:
-    perdure moved the leaf, so it stays.
+    perdure moved the leaf, so it stays. `is_cut_off`: the import of the part before `begin` was not
+    completed.
     """
 
     stream: StreamId
@@ -51,6 +52,7 @@ class Base(msgspec.Struct, frozen=True):
     parts: tuple[tuple[int, int], ...] = ()
     with_usage: Collection[EntryId] = ()
     has_own_leaf: bool = False
+    is_cut_off: bool = False
 
 
 class Added(msgspec.Struct):
@@ -71,6 +73,7 @@ class ItemAppend:
         self._base = base
         self._added = added
         self._places = _Places(base, len(source.parsed.items))
+        self._leave_out_unread()
         self._head = base.head
         self._leaf = base.leaf
         self._end = base.begin
@@ -107,11 +110,25 @@ class ItemAppend:
     def has_only_known(self) -> bool:
         """Whether all additions to the file are entries of the session's own, from an export."""
         items, known = self._source.parsed.items, self._base.known
-        if len(known) < len(items):
+        if self._places.has_fresh():
             return False
         if any(line.number >= self._first_line for line in self._source.parsed.malformed):
             return False
         return any(items[position].offset >= self._base.begin for position in known)
+
+    def _leave_out_unread(self) -> None:
+        """Leave out what an older version did not read of lines that it imported.
+
+        Below its parent it would be a branch beside what was said then.
+        """
+        base, items = self._base, self._source.parsed.items
+        if base.is_cut_off or not base.begin:
+            return
+        for position in range(len(items)):
+            if self._places.is_fresh(position):
+                item = items[position]
+                if item.offset + item.length < base.begin:
+                    self._places.leave_out(position, item.parent)
 
     # -- one commit
 
@@ -258,11 +275,22 @@ class _Places:
     def is_fresh(self, position: int) -> bool:
         return self._seqs[position] == _FRESH
 
+    def has_fresh(self) -> bool:
+        return _FRESH in self._seqs
+
     def put(self, position: int, seq: int) -> None:
         self._seqs[position] = seq
 
-    def __getitem__(self, position: int, /) -> EntryId:
+    def leave_out(self, position: int, parent: int | None) -> None:
+        """Let the entry of `parent`, an earlier item, stand for the item at `position`."""
+        self._seqs[position] = _NOWHERE if parent is None else self._seqs[parent]
+        if self._seqs[position] == _ELSEWHERE and parent is not None:
+            self._others[position] = self._others[parent]
+
+    def __getitem__(self, position: int, /) -> EntryId | None:
         seq = self._seqs[position]
+        if seq == _NOWHERE:
+            return None
         return self._others[position] if seq == _ELSEWHERE else entry_id(self._stream, seq)
 
     def reference(self, position: int | None, first: int) -> Ref | None:

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from perdure.errors import FormatError
 from perdure.interop.exports import export_session
 from perdure.interop.formats.items import without_source
 from perdure.interop.formats.native import move_entry
-from perdure.interop.formats.sources.reader import Bounds
+from perdure.interop.formats.sources.reader import BOUNDS, Bounds
 from perdure.interop.reports import ExportFormat
 from perdure.session.codec import readable
 from perdure.session.entries import Entry
@@ -17,7 +18,7 @@ from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.samples import case
-from tests.fakes.sources import empty_store, growing_files, imported
+from tests.fakes.sources import FIXTURES, empty_store, growing_files, imported
 
 PIECES = Bounds(whole_bytes=0, piece_bytes=400)
 FILES = growing_files()
@@ -120,3 +121,70 @@ def entries_leaf(entries: list[Entry]) -> EntryId | None:
         elif isinstance(moved := readable(entry), LeafMoved):
             leaf = moved.target
     return leaf
+
+
+OLDER = FIXTURES / "older_imports"
+"""Imports by the version before 12914aca, which read no calls without an id."""
+
+
+GROWTH = {
+    "gemini": (
+        b'{"id":"u9","type":"user","content":"And pears?"}\n',
+        b'{"id":"g9","type":"gemini","content":"No."}\n',
+    ),
+    "copilot": (
+        (
+            b'{"type":"user.message","id":"c9","data":{"content":"And pears?"},'
+            b'"parentId":"c0de0004-0000-4000-8000-000000000000"}\n'
+        ),
+        b'{"type":"assistant.message","id":"ca","parentId":"c9","data":{"content":"No."}}\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("bounds", [BOUNDS, PIECES])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gemini_middle", ["Which apples keep?", "I read.", "Boskoop."]),
+        ("gemini_end", ["Which apples keep?", "I read."]),
+        ("copilot_middle", ["Which apples keep?", "Boskoop."]),
+        ("copilot_first", []),
+    ],
+)
+async def test_lines_that_an_older_version_read_get_no_stray_branch(
+    name: str, said: list[str], bounds: Bounds
+) -> None:
+    store = empty_store()
+    stream = (await imported(store, OLDER / f"{name}.jsonl")).session
+    content = b"".join([await store.blob(part.blob) for part in parts(await store.entries(stream))])
+    entries: list[Entry] = []
+    for line, text in zip(GROWTH[name.partition("_")[0]], ("And pears?", "No."), strict=True):
+        content += line
+        said = [*said, text]
+        report = await imported(store, content, bounds=bounds)
+        assert (report.session, report.messages, report.is_new) == (stream, 1, False)
+        entries = await store.entries(stream)
+        path = await store.branch(stream, (await store.state(stream)).leaf)
+        assert [entry.message.text for entry in path if entry.message is not None] == said
+        assert path == [entry for entry in entries if entry.lane == "tree"]
+    assert (await imported(store, content, bounds=bounds)).entries == 0
+    assert (await store.maintenance.verify()).is_ok
+    assert b"".join([await store.blob(part.blob) for part in parts(entries)]) == content
+
+
+async def test_growth_adds_all_that_one_import_adds() -> None:
+    for content in FILES:
+        lines = content.splitlines(keepends=True)
+        for count in range(1, len(lines), max(1, len(lines) // 4)):
+            with case((content, count)):
+                whole, growing = empty_store(), empty_store()
+                once = await imported(whole, content)
+                try:
+                    before = await imported(growing, b"".join(lines[:count]))
+                except FormatError:
+                    continue  # its first line names no session
+                after = await imported(growing, content)
+                assert after.session == once.session
+                assert before.entries + after.entries == once.entries
+                assert before.messages + after.messages == once.messages

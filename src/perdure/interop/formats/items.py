@@ -138,8 +138,8 @@ class ParsedSource(msgspec.Struct, frozen=True):
 class Ids(Protocol):
     """The entry ids of items."""
 
-    def __getitem__(self, position: int, /) -> EntryId:
-        """Return the id of the item at `position`."""
+    def __getitem__(self, position: int, /) -> EntryId | None:
+        """Return the id of the item at `position`; None if it is left out."""
         ...
 
 
