@@ -136,8 +136,8 @@ def opaque_item(item: Item) -> perdure.Custom:
 def items_of(entry: perdure.Entry) -> list[ItemParts]:
     """Return the item that `entry` was made from.
 
-    A message of another program becomes the items that say the same: its text, then its calls or
-    results. Empty for other entries, and for erased ones.
+    A message of another program becomes the items that say the same: its results, then its text,
+    then its calls. Empty for other entries, and for erased ones.
     """
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return []
@@ -174,18 +174,19 @@ def filled(parts: ItemParts, contents: Mapping[str, bytes]) -> Item:
 
 def said_items(message: perdure.Message) -> list[ItemParts]:
     """Return the items that say what `message`, written by another program, says."""
-    items: list[Item] = []
-    has_results = any(isinstance(part, perdure.ToolResultPart) for part in message.parts)
-    if message.text and not has_results:  # the text is that of the results
-        role = "user" if message.role in ("context", "tool") else message.role
-        items.append({"role": role, "content": message.text})
+    texts = [part.text for part in message.parts if isinstance(part, perdure.TextPart)]
+    role = "user" if message.role in ("context", "tool") else message.role
+    said = "\n\n".join(text for text in texts if text)
+    outputs: list[Item] = []
+    calls: list[Item] = []
     for part in message.parts:
         if isinstance(part, perdure.ToolResultPart):
             output = {"call_id": part.call_id, "output": part.text}
-            items.append({"type": "function_call_output", **output})
+            outputs.append({"type": "function_call_output", **output})
         if isinstance(part, perdure.ToolCallPart):
             call = {"call_id": part.id, "name": part.name, "arguments": json.dumps(part.args)}
-            items.append({"type": "function_call", **call})
+            calls.append({"type": "function_call", **call})
+    items = [*outputs, *([{"role": role, "content": said}] if said else ()), *calls]
     return [ItemParts(item) for item in items]
 
 

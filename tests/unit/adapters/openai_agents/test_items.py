@@ -269,3 +269,21 @@ async def test_message_of_another_program_becomes_items() -> None:
         [{"role": "assistant", "content": "Bye"}],
         [],
     ]
+
+
+async def test_text_beside_results_is_an_item_after_them_until_it_is_popped() -> None:
+    output = {"type": "function_call_output", "call_id": "c", "output": "22 C"}
+    said = {"role": "user", "content": "Now also Rome.\n\nPlease."}
+    async with perdure.open("memory:") as store:
+        session = PerdureSession("s", store)
+        await session.add_items([cast("Any", {**CALL, "call_id": "c"})])
+        opened = await store.open(session.stored_id)
+        texts = (perdure.TextPart("Now also Rome."), perdure.TextPart("Please."))
+        await opened.append(
+            perdure.Message("user", (texts[0], perdure.ToolResultPart("c", "22 C"), texts[1]))
+        )
+        assert (await session.get_items())[1:] == [output, said]
+        assert await session.pop_item() == said
+        assert (await session.get_items())[1:] == [output]
+        assert await session.pop_item() == output
+        assert len(await session.get_items()) == 1
