@@ -242,15 +242,19 @@ class StoreFull(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store is unreachable or closed; whether a pending commit was written is unknown."""
+    """The store is unreachable or closed; whether a pending commit was written is unknown.
+
+    With `is_lasting`, it stays so until somebody changes the server, its roles or the address.
+    """
 
     code = "store_unavailable"
     retryable = True
 
-    def __init__(self, store: str, reason: str) -> None:
+    def __init__(self, store: str, reason: str, *, is_lasting: bool = False) -> None:
         super().__init__(f"{store} is not available: {reason}")
         self.store = store
         self.reason = reason
+        self.is_lasting = is_lasting
 
 
 class StoreBehind(StoreUnavailable):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.fakes.workers import WorkerProcess, effect_of, until
 pytestmark = pytest.mark.full_only
 
 WAITS = "waiting for the store: postgresql://"
+STRANGER: Final = "stranger"
 
 
 @pytest.fixture
@@ -66,6 +68,37 @@ async def test_worker_that_waits_for_its_server_ends_at_sigterm(folder: Path) ->
     finally:
         worker.kill()
     assert worker.log.read_text().count(WAITS) == 1
+
+
+async def test_worker_whose_database_is_missing_waits_until_it_is_created(
+    own: PostgresServer, folder: Path
+) -> None:
+    worker = WorkerProcess(own.address_of("later"), folder, "runtime")
+    try:
+        await printed(worker, WAITS)
+        own.execute(own.address, "CREATE DATABASE later")
+        await printed(worker, "it takes queued turns")
+        worker.send(signal.SIGTERM)
+        assert worker.end() == 0
+    finally:
+        worker.kill()
+
+
+async def test_worker_without_rights_on_schema_ends_with_one_sentence(
+    own: PostgresServer, folder: Path
+) -> None:
+    address = own.new_database()
+    async with perdure.open(address):
+        own.execute(address, f"CREATE ROLE {STRANGER} LOGIN")
+    worker = WorkerProcess(address.replace("postgres@", f"{STRANGER}@"), folder, "runtime")
+    try:
+        assert worker.end() == 1
+    finally:
+        worker.kill()
+    (line,) = worker.log.read_text().splitlines()
+    assert line.startswith(f"perdure: postgresql://{STRANGER}@")
+    assert "permission denied" in line
+    assert "grant the role perdure_app to the user" in line
 
 
 async def test_worker_whose_server_leaves_at_its_start_ends_with_one_sentence(

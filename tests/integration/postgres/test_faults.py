@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import errors
+from psycopg_pool import PoolTimeout
 
 from perdure.client.clock import SystemClock, system_random
 from perdure.errors import (
@@ -23,6 +24,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.session.ids import StreamId
+from perdure.stores.postgres import migrate
 from perdure.stores.postgres.append import LOCK
 from perdure.stores.postgres.database import Statement, run_statements
 from perdure.stores.postgres.faults import meaning_of
@@ -400,6 +402,41 @@ def test_every_driver_error_is_mapped(error: psycopg.Error, meaning: type[Perdur
 
     assert type(told) is meaning
     assert "\n" not in str(told)
+
+
+STAYS: list[tuple[psycopg.Error, bool]] = [
+    (errors.InsufficientPrivilege("x"), True),
+    (errors.InvalidCatalogName("x"), True),
+    (errors.InvalidPassword("x"), True),
+    (errors.FeatureNotSupported("x"), True),
+    (psycopg.ProgrammingError('invalid connection option "x"'), True),
+    (psycopg.OperationalError("connection refused"), False),
+    (PoolTimeout("x"), False),
+    (errors.ConnectionFailure("x"), False),
+    (errors.CannotConnectNow("x"), False),
+    (errors.AdminShutdown("x"), False),
+    (errors.TooManyConnections("x"), False),
+    (errors.LockNotAvailable("x"), False),
+    (errors.DeadlockDetected("x"), False),
+]
+
+
+@pytest.mark.parametrize(("error", "is_lasting"), STAYS)
+def test_refusal_that_waiting_does_not_help_is_lasting(
+    error: psycopg.Error, is_lasting: bool
+) -> None:
+    told = meaning_of(error, "postgresql:///x")
+    assert isinstance(told, StoreUnavailable)
+    assert told.is_lasting is is_lasting
+
+
+async def test_server_that_is_too_old_is_a_lasting_refusal(
+    address: str, open_store: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrate, "OLDEST_SERVER", 990_000)
+    with pytest.raises(StoreUnavailable, match="it needs PostgreSQL 99 or newer") as refused:
+        await open_store(address)
+    assert refused.value.is_lasting
 
 
 async def test_foreign_id_too_long_for_a_key_is_rejected(store: PostgresStore) -> None:

@@ -21,7 +21,7 @@ async def when_available(make: Callable[[], Awaitable[T]], stopping: asyncio.Eve
     """Return what `make` returns, tried again while the store is unavailable.
 
     Returns None once `stopping` is set. Prints the reason, again after a minute, and the end of the
-    wait. Raises: what `make` raises, except StoreUnavailable.
+    wait. Raises: what `make` raises, except a StoreUnavailable that may pass.
     """
     loop = asyncio.get_running_loop()
     wait_s, printed, printed_at = FIRST_WAIT_S, "", 0.0
@@ -29,6 +29,8 @@ async def when_available(make: Callable[[], Awaitable[T]], stopping: asyncio.Eve
         try:
             made = await make()
         except StoreUnavailable as error:
+            if error.is_lasting:
+                raise
             reason = str(error)
             if reason != printed or loop.time() - printed_at >= REMARK_S:
                 remark(f"waiting for the store: {reason}")

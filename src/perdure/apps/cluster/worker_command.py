@@ -53,14 +53,15 @@ async def worker(
     drain it: running turns may end, and other workers continue the rest.
 
     While the database cannot be reached at the start, the worker prints the reason and tries again,
-    at most every five seconds.
+    at most every five seconds; also for a wrong password and a missing role or database. It ends if
+    a grant is missing or the server is too old.
 
     Examples:
         perdure worker shop.agents:runtime --store postgresql://me@db.example/agents
         perdure worker shop.agents:runtime --also tenant-b --slots 64
 
     Exit codes:
-        1  the database went away while the worker was starting; start it again
+        1  the database refused the worker, or went away while it was starting
         2  the store is not on PostgreSQL, or the extra "cluster" is not installed
     """
     stopping = asyncio.Event()

@@ -31,6 +31,9 @@ ERASED = "PD004"
 OVER_QUOTA = "PD005"
 GONE = "PD006"
 
+_PASSING = ("08", "40", "53", "55P03", "57")
+"""SQLSTATEs: connection lost, conflict, server full, locked, stopping or starting or too slow."""
+
 Meaning = Callable[[str, str], PerdureError]
 
 
@@ -92,10 +95,11 @@ def meaning_of(error: psycopg.Error, store: str) -> PerdureError:
     refusal = REFUSALS.get(error.sqlstate or "")
     if refusal is not None:
         return refusal(words)
-    for kind, meaning in MEANINGS:
-        if isinstance(error, kind):
-            return meaning(store, words)
-    return StoreUnavailable(store, words)
+    found = (meaning for kind, meaning in MEANINGS if isinstance(error, kind))
+    meant = next(found, _in_its_words)(store, words)
+    if isinstance(meant, StoreUnavailable):
+        meant.is_lasting = not _is_passing(error)
+    return meant
 
 
 def is_lost(error: BaseException | None) -> bool:
@@ -106,6 +110,12 @@ def is_lost(error: BaseException | None) -> bool:
         return False
     state = error.sqlstate or ""
     return not state or state.startswith(("08", "57P"))
+
+
+def _is_passing(error: psycopg.Error) -> bool:
+    """Whether waiting may help; also where libpq gives no SQLSTATE: while it connects."""
+    state = error.sqlstate
+    return state.startswith(_PASSING) if state else isinstance(error, psycopg.OperationalError)
 
 
 def state_of(error: BaseException | None) -> str | None:

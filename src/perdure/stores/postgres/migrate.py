@@ -101,6 +101,7 @@ async def prepare_schema(
             store,
             "the address leads to a connection pooler: name the server behind it, too, with "
             f"?{DIRECT}=HOST:PORT, for locks and notifications",
+            is_lasting=True,
         )
     _check_site(site, store)
     version = await _version(db, site)
@@ -114,7 +115,9 @@ async def prepare_schema(
         return None
     if not site.has_role:
         raise StoreUnavailable(
-            store, f"there is no role {APP_ROLE}, and row-level security does not bind this user"
+            store,
+            f"there is no role {APP_ROLE}, and row-level security does not bind this user",
+            is_lasting=True,
         )
     return APP_ROLE
 
@@ -130,7 +133,8 @@ def _check_version(version: int, store: str, *, is_copied: bool = False) -> None
 
 def _check_site(site: Site, store: str) -> None:
     if site.server < OLDEST_SERVER:
-        raise StoreUnavailable(store, f"it needs PostgreSQL {OLDEST_SERVER // 10_000} or newer")
+        needed = f"it needs PostgreSQL {OLDEST_SERVER // 10_000} or newer"
+        raise StoreUnavailable(store, needed, is_lasting=True)
     if site.encoding != "UTF8":
         raise NotAStore(store, f"the encoding of the database is {site.encoding}, not UTF8")
     if site.has_content and not site.has_version:
