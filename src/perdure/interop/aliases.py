@@ -199,6 +199,11 @@ class Traces:
         return not left
 
     @property
+    def opaque(self) -> Mapping[bytes, Sequence[EntryId]]:
+        """The opaque entries, by the digest of their line."""
+        return self._opaque
+
+    @property
     def has_said(self) -> bool:
         """Whether there are entries that can be matched only by content."""
         return bool(self._said)

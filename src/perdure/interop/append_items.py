@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 from array import array
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
 from perdure.interop.formats.items import Item, body_without_source, with_source
 from perdure.interop.formats.sources.content import line_number_at
-from perdure.interop.formats.sources.outline import with_usage
+from perdure.interop.formats.sources.outline import digest_of_opaque, with_usage
 from perdure.interop.formats.sources.reader import Source, Stretch
 from perdure.session.codec import new_side
 from perdure.session.entries import NewEntry, Ref, Sibling
@@ -41,7 +41,7 @@ class Base(msgspec.Struct, frozen=True):
     Shape: `known` is item -> entry. `begin` is the offset of the new part in the file; `parts` are
     offset and seq of the pieces before it. `with_usage` are messages with usage. `has_own_leaf`:
     perdure moved the leaf, so it stays. `is_cut_off`: the import of the part before `begin` was not
-    completed.
+    completed. `opaque` are the entries of unreadable lines, by the digest of the line.
     """
 
     stream: StreamId
@@ -53,6 +53,7 @@ class Base(msgspec.Struct, frozen=True):
     with_usage: Collection[EntryId] = ()
     has_own_leaf: bool = False
     is_cut_off: bool = False
+    opaque: Mapping[bytes, Sequence[EntryId]] = {}
 
 
 class Added(msgspec.Struct):
@@ -119,16 +120,22 @@ class ItemAppend:
     def _leave_out_unread(self) -> None:
         """Leave out what an older version did not read of lines that it imported.
 
-        Below its parent it would be a branch beside what was said then.
+        Below its parent it would be a branch beside what was said then. What follows it hangs on
+        the opaque entry of its line, or else on its parent.
         """
-        base, items = self._base, self._source.parsed.items
+        base, items, places = self._base, self._source.parsed.items, self._places
         if base.is_cut_off or not base.begin:
             return
+        waiting = {digest: list(entries) for digest, entries in base.opaque.items()}
         for position in range(len(items)):
-            if self._places.is_fresh(position):
-                item = items[position]
-                if item.offset + item.length < base.begin:
-                    self._places.leave_out(position, item.parent)
+            item = items[position] if places.is_fresh(position) else None
+            if item is None or item.offset + item.length >= base.begin:
+                continue
+            opaque: list[EntryId] = []
+            if waiting and item.lane == "tree":
+                line = self._source.content.read(item.offset, item.length)
+                opaque = waiting.get(digest_of_opaque(line), opaque)
+            places.leave_out(position, item.parent, opaque.pop(0) if opaque else None)
 
     # -- one commit
 
@@ -262,15 +269,18 @@ class _Places:
 
     def __init__(self, base: Base, count: int) -> None:
         self._stream = base.stream
+        self._own = f"{base.stream}/"
         self._seqs = array("q", [_FRESH]) * count
         self._others: dict[int, EntryId] = {}
-        own = f"{base.stream}/"
         for position, entry in base.known.items():
-            if entry.startswith(own):
-                self._seqs[position] = int(entry[len(own) :])
-            else:
-                self._seqs[position] = _ELSEWHERE
-                self._others[position] = entry
+            self._put_known(position, entry)
+
+    def _put_known(self, position: int, entry: EntryId) -> None:
+        if entry.startswith(self._own):
+            self._seqs[position] = int(entry[len(self._own) :])
+        else:
+            self._seqs[position] = _ELSEWHERE
+            self._others[position] = entry
 
     def is_fresh(self, position: int) -> bool:
         return self._seqs[position] == _FRESH
@@ -281,8 +291,11 @@ class _Places:
     def put(self, position: int, seq: int) -> None:
         self._seqs[position] = seq
 
-    def leave_out(self, position: int, parent: int | None) -> None:
-        """Let the entry of `parent`, an earlier item, stand for the item at `position`."""
+    def leave_out(self, position: int, parent: int | None, entry: EntryId | None) -> None:
+        """Let `entry`, or else that of `parent`, stand for the item at `position`."""
+        if entry is not None:
+            self._put_known(position, entry)
+            return
         self._seqs[position] = _NOWHERE if parent is None else self._seqs[parent]
         if self._seqs[position] == _ELSEWHERE and parent is not None:
             self._others[position] = self._others[parent]

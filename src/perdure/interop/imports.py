@@ -437,6 +437,7 @@ async def _base(
         with_usage=traces.with_usage,
         has_own_leaf=not _may_advance(traces, parsed, known),
         is_cut_off=grown is not None and grown.is_cut_off,
+        opaque=traces.opaque,
     )
 
 

@@ -11,14 +11,15 @@ from perdure.interop.formats.native import move_entry
 from perdure.interop.formats.sources.reader import BOUNDS, Bounds
 from perdure.interop.reports import ExportFormat
 from perdure.session.codec import readable
-from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.entries import Entry, NewEntry, Sibling
+from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.kinds import OPAQUE
 from perdure.session.notes import ImportSource, LeafMoved
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, CommitResult
+from perdure.stores.protocol import Commit, CommitResult, Write
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.samples import case
-from tests.fakes.sources import FIXTURES, empty_store, growing_files, imported
+from tests.fakes.sources import FIXTURES, empty_store, growing_files, imported, pi_file
 
 PIECES = Bounds(whole_bytes=0, piece_bytes=400)
 FILES = growing_files()
@@ -171,6 +172,35 @@ async def test_lines_that_an_older_version_read_get_no_stray_branch(
     assert (await imported(store, content, bounds=bounds)).entries == 0
     assert (await store.maintenance.verify()).is_ok
     assert b"".join([await store.blob(part.blob) for part in parts(entries)]) == content
+
+
+async def test_growth_continues_from_the_opaque_entry_of_a_line_that_is_readable_now() -> None:
+    lines = pi_file("v3.jsonl").splitlines(keepends=True)
+    begin, content = b"".join(lines[:3]), b"".join(lines[:4])
+    reading, store = empty_store(), empty_store()
+    stream = (await imported(reading, begin)).session
+    entries = await reading.entries(stream)
+    unread = entries[-1]
+    assert (unread.lane, unread.seq) == ("tree", (await reading.state(stream)).head)
+    written = [
+        NewEntry(
+            kind=OPAQUE if entry is unread else entry.kind,
+            body=lines[2].rstrip() if entry is unread else entry.body,
+            v=entry.v,
+            lane=entry.lane,
+            parent=None if entry.parent_id is None else Sibling(entry_place(entry.parent_id)[1]),
+            at=entry.at,
+        )
+        for entry in entries
+    ]
+    header = (await reading.state(stream)).header
+    write = Write(stream=stream, create=header, entries=tuple(written), is_received=True)
+    await store.commit(Commit(writes=(write,), at=unread.at, blobs=(begin,)))
+    report = await imported(store, content)
+    assert (report.session, report.entries) == (stream, 1)
+    tree = [entry for entry in await store.entries(stream) if entry.lane == "tree"]
+    assert await store.branch(stream, (await store.state(stream)).leaf) == tree
+    assert OPAQUE in [entry.kind for entry in tree]
 
 
 async def test_growth_adds_all_that_one_import_adds() -> None:
