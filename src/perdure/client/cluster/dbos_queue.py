@@ -136,9 +136,11 @@ class DbosQueue:
         """
         log = logging.getLogger("dbos")
         log.setLevel(logging.CRITICAL)  # the caller reports what it raises
-        with self._alone():
-            DBOS.launch()
-        log.setLevel(logging.ERROR)
+        try:
+            with self._alone():
+                DBOS.launch()
+        finally:
+            log.setLevel(logging.ERROR)
         self._has_launched = True
         self._gate.start(self._dbos.background_thread_stop_events)
         with suppress(DBAPIError), self._engine.begin() as db:  # only its owner may

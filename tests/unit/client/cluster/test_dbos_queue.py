@@ -1,13 +1,16 @@
-"""The part of DBOS that is not public."""
+"""The part of DBOS that is not public, and launches that fail."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from types import SimpleNamespace
 
 import pytest
 
-from perdure.client.cluster.dbos_queue import listen_to
+from perdure.client.cluster.dbos_queue import SERVER_ERRORS, DbosQueue, listen_to
 from perdure.errors import ConfigError
+from perdure.stores.cluster.protocol import Work
 
 
 def test_dbos_without_list_of_queues_is_refused_with_remedy() -> None:
@@ -21,3 +24,17 @@ def test_dbos_follows_given_list() -> None:
     listen_to(dbos, queues)
     queues.append("later")
     assert dbos._listening_queues == ["later"]
+
+
+async def test_failed_launch_leaves_the_log_of_dbos_at_errors() -> None:
+    async def perform(work: Work) -> str:
+        raise AssertionError(work)
+
+    away = "postgresql://nobody@127.0.0.1:9/nothing"
+    queue = DbosQueue(away, "w", perform, 1, direct=away)
+    try:
+        with pytest.raises(SERVER_ERRORS):
+            await asyncio.to_thread(queue.launch)
+    finally:
+        queue.close()
+    assert logging.getLogger("dbos").level == logging.ERROR
