@@ -166,8 +166,8 @@ class Performer:
         """
         obeying = asyncio.ensure_future(self._obey_stops(work, turn))
         waiting = asyncio.ensure_future(self._long_wait(turn))
+        ended = asyncio.ensure_future(turn.settled())
         try:
-            ended = asyncio.ensure_future(turn.settled())
             await asyncio.wait((ended, waiting), return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
                 await turn.stop()
@@ -185,8 +185,7 @@ class Performer:
         else:
             return None
         finally:
-            await _cancel(obeying)
-            await _cancel(waiting)
+            await _end(obeying, waiting, ended)
 
     async def _long_wait(self, turn: Turn) -> None:
         """Return once `turn` has waited for a person for `PARK_S`."""
@@ -251,8 +250,18 @@ class Performer:
         return "given up"
 
 
-async def _cancel(task: asyncio.Task[None]) -> None:
-    """Cancel `task`, again if it continues: a read of the store may end with its own error."""
-    while not task.done():
-        task.cancel()
-        await asyncio.wait((task,), timeout=CANCEL_S)
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    """Cancel `tasks`, again if they continue: a read of the store may end with its own error.
+
+    Raises: CancelledError once all are done, however often the caller was cancelled meanwhile.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:
+            task.cancel()
+        try:
+            await asyncio.wait(left, timeout=CANCEL_S)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

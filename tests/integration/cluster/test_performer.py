@@ -1,0 +1,147 @@
+"""What a worker runs beside a turn, to watch for stops and for waits, ends with the work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Agent, Runtime, Store
+from perdure.client.cluster.performer import Performer
+from perdure.errors import StoreUnavailable
+from perdure.models.scenario import Scenario
+from perdure.models.scripted import ScriptedModel
+from perdure.stores.cluster.protocol import Work
+from tests.fakes.chats import MODEL, calls, says
+from tests.fakes.clock import ManualClock
+
+pytestmark = pytest.mark.full_only
+
+WATCH = "Performer._obey_stops"
+BESIDE = {WATCH, "Performer._long_wait", "Turn.settled"}
+"""The tasks of a performer beside a turn."""
+
+ENDS_S = 20
+"""How long a test waits for an end that never came."""
+
+
+def is_watch() -> bool:
+    """Whether the task that runs is the watch for stops."""
+    task = asyncio.current_task()
+    return task is not None and getattr(task.get_coro(), "__qualname__", "") == WATCH
+
+
+def names() -> list[str]:
+    """Return the names of the coroutines that run."""
+    return [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+
+
+class HeldWatch:
+    """The first read of the watch for stops waits; once cancelled, it does `cancelled`."""
+
+    def __init__(self, cancelled: Callable[[], Awaitable[Any]]) -> None:
+        self._cancelled = cancelled
+        self.is_reading = asyncio.Event()
+        self.is_cancelled = asyncio.Event()
+
+    def silent(self, changes: Callable[..., AsyncIterator[None]]) -> Callable[..., Any]:
+        """Return the method `changes`, from which the watch gets none."""
+
+        async def none() -> AsyncGenerator[None]:
+            await asyncio.Event().wait()
+            yield
+
+        def either(*args: Any) -> AsyncIterator[None]:
+            return none() if is_watch() else changes(*args)
+
+        return either
+
+    def wrapped(self, state: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """Return the read `state` with the wait."""
+
+        async def wrapper(*args: Any) -> Any:
+            if is_watch() and not self.is_reading.is_set():
+                self.is_reading.set()
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    self.is_cancelled.set()
+                    await self._cancelled()
+                    raise
+            return await state(*args)
+
+        return wrapper
+
+
+@asynccontextmanager
+async def performing(
+    store: Store, watch: HeldWatch, monkeypatch: pytest.MonkeyPatch
+) -> AsyncGenerator[tuple[asyncio.Task[str], asyncio.Event]]:
+    """Continue an open turn as a worker does; set the event to end its tool."""
+    release = asyncio.Event()
+
+    async def hold() -> str:
+        await release.wait()
+        return "held"
+
+    agent = Agent("helper", model=MODEL, tools=(perdure.tool(effect="read")(hold),))
+
+    def runtime() -> Runtime:
+        scenario = Scenario(name="test", sequence=(says("Well.", calls("hold")), says("done")))
+        return Runtime(store, [agent], models=ScriptedModel(scenario, clock=ManualClock()))
+
+    async with runtime() as first:
+        chat = await first.start(agent)
+        turn = chat.send("go")
+        await turn.started()
+        await turn.stop()
+    async with runtime() as second:
+        open_turn = (await store.backend.state(chat.id)).open_turn
+        assert open_turn is not None
+        with monkeypatch.context() as patched:
+            patched.setattr(store.backend, "state", watch.wrapped(store.backend.state))
+            patched.setattr(store.backend, "changes", watch.silent(store.backend.changes))
+            work = Work(store.backend.namespace, chat.id, None, open_turn)
+            try:
+                yield asyncio.ensure_future(Performer(second).perform(work)), release
+            finally:
+                await second.suspend()
+
+
+async def test_work_ends_though_the_watch_continues_after_its_cancellation(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unavailable() -> None:
+        raise StoreUnavailable(store.backend.address, "the read was cut")
+
+    watch = HeldWatch(unavailable)
+    async with performing(store, watch, monkeypatch) as (work, release):
+        await asyncio.wait_for(watch.is_reading.wait(), ENDS_S)
+        release.set()
+        assert await asyncio.wait_for(work, ENDS_S) == "continued"
+        assert BESIDE.isdisjoint(names())
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+async def test_work_cancelled_repeatedly_leaves_no_task(
+    store: Store, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancel_on_the_server() -> None:
+        await asyncio.shield(asyncio.sleep(0.2))
+
+    watch = HeldWatch(cancel_on_the_server)
+    async with performing(store, watch, monkeypatch) as (work, _):
+        await asyncio.wait_for(watch.is_reading.wait(), ENDS_S)
+        assert BESIDE.issubset(names())
+        work.cancel()
+        await asyncio.wait_for(watch.is_cancelled.wait(), ENDS_S)
+        for _ in range(times - 1):
+            work.cancel()
+            await asyncio.sleep(0)
+        await asyncio.wait((work,), timeout=ENDS_S)
+        assert work.cancelled()
+        assert BESIDE.isdisjoint(names())
