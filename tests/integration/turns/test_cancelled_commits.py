@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.engine.turns import cancellation
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
 from perdure.stores.protocol import Commit, CommitResult
@@ -108,3 +109,32 @@ async def test_outcome_survives_cancellations_at_each_step_of_its_commit(
     assert lost == {}
     assert cancelled > 0
     assert len(paid) <= STEPS
+
+
+async def test_suspending_ends_while_a_commit_never_returns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cancellation, "FINISH_S", 0.05)
+    agent = perdure.Agent("helper", model=MODEL)
+    scenario = Scenario(name="test", sequence=(says("paid"),))
+    is_hanging = asyncio.Event()
+    async with perdure.open("memory:") as store:
+        runtime = perdure.Runtime(
+            store, [agent], models=ScriptedModel(scenario, clock=ManualClock())
+        )
+        chat = await runtime.start(agent)
+        commit = store.backend.commit
+
+        async def hanging(asked: Commit) -> CommitResult:
+            if any(new.kind == "model_finished" for each in asked.writes for new in each.entries):
+                is_hanging.set()
+                await asyncio.Event().wait()
+            return await commit(asked)
+
+        monkeypatch.setattr(store.backend, "commit", hanging)
+        turn = chat.send("go")
+        await is_hanging.wait()
+        suspending = asyncio.ensure_future(runtime.suspend())
+        await asyncio.wait((suspending,), timeout=20)
+        assert suspending.done()
+        assert not turn.is_running

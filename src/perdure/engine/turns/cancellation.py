@@ -9,19 +9,25 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+FINISH_S = 10.0
+"""How long a cancelled caller waits for its work: a slow disk ends in it, a hung server never."""
+
 
 async def finished(work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`, which runs to its end even if the caller is cancelled.
 
+    `work` is itself cancelled if it does not end within `FINISH_S` of the first cancellation.
     Raises: CancelledError after that end, however often the caller was cancelled.
     """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        late = asyncio.get_running_loop().call_later(FINISH_S, task.cancel)
         while not task.done():  # it may be cancelled again
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait((task,))
+        late.cancel()
         if not task.cancelled():
             task.exception()  # seen: asyncio does not print it
         raise

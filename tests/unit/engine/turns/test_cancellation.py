@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from perdure.engine.turns import cancellation
 from perdure.engine.turns.cancellation import finished
 
 
@@ -44,3 +45,26 @@ async def test_cancelled_caller_waits_for_the_end_of_the_work(
     await asyncio.wait((caller,))
     assert caller.cancelled()
     assert ended == [True]
+
+
+@pytest.mark.parametrize("times", [1, 5])
+async def test_work_that_does_not_end_is_cancelled_after_a_bound(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancellation, "FINISH_S", 0.05)
+    cleaned = list[bool]()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append(True)
+
+    caller = asyncio.ensure_future(finished(work()))
+    for _ in range(times):
+        await asyncio.sleep(0)
+        caller.cancel()
+    await asyncio.wait((caller,), timeout=20)
+    assert caller.cancelled()
+    assert cleaned == [True]
