@@ -18,10 +18,17 @@ from functools import cached_property
 from typing import Any, LiteralString, NamedTuple
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, Connection, errors
+from psycopg import (
+    AsyncConnection,
+    AsyncCursor,
+    AsyncPipeline,
+    AsyncTransaction,
+    Connection,
+    errors,
+)
 from psycopg.abc import PQGen
 from psycopg.generators import send
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg_pool import AsyncConnectionPool
 
 from perdure.errors import ConfigError, StoreUnavailable
@@ -140,6 +147,18 @@ class _PooledConnection(AsyncConnection[Row]):
         async with super().pipeline() as made:
             made.__class__ = _Pipeline
             yield made
+
+    @asynccontextmanager
+    async def transaction(
+        self,
+        savepoint_name: str | None = None,
+        force_rollback: bool = False,  # noqa: FBT001, FBT002 - as psycopg declares it
+    ) -> AsyncGenerator[AsyncTransaction]:
+        """As psycopg's, but raise if nothing can be committed, where psycopg returns."""
+        async with super().transaction(savepoint_name, force_rollback) as made:
+            yield made
+            if self.pgconn.transaction_status != TransactionStatus.INTRANS:
+                raise psycopg.OperationalError("the transaction ended before its commit")
 
     @cached_property
     def shared_cursor(self) -> AsyncCursor[Row]:
@@ -272,7 +291,7 @@ class Database:
         """Run a `statement` without a result in its own transaction."""
         async with self._lent() as db:
             if db.set_up is None:
-                await db.shared_cursor.execute(*statement)
+                _check_answered(await db.shared_cursor.execute(*statement))
             else:
                 await run_statements(db, self.namespace, (statement,))
 
@@ -325,8 +344,12 @@ class Database:
         """Cache `db`, unless another call waits for one.
 
         The pool lends the connection that was returned longest ago; then every server process of
-        this handle would read, plan and cache the same as the others.
+        this handle would read, plan and cache the same as the others. A call that is cancelled
+        while psycopg begins a pipeline leaves its connection in it: later statements would return
+        without an answer and never be committed.
         """
+        if db.pgconn.pipeline_status != PipelineStatus.OFF:
+            await db.close()
         now = time.monotonic()
         is_due = now - self._looked_at > LOOK_S
         is_idle = db.pgconn.transaction_status == TransactionStatus.IDLE
@@ -446,4 +469,12 @@ async def run_statements(
             await db.execute(*set_up)
         await db.execute(_SET_NAMESPACE, (namespace,))
         cursors = [await db.execute(*statement, binary=True) for statement in statements]
+    for cursor in cursors:
+        _check_answered(cursor)
     return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+def _check_answered(cursor: AsyncCursor[Row]) -> None:
+    """Raises: psycopg.OperationalError if the server's answer was not read."""
+    if cursor.pgresult is None:
+        raise psycopg.OperationalError("the connection ended before the server's answer")

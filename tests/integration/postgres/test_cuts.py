@@ -1,0 +1,238 @@
+"""Calls that are cut or cancelled anywhere: results are stored, and a retry after errors is safe.
+
+A proxy breaks the connection at each message of each call, in both directions and in three ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from itertools import count, product
+from typing import get_args
+
+import pytest
+
+from perdure.client.clock import system_random
+from perdure.errors import StoreUnavailable
+from perdure.session.ids import StreamId
+from perdure.stores.postgres.database import Statement, run_statements
+from perdure.stores.postgres.store import PostgresStore
+from perdure.stores.protocol import Commit, Lease, Write
+from tests.conformance.store.building import (
+    TTL_MS,
+    S,
+    append,
+    create,
+    erasure,
+    said,
+    texts,
+    turn_started,
+)
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.postgres_wire import Break, Cut, Proxy, Side, proxied
+
+PATIENCE_S = 30.0
+IDLE_MS = 10_000
+LAST = 3
+"""So many of the last positions of a long call are all tried: its commit is there."""
+
+BUSY_S = 0.01
+"""psycopg lets other tasks run within each step of a pipeline if the loop was busy for longer."""
+
+
+async def quiet(store: PostgresStore) -> None:
+    """Wait until `store` has sent the notifications of its commits."""
+    watcher = store.handle.watcher
+    while (telling := watcher._telling) is not None:  # pyright: ignore[reportPrivateUsage] - it shows that
+        await asyncio.wait((telling,))
+
+
+class Cuts:
+    """A handle through the proxy whose calls are cut, and one that is not."""
+
+    def __init__(self, proxy: Proxy, far: PostgresStore, near: PostgresStore) -> None:
+        self.proxy = proxy
+        self.far = far
+        self.near = near
+
+    async def each(
+        self,
+        prepare: Callable[[StreamId], Awaitable[Lease | None]],
+        call: Callable[[StreamId, Lease | None], Awaitable[object]],
+        check: Callable[[StreamId, Lease | None, object], Awaitable[None]],
+        step: int = 1,
+    ) -> None:
+        """Cut `call` at every `step`th message, and `check` each result; None if it raised."""
+        for how, side in product(get_args(Break), get_args(Side)):
+            after = 0
+            while (lacking := await self._one(Cut(side, after, how), prepare, call, check)) is None:
+                after += step
+            total = after - lacking
+            assert total > LAST
+            for last in range(total - LAST, total) if step > 1 else ():
+                await self._one(Cut(side, last, how), prepare, call, check)
+
+    async def _one(
+        self,
+        cut: Cut,
+        prepare: Callable[[StreamId], Awaitable[Lease | None]],
+        call: Callable[[StreamId, Lease | None], Awaitable[object]],
+        check: Callable[[StreamId, Lease | None, object], Awaitable[None]],
+    ) -> int | None:
+        await self.far.handle.db.limit_idle(IDLE_MS)  # on a new connection
+        stream = StreamId(f"{cut.how}-{cut.side}-{cut.after}-{system_random(4).hex()}")
+        lease = await prepare(stream)
+        await quiet(self.far)
+        self.proxy.cut(cut)
+        result: object = None
+        with suppress(StoreUnavailable):
+            result = await asyncio.wait_for(call(stream, lease), PATIENCE_S)
+        lacking = self.proxy.end_cut()
+        await quiet(self.far)
+        assert lacking is None or result is not None
+        await check(stream, lease, result)
+        return lacking
+
+    async def leased(self, stream: StreamId) -> Lease:
+        """Create a stream and acquire its lease."""
+        await create(self.far, stream)
+        return await self.far.acquire_lease(stream, "me", TTL_MS)
+
+    async def cached(self, stream: StreamId) -> None:
+        """Create a stream whose state the far handle caches."""
+        await create(self.far, stream)
+        await append(self.far, stream, said("a"))
+
+    async def uncached(self, stream: StreamId) -> None:
+        """Create a stream that the far handle must read."""
+        await create(self.near, stream, said("a"))
+
+
+@pytest.fixture
+async def cuts(postgres: PostgresServer, address: str, store: PostgresStore) -> AsyncIterator[Cuts]:
+    if not postgres.is_ours:
+        pytest.skip("the named server may have no socket here")
+    async with proxied(address) as (proxy, through):
+        far = await PostgresStore.open(through, random=system_random, max_connections=1)
+        yield Cuts(proxy, far, store)
+        await far.close()
+
+
+@pytest.mark.full_only
+@pytest.mark.parametrize("is_cached", [True, False])
+async def test_append_cut_anywhere_is_stored_once(cuts: Cuts, is_cached: bool) -> None:
+    async def call(stream: StreamId, _: Lease | None) -> object:
+        return await append(cuts.far, stream, said("b"), key=stream)
+
+    async def check(stream: StreamId, lease: Lease | None, result: object) -> None:
+        assert result is None or texts(await cuts.near.entries(stream)) == ["a", "b"]
+        await call(stream, lease)
+        assert texts(await cuts.near.entries(stream)) == ["a", "b"]
+
+    await cuts.each(cuts.cached if is_cached else cuts.uncached, call, check, 1 if is_cached else 5)
+
+
+@pytest.mark.full_only
+async def test_commit_to_two_streams_cut_anywhere_is_stored_once(cuts: Cuts) -> None:
+    await create(cuts.near, S)
+
+    async def call(stream: StreamId, _: Lease | None) -> object:
+        writes = tuple(Write(stream=each, entries=(said(stream),)) for each in (S, stream))
+        return await cuts.far.commit(Commit(writes=writes, at=1, idempotency_key=stream))
+
+    async def stored(stream: StreamId) -> list[int]:
+        return [texts(await cuts.near.entries(each)).count(stream) for each in (S, stream)]
+
+    async def check(stream: StreamId, lease: Lease | None, result: object) -> None:
+        assert await stored(stream) in ([[1, 1]] if result else [[0, 0], [1, 1]])
+        await call(stream, lease)
+        assert await stored(stream) == [1, 1]
+
+    await cuts.each(cuts.uncached, call, check, 5)
+
+
+@pytest.mark.full_only
+async def test_turn_ledger_cut_anywhere_is_stored_once(cuts: Cuts) -> None:
+    async def call(stream: StreamId, lease: Lease | None) -> object:
+        return await append(cuts.far, stream, turn_started(), said("b"), lease=lease, key=stream)
+
+    async def check(stream: StreamId, lease: Lease | None, result: object) -> None:
+        assert len(await cuts.near.entries(stream)) in ([2] if result else [0, 2])
+        await call(stream, lease)
+        assert len(await cuts.near.entries(stream)) == 2
+        assert (await cuts.near.state(stream)).open_turn == 0
+
+    await cuts.each(cuts.leased, call, check)
+
+
+@pytest.mark.full_only
+async def test_lease_cut_anywhere_is_held_if_acquired(cuts: Cuts) -> None:
+    async def call(stream: StreamId, _: Lease | None) -> object:
+        return await cuts.far.acquire_lease(stream, stream, TTL_MS)
+
+    async def check(stream: StreamId, _: Lease | None, result: object) -> None:
+        if isinstance(result, Lease):
+            assert (await cuts.near.renew_lease(result, TTL_MS)).epoch == result.epoch
+        again = await cuts.near.acquire_lease(stream, "me", TTL_MS, dead_owner=stream)
+        assert again.epoch in ([2] if result else [1, 2])
+
+    await cuts.each(cuts.cached, call, check)
+
+
+@pytest.mark.full_only
+async def test_renewal_cut_anywhere_extends_the_lease_if_it_returns(cuts: Cuts) -> None:
+    async def call(_: StreamId, lease: Lease | None) -> object:
+        assert lease is not None
+        return await cuts.far.renew_lease(lease, 2 * TTL_MS)
+
+    async def check(stream: StreamId, lease: Lease | None, result: object) -> None:
+        assert lease is not None
+        async with cuts.near.handle.db.connection() as db:
+            question = "SELECT until FROM perdure.stream WHERE namespace = %s AND id = %s"
+            namespace = cuts.near.handle.db.namespace
+            asked = Statement(question, (namespace, stream))
+            (((until,),),) = await run_statements(db, namespace, [asked])
+        if isinstance(result, Lease):
+            assert until == result.until
+        assert (await cuts.near.renew_lease(lease, TTL_MS)).epoch == lease.epoch
+
+    await cuts.each(cuts.leased, call, check)
+
+
+@pytest.mark.full_only
+async def test_erasure_cut_anywhere_is_complete_or_not_begun(cuts: Cuts) -> None:
+    async def call(stream: StreamId, _: Lease | None) -> object:
+        return await cuts.far.retention.erase(erasure(stream, id=stream))
+
+    async def check(stream: StreamId, lease: Lease | None, result: object) -> None:
+        said_a, *certificate = await cuts.near.entries(stream)
+        assert said_a.is_erased == bool(certificate)
+        assert said_a.is_erased or result is None
+        await call(stream, lease)
+        said_a, *certificate = await cuts.near.entries(stream)
+        assert said_a.is_erased
+        assert len(certificate) == 1
+
+    await cuts.each(cuts.cached, call, check, 61)
+
+
+async def test_commit_after_a_call_cancelled_at_any_step_is_stored(store: PostgresStore) -> None:
+    await create(store, S, said("a"))
+    stored = ["a"]
+    for steps in count():
+        await quiet(store)
+        time.sleep(BUSY_S)  # noqa: ASYNC251 - the loop must be busy
+        reading = asyncio.ensure_future(store.entries(S))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if reading.done():
+            break
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        await append(store, S, said(f"{steps}"))
+        stored.append(f"{steps}")
+        assert texts(await store.entries(S)) == stored
+    assert len(stored) > 3
