@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import perdure
 from perdure import Runtime, Store
 from perdure.client.cluster.runner import cluster_of
 from perdure.events.types import Event
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.postgres_wire import proxied
 from tests.fakes.worker_program import HELPER, SPECIAL
-from tests.fakes.workers import WorkerProcess, effect_of, effects, of, until, workers
+from tests.fakes.workers import READY_S, WorkerProcess, effect_of, effects, of, until, workers
 
 pytestmark = pytest.mark.full_only
 
@@ -67,6 +70,37 @@ async def test_killed_worker_is_replaced_within_its_turn(
     assert len(done) == 2
     assert done[0] == dead.pid != done[1]
     assert len(await store.tool_calls(session=chat.id)) == 2
+
+
+async def test_worker_stopped_inside_a_pipeline_is_replaced_within_its_turn(
+    postgres: PostgresServer, folder: Path
+) -> None:
+    if not postgres.is_ours:
+        pytest.skip("the named server may have no socket here")
+    address = postgres.new_database()
+    async with (
+        proxied(address) as (proxy, through),
+        perdure.open(address) as store,
+        Runtime(store, agents=[HELPER], runner="workers") as runtime,
+    ):
+        stopped = WorkerProcess(through, folder, "runtime")
+        try:
+            await until(lambda: asyncio.to_thread(stopped.is_ready))
+            chat = await runtime.start(HELPER)
+            proxy.marker = b'"on_unknown":'
+            turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}')
+            await asyncio.wait_for(proxy.is_held.wait(), READY_S)
+            stopped.send(signal.SIGSTOP)  # the server has the statement, but not its Sync
+            with workers(1, address, folder) as (other,):
+                assert (await asyncio.wait_for(turn, READY_S)).end == "stop"
+                assert not proxy.released.is_set()
+                proxy.released.set()
+                stopped.send(signal.SIGCONT)
+                assert (await chat.send("and now?")).end == "stop"
+                assert [pid for pid, text in effects(folder) if text == chat.id] == [other.pid]
+        finally:
+            stopped.kill()
+    postgres.drop(address)
 
 
 async def test_turn_waits_for_worker_that_has_its_agent(

@@ -1,22 +1,32 @@
 """Take over from dead workers: fence their sessions, and queue their work again.
 
 Both are one transaction, so a worker that dies in between leaves nothing half done. No step waits
-for a lock: a worker that was stopped inside a commit holds the row of its session until the server
-ends that transaction. Such a session is left for the next look, and delays no other one.
+for a lock: a worker that was stopped inside a commit holds the row of its session. If the server
+waits for that worker's next message, its connection is ended, also if it is one of a pooler. No
+limit of the server applies between the messages of a pipeline. A session whose row is still locked
+is left for the next look, and delays no other one.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import LiteralString
 
 from msgspec import DecodeError
-from psycopg import Connection
+from psycopg import Connection, errors
 
+from perdure.session.ids import StreamId
 from perdure.stores.cluster.protocol import Work, work_of
 from perdure.stores.postgres.cluster.live import FORGET_LIVE
 from perdure.stores.postgres.rows import Row, key_of
+
+STALLED_S = 1.0
+"""A transaction that waits for its client for that long, and blocks a takeover, is ended."""
+
+_log = logging.getLogger(__name__)
 
 NAMESPACE: LiteralString = "SELECT set_config('perdure.namespace', %s, true)"
 
@@ -41,6 +51,17 @@ WITH free AS MATERIALIZED (
 )
 SELECT id FROM perdure.stream
 WHERE namespace = %s AND id = ANY(%s) AND id NOT IN (SELECT id FROM free)
+"""
+
+# As the login: it may end its own connections, which the role of the store may not.
+_AS_LOGIN: LiteralString = "SELECT set_config('role', 'none', true)"
+
+_END_STALLED: LiteralString = """
+SELECT a.pid, pg_terminate_backend(a.pid, 200) FROM perdure.stream AS s
+JOIN pg_locks AS l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = s.xmax
+JOIN pg_stat_activity AS a USING (pid)
+WHERE s.namespace = %s AND s.id = ANY(%s) AND a.wait_event = 'ClientRead'
+    AND a.state_change < clock_timestamp() - make_interval(secs => %s)
 """
 
 _FENCE: LiteralString = """
@@ -75,15 +96,43 @@ def take_over(db: Connection[Row], worker: str, owner: str, works: Iterable[Work
         by_namespace[key_of(work.namespace)].append(work)
     count = 0
     for key, begun in by_namespace.items():
-        streams = [work.stream for work in begun]
-        with db.transaction():
-            db.execute(NAMESPACE, (key,))
-            locked = {row[0] for row in db.execute(_LOCKED, (key, streams, key, streams))}
-            free = [work for work in begun if work.stream not in locked]
-            if free:
-                ids, freed = [work.id for work in free], [work.stream for work in free]
-                db.execute(_FENCE, (key, freed, owner))
-                db.execute(FORGET_LIVE, (key, freed))
-                db.execute(_BLAME, (key, worker, ids))
-                count += db.execute(REQUEUE, (ids, worker)).rowcount
+        taken, locked = _take_free(db, key, begun, worker, owner)
+        count += taken
+        if locked and _end_stalled(db, key, [work.stream for work in locked]):
+            count += _take_free(db, key, locked, worker, owner)[0]
     return count
+
+
+def _take_free(
+    db: Connection[Row], key: str, begun: list[Work], worker: str, owner: str
+) -> tuple[int, list[Work]]:
+    """Take over the work whose session is not locked; return its count, and the other work."""
+    streams = [work.stream for work in begun]
+    with db.transaction():
+        db.execute(NAMESPACE, (key,))
+        locked = {row[0] for row in db.execute(_LOCKED, (key, streams, key, streams))}
+        free = [work for work in begun if work.stream not in locked]
+        count = 0
+        if free:
+            ids, freed = [work.id for work in free], [work.stream for work in free]
+            db.execute(_FENCE, (key, freed, owner))
+            db.execute(FORGET_LIVE, (key, freed))
+            db.execute(_BLAME, (key, worker, ids))
+            count = db.execute(REQUEUE, (ids, worker)).rowcount
+    return count, [work for work in begun if work.stream in locked]
+
+
+def _end_stalled(db: Connection[Row], key: str, streams: list[StreamId]) -> bool:
+    """End connections that lock a row of `streams` and wait for their client; return if any did.
+
+    Does nothing for connections of another login, which this one may not end.
+    """
+    with suppress(errors.InsufficientPrivilege), db.transaction():
+        db.execute(_AS_LOGIN)
+        db.execute(NAMESPACE, (key,))
+        ended = db.execute(_END_STALLED, (key, streams, STALLED_S)).fetchall()
+        if ended:
+            pids = ", ".join(str(row[0]) for row in ended)
+            _log.warning("ended stalled transactions of a dead worker: server process %s", pids)
+        return bool(ended)
+    return False
