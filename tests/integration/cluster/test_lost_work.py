@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from perdure import Chat, Runtime, Store
+from perdure.client.clock import system_random
 from perdure.client.cluster.runner import cluster_of
-from perdure.stores.postgres.cluster.takeover import take_over
+from perdure.stores.postgres.cluster.takeover import (
+    NAMESPACE,
+    STALLED_S,
+    _end_stalled,  # pyright: ignore[reportPrivateUsage] - its result needs no worker
+    take_over,
+)
+from perdure.stores.postgres.rows import key_of
+from perdure.stores.postgres.store import PostgresStore
+from tests.conformance.store.building import S, create, said
+from tests.fakes.postgres import PostgresServer, serving
 from tests.fakes.worker_program import SPECIAL
 from tests.fakes.workers import WorkerProcess, until, workers
 
@@ -18,6 +32,10 @@ pytestmark = pytest.mark.full_only
 
 GHOST = "ghost"
 """A worker, and the owner of its leases."""
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+LOCKERS = 11
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +117,85 @@ async def test_locked_session_of_dead_worker_delays_no_other(store: Store, addre
         assert (await store.backend.state(locked.id)).lease is None
         for turn in turns:
             await turn.stop()
+
+
+@pytest.mark.usefixtures("ordinary")
+async def test_stalled_connections_of_the_login_are_ended_and_no_others(
+    postgres: PostgresServer, store: Store, address: str
+) -> None:
+    if not postgres.is_ours:
+        pytest.skip("the named server may not let its login make another")
+    with ExitStack() as connections:
+
+        def connected(**settings: Any) -> Connection:
+            return connections.enter_context(psycopg.connect(address, **settings))
+
+        # it sees what others do, but may not end it
+        connected(autocommit=True).execute(
+            "CREATE ROLE lost_work LOGIN IN ROLE pg_read_all_stats, perdure_app;"
+            "GRANT USAGE ON SCHEMA perdure_work TO lost_work;"
+            "GRANT ALL ON ALL TABLES IN SCHEMA perdure_work TO lost_work"
+        )
+        async with Runtime(store, agents=[SPECIAL], runner="workers") as runtime:
+            chats = [await runtime.start(SPECIAL) for _ in range(3)]
+            turns = [chat.send("taken over") for chat in chats]
+            for chat in chats:
+                await claim(address, chat, GHOST)
+                await store.backend.acquire_lease(chat.id, GHOST, 60_000)
+            works = await cluster_of(store.backend).begun(GHOST)
+            other, *stalled = connected(), *(connected(user="lost_work") for _ in range(2))
+            for holder, chat in zip((other, *stalled), chats, strict=True):
+                holder.execute(NAMESPACE, (key_of("default"),))
+                holder.execute("SELECT FROM perdure.stream WHERE id = %s FOR UPDATE", (chat.id,))
+            await asyncio.sleep(STALLED_S + 0.1)
+            db = connected(user="lost_work", autocommit=True)
+            assert take_over(db, GHOST, GHOST, works) == 2
+            states = [await state_of(address, chat) for chat in chats]
+            assert states == ["PENDING", "ENQUEUED", "ENQUEUED"]
+            for holder in stalled:
+                with pytest.raises(psycopg.OperationalError):
+                    holder.execute("SELECT")
+            other.rollback()
+            for turn in turns:
+                await turn.stop()
+
+
+def make_multixacts(db: Connection, lockers: Sequence[Connection], last: int) -> None:
+    """Make ids of several lockers until `last`: each set of lockers that share a row has one."""
+    db.execute("CREATE TABLE shared AS SELECT id FROM generate_series(1, 2048) AS id")
+    db.execute("ALTER TABLE shared ADD PRIMARY KEY (id)")
+    sets = (each for size in range(2, LOCKERS) for each in combinations(lockers, size))
+    for row, sharing in enumerate(sets, 1):
+        for nth, locker in enumerate(sharing):
+            locker.execute("SELECT FROM shared WHERE id = %s FOR KEY SHARE", (row,))
+            made = db.execute("SELECT xmax::text::int FROM shared WHERE id = %s", (row,)).fetchone()
+            assert made is not None
+            if nth and made[0] >= last:
+                return
+
+
+async def test_transaction_whose_id_equals_one_of_several_lockers_goes_on() -> None:
+    with serving(is_own=True) as server, ExitStack() as connections:
+        address = server.new_database()
+
+        def connected(address: str, **settings: Any) -> Connection:
+            return connections.enter_context(psycopg.connect(address, **settings))
+
+        store = await PostgresStore.open(address, random=system_random)
+        await create(store, S, said("a"))
+        await store.close()
+        db = connected(address, autocommit=True)
+        lockers = [connected(address) for _ in range(LOCKERS)]
+        for locker in lockers:
+            locker.execute("SELECT pg_current_xact_id()")
+        stranger = connected(server.new_database())
+        id = stranger.execute("SELECT pg_current_xact_id()::text::int").fetchone()
+        assert id is not None
+        make_multixacts(db, lockers, id[0] - 1)
+        for lock in ("FOR KEY SHARE", "FOR NO KEY UPDATE"):
+            connected(address).execute("SELECT FROM perdure.stream " + lock)
+        xmax = "SELECT xmax::text::int FROM perdure.stream"
+        assert db.execute(xmax).fetchall() == [id]
+        await asyncio.sleep(STALLED_S + 0.1)
+        assert not _end_stalled(db, key_of("default"), [S])
+        stranger.execute("SELECT")

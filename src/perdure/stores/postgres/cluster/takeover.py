@@ -10,6 +10,7 @@ is left for the next look, and delays no other one.
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
@@ -25,6 +26,11 @@ from perdure.stores.postgres.rows import Row, key_of
 
 STALLED_S = 1.0
 """A transaction that waits for its client for that long, and blocks a takeover, is ended."""
+
+ENDING_S = 0.2
+"""Maximum time that a takeover waits until the ended connections hold no lock."""
+
+_LOOK_S = 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -56,13 +62,23 @@ WHERE namespace = %s AND id = ANY(%s) AND id NOT IN (SELECT id FROM free)
 # As the login: it may end its own connections, which the role of the store may not.
 _AS_LOGIN: LiteralString = "SELECT set_config('role', 'none', true)"
 
+# One connection each time: what it does is looked up just before it is ended. An `xmax` that is the
+# id of several lockers (a multixact) may equal the id of a transaction in any database.
 _END_STALLED: LiteralString = """
-SELECT a.pid, pg_terminate_backend(a.pid, 200) FROM perdure.stream AS s
+SELECT a.pid, pg_terminate_backend(a.pid) FROM perdure.stream AS s
 JOIN pg_locks AS l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = s.xmax
 JOIN pg_stat_activity AS a USING (pid)
-WHERE s.namespace = %s AND s.id = ANY(%s) AND a.wait_event = 'ClientRead'
+WHERE s.namespace = %s AND s.id = ANY(%s) AND a.pid <> ALL(%s) AND a.wait_event = 'ClientRead'
     AND a.state_change < clock_timestamp() - make_interval(secs => %s)
+    AND a.datname = current_database() AND a.usename = session_user
+    AND EXISTS (
+        SELECT FROM pg_locks AS r WHERE r.pid = a.pid AND r.locktype = 'relation'
+            AND r.database = a.datid AND r.relation = 'perdure.stream'::regclass
+    )
+LIMIT 1
 """
+
+_STILL_LOCK: LiteralString = "SELECT FROM pg_locks WHERE pid = ANY(%s) LIMIT 1"
 
 _FENCE: LiteralString = """
 UPDATE perdure.stream SET epoch = epoch + 1, owner = NULL, until = 0
@@ -127,12 +143,35 @@ def _end_stalled(db: Connection[Row], key: str, streams: list[StreamId]) -> bool
 
     Does nothing for connections of another login, which this one may not end.
     """
-    with suppress(errors.InsufficientPrivilege), db.transaction():
+    seen: list[int] = []
+    ended: list[int] = []
+    with suppress(errors.InsufficientPrivilege):
+        while (found := _end_next(db, key, streams, seen)) is not None:
+            pid, was_ended = found
+            seen.append(pid)
+            if was_ended:
+                ended.append(pid)
+    if ended:
+        pids = ", ".join(map(str, ended))
+        _log.warning("ended stalled transactions of a dead worker: server process %s", pids)
+        _wait_unlocked(db, ended)
+    return bool(ended)
+
+
+def _end_next(
+    db: Connection[Row], key: str, streams: list[StreamId], seen: list[int]
+) -> Row | None:
+    """End one more such connection; return its process, and if that was ended.
+
+    Each has its own transaction: within one, the server shows the activity of its first look.
+    """
+    with db.transaction():
         db.execute(_AS_LOGIN)
         db.execute(NAMESPACE, (key,))
-        ended = db.execute(_END_STALLED, (key, streams, STALLED_S)).fetchall()
-        if ended:
-            pids = ", ".join(str(row[0]) for row in ended)
-            _log.warning("ended stalled transactions of a dead worker: server process %s", pids)
-        return bool(ended)
-    return False
+        return db.execute(_END_STALLED, (key, streams, seen, STALLED_S)).fetchone()
+
+
+def _wait_unlocked(db: Connection[Row], pids: list[int]) -> None:
+    until = time.monotonic() + ENDING_S
+    while db.execute(_STILL_LOCK, (pids,)).rowcount and time.monotonic() < until:
+        time.sleep(_LOOK_S)
