@@ -120,6 +120,14 @@ async def cuts(postgres: PostgresServer, address: str, store: PostgresStore) -> 
         await far.close()
 
 
+@pytest.fixture
+async def single(address: str) -> AsyncIterator[PostgresStore]:
+    """A handle with one connection."""
+    opened = await PostgresStore.open(address, random=system_random, max_connections=1)
+    yield opened
+    await opened.close()
+
+
 @pytest.mark.full_only
 @pytest.mark.parametrize("is_cached", [True, False])
 async def test_append_cut_anywhere_is_stored_once(cuts: Cuts, is_cached: bool) -> None:
@@ -236,3 +244,46 @@ async def test_commit_after_a_call_cancelled_at_any_step_is_stored(store: Postgr
         stored.append(f"{steps}")
         assert texts(await store.entries(S)) == stored
     assert len(stored) > 3
+
+
+async def cancelled_at_lock(store: PostgresStore, call: asyncio.Task[None]) -> None:
+    """Cancel `call`, which goes on to a moment where it waits for the lock of the pool."""
+    pool = store.handle.db._pool  # pyright: ignore[reportPrivateUsage] - nothing else shows it
+    assert pool is not None
+    async with pool._lock:  # pyright: ignore[reportPrivateUsage] - else the moment is too short
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not call.done()
+        call.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+async def test_call_cancelled_as_it_returns_its_connection_returns_it(
+    single: PostgresStore,
+) -> None:
+    lent, leave = asyncio.Event(), asyncio.Event()
+
+    async def borrow() -> None:
+        async with single.handle.db.connection():
+            lent.set()
+            await leave.wait()
+
+    await create(single, S, said("a"))
+    borrowing = asyncio.create_task(borrow())
+    await lent.wait()
+    reading = asyncio.create_task(single.entries(S))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    leave.set()
+    await cancelled_at_lock(single, borrowing)
+    assert texts(await reading) == ["a"]
+
+
+async def test_drain_cancelled_at_its_lock_keeps_no_connection(single: PostgresStore) -> None:
+    await create(single, S, said("a"))
+    await quiet(single)
+    await single.entries(S)
+    await cancelled_at_lock(single, asyncio.create_task(single.handle.db.limit_idle(IDLE_MS)))
+    assert texts(await single.entries(S)) == ["a"]

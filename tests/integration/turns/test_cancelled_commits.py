@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.engine.turns import cancellation
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
+from perdure.stores.access import cancellation
 from perdure.stores.protocol import Commit, CommitResult
 from tests.fakes.chats import MODEL, calls, says
 from tests.fakes.clock import ManualClock

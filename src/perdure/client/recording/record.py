@@ -30,10 +30,10 @@ from perdure.client.recording.stream import StreamedResponse
 from perdure.client.store import Store
 from perdure.client.sync.handles import Store as BlockingStore
 from perdure.client.sync.portal import Portal
-from perdure.engine.turns.cancellation import finished
 from perdure.errors import WrongArgument
 from perdure.session.argument_checks import takes_declared
 from perdure.session.ids import EntryId
+from perdure.stores.access.cancellation import finished
 
 _MARK = "_perdure_recording"
 _BAD = 400

@@ -16,10 +16,10 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from perdure.engine.turns.cancellation import finished
 from perdure.errors import LeaseHeld, StoreError
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
+from perdure.stores.access.cancellation import finished
 from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, Write
 from perdure.stores.session_store import SessionStore
 

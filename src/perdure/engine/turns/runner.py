@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from perdure.engine.episodes import with_episode
-from perdure.engine.turns.cancellation import finished
 from perdure.engine.turns.co_commit import CoCommit, CommitParticipant
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import CallModel, Effect, RunTool, Wait, effect_of
@@ -66,6 +65,7 @@ from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome, TurnStarted
 from perdure.session.messages import Message, TextPart
 from perdure.session.notes import SessionEnded
+from perdure.stores.access.cancellation import finished
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.validation import named_contents
 from perdure.tools.approval import Bound

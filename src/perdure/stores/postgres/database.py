@@ -32,6 +32,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg_pool import AsyncConnectionPool
 
 from perdure.errors import ConfigError, StoreUnavailable
+from perdure.stores.access.cancellation import finished
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.postgres.address import Route, public_address
@@ -243,7 +244,7 @@ class Database:
     async def limit_idle(self, idle_ms: int) -> None:
         """Have the server end transactions of this handle that are idle for longer."""
         self._idle_ms = str(idle_ms)
-        await self._drain(self._usable())
+        await finished(self._drain(self._usable()))
 
     async def connect_apart(self) -> Connected:
         """Open a connection outside the pool; the caller must close it."""
@@ -320,7 +321,7 @@ class Database:
             raise StoreUnavailable(self.address, await _lock_reason(self.route.direct)) from error
         except psycopg.Error as error:
             if is_lost(error) and not self._is_closed:
-                await self._drain(pool)
+                await finished(self._drain(pool))
             raise meaning_of(error, self.address) from error
         finally:
             self._calls -= 1
@@ -346,19 +347,22 @@ class Database:
         The pool lends the connection that was returned longest ago; then every server process of
         this handle would read, plan and cache the same as the others. A call that is cancelled
         while psycopg begins a pipeline leaves its connection in it: later statements would return
-        without an answer and never be committed.
+        without an answer and never be committed. A connection inside a transaction is closed too:
+        the pool would wait for the server to end it. A call that is cancelled here still returns
+        its connection, which the pool would count as lent for ever.
         """
-        if db.pgconn.pipeline_status != PipelineStatus.OFF:
+        state = db.pgconn.transaction_status, db.pgconn.pipeline_status
+        is_idle = state == (TransactionStatus.IDLE, PipelineStatus.OFF)
+        if not is_idle:
             await db.close()
         now = time.monotonic()
         is_due = now - self._looked_at > LOOK_S
-        is_idle = db.pgconn.transaction_status == TransactionStatus.IDLE
         if self._at_hand is None and is_idle and not (is_due or self._waiting or self._is_closed):
             self._at_hand = db
             return
         if is_due:
             self._looked_at = now
-        await pool.putconn(db)
+        await finished(pool.putconn(db))
 
     async def _drain(self, pool: AsyncConnectionPool[_PooledConnection]) -> None:
         """Close the other connections, which are most likely lost too."""

@@ -1,4 +1,7 @@
-"""Work that a cancelled turn still finishes: to take its lease, and to record what was paid."""
+"""Work that a cancelled call still finishes.
+
+It takes a lease, records what was paid, or gives a connection back to its pool.
+"""
 
 from __future__ import annotations
 

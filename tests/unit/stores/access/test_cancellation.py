@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from perdure.engine.turns import cancellation
-from perdure.engine.turns.cancellation import finished
+from perdure.stores.access import cancellation
+from perdure.stores.access.cancellation import finished
 
 
 async def test_result_and_error_of_the_work_are_its_callers() -> None:
