@@ -185,7 +185,7 @@ class Performer:
         else:
             return None
         finally:
-            await _end(obeying, waiting, ended)
+            await end_tasks(obeying, waiting, ended)
 
     async def _long_wait(self, turn: Turn) -> None:
         """Return once `turn` has waited for a person for `PARK_S`."""
@@ -250,7 +250,7 @@ class Performer:
         return "given up"
 
 
-async def _end(*tasks: asyncio.Task[None]) -> None:
+async def end_tasks(*tasks: asyncio.Task[None]) -> None:
     """Cancel `tasks`, again if they continue: a read of the store may end with its own error.
 
     Raises: CancelledError once all are done, however often the caller was cancelled meanwhile.

@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from perdure.client.agents.runtime import Runtime
-from perdure.client.cluster.performer import Performer
+from perdure.client.cluster.performer import Performer, end_tasks
 from perdure.client.cluster.recovery import Recovery
 from perdure.client.cluster.requirements import own_queues, requirement_in
 from perdure.client.cluster.runner import cluster_of
@@ -116,9 +116,7 @@ class Worker:
             on_ready()
             await stopping.wait()
         finally:
-            for each in keeping:
-                each.cancel()
-            await asyncio.wait(keeping)
+            await end_tasks(*keeping)
             await self._drain(queue, liveness, drain_s)
 
     async def _perform(self, work: Work) -> str:
