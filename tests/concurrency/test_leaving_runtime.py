@@ -138,9 +138,12 @@ async def test_waiter_for_suspended_turn_raises_error(tmp_path: Path) -> None:
         async for _ in turn:
             pass
 
+    async def is_waiting() -> bool:
+        return turn.is_waiting
+
     waiting = [asyncio.ensure_future(each()) for each in (wait, watch)]
-    await until(lambda: is_asked(theatre))
-    assert turn.is_waiting
+    await until(is_waiting)
+    assert await is_asked(theatre)
     await runtime.close()
     assert not turn.is_waiting
     for each in waiting:

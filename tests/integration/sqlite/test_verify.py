@@ -139,7 +139,9 @@ async def test_title_with_the_key_that_an_older_version_stored_is_sound(
         await append(store, new_tree(user(f"use {key} for the test")))
         await store.close()
     store = await open_store()
-    assert (await store.state(S)).info.name.startswith(f"use {key[:20]}")
+    kept = (await store.state(S)).info
+    assert kept.first_text is not None
+    assert kept.first_text.startswith(f"use {key[:20]}")
     assert (await store.maintenance.verify()).problems == ()
 
 
