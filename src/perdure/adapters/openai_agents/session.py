@@ -84,8 +84,7 @@ class PerdureSession:
         session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
         self.session_id = session_id
-        is_dict = isinstance(session_settings, dict)
-        self.session_settings = _settings(session_settings) if is_dict else session_settings
+        self.session_settings = _settings(session_settings)
         if clear not in ("branch", "erase"):
             raise WrongArgument(f"clear is branch or erase, not {clear!r}", argument="clear")
         self._is_erasing = clear == "erase"
@@ -364,8 +363,10 @@ def _at(entry: Entry, moment: datetime | None) -> Entry:
     return msgspec.structs.replace(entry, said_at=round(moment.timestamp() * 1000))
 
 
-def _settings(given: dict[str, Any]) -> SessionSettings:
-    """Return the settings `given`. Raises: the SDK's error for unknown fields."""
+def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings | None:
+    """Return the settings `given`. Raises: the SDK's error for unknown fields of a dict."""
+    if not isinstance(given, dict):
+        return given
     settings: type[SessionSettings] = importlib.import_module("agents.memory").SessionSettings
     return settings().resolve(given)
 
