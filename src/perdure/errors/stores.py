@@ -244,7 +244,7 @@ class StoreFull(StoreError):
 class StoreUnavailable(StoreError):
     """The store is unreachable or closed; whether a pending commit was written is unknown.
 
-    With `is_lasting`, it stays so until somebody changes the server, its roles or the address.
+    If `is_lasting`, trying again does not help: change the server, its roles or the address.
     """
 
     code = "store_unavailable"
