@@ -200,18 +200,22 @@ class Conversation:
         """Pass `text` and the attached files to the running turn; return the entry.
 
         It is an ordinary message if the turn has just ended. Errors are remarks, and return None.
+        A call that is cancelled ends once the message is stored: its text was typed.
         """
+        steering = asyncio.ensure_future(self._steer(text))
+        try:
+            return await asyncio.shield(steering)
+        except asyncio.CancelledError:
+            await asyncio.wait((steering,))
+            raise
+
+    async def _steer(self, text: str) -> Entry | None:
         assert self.chat is not None
         try:
             await self._attach_mentioned(text)
             said: Said | InFlightMessage = message_with(text, self.attached)
             self.attached.clear()
-            steering = asyncio.ensure_future(self.chat.steer(said))
-            try:
-                return await asyncio.shield(steering)
-            except asyncio.CancelledError:  # the turn is over, but the line was typed
-                await asyncio.wait((steering,))
-                raise
+            return await self.chat.steer(said)
         except PerdureError as error:
             self.remark(message_of(error))
         return None
