@@ -88,7 +88,11 @@ def from_question(window: ContextWindow) -> ContextWindow:
 def _with_pins(
     end: ContextWindow, pins: frozenset[EntryId], near: Sequence[Placed]
 ) -> ContextWindow:
-    """Return `end` with the pinned entries of `near`: hidden ones before it, the rest in it."""
+    """Return `end` with the pinned entries of `near`.
+
+    Entries that a compaction hides go to `pinned`, before the window; the others become its first
+    entries.
+    """
     path = [*(each.entry for each in near), *end.entries]
     pinned = with_pins(end, path, pins)
     wanted = [each for each in near if each.entry.id in pinned.pins]

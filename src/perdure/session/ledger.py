@@ -122,8 +122,8 @@ class TurnRefused(SideBody, frozen=True):
 class TurnStopRequested(SideBody, frozen=True, omit_defaults=True):
     """Another process asks for the end of a turn.
 
-    About its ``turn_requested``, or about the ``turn_started`` of the open turn. `is_cancel`: the
-    handle of the session was closed with it.
+    About its ``turn_requested``, or about the ``turn_started`` of the open turn. `is_cancel`: True
+    if the turn is stopped because its chat is being closed.
     """
 
     kind: ClassVar[str] = "turn_stop_requested"

@@ -118,10 +118,10 @@ class Expired(msgspec.Struct, frozen=True):
 class Aborted(msgspec.Struct, frozen=True):
     """The turn was ended from outside.
 
-    `partial` is the received part of the answer, `usage` its usage. `is_cancel`: the handle was
-    closed with it. `is_interrupted`: the turn may not be performed here. `delegated` is the session
-    that the tool had opened for another agent. `returned` are the outcomes of the open tools that
-    had ended, by the seq of their intent.
+    `partial` is the received part of the answer, `usage` its usage. `is_cancel`: True if the turn
+    ends because its chat is being closed. `is_interrupted`: True if this process may not run the
+    turn. `delegated` is the session that the tool had opened for another agent. `returned` are the
+    outcomes of the open tools that had ended, by the seq of their intent.
     """
 
     partial: Message | None = None

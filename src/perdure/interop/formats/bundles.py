@@ -93,7 +93,7 @@ def branch_of(bundle: Bundle, leaf: EntryId | None) -> list[Entry]:
 
 
 def moved_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
-    """Return `bundle` with its conversation at `leaf`."""
+    """Return `bundle` with its leaf moved to `leaf`; an entry `leaf_moved` is added if needed."""
     if leaf_of(bundle.entries) == leaf:
         return bundle
     new = new_side(LeafMoved(leaf))
