@@ -35,6 +35,7 @@ IMPORTED: dict[str, Any] = {
     "perdure": perdure,
 }
 """What the guide leaves out of its code."""
+expect.set_options(timeout=PATIENCE_S * 1_000)
 SERVES = re.compile(r"Uvicorn running on (http://127\.0\.0\.1:\d+)")
 
 
@@ -173,6 +174,7 @@ async def test_page_of_the_fastapi_example_shows_words_and_answers_a_question(
             )
             try:
                 page = await browser.new_page()
+                page.set_default_timeout(PATIENCE_S * 1_000)
                 await page.goto(str(client.base_url))
                 await page.get_by_label("Message").fill("Refund <b>order</b> 7")
                 await page.get_by_role("button", name="Send").click()

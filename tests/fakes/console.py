@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page, async_playwright, expect
 
 from perdure.apps.server.access.sign_in import SignIn
 from perdure.client.clock import SystemClock
@@ -17,6 +17,9 @@ from tests.fakes.served import Served
 
 WIDE = (1440, 900)
 NARROW = (390, 844)
+PATIENCE_S = 60
+
+expect.set_options(timeout=PATIENCE_S * 1_000)
 
 
 @dataclass
@@ -27,9 +30,9 @@ class Browser:
     url: str
     complaints: list[str] = field(default_factory=list[str])
 
-    async def see(self, text: str, timeout_s: float = 20) -> None:
+    async def see(self, text: str) -> None:
         """Wait until the page shows `text`."""
-        await self.page.get_by_text(text).first.wait_for(timeout=timeout_s * 1_000)
+        await self.page.get_by_text(text).first.wait_for()
 
     async def open(self, place: str) -> None:
         """Go to a place in the console, such as ``sessions``."""
@@ -41,9 +44,9 @@ class Browser:
         """Wait until `there` is true of the page's address (the console forbids scripts for it)."""
         await self.page.wait_for_url(there, wait_until="commit")
 
-    async def settle(self, timeout_s: float = 20) -> None:
+    async def settle(self) -> None:
         """Wait until the view has loaded what it shows."""
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(PATIENCE_S):
             while await self.page.locator("p.waiting").count():  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.02)
 
@@ -70,6 +73,7 @@ async def browsing(
                 [{"name": "perdure_session", "value": token, "url": server.url}]
             )
             page = await context.new_page()
+            page.set_default_timeout(PATIENCE_S * 1_000)
             found = Browser(page, server.url)
             page.on("pageerror", lambda error: found.complaints.append(str(error)))
             page.on(

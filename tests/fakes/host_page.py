@@ -7,9 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.async_api import BrowserContext, Locator, Page, async_playwright
+from playwright.async_api import BrowserContext, Locator, Page, async_playwright, expect
 
 from tests.fakes.served import Served, serving_app
+
+PATIENCE_S = 60
+
+expect.set_options(timeout=PATIENCE_S * 1_000)
 
 
 @dataclass
@@ -94,6 +98,7 @@ async def visiting(
                 viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
             )
             page = await context.new_page()
+            page.set_default_timeout(PATIENCE_S * 1_000)
             found = Visit(page, context, host, url)
             page.on("pageerror", lambda error: found.complaints.append(str(error)))
             page.on("dialog", lambda each: found.complaints.append(f"dialog {each.message}"))

@@ -46,7 +46,7 @@ class Served:
     async def client(self, role: Role = "admin", **limits: Any) -> httpx.AsyncClient:
         """A client with a token of its own."""
         headers = {"Authorization": f"Bearer {self.token(role, **limits)}"}
-        client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30)
+        client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60)
         return await self.stack.enter_async_context(client)
 
     async def said(self, text: str, session: str | None = None) -> str:

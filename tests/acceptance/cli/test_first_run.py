@@ -47,8 +47,11 @@ class Newcomer:
                 timeout=60,
                 check=True,
             )
-            os.write(its, b"\0")  # so that there is something to read
-            return os.read(mine, 10_000).decode() + done.stdout.decode()
+            os.write(its, b"\0")  # the end: the kernel passes on in pieces what was written
+            shown = b""
+            while b"\0" not in shown:
+                shown += os.read(mine, 10_000)
+            return shown.decode() + done.stdout.decode()
         finally:
             os.close(mine)
             os.close(its)

@@ -37,14 +37,15 @@ class Terminal:
     descriptor: int
     written: bytes = b""
 
-    def until(self, text: str) -> None:
-        """Read until `text` was written, and forget what came before its end."""
+    def until(self, *texts: str) -> str:
+        """Read until one of `texts` was written, forget what came before its end; return it."""
         deadline = time.monotonic() + PATIENCE_S
-        while text.encode() not in self.written:
+        while not (found := [text for text in texts if text.encode() in self.written]):
             assert time.monotonic() < deadline, self.written[-2_000:]
             if select.select([self.descriptor], [], [], 0.5)[0]:
                 self.written += os.read(self.descriptor, 65_536)
-        self.written = self.written.partition(text.encode())[2]
+        self.written = self.written.partition(found[0].encode())[2]
+        return found[0]
 
     def press(self, keys: str) -> None:
         """Type `keys`."""
@@ -83,11 +84,13 @@ def test_second_ctrl_c_leaves_and_tells_how_to_resume(world: World) -> None:
         seen.until("Write a message")
         seen.press("hello\r")
         seen.until("offline scripted model")
+        session = world.ok("sessions", "list", "--json").json[0]["id"]
+        resume = f"perdure chat --session {session}  continues it"
         seen.press("\x03")
         seen.until("again exits")
         seen.press("\x03")
-        session = world.ok("sessions", "list", "--json").json[0]["id"]
-        seen.until(f"perdure chat --session {session}  continues it")
+        while seen.until(resume, "again exits") != resume:
+            seen.press("\x03")  # the one before came when the hint had gone
         assert seen.process.wait(PATIENCE_S) == 130
 
 
@@ -113,7 +116,8 @@ def test_text_that_was_not_sent_is_back_after_a_kill(world: World) -> None:
         seen.until("Write a message")
         seen.press("half a thought")
         deadline = time.monotonic() + PATIENCE_S
-        while not any(b"thought" in file.read_bytes() for file in drafts.glob("*.[0-9]*")):
+        whole = f"*.{seen.process.pid}"  # not the new one that is being written beside it
+        while not any(b"thought" in file.read_bytes() for file in drafts.glob(whole)):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         os.killpg(seen.process.pid, signal.SIGKILL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ import perdure
 from perdure import assistant, user
 from perdure.server import Role, TokenFile, TokenRecord
 from tests.acceptance.mcp.test_serve import READING, WRITING, asked
+from tests.fakes.mcp_servers import reserved_port
 
 WORD = "xyzzyplugh"
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -89,7 +89,7 @@ async def world(tmp_path: Path) -> World:
 async def client(url: str, token: str) -> AsyncGenerator[Client]:
     headers = {"Authorization": f"Bearer {token}"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
         Client(streamable_http_client(url, http_client=http)) as connected,
     ):
         yield connected
@@ -151,7 +151,7 @@ async def assert_refused(world: World, url: str) -> None:
         ),
     ]
     port = url.removesuffix("/mcp").rpartition(":")[2]
-    async with httpx.AsyncClient(headers=ACCEPT, timeout=30) as http:
+    async with httpx.AsyncClient(headers=ACCEPT, timeout=60) as http:
         for headers in wrong:
             got = await http.post(url, json=LIST, headers=headers)
             assert (got.status_code, "recall" in got.text) == (401, False), headers
@@ -183,27 +183,23 @@ async def endless() -> AsyncGenerator[bytes]:
 
 @pytest.mark.all_only
 async def test_revoked_token_and_restart_are_noticed_by_connected_client(world: World) -> None:
-    port, token = free_port(), world.token()
-    async with (
-        httpx.AsyncClient(headers={**ACCEPT, "Authorization": f"Bearer {token}"}) as http,
-        world.served(port=port) as (process, url),
-        client(url, token) as connected,
-    ):
-        assert "Lisbon" in (await asked(connected, "list_sessions"))[0]
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
-        async with world.served(port=port) as (again, _):
+    token = world.token()
+    headers = {**ACCEPT, "Authorization": f"Bearer {token}"}
+    with reserved_port() as port:
+        async with (
+            httpx.AsyncClient(headers=headers, timeout=60) as http,
+            world.served(port=port) as (process, url),
+            client(url, token) as connected,
+        ):
             assert "Lisbon" in (await asked(connected, "list_sessions"))[0]
-            assert (await http.post(url, json=LIST)).status_code == 200
-            world.tokens.revoke("t0", 1)
-            with pytest.raises(Exception, match="error response"):
-                await connected.call_tool("list_sessions", {})
-            assert (await http.post(url, json=LIST)).status_code == 401
-            again.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(again.wait(), 30) in (0, -signal.SIGTERM, 143)
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+            async with world.served(port=port) as (again, _):
+                assert "Lisbon" in (await asked(connected, "list_sessions"))[0]
+                assert (await http.post(url, json=LIST)).status_code == 200
+                world.tokens.revoke("t0", 1)
+                with pytest.raises(Exception, match="error response"):
+                    await connected.call_tool("list_sessions", {})
+                assert (await http.post(url, json=LIST)).status_code == 401
+                again.send_signal(signal.SIGTERM)
+                assert await asyncio.wait_for(again.wait(), 60) in (0, -signal.SIGTERM, 143)

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page
 
-from tests.acceptance.server.test_killed_console import ask, console, free_port
+from tests.acceptance.server.test_killed_console import ask, console, port
 from tests.acceptance.server.test_serve import serving
+
+__all__ = ["port"]
 
 pytestmark = pytest.mark.all_only
 
@@ -57,11 +59,10 @@ def _read(file: Path) -> str:
 
 @pytest.mark.parametrize("policy", ["ask", "never"])
 async def test_call_shows_intent_then_unknown_after_kill_then_outcome(
-    tmp_path: Path, chromium: str, policy: str
+    tmp_path: Path, chromium: str, port: str, policy: str
 ) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM.replace("POLICY", policy))
     (tmp_path / "slow").touch()
-    port = free_port()
     async with (
         serving(tmp_path, "--port", port) as (process, address),
         console(chromium, address) as page,

@@ -108,7 +108,7 @@ async def compare_branch_and_fork(
     await press(page, "Escape")
     before = (await store.open(session)).leaf
     await press(page, "b")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await store.open(session)).leaf == before:
             await page.wait_for_timeout(20)
     await page.locator(".tree-row.leaf[aria-selected=true]").wait_for()

@@ -36,7 +36,7 @@ async def test_person_runs_flow_in_browser(tmp_path: Path, chromium: str) -> Non
         await page.locator(".node.waiting", has_text="write").wait_for()
         await page.get_by_role("button", name="approve").click()
         await page.get_by_role("button", name="none").click()
-        await browser.see("completed")
+        await page.locator("header .state", has_text="completed").wait_for()
         assert await page.locator(".node.completed").count() == 3
         (state,) = await perdure.Flows(server.runtime).list()
         assert state.run.status == "completed"

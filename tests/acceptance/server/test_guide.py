@@ -55,7 +55,7 @@ async def test_program_of_guide_is_served(tmp_path: Path) -> None:
     try:
         headers = {"Authorization": f"Bearer {token}"}
         url = await address_of(process)
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as client:
             new = {"text": "Where is order 1041?"}
             sent = await client.post("/v1/messages", json=new)
             assert sent.status_code == 201
@@ -78,7 +78,7 @@ async def test_demo_serves_its_store(tmp_path: Path) -> None:
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        async with httpx.AsyncClient(base_url=await address_of(process)) as client:
+        async with httpx.AsyncClient(base_url=await address_of(process), timeout=60) as client:
             assert "perdure" in (await client.get("/")).text
     finally:
         process.terminate()

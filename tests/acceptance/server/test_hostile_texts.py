@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from playwright.async_api import expect
 
 import perdure
 from perdure import assistant, thinking, tool_call
@@ -55,7 +56,9 @@ async def test_texts_of_sessions_never_run(tmp_path: Path, chromium: str) -> Non
             ):
                 await browser.open(place)
                 await open_all(browser)
-                assert SHOWN in await browser.page.inner_text("main"), place
+                await expect(browser.page.locator("main"), place).to_contain_text(
+                    SHOWN, use_inner_text=True
+                )
                 await has_not_run(browser)
             for by in ("by person", "by project", "by session"):
                 await browser.page.get_by_label("Group by").select_option(label=by)
@@ -79,7 +82,9 @@ async def test_texts_of_flows_never_run(tmp_path: Path, chromium: str) -> None:
                 await browser.open(place)
                 await open_all(browser)
                 if place != "inbox":
-                    assert SHOWN in await browser.page.inner_text("main"), place
+                    await expect(browser.page.locator("main"), place).to_contain_text(
+                        SHOWN, use_inner_text=True
+                    )
                 await has_not_run(browser)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from playwright.async_api import Page, async_playwright
 
 import perdure
 from tests.acceptance.server.test_serve import serving
+from tests.fakes.mcp_servers import reserved_port
 
 pytestmark = pytest.mark.all_only
 
@@ -55,10 +55,11 @@ def till(store):
 '''
 
 
-def free_port() -> str:
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        return str(opened.getsockname()[1])
+@pytest.fixture
+def port() -> Iterator[str]:
+    """A port for a server that is killed and started again, which no other process gets."""
+    with reserved_port() as reserved:
+        yield str(reserved)
 
 
 @asynccontextmanager
@@ -99,11 +100,10 @@ async def texts_in(folder: Path) -> list[str]:
 
 
 async def test_open_page_ends_with_the_log_after_a_killed_answer(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: str, port: str
 ) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     (tmp_path / "slow").touch()
-    port = free_port()
     async with (
         serving(tmp_path, "--port", port) as (process, address),
         console(chromium, address) as page,
@@ -118,15 +118,16 @@ async def test_open_page_ends_with_the_log_after_a_killed_answer(
             said = await texts_in(tmp_path)
             assert said[0] == "Count"
             assert said[-1].count("word0 ") == 1
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while await texts_on(page) != said:  # noqa: ASYNC110 - the page follows the log
                     await asyncio.sleep(0.05)
 
 
-async def test_approval_resumes_the_turn_of_a_killed_server(tmp_path: Path, chromium: str) -> None:
+async def test_approval_resumes_the_turn_of_a_killed_server(
+    tmp_path: Path, chromium: str, port: str
+) -> None:
     program = PROGRAM.replace("def desk", "def words").replace("def till", "def desk")
     (tmp_path / "shop.py").write_text(program)
-    port = free_port()
     async with (
         serving(tmp_path, "--port", port) as (process, address),
         console(chromium, address) as page,

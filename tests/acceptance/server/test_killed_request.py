@@ -56,9 +56,11 @@ async def test_request_of_killed_server_has_an_unknown_outcome(tmp_path: Path) -
     (tmp_path / "slow").unlink()
     async with serving(tmp_path) as (_, address):
         url, headers = address.partition("/#")[0], {"X-Perdure": "1"}
-        async with httpx.AsyncClient(base_url=url, cookies=cookies, headers=headers) as client:
+        async with httpx.AsyncClient(
+            base_url=url, cookies=cookies, headers=headers, timeout=60
+        ) as client:
             for _ in range(2):
-                again = await client.post("/v1/sessions/s/fork", json={}, headers=key, timeout=30)
+                again = await client.post("/v1/sessions/s/fork", json={}, headers=key)
                 assert (again.status_code, again.json()["code"]) == (409, "outcome_unknown")
             listed = (await client.get("/v1/sessions")).json()["items"]
             assert [each["id"] for each in listed] == ["s"]  # it was not done: another key is safe

@@ -98,6 +98,7 @@ async def test_sessions_of_several_days_end_and_are_recalled(tmp_path: Path) -> 
         of_shop = await told(server, "ben", "Which hotel did Ana take?", "ben-of-the-shop")
         ben = await server.client("write", subject="ben")
         assert of_shop == "ben-of-the-shop"
+        await server.until(of_shop, "idle")
         assert (await ben.get(f"/v1/sessions/{trip}")).status_code == 404
 
     days.clock.advance(DAY_S)
@@ -111,6 +112,7 @@ async def test_sessions_of_several_days_end_and_are_recalled(tmp_path: Path) -> 
         days.clock.advance(60)
         closed = await server.http.post(f"/v1/sessions/{asked}/end", json={})
         assert closed.json()["state"] == "ended"
+        await server.until("ben-of-the-shop", "ended")
         assert [each["by"] for each in await episodes(server, "ben")] == ["user", "idle"]
 
 
@@ -142,6 +144,7 @@ async def test_page_and_signed_visitor_and_program_share_what_was_said(
         await server.until("shop-ana", "idle")
         days.clock.advance(IDLE_S + 1)
         assert len(await server.runtime.end_idle()) in (0, 1, 2)  # or its background was first
+        await server.until("shop-ana", "ended")
         (of_ana,) = await episodes(server, "ana")
         assert (of_ana["session"], of_ana["by"]) == ("shop-ana", "idle")
 

@@ -71,7 +71,7 @@ async def serving(
 async def signed_in(address: str) -> AsyncGenerator[httpx.AsyncClient]:
     """A client that signed in with the one-time code of `address`."""
     url, _, code = address.partition("/#code=")
-    async with httpx.AsyncClient(base_url=url, headers={"X-Perdure": "1"}, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=url, headers={"X-Perdure": "1"}, timeout=60) as client:
         (await client.post("/v1/sign-in", json={"code": code})).raise_for_status()
         yield client
 
@@ -103,4 +103,4 @@ async def test_turn_of_killed_server_continues_after_restart(tmp_path: Path) -> 
             assert len(turns) == 1
             assert json.dumps(turns).count("heron") == 2
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 30) in (0, 143, -signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 60) in (0, 143, -signal.SIGTERM)

@@ -86,7 +86,7 @@ async def test_offline_minute_loses_and_doubles_nothing(tmp_path: Path, chromium
         model.go.set()
         await asyncio.sleep(1)
         await visit.context.set_offline(False)
-        await expect(visit.said).to_have_count(4, timeout=20_000)
+        await expect(visit.said).to_have_count(4)
         texts = [
             "Where is my order?",
             "One moment, it is sent.",
@@ -115,7 +115,7 @@ async def test_message_with_lost_response_is_stored_once(tmp_path: Path, chromiu
         await visit.page.route("**/v1/messages", lose)
         await visit.open(tag(server, visit))
         await visit.say("Where is my order?")
-        await expect(visit.said).to_have_count(2, timeout=20_000)
+        await expect(visit.said).to_have_count(2)
         assert len(lost) == 1
         assert await said(server) == ["Where is my order?", "It is sent."]
 
@@ -125,7 +125,7 @@ async def test_hostile_texts_are_shown_as_text(tmp_path: Path, chromium: str) ->
     async with served(tmp_path, [EVIL]) as server, visiting(chromium, server) as visit:
         await visit.open(tag(server, visit))
         await visit.say(EVIL)
-        await expect(visit.said).to_have_count(2, timeout=20_000)
+        await expect(visit.said).to_have_count(2)
         await asyncio.sleep(0.3)
         assert EVIL in (await visit.texts())[0]
         assert "onerror=alert(1)" in (await visit.texts())[1]
@@ -150,10 +150,10 @@ async def test_signed_visitor_gets_its_session_and_new_tokens(
         )
         await visit.open(script)
         await visit.say("hi")
-        await expect(visit.said).to_have_count(2, timeout=20_000)
+        await expect(visit.said).to_have_count(2)
         await asyncio.sleep(4)
         await visit.say("again")
-        await expect(visit.said).to_have_count(4, timeout=20_000)
+        await expect(visit.said).to_have_count(4)
         assert len(set(visit.host.tokens)) > 1
         (info,) = await server.store.recent()
         assert (info.id, info.subject) == ("shop-ana", "ana")
@@ -208,7 +208,7 @@ async def test_refused_message_stays_in_the_composer(tmp_path: Path, chromium: s
         await visit.page.reload()
         await expect(field).to_have_value("Where is my order?")
         await field.press("Enter")
-        await expect(visit.said).to_have_count(2, timeout=20_000)
+        await expect(visit.said).to_have_count(2)
         await expect(field).to_have_value("")
         assert await said(server) == ["Where is my order?", "It is sent."]
         assert keys[0] == keys[1]
@@ -220,12 +220,12 @@ async def test_revoked_token_ends_the_chat_without_retries(tmp_path: Path, chrom
     async with served(tmp_path, ["It is sent."]) as server, visiting(chromium, server) as visit:
         await visit.open(tag(server, visit))
         await visit.say("Where is my order?")
-        await expect(visit.said).to_have_count(2, timeout=20_000)
+        await expect(visit.said).to_have_count(2)
         asked: list[str] = []
         visit.page.on("request", lambda request: asked.append(request.method))
         server.tokens.revoke("pub", 1)
         status, field = visit.page.get_by_role("status"), visit.page.get_by_label("Your message")
-        await expect(status).to_contain_text("may not use the chat any more", timeout=20_000)
+        await expect(status).to_contain_text("may not use the chat any more")
         await visit.context.set_offline(True)
         await asyncio.sleep(2)
         await expect(status).to_contain_text("may not use the chat any more")

@@ -91,7 +91,7 @@ async def test_server_is_mounted_in_another_application(
             tokens = TokenFile(tmp_path / "tokens.json")
             token = tokens.create(TokenRecord("t", "", "write", 0), os.urandom(32))
             outer = outer_of(app(runtime, tokens=tokens))
-            async with serving_app(outer) as url, httpx.AsyncClient() as client:
+            async with serving_app(outer) as url, httpx.AsyncClient(timeout=60) as client:
                 headers = {"Authorization": f"Bearer {token}"}
                 new = {"text": "hi"}
                 sent = await client.post(f"{url}/agents/v1/messages", json=new, headers=headers)

@@ -22,7 +22,10 @@ async def test_application_limits_requests_and_drains(tmp_path: Path) -> None:
     headers = {"Authorization": f"Bearer {token}"}
     async with perdure.open("memory:") as store:
         limited = McpApplication(store, tokens, ("desk.example",), limits=Limits(requests=2))
-        async with serving_app(limited) as url, httpx.AsyncClient(base_url=url) as client:
+        async with (
+            serving_app(limited) as url,
+            httpx.AsyncClient(base_url=url, timeout=60) as client,
+        ):
             assert (await client.get("/healthz")).json() == {"status": "ok"}
             named = {"Host": "desk.example"}
             assert (await client.get("/readyz", headers=named)).json() == {"status": "ready"}

@@ -46,7 +46,7 @@ async def visitor(
     fields: dict[str, Any] = {"id": "pub", "agent": "desk", "signing_key": KEY}
     made = token or server.token("write", origins=(PAGE,), **fields)
     headers = {"Authorization": f"Bearer {made}", "Origin": origin}
-    client = httpx.AsyncClient(base_url=server.url, headers=headers, timeout=30)
+    client = httpx.AsyncClient(base_url=server.url, headers=headers, timeout=60)
     return await server.stack.enter_async_context(client)
 
 

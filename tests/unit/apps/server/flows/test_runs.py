@@ -10,6 +10,7 @@ import pytest
 import perdure
 from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.problems import Problem
+from perdure.models.scenario import Hang, Reply
 from tests.fakes.flow_stage import FlowStage, ends
 from tests.unit.apps.server.flows.test_feeds import ALONE, START
 
@@ -25,7 +26,7 @@ async def test_role_without_agent_works_as_first_agent(tmp_path: Path) -> None:
     flow = await runs.flows.start(ALONE, workspace=tmp_path)
     await runs.ensure(flow.id)
     assert await runs.works(flow)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await flow.state()).run.status == "running":  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
     await runs.close()
@@ -34,7 +35,7 @@ async def test_role_without_agent_works_as_first_agent(tmp_path: Path) -> None:
 
 
 async def test_flow_resumed_twice_at_once_has_one_run(tmp_path: Path) -> None:
-    models = FlowStage(tmp_path, ends(START, "forward-pass-closed")).models
+    models = FlowStage(tmp_path, Reply(steps=(Hang(),))).models  # the run lasts
     desk = perdure.Agent("desk", model="scripted:flow")
     async with perdure.open(f"sqlite:///{tmp_path}/store.db") as store:
         runs = FlowRuns(perdure.Runtime(store, [desk], models=models))

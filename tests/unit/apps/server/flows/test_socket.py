@@ -51,7 +51,7 @@ class Line:
 
     async def until(self, type_: str) -> dict[str, Any]:
         """Wait for a message of `type_`."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 for message in self.got:
                     if message["type"] == type_:
@@ -81,7 +81,7 @@ async def test_slow_client_gets_the_whole_answer_in_place_of_its_pieces(tmp_path
             await asyncio.sleep(0)
     line.is_open.set()
     whole = "".join(pieces)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not any(message.get("text") == whole for message in line.got):  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.005)
     line.asked.put_nowait(None)
@@ -93,7 +93,7 @@ async def test_slow_client_gets_the_whole_answer_in_place_of_its_pieces(tmp_path
 async def _ran(runs: Any, flow: Flow) -> str:
     """Run `flow` to its first wait, and return the session of its role."""
     await runs.ensure(flow.id)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await flow.state()).run.status == "running":  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
     return next(iter((await flow.state()).sessions.values()))

@@ -34,7 +34,7 @@ class Client:
 
     async def until(self, type_: str, **fields: Any) -> dict[str, Any]:
         """Receive messages up to one of `type_` with these fields."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 message = msgspec.json.decode(await self.connection.recv())
                 self.got.append(message)

@@ -17,7 +17,7 @@ async def test_cookie_is_set_and_protected(tmp_path: Path) -> None:
     codes = SignIn(TokenFile(tmp_path / "tokens.json"), SystemClock().now_ms, os.urandom)
     async with (
         served(tmp_path, ["hi"], signing_in=codes) as server,
-        httpx.AsyncClient(base_url=server.url) as page,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as page,
     ):
         wrong = await page.post("/v1/sign-in", json={"code": "x"})
         assert (wrong.status_code, wrong.json()["code"]) == (401, "code_invalid")
