@@ -167,6 +167,7 @@ class ChatProgram(App[int]):
             composer.remember(composer.text)
             composer.text = ""
         await self.action_stop()
+        self._pressed_at = asyncio.get_running_loop().time()  # the hint is visible from now on
         self.shown.gauge.hint("Ctrl-C again exits; the session can be resumed", _LEAVE_S)
 
     async def action_stop(self) -> None:
