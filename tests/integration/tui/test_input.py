@@ -282,3 +282,18 @@ async def test_remembered_fact_is_recalled(store: Store, tmp_path: Path) -> None
     assert isinstance(body, ContextRecalled)
     assert body.facts == (fact.id,)
     assert body.texts == ()
+
+
+async def test_message_sent_just_after_its_turn_ended_is_answered(
+    store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "sea.py").write_text("print('sea')\n")
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("first")
+        await seen.shows("you wrote “first”")
+        await seen.idle()
+        seen.program.shown.is_busy = True  # as between the end of a turn and its display's end
+        await seen.type("second @sea.py")
+        await seen.shows("you wrote “sea.py:")
+        await seen.idle()
+    assert [text.count("print('sea')") for text in await said(store)] == [0, 1]

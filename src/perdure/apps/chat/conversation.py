@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -24,7 +25,7 @@ from perdure.apps.terminal.event_lines import Teller
 from perdure.apps.terminal.output import size
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.agent import Agent
-from perdure.client.agents.chat import Chat
+from perdure.client.agents.chat import Chat, steer_open
 from perdure.client.agents.message_secrets import Said
 from perdure.client.agents.turn import Turn
 from perdure.client.inbox.details import in_full
@@ -80,6 +81,8 @@ class Conversation:
         self._display = display
         self._cwd = cwd
         self._unsent: list[CustomMessage] = []
+        self._late: list[str] = []
+        self._in_order = asyncio.Lock()
         self.commands = SlashCommands(self)
 
     @property
@@ -196,29 +199,45 @@ class Conversation:
         self.attached.clear()
         await self._perform(chat, chat.send(said))
 
-    async def steer(self, text: str) -> Entry | None:
-        """Pass `text` and the attached files to the running turn; return the entry.
+    async def steer(self, text: str) -> None:
+        """Pass `text` and the attached files to the open turn. Errors are remarks.
 
-        It is an ordinary message if the turn has just ended. Errors are remarks, and return None.
-        A call that is cancelled ends once the message is stored: its text was typed.
+        If the turn has just ended, `take_late` returns the text. A call that is cancelled ends once
+        one of both holds: its text was typed.
         """
         steering = asyncio.ensure_future(self._steer(text))
         try:
-            return await asyncio.shield(steering)
+            await asyncio.shield(steering)
         except asyncio.CancelledError:
             await asyncio.wait((steering,))
             raise
 
-    async def _steer(self, text: str) -> Entry | None:
-        assert self.chat is not None
-        try:
-            await self._attach_mentioned(text)
-            said: Said | InFlightMessage = message_with(text, self.attached)
-            self.attached.clear()
-            return await self.chat.steer(said)
-        except PerdureError as error:
-            self.remark(message_of(error))
-        return None
+    def take_late(self) -> list[str]:
+        """Return the texts that came too late for their turn: the next messages."""
+        late, self._late = self._late, []
+        return late
+
+    async def _steer(self, text: str) -> None:
+        chat = self.chat
+        assert chat is not None
+        async with self._in_order:
+            try:
+                await self._attach_mentioned(text)
+                entry = await self._pass(chat, message_with(text, self.attached))
+            except PerdureError as error:
+                self.remark(message_of(error))
+                return
+            if entry is None:
+                self._late.append(text)
+            else:
+                self.attached.clear()
+
+    async def _pass(self, chat: Chat, said: Said | InFlightMessage) -> Entry | None:
+        """Add a message to the open turn, which answers it; return None if no turn is open."""
+        if chat.turn is not None:
+            with suppress(Exception):  # the turn reports its error
+                await chat.turn.stored()
+        return await steer_open(self.answering.store.backend, chat, said)
 
     async def _perform(
         self, chat: Chat, turn: Turn, after: int = -1, pending: Sequence[Asked] = ()

@@ -143,10 +143,11 @@ class LineChat:
             self._steering = asyncio.create_task(self._pass_lines())
 
     async def end_turn(self, chat: Chat) -> None:
-        """Read lines as messages again."""
+        """Read lines as messages again, those first that came too late for the turn."""
         if self._steering is not None:
             await cancel_tasks((self._steering,))
             self._steering = None
+            self._lines.put_back(self._conversation.take_late())
 
     async def ask(self, asked: Asked) -> Given:
         """Return the typed answer to `asked`.

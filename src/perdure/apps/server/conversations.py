@@ -17,11 +17,10 @@ from perdure.apps.server.inputs import NewMessage, NewSession
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.values import Sent
 from perdure.apps.session_rows import agent_of
-from perdure.client.agents.chat import Chat
+from perdure.client.agents.chat import Chat, steer_open
 from perdure.client.agents.runtime import Runtime
 from perdure.client.session import Session
 from perdure.errors import (
-    HeadConflict,
     InvalidTransition,
     LeaseHeld,
     SessionExists,
@@ -202,15 +201,7 @@ class Conversations:
         raise Problem(409, "turn_running", "a turn or a compaction of this session runs")
 
     async def _steer(self, chat: Chat, said: str | Message | InFlightMessage) -> Entry | None:
-        """Add a message to the open turn, which answers it; None when no turn is open (any more).
-
-        A turn can have ended, or another process compact, while its chat still works.
-        """
-        store = self.runtime.host.store.backend
-        while (state := await store.state(chat.session.id)).open_turn is not None:
-            with contextlib.suppress(HeadConflict):
-                return await chat.steer(said, expected_head=state.head)
-        return None
+        return await steer_open(self.runtime.host.store.backend, chat, said)
 
     def agent_for(self, caller: Caller, named: str | None) -> str:
         """Return the agent for a new session.

@@ -45,8 +45,8 @@ class LineEditor:
 
     @property
     def is_reading(self) -> bool:
-        """Whether a line is being typed after its caller stopped waiting."""
-        return self._reading is not None and not self._reading.done()
+        """Whether a line is being typed, or was, after its caller stopped waiting."""
+        return self._reading is not None
 
     def use_history(self, texts: Iterable[str]) -> None:
         """Recall `texts`, newest first."""
@@ -66,15 +66,16 @@ class LineEditor:
     async def read(self, prompt: str) -> str | None:
         """Return the next line; None at the end of input.
 
-        A line that is being typed stays: it is the answer to the next call.
+        A line that is being typed when its caller stops waiting is the answer to the next call.
         """
-        if not self.is_reading:
-            self._reading = asyncio.get_running_loop().create_future()
-            threading.Thread(target=self._read, args=(prompt, self._reading), daemon=True).start()
-        else:
+        reading = self._reading
+        if reading is None:
+            reading = self._reading = asyncio.get_running_loop().create_future()
+            threading.Thread(target=self._read, args=(prompt, reading), daemon=True).start()
+        elif not reading.done():
             self.show_again(prompt)
-        assert self._reading is not None
-        line = await asyncio.shield(self._reading)
+        line = await asyncio.shield(reading)
+        self._reading = None
         if line and line.strip():
             self._readline.add_history(line)
         return line
@@ -101,10 +102,12 @@ class LineEditor:
 
     def drop_typed(self) -> None:
         """Drop what was typed but not yet read: it was not meant as an answer."""
+        if self._reading is not None and self._reading.done():
+            self._reading = None
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     def close(self) -> None:
         """Give the terminal back as it was."""
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._before)
-        if self.is_reading:
+        if self._reading is not None and not self._reading.done():
             os.write(sys.stdout.fileno(), _PASTE_OFF)

@@ -66,10 +66,11 @@ class TypedLines:
 
     async def next(self) -> str | None:
         """Return the next line without its line break; None at the end."""
-        if self._lines.empty() and self.has_ended:
-            return None
-        if not self._is_watched and not self.has_ended:
-            self._begin()
+        if self._lines.empty():
+            if self.has_ended:
+                return None
+            if not self._is_watched:
+                self._begin()
         line = await self._lines.get()
         if line is None:
             self.has_ended = True

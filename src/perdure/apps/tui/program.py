@@ -28,9 +28,7 @@ from perdure.apps.tui.gauge import numbers_after
 from perdure.apps.tui.lines_screen import LinesScreen
 from perdure.apps.tui.screen_display import ScreenDisplay
 from perdure.apps.tui.text import plain
-from perdure.events.projection import events_of
 from perdure.session.ids import StreamId
-from perdure.session.kinds import MESSAGE
 
 KEYS = """Enter                  send; during a turn: steer it
 Ctrl-J, Alt-Enter      begin a new line (so does a \\ before Enter)
@@ -43,8 +41,6 @@ Escape                 stop the turn or the command
 PageUp, PageDown       scroll
 F1                     this help
 Ctrl-C twice, Ctrl-D   exit; the session can be resumed"""
-
-TOO_LATE = "the turn had ended: the model gets this with your next message"
 
 _LEAVE_S = 3.0
 """How long the second Ctrl-C may take."""
@@ -226,13 +222,10 @@ class ChatProgram(App[int]):
             waiting.drop(name)
 
     async def _steer(self, text: str) -> None:
-        entry = await self.conversation.steer(text)
+        await self.conversation.steer(text)
         self.input.show_attached()
-        if entry is not None and entry.kind == MESSAGE:  # the turn had ended
-            await self.shown.teller.queue.join()
-            for event in events_of(entry):
-                self.shown.teller.tell(event)
-            self.conversation.remark(TOO_LATE)
+        for late in self.conversation.take_late():  # the next messages
+            self._obeying = self.run_worker(self._obey_in_order(late), group="obey")
 
     async def _obey(self, text: str) -> None:
         try:

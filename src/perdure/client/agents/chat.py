@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Generic, Literal
@@ -30,7 +30,14 @@ from perdure.engine.turns.lease import led_elsewhere, led_here
 from perdure.engine.turns.recovery import spent_in
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import InvalidTransition, LeafConflict, LeaseHeld, PerdureError, SecretPasted
+from perdure.errors import (
+    HeadConflict,
+    InvalidTransition,
+    LeafConflict,
+    LeaseHeld,
+    PerdureError,
+    SecretPasted,
+)
 from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ThinkingLevel
 from perdure.secrets.pasted_keys import PastePolicy
@@ -42,6 +49,7 @@ from perdure.session.kinds import MESSAGE, ModelChange, ThinkingChange
 from perdure.session.ledger import Spending
 from perdure.session.messages import InFlightMessage, Message
 from perdure.session.notes import PROGRAM, Queued, SessionCancelled
+from perdure.stores.protocol import LogReader
 from perdure.tools.builtin.delegation import INVOKE_AGENT
 from perdure.tools.output import OutputT, output_of
 
@@ -366,6 +374,19 @@ async def _abort(
         raise turn.held
     turn.abort()
     await _ended(turn, chat.agent, environment)
+
+
+async def steer_open(
+    store: LogReader, chat: Chat[Any], said: Said | InFlightMessage
+) -> Entry | None:
+    """Add a message to the open turn, which answers it; None when no turn is open (any more).
+
+    A turn can have ended, or another process compact, while its chat still works.
+    """
+    while (state := await store.state(chat.id)).open_turn is not None:
+        with suppress(HeadConflict):
+            return await chat.steer(said, expected_head=state.head)
+    return None
 
 
 async def branch_summarised(

@@ -1,9 +1,10 @@
-"""What is typed as a turn ends is stored."""
+"""What is typed as a turn ends is answered next."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Generator
 
 import pytest
 
@@ -13,17 +14,83 @@ from perdure.apps.chat.line_chat import LineChat
 from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.terminal.event_lines import QuietTeller
 from perdure.apps.terminal.line_input import TypedLines
+from perdure.client.agents.chat import Chat
+from perdure.client.store import Store
 from tests.concurrency.test_message_order import said_in
 
 
+@pytest.fixture
+def typed() -> Generator[TypedLines]:
+    """The lines of a terminal at which nobody types."""
+    ours, theirs = os.openpty()
+    yield TypedLines(theirs)
+    os.close(ours)
+    os.close(theirs)
+
+
+class LateTyping(LineChat):
+    """A line chat whose user types `late` between the end of a turn and its display's end.
+
+    The display ends `steps` steps after the first of them is passed to the turn.
+    """
+
+    def __init__(self, store: Store, lines: TypedLines, late: list[str], steps: int) -> None:
+        answering = AnswerOptions(store, model="scripted:echo", scenario=None)
+        super().__init__(answering, lines, QuietTeller(), None)
+        self.typed, self._late, self._steps = lines, late, steps
+        self._is_passed = asyncio.Event()
+        self._conversation = Passing(answering, self, self._is_passed)
+
+    async def end_turn(self, chat: Chat) -> None:
+        """Type the next line, and end in the middle of its way to the turn."""
+        self._is_passed.clear()
+        self.typed.put_back([self._late.pop(0)])
+        await self._is_passed.wait()
+        for _ in range(self._steps):
+            await asyncio.sleep(0)
+        await super().end_turn(chat)
+
+
+class Passing(Conversation):
+    """A conversation that signals when a text is passed to its turn."""
+
+    def __init__(
+        self, answering: AnswerOptions, display: LineChat, is_passed: asyncio.Event
+    ) -> None:
+        super().__init__(answering, display, None)
+        self._is_passed = is_passed
+
+    async def steer(self, text: str) -> None:
+        """Signal it, and go on."""
+        self._is_passed.set()
+        await super().steer(text)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 20])
+async def test_line_typed_as_its_turn_ends_is_answered_next(typed: TypedLines, steps: int) -> None:
+    async with perdure.open("memory:") as store:
+        chat = LateTyping(store, typed, ["second", "third", "/quit"], steps)
+        typed.put_back(["first"])
+        assert await chat.run(None) == 0
+        (info,) = await store.recent()
+        session = await store.open(info.id)
+        messages = [entry.message async for entry in session.entries() if entry.message]
+    talk = [(message.role, message.text.partition("“")[2][:6]) for message in messages]
+    roles = [role for role, _ in talk]
+    assert roles == ["user", "assistant"] * 3
+    assert [text for role, text in talk if role == "assistant"] == ["first”", "second", "third”"]
+
+
 @pytest.mark.parametrize("steps", range(4))
-async def test_text_steered_when_its_turn_ends_is_stored(steps: int) -> None:
+async def test_text_steered_too_late_is_returned_also_when_cancelled(
+    typed: TypedLines, steps: int
+) -> None:
     """The task that passes the text on is cancelled at each of its first steps."""
-    reading, writing = os.pipe()
     async with perdure.open("memory:") as store:
         answering = AnswerOptions(store, model="scripted:echo", scenario=None)
-        display = LineChat(answering, TypedLines(reading), QuietTeller(), None)
-        conversation = Conversation(answering, display, None)
+        conversation = Conversation(
+            answering, LineChat(answering, typed, QuietTeller(), None), None
+        )
         async with answering.runtime:
             await conversation.obey("first")
             assert conversation.chat is not None
@@ -33,6 +100,23 @@ async def test_text_steered_when_its_turn_ends_is_stored(steps: int) -> None:
             passing.cancel()
             await asyncio.wait((passing,))
             entries = [entry async for entry in conversation.chat.session.entries()]
-    os.close(reading)
-    os.close(writing)
-    assert said_in(entries) == ["first", "second"]
+    assert said_in(entries) == ["first"]
+    assert conversation.take_late() == ["second"]
+    assert conversation.take_late() == []
+
+
+async def test_text_steered_before_its_turn_has_begun_waits_for_it(typed: TypedLines) -> None:
+    async with perdure.open("memory:") as store:
+        answering = AnswerOptions(store, model="scripted:echo", scenario=None)
+        conversation = Conversation(
+            answering, LineChat(answering, typed, QuietTeller(), None), None
+        )
+        async with answering.runtime:
+            await conversation.obey("first")
+            assert conversation.chat is not None
+            turn = conversation.chat.send("second")
+            await conversation.steer("third")
+            await turn
+            entries = [entry async for entry in conversation.chat.session.entries()]
+    assert said_in(entries) == ["first", "second", "third"]
+    assert conversation.take_late() == []
