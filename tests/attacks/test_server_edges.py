@@ -33,25 +33,31 @@ async def test_body_that_cannot_be_read_is_refused(tmp_path: Path, body: bytes) 
 
 
 async def test_silent_client_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "BODY_S", 0.1)
+    def wait_for_body(seconds: float) -> None:
+        monkeypatch.setattr(guard, "BODY_S", seconds)
+
+    wait_for_body(0.1)
     async with served(tmp_path, ["one"]) as server:
         host, _, port = server.url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         head = f"POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nContent-Length: 99\r\n"
         writer.write(f"{head}Authorization: Bearer {server.token()}\r\n\r\n{{".encode())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             status = await reader.readline()
         assert b" 408 " in status
         writer.close()
-        session = await server.said("hi")  # and a stream that waits for longer goes on
+        wait_for_body(60)
+        session = await server.said("hi")
+        wait_for_body(0.1)  # a stream that waits for longer goes on
         url = f"/v1/sessions/{session}/events"
         async with server.http.stream("GET", url) as stream:
             lines = stream.aiter_lines()
             while "caught-up" not in await anext(lines):
                 pass
             await asyncio.sleep(0.3)
+            wait_for_body(60)
             await server.http.patch(f"/v1/sessions/{session}", json={"title": "later"})
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while "later" not in await anext(lines):
                     pass
 
