@@ -59,7 +59,7 @@ def places_in(folder: Path) -> list[Path]:
 
 def await_removal(copy: Path) -> None:
     """Wait until the copy that a killed rekey left is removed, without opening the store."""
-    for _ in range(1_000):
+    for _ in range(6_000):
         if not copy.exists():
             return
         time.sleep(0.01)

@@ -51,12 +51,12 @@ async def check(path: Path, acknowledged: set[int]) -> None:
         await store.close()
 
 
-def killed_after(path: Path, seconds: float) -> set[int]:
-    """Let a child append for a while after its first commit; return what it acknowledged."""
+def killed_after(path: Path, commits: int, seconds: float) -> set[int]:
+    """Let a child append for a while after its first commits; return what it acknowledged."""
     command = [sys.executable, str(CHILD), "append", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
-        first = child.stdout.readline()
+        first = b"".join(child.stdout.readline() for _ in range(commits))
         try:
             child.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -68,8 +68,8 @@ def killed_after(path: Path, seconds: float) -> set[int]:
 def test_thirty_random_kills_lose_and_tear_nothing(tmp_path: Path, kills: int) -> None:
     path = tmp_path / "sessions.db"
     acknowledged: set[int] = set()
-    for _ in range(rounds(kills)):
-        acknowledged |= killed_after(path, random.uniform(0.0, 0.15))
+    for number in range(rounds(kills)):
+        acknowledged |= killed_after(path, 1 + number % 3, random.uniform(0.0, 0.15))
         asyncio.run(check(path, acknowledged))
 
     assert len(acknowledged) > rounds(kills)
