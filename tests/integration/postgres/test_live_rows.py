@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import psycopg
 import pytest
 
 import perdure
-from perdure import Agent, Chat, Event, LiveEvent, Runtime, Store, Watch
+from perdure import Agent, Chat, Event, LiveEvent, Runtime, Snapshot, Store, Watch
 from perdure.client.clock import SystemClock
 from perdure.errors import PerdureError
+from perdure.models.protocol import Delta, ModelRequest
 from perdure.models.scenario import Reply, Say, Scenario
 from perdure.models.scripted import ScriptedModel
 from perdure.stores.cluster import live_sender
@@ -23,10 +24,29 @@ AGENT = Agent("open", model="scripted:open")
 LIMIT_S = 60
 
 
-def model() -> ScriptedModel:
-    """Return a model that tells the secret in several pieces, so that a watch is in time."""
-    reply = Reply(steps=(Say(SECRET),), chunk_chars=1, chunk_delay_s=0.05)
-    return ScriptedModel(Scenario(name="open", rules=(reply,)), clock=SystemClock())
+class HeldModel(ScriptedModel):
+    """A model that tells the secret in pieces, and waits after the first until it `goes_on`."""
+
+    def __init__(self) -> None:
+        reply = Reply(steps=(Say(SECRET),), chunk_chars=1, chunk_delay_s=0.05)
+        super().__init__(Scenario(name="open", rules=(reply,)), clock=SystemClock())
+        self.goes_on = asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        async for delta in super().stream(request):
+            yield delta
+            await self.goes_on.wait()
+
+
+@asynccontextmanager
+async def running(address: str) -> AsyncGenerator[tuple[Store, Chat, HeldModel]]:
+    """A chat of `AGENT` in a store of its own."""
+    model = HeldModel()
+    async with (
+        perdure.open(address) as store,
+        Runtime(store, agents=[AGENT], models=model) as runtime,
+    ):
+        yield store, await runtime.start(AGENT), model
 
 
 def rows(address: str) -> list[bytes]:
@@ -45,7 +65,7 @@ def leave_row(address: str, age_s: int) -> None:
         )
 
 
-async def told_to_watch(chat: Chat, other: Store) -> str:
+async def told_to_watch(chat: Chat, other: Store, model: HeldModel) -> str:
     """Run a turn that another store watches; return the id of its answer."""
     watch = (await other.open(chat.id)).watch()
     turn = chat.send("tell")
@@ -53,6 +73,8 @@ async def told_to_watch(chat: Chat, other: Store) -> str:
     async with asyncio.timeout(LIMIT_S):
         async for event in watch:
             live += isinstance(event, LiveEvent)
+            if isinstance(event, LiveEvent | Snapshot):
+                model.goes_on.set()
             if isinstance(event, Event) and event.type == "agent:message":
                 answer = f"{chat.id}/{event.seq}"
             if event.type == "session:turn_completed":
@@ -66,6 +88,7 @@ async def told_to_watch(chat: Chat, other: Store) -> str:
 @pytest.fixture(autouse=True)
 def _no_lingering_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_sender, "LINGER_S", 3_600.0)
+    monkeypatch.setattr(live_sender, "SETTLE_S", 60.0)
 
 
 @pytest.fixture
@@ -75,9 +98,8 @@ async def other(address: str) -> AsyncIterator[Store]:
 
 
 async def test_erased_answer_is_in_no_live_row(address: str, other: Store) -> None:
-    async with perdure.open(address) as store, Runtime(store, agents=[AGENT], models=model()) as it:
-        chat = await it.start(AGENT)
-        answer = await told_to_watch(chat, other)
+    async with running(address) as (store, chat, model):
+        answer = await told_to_watch(chat, other, model)
         assert rows(address)
         session = await store.open(chat.id)
         certificate = await session.erase_entries([answer])
@@ -86,8 +108,8 @@ async def test_erased_answer_is_in_no_live_row(address: str, other: Store) -> No
 
 
 async def test_closed_store_leaves_no_live_row(address: str, other: Store) -> None:
-    async with perdure.open(address) as store, Runtime(store, agents=[AGENT], models=model()) as it:
-        await told_to_watch(await it.start(AGENT), other)
+    async with running(address) as (_, chat, model):
+        await told_to_watch(chat, other, model)
         assert rows(address)
     assert rows(address) == []
 
@@ -108,15 +130,14 @@ WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '
 
 
 async def shown_elsewhere(watch: Watch) -> None:
-    """Return once `watch` has a live event."""
+    """Return once `watch` shows what the model tells."""
     async with asyncio.timeout(LIMIT_S):
-        while not isinstance(await anext(watch), LiveEvent):
+        while not isinstance(await anext(watch), LiveEvent | Snapshot):
             pass
 
 
 async def test_write_waits_for_erasure_and_leaves_no_row(address: str, other: Store) -> None:
-    async with perdure.open(address) as store, Runtime(store, agents=[AGENT], models=model()) as it:
-        chat = await it.start(AGENT)
+    async with running(address) as (_, chat, model):
         watch = other.watch()
         following = asyncio.ensure_future(shown_elsewhere(watch))
         turn = chat.send("tell")
@@ -128,6 +149,7 @@ async def test_write_waits_for_erasure_and_leaves_no_row(address: str, other: St
         ):
             row = "SELECT FROM perdure.stream WHERE id = %s FOR UPDATE"
             await erasure.execute(row.encode(), (chat.id,))
+            model.goes_on.set()
 
             async def is_blocked() -> bool:
                 return await (await look.execute(_BLOCKED.encode())).fetchone() != (0,)
@@ -142,14 +164,14 @@ async def test_write_waits_for_erasure_and_leaves_no_row(address: str, other: St
 
 
 async def test_erased_session_is_in_no_row_and_no_snapshot(address: str, other: Store) -> None:
-    async with perdure.open(address) as store, Runtime(store, agents=[AGENT], models=model()) as it:
-        chat = await it.start(AGENT)
+    async with running(address) as (store, chat, model):
         watch = other.watch()
         following = asyncio.ensure_future(shown_elsewhere(watch))
         turn = chat.send("tell")
         await following
         async with perdure.open(address) as third:
             await third.erase(chat.id)
+        model.goes_on.set()
 
         async def follow() -> None:
             async for _ in watch:
