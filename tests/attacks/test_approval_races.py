@@ -99,7 +99,7 @@ async def _asked_for(chat: Chat, n: int) -> None:
     async def is_asked() -> bool:
         return await _waiting_for(chat, n) is not None
 
-    await until(is_asked, within_s=20)
+    await until(is_asked)
 
 
 async def _asked_again(chat: Chat, turn: Turn, n: int) -> str | None:
@@ -108,7 +108,7 @@ async def _asked_again(chat: Chat, turn: Turn, n: int) -> str | None:
     async def is_past() -> bool:
         return bool(await chat.session.questions()) or not turn.is_running
 
-    await until(is_past, within_s=30)
+    await until(is_past)
     return await _waiting_for(chat, n)
 
 
@@ -183,7 +183,7 @@ async def _next_question(chat: Chat, but: str | None) -> str:
     async def is_asked() -> bool:
         return any(each.id != but for each in await chat.session.questions())
 
-    await until(is_asked, within_s=20)
+    await until(is_asked)
     return next(each.id for each in await chat.session.questions() if each.id != but)
 
 
@@ -208,7 +208,7 @@ async def test_folder_name_that_is_not_utf8_is_shown_and_bound(tmp_path: Path) -
     asked = await case.questions(chat, 2)
     assert len(asked) == 2
     await chat.session.answer(asked[1], "allow", by="me")
-    await until(case.is_over, within_s=20)
+    await until(case.is_over)
     assert form.effect(case.folder)
 
 
@@ -227,7 +227,7 @@ async def test_deeply_nested_arguments_are_shown_and_asked_about(tmp_path: Path)
         async def is_asked(session: Any = chat.session, turn: Any = turn) -> bool:
             return bool(await session.questions()) or not turn.is_running
 
-        await until(is_asked, within_s=20)
+        await until(is_asked)
         for waiting in await chat.session.questions():
             await chat.session.answer(waiting.id, "deny", by="me")
         await turn
@@ -251,6 +251,6 @@ async def test_question_holds_no_credential_and_is_still_bound(tmp_path: Path) -
     asked = await case.questions(chat, 2)
     assert len(asked) == 2
     await chat.session.answer(asked[1], "allow", by="me")
-    await until(case.is_over, within_s=20)
+    await until(case.is_over)
     assert form.effect(case.folder)
     assert "token" not in (case.folder / key).read_text()

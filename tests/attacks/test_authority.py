@@ -76,7 +76,7 @@ async def is_obeyed(store: Store, session: str, bait: Bait, agent: Agent) -> str
     """Return why the session has more permissions than `agent`; None if it has not."""
     runtime = Runtime(store, [agent], models=tempted(bait))
     try:
-        chat = await asyncio.wait_for(runtime.resume(session, agent), 20)
+        chat = await asyncio.wait_for(runtime.resume(session, agent), 60)
     except PerdureError:
         return "obeyed while refused" if bait.is_taken else None
     try:

@@ -321,7 +321,7 @@ async def test_server_that_hangs_is_given_up(tmp_path: Path, kind: str) -> None:
     begun = time.monotonic()
     with pytest.raises(PerdureError, match=r"not ready within|did not answer in time"):
         await offer_of(kind, tmp_path, connect_timeout_s=1)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < STALL_S
 
 
 async def test_line_without_an_end_ends_the_server(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ async def test_line_without_an_end_ends_the_server(tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(PerdureError):
         await offer_of("endless-line", tmp_path, connect_timeout_s=30)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < STALL_S
 
 
 async def test_call_that_hangs_ends_at_its_limit(tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def test_no_command_waits_for_a_store_that_is_a_pipe(tmp_path: Path, words: list
     os.mkfifo(tmp_path / "s.db")
     command = [sys.executable, "-m", "perdure", *words, "--store", f"sqlite:///{tmp_path}/s.db"]
     environment = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
-    run = subprocess.run(command, capture_output=True, timeout=30, check=False, env=environment)
+    run = subprocess.run(command, capture_output=True, timeout=60, check=False, env=environment)
     assert run.returncode != 0
 
 

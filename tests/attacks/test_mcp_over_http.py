@@ -83,7 +83,7 @@ class World:
 async def client(server: Served, token: str) -> AsyncGenerator[Client]:
     headers = {"Authorization": f"Bearer {token}"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
         Client(streamable_http_client(f"{server.url}/mcp", http_client=http)) as connected,
     ):
         yield connected

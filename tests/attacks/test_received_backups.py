@@ -18,7 +18,7 @@ from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.streams import create, say
 
-LIMIT_S = 10.0
+LIMIT_S = 60.0
 Plant = Callable[[Path, Path], None]
 
 

@@ -18,7 +18,7 @@ AT_ONCE = 200
 
 async def require_served(server: Served) -> None:
     """Another client is answered, and can start a turn."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert (await server.http.get("/v1/sessions")).status_code == 200
         await server.said("hello")
 
@@ -64,7 +64,7 @@ async def test_stream_with_endless_headers_is_refused(tmp_path: Path) -> None:
     async with served(tmp_path, ["x"] * 9) as server:
         many = [f"X-{number}: {'x' * 1_000}" for number in range(1_000)]
         async with connected(server, asking(server, "/v1/sessions", *many)) as reader:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 first = await _first_bytes(reader)
         assert first[9:10] in (b"4", b"")
         await require_served(server)
@@ -79,7 +79,7 @@ async def test_huge_body_is_refused_before_its_end(tmp_path: Path, *, is_chunked
         )
         chunk = f"{MIB:x}\r\n{'x' * MIB}\r\n"
         body = chunk * 11 if is_chunked else "x"
-        async with connected(server, head + body) as reader, asyncio.timeout(30):
+        async with connected(server, head + body) as reader, asyncio.timeout(60):
             assert b" 413 " in await _first_bytes(reader)
         await require_served(server)
 

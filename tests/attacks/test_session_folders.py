@@ -33,7 +33,7 @@ from tests.fakes.samples import sampled
 from tests.fakes.streams import create, say
 
 GOOD, EVIL = StreamId("good"), StreamId("evil")
-LIMIT_S = 10.0
+LIMIT_S = 60.0
 NAME = "2026-01-01T00-00-00-000Z_evil.jsonl"
 SECRET = "outside-secret-4711"
 INDEX = ".perdure/search.db"

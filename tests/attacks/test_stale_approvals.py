@@ -360,7 +360,7 @@ class Case:
         async def is_there() -> bool:
             return len(await self.all_of("question")) >= count or await self.is_over()
 
-        await until(is_there, within_s=20)
+        await until(is_there)
         return await self.all_of("question")
 
     async def all_of(self, kind: str) -> list[str]:
@@ -381,7 +381,7 @@ class Case:
         (waiting,) = await chat.session.questions()
         assert waiting.id == asked[1]
         await chat.session.answer(waiting.id, "deny", by="me")
-        await until(self.is_over, within_s=20)
+        await until(self.is_over)
         assert not self.form.effect(self.folder)
 
 
@@ -451,7 +451,7 @@ async def test_unchanged_call_runs_once_it_is_allowed(tmp_path: Path, name: str)
     chat = await case.asked()
     (waiting,) = await chat.session.questions()
     await chat.session.answer(waiting.id, "allow", by="me")
-    await until(case.is_over, within_s=20)
+    await until(case.is_over)
     assert len(await case.all_of("question")) == 1
     assert len(await case.all_of("tool_started")) == 1
 

@@ -149,10 +149,10 @@ async def _ask(database: str, folder: str, name: str, *, hangs: bool) -> None:
         chat = await runtime.start(agent, id="s", workspace=Workspace(working_dir=folder))
         turn = chat.send("go")
 
-        async def is_asked() -> bool:
-            return bool(await chat.session.questions())
+        async def is_waiting() -> bool:  # and writes nothing more: it may be stopped
+            return turn.is_waiting
 
-        await until(is_asked)
+        await until(is_waiting)
         os.write(1, f"{os.getpid()}\n".encode())
         await turn
 
@@ -168,7 +168,7 @@ async def resumed(store: Store, name: str, count: int) -> str:
     runtime = Runtime(store, [agent], models=models)
     await runtime.resume("s", agent)
 
-    await until(lambda: _has(store, "question", count), within_s=30)
+    await until(lambda: _has(store, "question", count))
     (waiting,) = await (await store.open("s")).questions()
     return waiting.id
 
@@ -193,7 +193,7 @@ async def test_process_stopped_before_the_answer_and_killed_after_it(
         again = await resumed(store, name, 2)
         assert not is_done(name, folder)
         await store.answer(again, "deny", by="me")
-        await until(lambda: _has(store, "turn_finished", 1), within_s=30)
+        await until(lambda: _has(store, "turn_finished", 1))
     assert not is_done(name, folder)
 
 
@@ -215,12 +215,12 @@ async def test_process_killed_between_intent_and_run(tmp_path: Path, name: str) 
     async with perdure.open(f"sqlite:///{database}") as store:
         unknown = await resumed(store, name, 2)
         await store.answer(unknown, "retry", by="me")
-        await until(lambda: _has(store, "question", 3), within_s=30)
+        await until(lambda: _has(store, "question", 3))
         (waiting,) = await store.questions()
         assert waiting.question.topic == "approval"
         assert not is_done(name, folder)
         await store.answer(waiting.id, "allow", by="me")
-        await until(lambda: _has(store, "turn_finished", 1), within_s=30)
+        await until(lambda: _has(store, "turn_finished", 1))
     assert is_done(name, folder)
 
 
@@ -246,14 +246,14 @@ async def test_server_that_is_another_when_the_answer_arrives_is_asked_again(
     async with world.runtime(one) as runtime:
         chat = await runtime.start(one, id="s")
         chat.send("go")
-        await until(lambda: _has(world.store, "question", 1), within_s=30)
+        await until(lambda: _has(world.store, "question", 1))
         (waiting,) = await world.store.questions()
         assert waiting.question.arguments == {"to": "ann"}
         await chat.suspend()
     await world.store.answer(waiting.id, "allow", by="me")
     async with world.runtime(two) as runtime:
         chat = await runtime.resume("s", two)
-        await until(lambda: _has(world.store, "question", 2), within_s=30)
+        await until(lambda: _has(world.store, "question", 2))
         (again,) = await world.store.questions()
         assert again.id != waiting.id
         await chat.suspend()

@@ -308,7 +308,7 @@ async def test_file_beside_a_store_that_is_no_regular_one_is_left_alone(
         beside.mkdir()
     else:
         beside.symlink_to(precious if kind == "link" else tmp_path / "new.txt")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for work in (lambda: use(path), lambda: repair_store(address(path))):
             with suppress(PerdureError):
                 await work()

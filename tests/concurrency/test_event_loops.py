@@ -80,7 +80,7 @@ async def test_watch_in_one_loop_sees_commits_of_another(backend: str, tmp_path:
         waiting = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0.05)
         await in_other_loops(session.append(user("hello")))
-        await asyncio.wait_for(waiting, 2)
+        await asyncio.wait_for(waiting, 60)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -116,7 +116,7 @@ async def test_postgres_rejects_other_loop_with_remedy(
             store.search("x"),
             store.close(),
         )
-        told = await asyncio.wait_for(in_other_loops(*map(refusal_of, calls)), 5)
+        told = await asyncio.wait_for(in_other_loops(*map(refusal_of, calls)), 60)
         for line in told:
             assert "opened in another event loop" in line
             assert "perdure.blocking" in line

@@ -34,7 +34,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("kind", ["async", pytest.param("blocking", marks=ALL_ONLY)])
 def test_store_in_forked_child_fails_at_each_call(address: str, kind: str) -> None:
     command = [sys.executable, str(SCRIPT), address, kind]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
     lines = dict(line.split(" ", 1) for line in ended.stdout.splitlines())
     for call in CALLS:

@@ -87,7 +87,7 @@ class Commands:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.communicate(timeout=30)
+        self._server.communicate(timeout=60)
 
     def run(self, words: Sequence[str], folder: Path, kill: Kill | None = None) -> Ended:
         """Run ``perdure`` with `words`."""

@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.fakes.postgres import PostgresServer
 
 NO_PGBOUNCER = "there is no PgBouncer"
-START_S = 30
+START_S = 60
 
 _CONFIGURATION = """
 [databases]

@@ -21,7 +21,7 @@ from perdure.client.store import Store
 from perdure.models.scenario_yaml import read_scenario
 from perdure.tools.permissions import Permissions
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 def answering_in(

@@ -3,7 +3,7 @@
 forking.py ADDRESS async|blocking
 
 Prints one line for each call the child made, "NAME ERROR: MESSAGE", then "parent OK" when the
-parent's store still works. Each call of the child may take five seconds.
+parent's store still works. Each call of the child may take a minute.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import perdure
 from perdure import blocking
 
 warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of a fork with threads
-CALL_S = 5
+CALL_S = 60
 
 
 def say(line: str) -> None:

@@ -25,7 +25,7 @@ WATCH = "Performer._obey_stops"
 BESIDE = {WATCH, "Performer._long_wait", "Turn.settled"}
 """The tasks of a performer beside a turn."""
 
-ENDS_S = 20
+ENDS_S = 60
 """How long a test waits for an end that never came."""
 
 

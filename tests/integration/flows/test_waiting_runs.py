@@ -50,7 +50,7 @@ async def test_run_until_completed_continues_as_other_processes_answer(tmp_path:
     await elsewhere.reply("Go on.")
     await waits_as(elsewhere, "improvement-choice")
     await elsewhere.choose_improvement("none")
-    run = await asyncio.wait_for(running, 10)
+    run = await asyncio.wait_for(running, 60)
     assert run.status == "completed"
     assert (await flow.run(until_completed=True)).status == "completed"
 

@@ -33,7 +33,7 @@ from tests.conformance.store.building import (
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.postgres_wire import Break, Cut, Proxy, Side, proxied
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 IDLE_MS = 10_000
 LAST = 3
 """So many of the last positions of a long call are all tried: its commit is there."""

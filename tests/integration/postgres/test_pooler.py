@@ -67,7 +67,7 @@ async def test_change_wakes_a_watcher_of_another_handle(pooler: Pooler, address:
         watching = asyncio.create_task(watch())
         for text in ("a", "b", "c"):
             await session.append(perdure.user(text))
-        await asyncio.wait_for(watching, 30)
+        await asyncio.wait_for(watching, 60)
         assert seen.count("agent:message") == 3
 
 

@@ -311,7 +311,7 @@ async def test_reads_one_after_another_share_a_thread(store: SqliteStore) -> Non
 
     database = store.handle.opened
     assert len({await database.read(thread_name) for _ in range(50)}) == 1
-    together = [database.read(lambda _: (barrier.wait(30), thread_name(_))) for _ in range(READERS)]
+    together = [database.read(lambda _: (barrier.wait(60), thread_name(_))) for _ in range(READERS)]
     barrier = threading.Barrier(READERS)
     assert len(set(await asyncio.gather(*together))) == READERS
 
@@ -324,6 +324,6 @@ async def test_reads_that_wait_when_store_closes_get_an_outcome(
     await asyncio.sleep(0)
     reads[-1].cancel()
     await store.close()
-    outcomes = await asyncio.wait_for(asyncio.gather(*reads, return_exceptions=True), 30)
+    outcomes = await asyncio.wait_for(asyncio.gather(*reads, return_exceptions=True), 60)
     assert isinstance(outcomes.pop(), asyncio.CancelledError)
     assert all(isinstance(outcome, int | StoreUnavailable) for outcome in outcomes)

@@ -135,6 +135,6 @@ async def test_suspending_ends_while_a_commit_never_returns(
         turn = chat.send("go")
         await is_hanging.wait()
         suspending = asyncio.ensure_future(runtime.suspend())
-        await asyncio.wait((suspending,), timeout=20)
+        await asyncio.wait((suspending,), timeout=60)
         assert suspending.done()
         assert not turn.is_running
