@@ -2,6 +2,9 @@
 
 Each command is a process that runs exactly what ``perdure`` runs. After a kill, another command
 follows, as a person would type it after checking. The end of the flow must not show the kill.
+
+The commands before the one that is killed are those of the example without a kill: they ran once,
+and the folder as they left it is copied.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
@@ -22,7 +26,7 @@ from perdure.session.codec import body_of
 from perdure.session.flows.kinds import HandoffMade, NodeClaimed
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message, TextPart, ToolResultPart
-from tests.fakes.example_people import FLOW, Person
+from tests.fakes.example_people import FLOW, Person, Stand
 from tests.fakes.mortal_commands import Commands, Kill, Moment
 from tests.fakes.samples import sampled
 
@@ -69,9 +73,11 @@ def commands() -> Iterator[Commands]:
 class Whole(msgspec.Struct, frozen=True):
     """An example that was brought to its end without a kill."""
 
+    folder: Path
     commits: int
     writes: int
     end: End
+    stands: list[Stand]
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +85,11 @@ def whole(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> dict[
     """Run each example to its end without a kill."""
     found: dict[str, Whole] = {}
     for name in COMMITS:
-        person = Person(commands, tmp_path_factory.mktemp("whole") / name, name)
-        person.finish()
-        found[name] = Whole(person.commits, person.writes, end_of(person, name))
+        folder = tmp_path_factory.mktemp("whole") / name
+        person = Person(commands, folder, name)
+        stands = person.finish(tmp_path_factory.mktemp("stands"))
+        end = end_of(person, name)
+        found[name] = Whole(folder, person.commits, person.writes, end, stands)
     return found
 
 
@@ -160,38 +168,41 @@ def test_kills_cover_all_commits_of_example(whole: dict[str, Whole], name: str) 
     assert whole[name].writes >= WRITES[name]
 
 
-def ends_as_it_would(
-    commands: Commands, whole: dict[str, Whole], folder: Path, name: str, *kills: Kill
-) -> None:
-    """Kill the example `name` at each of `kills`, and compare its end."""
-    person = Person(commands, folder / name, name, kills)
+def ends_as_it_would(commands: Commands, whole: Whole, name: str, *kills: Kill) -> None:
+    """Kill the example `name` at each of `kills`, and compare its end.
+
+    It runs in the folder in which it ran without a kill, whose path is in its store.
+    """
+    shutil.rmtree(whole.folder)
+    stand = [each for each in whole.stands if each.is_before(kills[0])][-1]
+    person = Person(commands, whole.folder, name, kills, stand)
     person.finish()
     assert not person.kills
-    assert end_of(person, name) == whole[name].end
+    assert end_of(person, name) == whole.end
 
 
 @sampled(("name", "kill"), AT_COMMITS, kind=lambda case: (case[0], case[1].moment), each=1)
 def test_example_killed_at_any_commit_ends_normally(
-    commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, kill: Kill
+    commands: Commands, whole: dict[str, Whole], name: str, kill: Kill
 ) -> None:
-    ends_as_it_would(commands, whole, tmp_path, name, kill)
+    ends_as_it_would(commands, whole[name], name, kill)
 
 
 @sampled(("name", "seed"), SEEDS, kind=type, each=1)
 def test_example_killed_at_lease_or_answer_ends_normally(
-    commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, seed: int
+    commands: Commands, whole: dict[str, Whole], name: str, seed: int
 ) -> None:
     chance = random.Random(f"{name} {seed}")
     kill = Kill(chance.randint(1, WRITES[name]), chance.choice(MOMENTS), "write")
-    ends_as_it_would(commands, whole, tmp_path, name, kill)
+    ends_as_it_would(commands, whole[name], name, kill)
 
 
 @pytest.mark.all_only
 @sampled(("name", "seed"), SEEDS, kind=type, each=1)
 def test_example_killed_during_recovery_ends_normally(
-    commands: Commands, whole: dict[str, Whole], tmp_path: Path, name: str, seed: int
+    commands: Commands, whole: dict[str, Whole], name: str, seed: int
 ) -> None:
     chance = random.Random(f"{name} {seed}")
     first = Kill(chance.randint(1, COMMITS[name] - 4), chance.choice(MOMENTS))
     again = [Kill(chance.randint(1, 2), chance.choice(MOMENTS)) for _ in range(2)]
-    ends_as_it_would(commands, whole, tmp_path, name, first, *again)
+    ends_as_it_would(commands, whole[name], name, first, *again)

@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 MOST_OPERATIONS = 5_000
+PIPE_BYTES = 65_536
+
+
+class ForksImports:
+    """What forks import of the library: this process imports it too, so that no later one has to.
+
+    It is loaded lazily, and loading it takes most of the time of a short process.
+    """
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        os.set_blocking(self._writing, False)
+
+    def tell(self) -> None:
+        """In a fork: tell each module at the moment it is imported, for the fork may be killed."""
+
+        def told(event: str, arguments: tuple[Any, ...]) -> None:
+            if event == "import" and arguments[0].startswith("perdure."):
+                with suppress(BlockingIOError):  # a later fork tells it
+                    os.write(self._writing, f"{arguments[0]}\n".encode())
+
+        sys.addaudithook(told)
+
+    def load(self) -> None:
+        """Import what the forks told."""
+        with suppress(BlockingIOError):  # nothing new
+            for name in os.read(self._reading, PIPE_BYTES).decode().split():
+                with suppress(ImportError):  # neither could the fork
+                    importlib.import_module(name)
 
 
 def exit_code_of(work: Callable[[], object]) -> int:
@@ -36,8 +68,15 @@ def die_at_each(live: Callable[[int], None], step: int) -> None:
     `live` gets the operation's number (from 1), makes its own files and arms what kills it.
     Raises: AssertionError if a process fails, or none of them outlives its operation.
     """
+    imports = ForksImports()
+
+    def life(operation: int) -> None:
+        imports.tell()
+        live(operation)
+
     for operation in range(1, MOST_OPERATIONS, step):
-        code = exit_code_of(partial(live, operation))
+        code = exit_code_of(partial(life, operation))
+        imports.load()
         assert code in (0, -signal.SIGKILL), f"it failed before operation {operation}"
         if code == 0:
             return

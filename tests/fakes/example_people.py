@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tests.fakes.mortal_commands import Commands, Ended, Kill
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "flows"
@@ -29,32 +31,56 @@ MOST_COMMANDS = 40
 IMPROVEMENT = {"single-owner": "none", "review": "graph-based", "fan-out": "none"}
 
 
+class Stand(msgspec.Struct, frozen=True):
+    """Where an example stands before the command `words`: a copy of its folder, and its counts."""
+
+    copy: Path
+    words: tuple[str, ...] = RUN
+    commits: int = 0
+    writes: int = 0
+
+    def is_before(self, kill: Kill) -> bool:
+        """Whether `kill` is yet to come."""
+        return (self.commits if kill.thing == "commit" else self.writes) < kill.n
+
+
 class Person:
-    """Who runs the example `name`, of which a copy is made in `folder`.
+    """Who runs the example `name` in `folder`, from `stand` on: else from its beginning.
 
     `kills` happen one after the other, each counted from the last; `commits` and `writes` are those
     since the last kill.
     """
 
     def __init__(
-        self, commands: Commands, folder: Path, name: str, kills: Sequence[Kill] = ()
+        self,
+        commands: Commands,
+        folder: Path,
+        name: str,
+        kills: Sequence[Kill] = (),
+        stand: Stand | None = None,
     ) -> None:
+        stand = stand or Stand(EXAMPLES / name)
         self.folder = folder
         self.kills = list(kills)
-        self.commits = 0
-        self.writes = 0
+        self.commits = stand.commits
+        self.writes = stand.writes
         self._commands = commands
         self._name = name
-        shutil.copytree(EXAMPLES / name, folder)
+        self._words = stand.words
+        shutil.copytree(stand.copy, folder)
 
-    def finish(self) -> None:
-        """Bring the flow to its end."""
-        words: tuple[str, ...] | None = RUN
-        for _ in range(MOST_COMMANDS):
-            words = self._next(words, self._done(words))
+    def finish(self, copies: Path | None = None) -> list[Stand]:
+        """Bring the flow to its end; return where it stood before each command, if in `copies`."""
+        stands: list[Stand] = []
+        for number in range(MOST_COMMANDS):
+            if copies:
+                copy = Path(shutil.copytree(self.folder, copies / str(number)))
+                stands.append(Stand(copy, self._words, self.commits, self.writes))
+            words = self._next(self._words, self._done(self._words))
             if words is None:
-                return
-        raise AssertionError(f"the flow did not end: {words}")
+                return stands
+            self._words = words
+        raise AssertionError(f"the flow did not end: {self._words}")
 
     def look(self, *words: str) -> Any:
         """What ``perdure`` tells with `words`, as JSON."""

@@ -7,7 +7,6 @@ what it forks is as good as new.
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import sys
 import tempfile
@@ -23,35 +22,26 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from perdure.apps.cli.main import main
 from perdure.apps.cli.program import run
+from tests.fakes.deaths import ForksImports
 from tests.fakes.mortal_commands import Asked, Ended, environment, make_mortal
-
-LOADED = (
-    "perdure.apps.cli.inbox",
-    "perdure.models.scenario_yaml",
-    "perdure.tools.builtin.catalogue",
-    "perdure.stores.sqlite.store",
-    "zoneinfo",
-)
-"""Modules that the commands would import lazily."""
 
 WORKFLOW = Path(__file__).parents[3] / "examples" / "flows" / "single-owner" / "workflow.yaml"
 
 
 def serve() -> None:
     """Serve until standard input ends."""
-    for name in LOADED:
-        importlib.import_module(name)
     with redirect_stdout(StringIO()):
         run(["flow", "validate", str(WORKFLOW)])  # loads what reads a command line
-    assert threading.active_count() == 1
-    gc.freeze()
+    imports = ForksImports()
     with os.fdopen(os.dup(1), "wb", buffering=0) as results:
         for line in sys.stdin.buffer:
+            assert threading.active_count() == 1
+            gc.freeze()
             asked = msgspec.json.decode(line, type=Asked)
-            results.write(msgspec.json.encode(_ended(asked)) + b"\n")
+            results.write(msgspec.json.encode(_ended(asked, imports)) + b"\n")
 
 
-def _ended(asked: Asked) -> Ended:
+def _ended(asked: Asked, imports: ForksImports) -> Ended:
     with (
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
@@ -59,8 +49,10 @@ def _ended(asked: Asked) -> Ended:
     ):
         pid = os.fork()
         if pid == 0:
+            imports.tell()
             _become(asked, out, err, told)
         _, status = os.waitpid(pid, 0)
+        imports.load()
         texts = [_content(file).decode() for file in (out, err, told)]
         code = os.waitstatus_to_exitcode(status)
         return Ended(code, texts[0], texts[1], texts[2].count("c"), texts[2].count("w"))
