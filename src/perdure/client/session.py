@@ -261,8 +261,8 @@ class Session:
         """Return what a model would be sent now, with the entry of each message.
 
         For an agent's session it uses that agent's `history` and `max_messages`. `model` is the
-        last switch on the branch, or the model of the session's agent; without an agent it is that
-        of the last switch or answer.
+        model of the last switch on the branch, or of the session's agent. Without an agent, `model`
+        is the model of the last switch or answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """

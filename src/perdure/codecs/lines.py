@@ -1,7 +1,8 @@
 """Files of JSON lines: split them and read each line, even an invalid one.
 
 Invariant: the bytes between two LFs are one line, whatever else they contain (CR, U+2028 and U+0085
-are data). So the lines of a file, joined by LF, are the file. Nothing here knows a format.
+are data). So the lines of a file, joined by LF, are the file. This module does not depend on a
+format.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A codec writes the records that its tool would have written for an entry. If the tool has no such
 record, a ``custom`` one carries the body: the tools keep those and never show them to a model. A
-codec knows neither files nor stores; its callers place the records.
+codec depends on neither files nor stores; its callers place the records.
 """
 
 from __future__ import annotations

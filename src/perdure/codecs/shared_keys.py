@@ -46,7 +46,7 @@ def usage_in(fields: Fields | None, tokens: Iterable[str]) -> Usage | None:
 
 
 def model_name(provider: str | None, model: str | None) -> str | None:
-    """Return ``provider:model``, or what is known of it; None where nothing is."""
+    """Return ``provider:model``, or the known part of it; None where nothing is."""
     return ":".join(name for name in (provider, model) if name and name != NO_MODEL) or None
 
 

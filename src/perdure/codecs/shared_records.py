@@ -62,7 +62,7 @@ class SharedRecords(msgspec.Struct, frozen=True):
     shown: Mapping[str, Role]
 
     def said_by(self, readers: Mapping[str, Reader], fields: Fields, media: Media) -> Said:
-        """Return what the record `fields` means; an unknown one is a link of its branch."""
+        """Return the meaning of the record `fields`; an unknown one only continues its branch."""
         read = readers.get(text_in(fields, "type") or "")
         said = None if read is None else read(fields, media)
         return unknown_record(self.format, fields, self.keys.envelope) if said is None else said
@@ -101,7 +101,7 @@ class SharedRecords(msgspec.Struct, frozen=True):
         return Said(body, references=reference("from_id", fields, keys.from_id))
 
     def compaction(self, fields: Fields, retained: tuple[Message, ...] | None = None) -> Said:
-        """Return what a ``compaction`` record says, with the messages it `retained`."""
+        """Return the content of a ``compaction`` record, with the messages that it `retained`."""
         files, keys = object_in(fields, "details") or {}, self.keys
         body = Compaction(
             summary=text_in(fields, "summary") or "",
@@ -119,11 +119,11 @@ class SharedRecords(msgspec.Struct, frozen=True):
         return name_in(fields, self.keys.custom_type) or f"{self.format}:custom"
 
     def custom(self, fields: Fields) -> Said:
-        """Return what a ``custom`` record says."""
+        """Return the content of a ``custom`` record."""
         return Said(custom_body(self.format, self.type_of(fields), fields.get("data")))
 
     def custom_message(self, fields: Fields, parts: tuple[Part, ...] | None) -> Said:
-        """Return what a ``custom_message`` record of `parts` says."""
+        """Return the content of a ``custom_message`` record of `parts`."""
         if parts is None:
             return unreadable_message(self.format, fields.get("content"), None, is_known=True)
         custom_type = self.type_of(fields)

@@ -1,7 +1,7 @@
 """JSON with another program's spelling of numbers, so that its rewriting changes nothing.
 
-Programs agree on everything else that msgspec writes. A format's own spelling is a `Style`; nothing
-here knows a format.
+Programs agree on everything else that msgspec writes. A format's own spelling is a `Style`; this
+module does not depend on a format.
 """
 
 from __future__ import annotations

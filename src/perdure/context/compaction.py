@@ -293,7 +293,7 @@ def _calls(message: Message) -> tuple[ToolCallPart, ...]:
 
 
 def _with_settings_before(shown: Sequence[Shown], at: int) -> int:
-    """Return `at` moved back over entries that are not messages: they belong to what follows."""
+    """Return `at` moved back over entries that are not messages: these belong to the next one."""
     while at > 0 and shown[at - 1].entry.kind not in (MESSAGE, Compaction.kind):
         at -= 1
     return at

@@ -57,7 +57,7 @@ class Traces:
     entry that moved the leaf; `is_mover_imported`: an import wrote it. `with_usage` are the
     messages with usage, `streams` those of the entries. `has_written_ids` also keeps the ids of the
     entries in files of pi. `others` are the seqs of the parts of files of other formats, in which
-    the session was continued: what was read from them counts as added here.
+    the session was continued: their entries count as added here.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ def known_items(
 
 
 async def traces_of(store: SessionStore, header: StreamHeader, traces: Traces) -> Traces:
-    """Add what the session of `header` sees to `traces`: shared entries, then its log.
+    """Add the entries that the session of `header` sees to `traces`: shared ones, then its log.
 
     Raises: SessionNotFound.
     """

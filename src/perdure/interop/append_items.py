@@ -36,7 +36,7 @@ _FRESH, _ELSEWHERE, _NOWHERE = -1, -2, -3
 
 
 class Base(msgspec.Struct, frozen=True):
-    """What a session already has of a source.
+    """The part of a source that a session already has.
 
     Shape: `known` is item -> entry. `begin` is the offset of the new part in the file; `parts` are
     offset and seq of the pieces before it. `with_usage` are messages with usage. `has_own_leaf`:
@@ -120,8 +120,8 @@ class ItemAppend:
     def _leave_out_unread(self) -> None:
         """Leave out what an older version did not read of lines that it imported.
 
-        Below its parent it would be a branch beside what was said then. What follows it hangs on
-        the opaque entry of its line, or else on its parent.
+        Below its parent it would be a branch beside the later messages. Its children become
+        children of the opaque entry of its line, or else of its parent.
         """
         base, items, places = self._base, self._source.parsed.items, self._places
         if base.is_cut_off or not base.begin:

@@ -39,7 +39,8 @@ async def import_files(
     """Import the files at `paths`, as `import_source` does.
 
     Shape: one outcome a file, in the order of `paths`; of a file with several sessions, one for
-    each. A caller that stops early cancels what is under way; what was yielded is in the store.
+    each. A caller that stops early cancels the current import; the yielded imports are in the
+    store.
     """
 
     async def outcomes_of(path: Path) -> list[FileOutcome]:

@@ -2,8 +2,8 @@
 
 A folder with a file for each event is read through one file that it always has. A database is read
 in one transaction, and each of its sessions becomes lines of JSON; a text with several sessions is
-cut. A session that cannot be read does not stop the others. Imports of one session know nothing of
-this.
+cut. A session that cannot be read does not stop the others. Imports of one session do not depend on
+this module.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _check(bundle: Bundle, name: str) -> None:
 async def _append(
     store: SessionStore, bundle: Bundle, header: StreamHeader, at: int
 ) -> ImportReport:
-    """Append what is new in `bundle` to the stream of `header`."""
+    """Append the new entries of `bundle` to the stream of `header`."""
     create, here = header, list[Entry]()
     try:
         state = await store.state(header.id)

@@ -315,7 +315,7 @@ def _parent_of(parsed: ParsedSource) -> StreamId | None:
 async def _update(
     store: SessionStore, work: _Work, state: StreamState, clock: Clock
 ) -> ImportReport | None:
-    """Add what is new in `work`; None when the session at `state` is another one after all."""
+    """Add the new items of `work`; None when the session at `state` is another one after all."""
     stream, parsed = state.header.id, work.parse
     is_of = _is_of(state.header, parsed)
     found = await store.notes(stream, (ImportSource.kind,))
@@ -402,7 +402,7 @@ async def _base(
     grown: Original | None,
     others: Collection[int],
 ) -> Base | None:
-    """Return what the session at `state` has of the file; None if it belongs to another session.
+    """Return the part of the file that the session at `state` has; None if it is of another one.
 
     `grown` is the version of the file that the present one extends, `others` are the seqs of the
     parts of files of other formats.

@@ -79,7 +79,7 @@ _decoder = msgspec.json.Decoder(dict[str, object])
 
 
 class OwnFile(msgspec.Struct, frozen=True):
-    """What a session has of a file that perdure wrote. `is_complete`: it has all of it."""
+    """The part of a file written by perdure that a session has. `is_complete`: it has all of it."""
 
     base: Base
     is_complete: bool
@@ -98,7 +98,7 @@ class _Said(NamedTuple):
 
 
 async def own_file_of(store: SessionStore, state: StreamState, source: Source) -> OwnFile | None:
-    """Return what the session at `state` has of `source`; None if perdure did not write it so.
+    """Return the part of `source` that the session has; None if perdure did not write it.
 
     Raises: SessionNotFound.
     """

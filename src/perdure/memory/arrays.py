@@ -115,7 +115,7 @@ class ArraySums:
         return nsmallest(limit, ranked, key=lambda each: (-each.score, -positions[each.text]))
 
     def _speech(self, spoken: Sequence[Spoken]) -> Floats | None:
-        """Return what it adds that a named speaker said a text, or answered another one."""
+        """Return the score of texts that a named speaker said, or that answer a named speaker."""
         if not spoken:
             return None
         size, weights = len(self._owner), self._weights
@@ -148,7 +148,7 @@ class ArraySums:
         return score, main
 
     def _cues(self) -> Floats:
-        """Return what the cues of every text, and of the text before it, add to its score."""
+        """Return the scores that the cues of every text, and of the text before it, add."""
         weights, corpus = self._weights, self._corpus
         kinds = np.arange(256)
         time = weights.time if self._question.asks_when else 0.0

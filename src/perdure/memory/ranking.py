@@ -138,7 +138,7 @@ class Sums(Protocol):
 
     @property
     def size(self) -> Size:
-        """The size of what the scope allows."""
+        """The size of the part of the corpus in scope."""
         ...
 
     def add(self, counts: Counts, named: Mapping[int, float]) -> Having:

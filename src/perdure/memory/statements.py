@@ -65,7 +65,7 @@ class StatementRanking:
     def __call__(self, size: Size, having: Sequence[Having], allows: Callable[[str], bool]) -> None:
         """Rank the statements of sessions that `allows`. `having`: for each word of the question.
 
-        Statements out of scope count for nothing: a score tells nothing about them.
+        Statements out of scope are not counted, so a score does not depend on them.
         """
         inside = {
             number: terms(each.text)

@@ -129,7 +129,7 @@ class PlainSums:
         return Ranked(text, sum(reasons.values()), reasons)
 
     def _speech(self, text: int, said: Mapping[int, int]) -> float:
-        """Return what it adds that a named speaker said the text, or answered another one."""
+        """Return the score of a text that a named speaker said, or that answers a named speaker."""
         if text not in said:
             return 0.0
         own, corpus = said[text], self._corpus

@@ -1,7 +1,7 @@
 """The offline model ``scripted:echo``: deterministic answers for trying things out.
 
-It says that it is no language model. It calls the tools it is told to call, reports their results,
-and writes a summary with the usual sections when a compaction requests one. Pure.
+It says that it is no language model. It calls the tools that a message names, reports their
+results, and writes a summary with the usual sections when a compaction requests one. Pure.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _object = msgspec.json.Decoder(dict[str, object])
 
 
 def invalid_json(call: ToolCallPart) -> str | None:
-    """Return what the model sent as arguments of `call` if that was no JSON object."""
+    """Return the arguments of `call` as the model sent them, if they were no JSON object."""
     text = call.args.get(INVALID_JSON)
     return text if isinstance(text, str) and len(call.args) == 1 else None
 
@@ -86,7 +86,7 @@ class WholePairs:
         self._halves: dict[object, str] = {}
 
     def next(self, key: object, piece: str) -> str:
-        """Return what is whole of the text `key` with its next `piece`, perhaps nothing."""
+        """Return the whole characters of the text `key` with its next `piece`, perhaps none."""
         text = self._halves.pop(key, "") + piece
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._halves[key] = text[-1]

@@ -281,7 +281,7 @@ class _Slice:
             yield from self._named()
 
     def _named(self) -> Iterator[Find]:
-        """Yield what is a secret by the name before it."""
+        """Yield the secrets that follow the name of a secret."""
         names = self._names()
         for within, shape in BY_NAME:
             if names and re.compile(within).search(self._text, self._begin, self._stop):

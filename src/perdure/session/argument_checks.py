@@ -265,7 +265,8 @@ def takes_declared(function: F, *, leaving: tuple[str, ...] = ()) -> F:
     """Return `function` with its arguments checked against its annotations.
 
     `leaving` are parameters that the function checks itself.
-    Raises: WrongArgument, before the function runs: for a coroutine function, when it is awaited.
+    Raises: WrongArgument, before the function runs; a coroutine function raises it when it is
+    awaited.
     """
     guard = _Guard(function, leaving)
     if inspect.iscoroutinefunction(function):

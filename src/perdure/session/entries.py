@@ -107,7 +107,7 @@ class NewEntry(msgspec.Struct, frozen=True, gc=False):
     """An entry before the store assigns its position.
 
     `parent` (tree lane) is `LEAF`, None for a new root, an entry's id or a sibling. `at` None means
-    the commit's time. `alias` is the id another program knows the entry by.
+    the commit's time. `alias` is the id of the entry in another program.
     """
 
     kind: str

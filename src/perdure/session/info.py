@@ -395,7 +395,7 @@ def is_sought(info: SessionInfo, sought: Sought) -> bool:
 
 
 def stored_name(info: SessionInfo) -> str:
-    """Return `info.name` as it is stored: older versions kept the credentials of a message in it.
+    """Return `info.name` as it is stored: older versions stored credentials of a message in it.
 
     Lists are searched by this text, and their indexes are made of it; it is never shown.
     """

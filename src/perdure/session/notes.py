@@ -220,7 +220,7 @@ class SessionExported(SideBody, frozen=True, omit_defaults=True):
 
 
 class Pin(SideBody, frozen=True, omit_defaults=True):
-    """Keeps the entry it is about verbatim in the context, or no longer does."""
+    """Pins the entry that it is about: it stays in the context unchanged; or unpins the entry."""
 
     kind: ClassVar[str] = "pin"
     event: ClassVar[str] = "session:pinned"

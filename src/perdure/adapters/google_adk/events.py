@@ -1,8 +1,8 @@
 """Events of the ADK as entries of a session, and back without loss.
 
 An event with text, tool calls or tool results becomes a message, which every reader of the session
-shows. `Message.foreign` keeps the event without what the message has: texts, arguments, results and
-media are stored once. Other events are `Custom` entries that hold the event's JSON.
+shows. `Message.foreign` has the event without the values that the message has: texts, arguments,
+results and media are stored once. Other events are `Custom` entries that hold the event's JSON.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _Part = (
 
 
 class AdkEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The event in `Message.foreign`, without its author and what the message has.
+    """The event in `Message.foreign`, without its author and the values of the message.
 
     Shape: `content` are the other fields of its content, if its role is not the usual one. `parts`
-    has for each part what the message lacks; ``{"whole": part}`` is one that the message lacks
-    entirely. It is empty if the message has all of every part.
+    has for each part the values that the message lacks; ``{"whole": part}`` is one that the message
+    lacks entirely. It is empty if the message has all of every part.
     """
 
     adk_event: Fields
@@ -103,7 +103,7 @@ _decoder = msgspec.json.Decoder(_Stored)
 
 
 def fields_of(event: Event) -> Fields:
-    """Return `event` as JSON data, without what has its default."""
+    """Return `event` as JSON data, without fields that have their default."""
     dumped = event.model_dump(mode="json", exclude_defaults=True)
     actions = dumped.get("actions")
     for place in (dumped, actions or {}):
@@ -324,7 +324,7 @@ def _restored_part(
 
 
 def _said(entry: perdure.Entry) -> StoredEvent | None:
-    """Return the event that says what a message of another program says."""
+    """Return an event with the content of a message of another program."""
     message = entry.message
     if message is None:
         return None

@@ -21,7 +21,7 @@ class PerdureMemoryService(BaseMemoryService):
     """What the sessions of a user said, found by `Store.memory`.
 
     `store` is a `perdure.Store`, for the event loop that opened it, or a `perdure.blocking.Store`,
-    for any event loop and thread. A search finds what was added, and needs no model. Sessions of
+    for any event loop and thread. A search finds the added events, and needs no model. Sessions of
     `PerdureSessionService` in the same store are not copied.
     """
 

@@ -16,9 +16,9 @@ async def copy_sessions(
     """Copy the sessions of an app, of one user or all; return (user, session) -> events copied.
 
     `source` is the service that wrote them, such as ``SqliteSessionService("adk.db")`` or
-    ``DatabaseSessionService(url)`` for SQLite, PostgreSQL and MySQL; it keeps everything. Repeating
-    a call copies only new events. The state of sessions, users and the app is copied too, where
-    there is something new. Durable: when this returns.
+    ``DatabaseSessionService(url)`` for SQLite, PostgreSQL and MySQL; it is not changed. Repeating a
+    call copies only new events. The state of sessions, users and the app is copied too, where there
+    is something new. Durable: when this returns.
     """
     listed = await source.list_sessions(app_name=app_name, user_id=user_id)
     copied: dict[tuple[str, str], int] = {}

@@ -84,7 +84,7 @@ class PerdureSessionService(BaseSessionService):
     async def add_copy(self, session: Session) -> int:
         """Add a session of another service, with its state; return the number of new events.
 
-        What is there already, by the ids of its events, is not added again.
+        Events whose ids the session already has are not added again.
         Durable: when this returns.
         """
         return await self._loop.finish(self._sessions.add_copy(session))

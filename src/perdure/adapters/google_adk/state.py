@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ScopedChanges(msgspec.Struct, frozen=True):
-    """Changes of the state by what they belong to, without the prefixes of their keys."""
+    """Changes of the state by owner, without the prefixes of their keys."""
 
     session: Fields
     user: Fields

@@ -111,7 +111,7 @@ class StoredSessions:
         return found
 
     async def delete(self, app_name: str, user_id: str, session_id: str) -> None:
-        """Erase a session; forks of it keep what they show."""
+        """Erase a session; its forks do not change."""
         stored = await self.current(app_name, user_id, session_id.strip())
         if stored is None:
             return

@@ -1,4 +1,4 @@
-"""What is cached of a thread, as of the head of its session."""
+"""The cache of a thread, valid for one head of its session."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _CACHED: Final = 64
 class CachedThread:
     """The newest state of a thread that this process has read or written.
 
-    Shape: `head` is the head of the session that all of it is of. An append that expects this head
-    uses nothing older; a read calls `look` first.
+    Shape: `head` is the head of the session at which all of it was read. An append that expects
+    this head uses nothing older; a read calls `look` first.
     """
 
     def __init__(self, store: perdure.Store, reader: CheckpointReader, lock: asyncio.Lock) -> None:

@@ -108,7 +108,10 @@ class CheckpointReader:
         return found
 
     async def read(self, entry: perdure.Entry) -> StoredCheckpoint:
-        """Return the checkpoint of `entry`. Raises: LookupError if what it needs was erased."""
+        """Return the checkpoint of `entry`.
+
+        Raises: LookupError if data that it needs was erased.
+        """
         if (known := self._known.get(entry.id)) is not None:
             return known
         body = body_of(entry)

@@ -67,7 +67,8 @@ def item_entry(
 ) -> perdure.types.Item:
     """Return an item as an entry.
 
-    `texts` are what a search finds it by: None is the whole value, and without any it is not found.
+    `texts` are the texts by which a search finds the item: None is the whole value, and without any
+    it is not found.
     """
     stored = json_text(value)
     kept: dict[str, object] = {"key": key, "created_at": created_at}

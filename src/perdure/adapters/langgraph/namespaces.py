@@ -35,7 +35,7 @@ _CACHED: Final = 1024
 
 
 class Change:
-    """A new value of an item, or None to delete it, and what a search finds it by."""
+    """A new value of an item (None deletes it), and the texts by which a search finds it."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class StoredNamespace:
         self._erasing = asyncio.Lock()
 
     async def refresh(self, entries: int) -> None:
-        """Read what came since, if the session has other `entries`."""
+        """Read the newer entries, if the session has other `entries`."""
         async with self._lock:
             if entries != self._head + 1:
                 await self._read()

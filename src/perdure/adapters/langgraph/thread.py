@@ -208,8 +208,9 @@ class Thread:
     async def keep(self, kept: Collection[Key]) -> None:
         """Delete every checkpoint but `kept`, with its writes; free their bytes.
 
-        The kept ones are stored again without what they share with others, before anything is
-        erased: a killed call deletes nothing or can be repeated. Durable: when this returns.
+        The kept ones are stored again, without parts that they share with deleted ones, before
+        anything is erased. So a killed call deleted nothing, or can be repeated. Durable: when this
+        returns.
         """
         async with self._lock:
             await self.cached.refresh()
@@ -219,7 +220,7 @@ class Thread:
             await self.cached.refresh()
 
     async def _keep(self, kept: Collection[Key], known: Collection[Key]) -> None:
-        """Delete what is not `kept`; what another process put beside the `known` ones stays.
+        """Delete the `known` checkpoints that are not `kept`; those of other processes stay.
 
         Raises: HeadConflict, with nothing erased, if another process wrote in the meantime.
         """

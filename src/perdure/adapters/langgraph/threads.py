@@ -178,7 +178,7 @@ class Threads:
                 await to.put_writes(read.ns, read.id, writes)
 
     async def delete(self, thread_id: str) -> None:
-        """Erase the thread; its copies keep what they show."""
+        """Erase the thread; its copies do not change."""
         thread = await self._current(thread_id)
         self._threads.pop(thread_id, None)
         if thread is not None:

@@ -193,7 +193,7 @@ def _decision(state: Any, item: ToolApprovalItem) -> bool | None:
 
 
 def _private(state: Any, name: str) -> Any:
-    """Return the private attribute `name` of `state`: no public call has what it holds."""
+    """Return the private attribute `name` of `state`; no public call returns its value."""
     try:
         return getattr(state, name)
     except AttributeError as error:

@@ -64,7 +64,7 @@ class Conversations:
     async def _open(self, conversation_id: str) -> tuple[perdure.Session | None, str]:
         """Return the session of a conversation, and the first id that no session ever had.
 
-        An erased session keeps its id, which a fork cannot take: the next one has a number.
+        A fork cannot have the id of an erased session, so the next one gets a number.
         """
         found: perdure.Session | None = None
         for number in count(1):

@@ -83,7 +83,7 @@ def dumped(message: ModelMessage) -> Fields:
 
 
 def items_of(entry: ConversationEntry) -> list[Item]:
-    """Return what is appended for `entry`; the last item keeps the whole message."""
+    """Return the items to append for `entry`; the last one has the whole message."""
     message = dumped(entry.message)
     said = _response(message) if message["kind"] == "response" else _requests(message)
     groups = list(said)

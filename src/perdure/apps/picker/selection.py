@@ -101,7 +101,7 @@ def choices_of(infos: Sequence[SessionInfo]) -> tuple[Choice, ...]:
 
 
 def first_state(choices: tuple[Choice, ...], folder: str, query: str = "") -> State:
-    """Return the first state: the sessions of `folder`, or all if it has none."""
+    """Return the first state: the sessions of `folder`, or all sessions if `folder` has none."""
     is_everywhere = all(choice.info.cwd != folder for choice in choices)
     return _refit(State(choices, folder, query, is_everywhere))
 

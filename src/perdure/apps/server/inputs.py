@@ -23,7 +23,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class NewSession(Input, frozen=True, kw_only=True):
-    """What a session is created with. Without an `agent` the only agent of the server is taken."""
+    """The fields of a new session. Without an `agent` the only agent of the server is taken."""
 
     id: NewId | None = None
     agent: str | None = None

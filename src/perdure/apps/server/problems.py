@@ -146,7 +146,7 @@ class HeadChanged(Problem):
 
 
 class Unchanged(Exception):
-    """What a request with ``If-None-Match`` asks for has still the entity tag `etag`."""
+    """The resource of a request with ``If-None-Match`` still has the entity tag `etag`."""
 
     def __init__(self, etag: str) -> None:
         super().__init__("not changed")
@@ -248,7 +248,7 @@ def problem(
 
 
 def _named(mistake: Mapping[str, Any], request: Request[Any, Any, Any]) -> dict[str, Any]:
-    """Return `mistake` with the name of the field that the client sent, and what it may be."""
+    """Return `mistake` with the name of the field that the client sent, and its allowed values."""
     key, source = mistake.get("key", ""), mistake.get("source")
     if source == "body" and key == "data":  # the whole body
         return {**mistake, "key": ""}

@@ -51,7 +51,7 @@ class AnswerBlock(Markdown):
         self._stream: MarkdownStream | None = None
 
     async def refresh_item(self) -> None:
-        """Render what the item has gained."""
+        """Render the new content of the item."""
         new = self._item.text[self._written :]
         self._written = len(self._item.text)
         if new:
@@ -99,7 +99,7 @@ class FoldBlock(Static, can_focus=True):
         self.redraw()
 
     async def refresh_item(self) -> None:
-        """Draw what the item has gained."""
+        """Draw the new content of the item."""
         self.redraw()
 
     def redraw(self) -> None:

@@ -66,7 +66,7 @@ class ExtractionModels(msgspec.Struct, frozen=True):
 class Extraction:
     """Runs the extractors of one runtime's agents, one episode at a time.
 
-    Episodes of agents that the runtime does not know are left to one that does.
+    Episodes of unknown agents are left to a runtime that has these agents.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class Extraction:
             self._agents[agent.id] = agent
 
     def follow(self, agent: Agent) -> None:
-        """Know `agent`, and look for facts that are due."""
+        """Add `agent`, and extract the facts that are due."""
         self.know(agent)
         self.wake()
 
     def wake(self) -> None:
-        """Look for facts that are due, in the background."""
+        """Extract the facts that are due, in the background."""
         if not self._agents:
             return
         self._is_asked = True

@@ -180,7 +180,7 @@ class DbosQueue:
             stop.set()
 
     def forget_done(self) -> None:
-        """Remove what is kept of work that ended a while ago."""
+        """Delete the records of work that ended more than `DONE_KEPT_S` ago."""
         with self._engine.begin() as db:
             db.exec_driver_sql(_FORGET_DONE)
 

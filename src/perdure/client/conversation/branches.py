@@ -41,7 +41,7 @@ async def branch(
     expected_leaf: ExpectedLeaf,
     key: str | None,
 ) -> Entry | None:
-    """Continue from `entry`, with the summary `told` of the branch that is left, if given.
+    """Continue from `entry`, with the summary `told` of the abandoned branch, if given.
 
     Shape: None if `entry` is already the leaf and no summary is given.
     Raises: as `Session.branch`.

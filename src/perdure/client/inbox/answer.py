@@ -83,7 +83,7 @@ async def _is_acted_on(store: SessionStore, asking: Entry, question: Question) -
 
 
 async def _closing(store: SessionStore, asking: Entry) -> Entry | None:
-    """The first entry that closed the question, by the log: a file may hold a wrong inbox."""
+    """The first entry in the log that closed the question; the inbox of a file may be wrong."""
     notes = await store.notes(asking.stream, (Answer.kind, QuestionWithdrawn.kind))
     return next((entry for entry in notes if entry.about == asking.id), None)
 

@@ -166,8 +166,8 @@ class TextVectors:
     async def nearness(self, meaning: Meaning, texts: Sequence[str]) -> list[float | None]:
         """Return the cosine between a question and each of `texts`, which are not in the index.
 
-        Their vectors stay in this process. A call asks for `STATEMENTS` new ones at most, the last
-        of `texts` first; the others have None. Raises: EmbedderUnavailable.
+        Their vectors stay in this process. A call computes at most `STATEMENTS` new vectors, the
+        last of `texts` first; the others are None. Raises: EmbedderUnavailable.
         """
         names = [_name(meaning.model, text) for text in texts]
         text_of = dict(zip(names, texts, strict=True))

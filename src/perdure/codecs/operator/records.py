@@ -62,7 +62,7 @@ def header(session: str, at: int, cwd: str | None, parent: str | None) -> Fields
 
 
 def place_record(record: Mapping[str, object], id: str, parent: str | None, at: int) -> Fields:
-    """Return `record` with its id, time and parent before what is its own."""
+    """Return `record` with its id, time and parent before its other fields."""
     place: Fields = {"id": id, "timestamp": seconds(at)}
     if parent is not None:
         place["parent_id"] = parent

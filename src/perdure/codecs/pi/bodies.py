@@ -41,7 +41,7 @@ _SHARED = SharedRecords(
 
 
 def said_by(fields: Fields, media: Media) -> Said:
-    """Return what the record `fields` means; an unknown one is a link of its branch."""
+    """Return the meaning of the record `fields`; an unknown one only continues its branch."""
     return _SHARED.said_by(_READERS, fields, media)
 
 

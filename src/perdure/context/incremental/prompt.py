@@ -57,7 +57,7 @@ def prompt_of(
     scale: float = 1.0,
     max_messages: int | None = None,
 ) -> Prompt:
-    """Return what of `conversation` to send; the cost depends mostly on its open part.
+    """Return the part of `conversation` to send; the cost depends mostly on its open messages.
 
     A conversation over the budget is trimmed as by `build_context`; with `max_messages` also one
     with more messages, without counting the summary and pinned ones.

@@ -122,7 +122,7 @@ class FlowRunner:
         self._elsewhere[role] = self._clock.steady_s() + wait_s
 
     async def _look(self, newest: int | None) -> None:
-        """Read what was appended, unless it is known: most of it this process appended itself."""
+        """Read new entries, unless they are known: this process appended most of them itself."""
         known = await self._journal.latest_or_read()
         if newest is None or newest > known.head:
             await self._journal.state()

@@ -67,7 +67,7 @@ def is_configuring(state: FlowState) -> bool:
 def undecided_choices(state: FlowState, role: str, offers: Offers) -> Undecided:
     """Return which of `offers` are still to be chosen for `role`.
 
-    A selector that is choosing now keeps the offers it was given.
+    A running selector chooses from the offers with which it began.
     """
     in_part = state.chosen_in_part.get(role, RoleConfiguration())
     models = offers.models if in_part.model is None else ()

@@ -42,7 +42,7 @@ class HookedModels:
         self._session_id = session_id
 
     def info(self, model: str) -> ModelInfo:
-        """Return what is known of `model`."""
+        """Return the known facts about `model`."""
         return self._models.info(model)
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:

@@ -28,7 +28,7 @@ _CLUSTER = "perdure.engine.telemetry.cluster_metrics"
 
 
 class ClusterReport(Protocol):
-    """Takes what a worker measures."""
+    """Receives the measurements of a worker."""
 
     def update(self, namespace: str, status: ClusterStatus) -> None: ...
 

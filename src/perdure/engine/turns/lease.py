@@ -50,7 +50,7 @@ class Claim:
 
 
 async def is_led_elsewhere(claim: Claim) -> bool:
-    """Whether another process holds the lease of the session now, as far as one read shows."""
+    """Whether one read shows that another process holds the lease of the session."""
     return await led_elsewhere(claim) is not None
 
 
@@ -231,7 +231,10 @@ class LeaseHolder:
             return await taken(held.owner)
 
     def _is_left(self, owner: str) -> bool:
-        """Whether the lease of `owner` is held for nothing: it is dead, or leads no turn here."""
+        """Whether `owner` no longer needs its lease.
+
+        It is dead, or runs no turn in this process.
+        """
         claim = self._claim
         if owner != claim.owner:
             return claim.is_gone(owner)

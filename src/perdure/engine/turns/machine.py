@@ -2,8 +2,9 @@
 
 Rule 1: every decision about the next step of a turn is made here and in the modules of this package
 that this one imports; none of them reads a clock, a disk or a network.
-Rule 2: a step returns entries; the effect to perform is read from the state they fold to
-(``effects.effect_of``). So the actions of a process after a crash follow from the log alone.
+Rule 2: a step returns entries. The effect to perform is read from the state that results from
+folding these entries (``effects.effect_of``). So the log alone determines the actions of a process
+after a crash.
 Rule 3: an outcome and the next intent are in one step, hence in one commit.
 """
 
@@ -85,7 +86,7 @@ def step(
 
     Units: `at` is Unix milliseconds.
     Raises: InvalidTransition if that cannot happen in the state's phase; Unexamined if `bounds`
-    lacks what a pending call's approval is bound to.
+    lacks the facts to which the approval of a pending call is bound.
     """
     handler = RULES.get((state.phase, type(happened)))
     if handler is None:

@@ -39,7 +39,7 @@ async def open_turn(store: LogReader, stream: StreamId) -> TurnState | None:
 
 
 async def lost_effect(store: LogReader, turn: TurnState) -> Lost:
-    """Return what is known of the effect that was open when the turn's process died."""
+    """Return the known facts about the effect that was open when the turn's process died."""
     if turn.phase is not Phase.CALLING or turn.open_call is None:
         return Lost()
     kept = await store.partial(turn.stream)

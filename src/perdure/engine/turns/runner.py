@@ -396,7 +396,7 @@ def _seq_of(effect: Effect) -> int:
 async def _is_cut(environment: Environment, effect: Effect) -> bool:
     """Flush the live events of `effect`; return whether the turn was cancelled meanwhile.
 
-    What the effect gave is then recorded before the turn stops: it may have been paid.
+    The outcome of the effect is then recorded before the turn stops: it may have been paid.
     """
     try:
         await environment.bus.settle(environment.stream, _seq_of(effect))

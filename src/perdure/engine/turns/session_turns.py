@@ -124,7 +124,7 @@ Follow = Callable[[int], Awaitable[None]]
 
 
 async def _stay(head: int, /) -> None:
-    """Keep the settings of the last turn."""
+    """Remember the settings of the last turn."""
 
 
 class SessionTurns:
@@ -252,7 +252,7 @@ class SessionTurns:
         )
 
     async def _tokens_before(self, so_far: TurnState) -> int:
-        """Estimate the size of a request without the new message; reads nothing if it is known."""
+        """Estimate the size of a request without the new message; a known size needs no read."""
         is_known = so_far.finished is not None and self.terms.history == "full"
         if is_known and so_far.context_tokens is not None:
             return so_far.context_tokens

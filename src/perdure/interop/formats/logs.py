@@ -2,7 +2,7 @@
 
 Invariant: only the place and a digest of each line are in memory, and the content of a line only
 while it is needed. The first pass finds everything that a store would reject, before anything is
-written. This module knows the rules of stores, but no store.
+written. This module uses the rules of stores, but no store.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Losses:
         self._notes: Counter[str] = Counter()
 
     def add(self, what: str, count: int = 1) -> None:
-        """Count `what`, a singular noun and what it takes to understand it."""
+        """Count `what`, a singular noun with the words needed to understand it."""
         self._counts[what] += count
 
     def add_part(self, part: object) -> None:
@@ -77,7 +77,7 @@ class Losses:
                 self.add(MISPLACED)
 
     def add_meta(self, entry: Entry, held: Collection[str] = ()) -> None:
-        """Count what the source says of the message `entry`, but for what is `held`."""
+        """Count the fields of the source about the message `entry` that are not `held`."""
         for name in meta_of(entry.body):
             self.add(f"message field {name!r}", name not in held)
 

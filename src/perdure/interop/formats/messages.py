@@ -1,9 +1,9 @@
 """Read bare messages: objects with a role and a content, in one JSON document or one per line.
 
 The document is a list of messages, or an object with a list `messages`. Messages are in the form of
-the chat interfaces of OpenAI or Anthropic, and are one chain. They have no ids: each is known by a
-digest of itself and of those before it, so that a longer file adds what is new. The path of the
-file names the session.
+the chat interfaces of OpenAI or Anthropic, and are one chain. They have no ids: each is identified
+by a digest of itself and of those before it, so a longer file adds only its new messages. The path
+of the file names the session.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ class WireClient(ABC):
 
 
 def _is_ended(response: StreamedResponse) -> bool:
-    """Whether the provider said why the answer ends, be it in a word that the library knows not."""
+    """Whether the provider gave a reason for the end of the answer, even an unknown one."""
     return response.finish_reason is not None or "finish_reason" in (
         response.provider_details or {}
     )

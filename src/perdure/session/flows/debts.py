@@ -1,6 +1,6 @@
 """The nodes of a flow that worked and still owe a handoff, updated with each entry.
 
-Each entry of the log changes what a few nodes owe, so the fold asks for these only.
+Each entry of the log changes the open work of a few nodes, so the fold computes only theirs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tuple of distinct strings; lookups and additions do not look at all of them."""
+"""A tuple of distinct strings; lookups and additions do not scan the tuple."""
 
 from __future__ import annotations
 

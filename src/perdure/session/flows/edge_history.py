@@ -12,7 +12,7 @@ _Found = dict[str, list[str]]
 
 
 class Indexed(Along):
-    """An `Along` that finds the edges of an item without a look at every edge.
+    """An `Along` that finds the edges of an item without scanning every edge.
 
     Those that were extended from each other share `found`: it may name edges along which only
     another of them sent the item.

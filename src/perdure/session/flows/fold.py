@@ -1,8 +1,8 @@
 """The fold of a flow's log: how each entry changes the flow's state.
 
 A table with one small function per kind. The fold makes no decisions and rejects nothing: whatever
-is in the log happened. So the same log gives the same state in every process, and a new entry costs
-the same regardless of the length of the log.
+is in the log happened. So the same log gives the same state in every process, and the cost of a new
+entry does not depend on the length of the log.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class FactsReceived(SideBody, frozen=True):
 
 
 class FactsDue(SideBody, frozen=True):
-    """The extractor of `agent` is to look for facts in the episode with the end it is about.
+    """The extractor of `agent` has to extract the facts of the episode whose end this is about.
 
     Written in the commit of that end, if the session's agent has an extractor.
     """

@@ -78,7 +78,7 @@ def _plain_run() -> re.Pattern[str]:
 
 @cache
 def _cut() -> re.Pattern[str]:
-    """Matches where no word continues: a separator, or between two one-character words."""
+    """Matches the places where no word continues: separators, and between one-character words."""
     return re.compile(f"[^A-Za-z0-9\x80-\U0010ffff]|[{_PLAIN}](?=[{_PLAIN}])")
 
 

@@ -7,7 +7,7 @@ A `Log` contains no bodies; ``contents`` reads them from the file. The rules of 
 batch were never committed.
 3. A line of the tool's own is an entry at once, at its place in the file. One written between
 perdure's read and its append is placed after perdure's batch.
-4. An unreadable entry of perdure keeps its seq, as a lost one.
+4. An unreadable entry of perdure counts as lost, and its seq is not used again.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A line written by perdure is a valid record for the tool, and ends with the key ``perdure``: an
 `Ours`. The last line of one write also has a `Batch`; perdure's lines without one were never
 committed. Lines without the key, or whose key names another session, are the tool's. Only LF ends a
-line. Nothing here accesses a file or knows a codec.
+line. This module accesses no file and depends on no codec.
 """
 
 from __future__ import annotations

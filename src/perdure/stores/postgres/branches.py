@@ -1,6 +1,6 @@
 """Entries that a stream sees, and its branches: statements that call functions of the schema.
 
-A branch is a chain of runs (see ``migrations/0001_log.sql``); a run is one range of the key, so
+A branch is a chain of runs (see ``migrations/0013_log.sql``); a run is one range of the key, so
 reading the end of a branch costs the result plus two look-ups per run, in one round trip.
 """
 

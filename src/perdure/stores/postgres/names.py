@@ -102,7 +102,8 @@ async def few_sessions(
 ) -> list[Row] | None:
     """Return the sessions whose ids begin with `prefix`, or whose names may have all `parts`.
 
-    Newest activity first. None if the indexes have more than `most` rows of the rarest of either.
+    Newest activity first. None if more than `most` rows match, both of `prefix` and of the rarest
+    part.
     """
     ns = db.namespace
     ids = (ns, prefix, prefix + "\U0010ffff")

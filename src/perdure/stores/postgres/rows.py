@@ -1,6 +1,6 @@
 """Convert rows to values of ``session`` and ``stores``.
 
-``migrations/0001_log.sql`` documents the columns. Nothing here talks to a server.
+``migrations/0013_log.sql`` documents the columns. Nothing here talks to a server.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ class _StreamCheck:
         self.found: list[Problem] = []
 
     def look(self) -> Iterable[Problem]:
-        """Find every fault of the stream; they are in `found`."""
+        """Find every fault of the stream, and add it to `found`."""
         rows = self._check.rows(ask_streams(self._check.namespace, [self._id]))
         if not rows:
             self._report(None, "its stored state is missing")

@@ -1,6 +1,6 @@
 """Entries that a stream sees, and its branches, read run by run.
 
-A branch is a chain of runs (see ``migrations/0001_log.sql``); a run is one range of the index on
+A branch is a chain of runs (see ``migrations/0012_log.sql``); a run is one range of the index on
 (stream, seq). So reading the end of a branch costs the result plus one step per run, independent
 of the length of the branch. A fork's first run continues in its origin.
 """

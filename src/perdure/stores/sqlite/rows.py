@@ -1,7 +1,7 @@
 """Rows as values: the tables of the log as one connection sees them.
 
 This module converts columns to values of ``session`` and ``stores.protocol``, and the numbers in
-the rows to names. ``migrations/0001_log.sql`` defines the columns.
+the rows to names. ``migrations/0012_log.sql`` defines the columns.
 """
 
 from __future__ import annotations

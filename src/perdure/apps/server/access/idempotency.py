@@ -74,7 +74,7 @@ class KeyedRequest:
         return f"k{made.hex()[:40]}"
 
     def read(self, query: bytes, body: bytes) -> None:
-        """Take over what the request asks for."""
+        """Begin the requested change."""
         asked = (self._method, self._path, query, body)
         self._digest = hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest()
 
@@ -181,7 +181,7 @@ def presented(request: Request[Any, Any, Any]) -> str:
 
 
 async def keyed_of(request: Request[Any, Any, Any]) -> KeyedRequest | None:
-    """Return the key of `request` with what it asks for, None without one."""
+    """Return the key of `request` with the requested change; None without a key."""
     keyed: KeyedRequest | None = request.state.get(_STATE)
     if keyed is not None:
         keyed.read(request.scope["query_string"], await request.body())

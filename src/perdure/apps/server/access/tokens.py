@@ -59,7 +59,7 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of a token. Units: Unix milliseconds; `hash` is SHA-256 in hex.
+    """The stored part of a token. Units: Unix milliseconds; `hash` is SHA-256 in hex.
 
     A publishable token has `origins`, and a `signing_key` for tokens of single visitors.
     """

@@ -1,7 +1,7 @@
 """The WebSocket of flows: a client follows one flow at a time, and decides about it.
 
-What it gets is read from the log, from where it was before: a slow client delays only itself, and
-gets the whole text of an answer in place of the pieces that it missed.
+The messages of a client are read from the log, from its last position on. A slow client delays only
+itself: it gets the whole text of an answer instead of the pieces that it missed.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class _Followed:
         """The calls whose answers have begun, by stream and seq."""
 
     async def follow(self, watch: Watch) -> None:
-        """Send the events of `watch` that are of the flow, and what they change."""
+        """Send the events of `watch` that belong to the flow, and the changes they cause."""
         following = asyncio.ensure_future(anext(watch))
         is_due = False
         try:
@@ -244,7 +244,7 @@ class _Followed:
             await asyncio.wait((following,))
 
     async def send_changes(self) -> None:
-        """Send the state, and what the feeds have more than was sent."""
+        """Send the state, and the items of the feeds that were not sent yet."""
         view = await shown(self._flow, self._runs)
         await self._send(messages.FlowStateMessage(flow=view))
         for each in view.roles:

@@ -45,7 +45,7 @@ def _version() -> str:
 
 @cache
 def _page() -> bytes:
-    """Return the page; it asks for all modules at once, not for each after the one before."""
+    """Return the page; it loads all modules at once instead of one after the other."""
     text = _files()["index.html"].decode().replace('"console/', f'"console/{_version()}/')
     preloads = "".join(
         f'<link rel="modulepreload" href="console/{_version()}/{name}">\n'

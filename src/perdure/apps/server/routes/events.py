@@ -185,7 +185,7 @@ async def _send(socket: AnySocket, content: AsyncGenerator[Piece | None]) -> Non
 
 
 async def _left(socket: AnySocket) -> None:
-    """Return when the client has left. What it says is not read."""
+    """Return when the client has left. Its messages are ignored."""
     try:
         while True:
             await socket.receive_data("text")

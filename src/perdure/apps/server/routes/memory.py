@@ -192,7 +192,7 @@ async def list_episodes(
 def _within(
     caller: Caller, subject: str | None, whose: Literal["namespace", "subject"] | None
 ) -> MemoryFilter:
-    """Return what the caller may see of what it asks for."""
+    """Return the part of the requested data that the caller may see."""
     own = caller.principal
     subject = caller.subject_or(subject)
     is_bound = own.subject is not None or own.is_visitor

@@ -112,7 +112,7 @@ def resumed_agent(kept: Agent, today: Agent) -> Agent:
 
 
 def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolRegistry) -> str:
-    """Return what a session with `snapshot` does not have of `today`, the version of its agent now.
+    """Return the parts of `today`, the current agent, that a session with `snapshot` lacks.
 
     `tools` are those of `today`. Shape: "" if it has all but tools that were added since.
     """
@@ -159,7 +159,8 @@ def _same(child: Mapping[str, str], parent: Mapping[str, str]) -> dict[str, str]
 def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Budget | None:
     """Return the budget of an invoked agent: the rest of its parent's, or its own if lower.
 
-    `limit` is the parent's current limit (0: none). The parent keeps what the child does not spend.
+    `limit` is the parent's current limit (0: none). The part of the budget that the child does not
+    spend stays with the parent.
     Shape: None if nothing is left.
     Units: micro-cents.
     """

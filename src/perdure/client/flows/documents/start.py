@@ -86,7 +86,7 @@ def document_in(
 
 
 def document_text(found: LocatedWorkflow) -> str:
-    """Return the text of `found`, written if there was no file."""
+    """Return the text of the file of `found`; without a file, the workflow as YAML."""
     return serialize(found.workflow) if found.text is None else found.text
 
 

@@ -53,7 +53,7 @@ class ImprovementFile:
 
 
 def _put(folder: Path, name: str, text: str) -> None:
-    """Write the file `name` whole; what is there, a link too, is replaced and never followed."""
+    """Write the whole file `name`. An existing file or link is replaced; links are not followed."""
     draft = f".{name}.{os.getpid()}.{threading.get_ident()}.new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:

@@ -131,7 +131,7 @@ def received_part(state: FlowState, node: FlowNode, key: str, path: str, text: s
 
 
 def edge_parts(state: FlowState, node: FlowNode, superseded: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield what `node` has yet to receive and to hand over, and what it has handed over.
+    """Yield the open inputs, the open handoffs and the finished handoffs of `node`.
 
     `superseded` are the keys of the handoffs it withdraws.
     """

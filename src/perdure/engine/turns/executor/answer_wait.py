@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 async def answer_wait(
     environment: Environment, asked: PendingQuestion, head: int
 ) -> Woken | Expired:
-    """Wait for what is appended about `asked` after seq `head`, or until it expires.
+    """Wait for entries about `asked` after seq `head`, or until the question expires.
 
     The session and those that wait for it are marked as waiting for a person meanwhile. The log of
     the program gets a line, and `person_waits.on_wait` is

@@ -219,7 +219,7 @@ class AnswerCall:
         return partial if partial is not None and partial.parts else None
 
     async def _prompt(self) -> tuple[Prompt, Trimmed | None]:
-        """Return the messages to send, and what they lack.
+        """Return the messages to send, and which were left out.
 
         Raises: ContextOverflow if they exceed the memory, or messages would be left out that can be
         compacted.
@@ -327,7 +327,7 @@ class AnswerCall:
 
 
 class _Limit(NamedTuple):
-    """What a request was trimmed to."""
+    """The limit to which a request was trimmed."""
 
     name: TrimLimit | None
     tokens: int | None

@@ -1,8 +1,9 @@
 """Read the sessions of Gemini CLI: ``chats/session-*.jsonl``, one record per line.
 
-A message is written again, under the same id, when its calls have ended. Here its new calls and
-results follow what is known of it. A message whose words changed begins a branch. A record
-``$rewindTo`` moves the leaf to before a message, and ``$set`` with messages to where they differ.
+A message is written again, under the same id, when its calls have ended. The import adds its new
+calls and results after the parts that it already has. A message whose words changed begins a
+branch. A record ``$rewindTo`` moves the leaf to before a message, and ``$set`` with messages to
+where they differ.
 Source: Gemini CLI 0.61, which wrote the fixture, and its published package.
 """
 
@@ -223,7 +224,7 @@ class Reader(LineReader):
             yield Message("user", said)
 
     def _gemini(self, fields: Fields, told: _Told, *, is_new: bool) -> Iterator[ItemBody]:
-        """Yield what the answer says that is not known of it, and the results of its calls."""
+        """Yield the new parts of the answer, and the results of its calls."""
         media = self.draft.media
         said: list[Part] = []
         usage = None

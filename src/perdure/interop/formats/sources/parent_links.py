@@ -3,8 +3,8 @@
 A record may name a parent that comes later in the file, is missing, or is part of a cycle. Each is
 placed once, after its parent if there is one. A waiting record keeps only its place in the file
 (``SourceDraft.release_line``), and is read again when its parent is placed. Free records are placed
-one at a time (`Linker.place_next`), so that the caller can process items in between. Nothing here
-knows a format.
+one at a time (`Linker.place_next`), so that the caller can process items in between. This module
+does not depend on a format.
 """
 
 from __future__ import annotations

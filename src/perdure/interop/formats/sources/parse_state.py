@@ -1,6 +1,6 @@
 """A source while it is being read: what its records become, and an account of every line.
 
-Nothing here knows a format.
+This module does not depend on a format.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ def _stretches(
 
 
 def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
-    """Yield the position of `reader` each time it has placed what it could place at once."""
+    """Yield the position of `reader` each time it has placed all items that it can place."""
     draft, take_plain, linker = reader.draft, reader.take_plain, reader.linker
     begin = end = number = 0
     for lines, is_ended in batches_in(draft.content):

@@ -158,7 +158,7 @@ def kept_in(body: bytes, key: str) -> Kept | None:
 def beginning(
     body: bytes, prefix: str, is_wanted: Callable[[str], bool] | None = None
 ) -> list[Kept]:
-    """Return the data of all keys in a page with the prefix `prefix` that are wanted."""
+    """Return the data of the wanted keys in a page that begin with `prefix`."""
     page, keys = _read(body)
     first, behind = bisect_left(keys, prefix), bisect_left(keys, after(prefix))
     if is_wanted is None:
