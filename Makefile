@@ -27,7 +27,8 @@ QUICK := HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m checked -p no:ca
 TYPES := NODE_OPTIONS="--max-semi-space-size=64 $$NODE_OPTIONS" $(BIN)/basedpyright
 
 # Each process has a share of its own and, when that is done, takes from the end of another's: what
-# the tests of a module share is made once, and none waits at the end. Two more than there are cores
+# the tests of a module share is made once. Tests that may take long begin first (tests/conftest.py),
+# so that no process waits for them at the end. Two more than there are cores
 # to use: each waits for the disk, a server or a child process two fifths of its time.
 TESTS := $(BIN)/python -m pytest -n $$(($(JOBS) + 2)) --dist worksteal
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import CHECKED, LATER
+from tests.conftest import CHECKED, LATER, LONG_S, limit_of, long_first
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TESTS = REPOSITORY / "tests"
@@ -71,6 +71,22 @@ def test_ci_runs_each_test_once_and_properties_of_check_again_with_more_examples
     for markers in all_markers():
         runs = sum(selected(each, markers) for each in (check, *steps))
         assert runs == 1 + ({"checked", "hypothesis"} <= set(markers)), markers
+
+
+@pytest.mark.parametrize("processes", [0, 1, 2, 3, 4, 7])
+def test_long_tests_begin_first_in_each_process(
+    request: pytest.FixtureRequest, processes: int
+) -> None:
+    for items in (request.session.items, request.session.items[:3], []):
+        ordered = long_first(items, processes)
+        assert sorted(map(id, ordered)) == sorted(map(id, items))
+        left = ordered
+        for number in range(processes):
+            share = left[: len(left) // (processes - number)]
+            left = left[len(share) :]
+            limits = [limit_of(item) for item in share]
+            long = [limit for limit in limits if limit >= LONG_S]
+            assert limits[: len(long)] == sorted(long, reverse=True)
 
 
 TEST = re.compile(r"^(?:(?:async )?def test_|Test\w* = )", re.MULTILINE)
