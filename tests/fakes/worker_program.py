@@ -7,18 +7,30 @@ import importlib
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import psycopg
 
 from perdure import Agent, Recurring, Runtime, Store, tool
 from perdure.client.clock import SystemClock
 from perdure.engine.turns.config import Limits
+from perdure.models.protocol import Delta, ModelRequest
 from perdure.models.scenario import Reply, Say, Scenario, When
 from perdure.models.scripted import ScriptedModel
+from perdure.stores.cluster import live_sender
 
 FOLDER = "WORKER_FOLDER"
+HELD = "held"
+"""While the folder has a file of this name, no tool ends, and no model says more than it has."""
+
+
+async def released() -> None:
+    """Wait until no test holds what runs here."""
+    while (Path(os.environ[FOLDER]) / HELD).exists():  # noqa: ASYNC110 - another process
+        await asyncio.sleep(0.02)
 
 
 def note(text: str) -> None:
@@ -32,6 +44,7 @@ async def wait(text: str, seconds: float) -> str:
     """Take some time."""
     note(text)
     await asyncio.sleep(seconds)
+    await released()
     return f"waited for {text}"
 
 
@@ -40,6 +53,7 @@ async def once(text: str, seconds: float) -> str:
     """Have an effect that may not happen twice."""
     note(text)
     await asyncio.sleep(seconds)
+    await released()
     return f"wrote {text}"
 
 
@@ -82,17 +96,31 @@ def measured(store: Store) -> Runtime:
     return Runtime(store, agents=[HELPER])
 
 
+class HeldModel(ScriptedModel):
+    """A model that a test may hold after the first piece of each answer."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        async for delta in super().stream(request):
+            yield delta
+            await released()
+
+
 def slow(store: Store) -> Runtime:
     """Return the runtime of a worker whose model streams for about four seconds."""
-    return Runtime(store, agents=[SLOW], models=slow_model())
+    live_sender.SETTLE_S = 60.0  # or a busy machine leaves the last live events out
+    return Runtime(store, agents=[SLOW], models=HeldModel(slow_scenario(), clock=SystemClock()))
+
+
+def slow_scenario() -> Scenario:
+    """Return what the model of `SLOW` says."""
+    told = Reply(steps=(Say(STORY),), chunk_chars=8, chunk_delay_s=0.03)
+    slowly = msgspec.structs.replace(told, when=When(user_contains="slowly"), chunk_delay_s=0.1)
+    return Scenario(name="slow", rules=(slowly, told))
 
 
 def slow_model() -> ScriptedModel:
     """Return the model of `SLOW`."""
-    told = Reply(steps=(Say(STORY),), chunk_chars=8, chunk_delay_s=0.03)
-    slowly = msgspec.structs.replace(told, when=When(user_contains="slowly"), chunk_delay_s=0.1)
-    scenario = Scenario(name="slow", rules=(slowly, told))
-    return ScriptedModel(scenario, clock=SystemClock())
+    return ScriptedModel(slow_scenario(), clock=SystemClock())
 
 
 def impatient(store: Store) -> Runtime:
@@ -110,6 +138,25 @@ def recurring(store: Store) -> Sequence[Agent]:
     """Return the agents of a worker that has one with a recurring message."""
     del store
     return [DAILY]
+
+
+STANDS_STILL_AT = ('INSERT INTO "perdure_work".dbos_migrations', "INSERT INTO perdure.worker")
+
+
+def standing(store: Store) -> Runtime:
+    """Return the runtime of a worker that stands still for two seconds twice as it starts."""
+    execute, left = psycopg.Cursor.execute, list(STANDS_STILL_AT)
+
+    def slow_execute(cursor: Any, query: Any, *values: Any, **options: Any) -> Any:
+        for begin in tuple(left):
+            if str(query).strip().startswith(begin):
+                left.remove(begin)
+                note(begin)
+                time.sleep(2)
+        return execute(cursor, query, *values, **options)
+
+    psycopg.Cursor.execute = slow_execute  # type: ignore[method-assign]  # in this process only
+    return Runtime(store, agents=[HELPER])
 
 
 def halting(store: Store) -> Sequence[Agent]:

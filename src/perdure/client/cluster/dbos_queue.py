@@ -22,7 +22,8 @@ import psycopg
 import sqlalchemy
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, DisconnectionError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from perdure.client.cluster.poll_gate import PollGate
 from perdure.errors import ConfigError
@@ -43,12 +44,17 @@ CONNECT_S = 10
 RECONNECT_S = 0.1
 
 STALLED_MS = 1_500
-"""A transaction that is left open for longer is ended by the server: others wait for its rows."""
+"""A transaction that is left open for longer is ended by the server: others wait for its rows.
+
+Not those of the launch, which does not try again, and whose rows nobody waits for.
+"""
 
 _LAUNCH = (20_584, 0)
 """The advisory lock of a launch."""
 
 _LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', %s, %s)"
+
+_LIMITED = "is_limited"
 
 _LISTENED = "_listening_queues"
 
@@ -109,7 +115,9 @@ class DbosQueue:
             pool_pre_ping=True,
         )
         if has_pooler:
-            event.listen(self._engine, "begin", _limit_transaction)
+            event.listen(self._engine, "begin", self._limit_transaction)
+        else:
+            event.listen(self._engine, "checkout", self._limit_connection)
         config: DBOSConfig = {
             "name": APPLICATION,
             "system_database_engine": self._engine,
@@ -206,10 +214,24 @@ class DbosQueue:
                 break
         if has_pooler:
             db.prepare_threshold = None  # the next transaction may be on another connection
-        else:
-            db.execute(_LIMIT, (str(STALLED_MS), False))
         db.autocommit = False
         return db
+
+    def _limit_transaction(self, db: sqlalchemy.Connection) -> None:
+        if self._has_launched:
+            db.exec_driver_sql(_LIMIT, (str(STALLED_MS), True))
+
+    def _limit_connection(self, db: Any, record: ConnectionPoolEntry, _: object) -> None:
+        """Limit the transactions of a connection, once, when it is used after the launch."""
+        if not self._has_launched or _LIMITED in record.info:
+            return
+        try:
+            db.autocommit = True
+            db.execute(_LIMIT, (str(STALLED_MS), False))
+            db.autocommit = False
+        except psycopg.Error as error:
+            raise DisconnectionError(str(error)) from error
+        record.info[_LIMITED] = True
 
     def _with_work(self, queues: Collection[str]) -> list[str]:
         with self._engine.connect() as db:
@@ -241,7 +263,3 @@ def listen_to(dbos: Any, queues: list[str]) -> None:
             "launch. Install another one: pip install 'dbos>=3.4,<3.5'"
         )
     setattr(dbos, _LISTENED, queues)
-
-
-def _limit_transaction(db: sqlalchemy.Connection) -> None:
-    db.exec_driver_sql(_LIMIT, (str(STALLED_MS), True))

@@ -46,6 +46,8 @@ RECENT_S = 30.0
 
 RECONNECT_S = 0.1
 CONNECT_S = 2
+FIRST_CONNECT_S = 10
+"""`PostgresLiveness.start` does not try again."""
 
 _CLASS = 20583
 """The class of our advisory locks with two keys: one for each worker, by its number."""
@@ -53,12 +55,16 @@ _CLASS = 20583
 _log = logging.getLogger(__name__)
 
 # A stopped worker, or one that the server cannot reach, must not keep what it locked in a takeover:
-# the server ends its session, which is never idle for that long otherwise.
+# the server ends its session, which is never idle for that long otherwise. A worker that stands
+# still as it registers has no such locks, and its start is not tried again: the last statement.
+_LIMIT_SILENCE: LiteralString = """
+SELECT set_config('idle_in_transaction_session_timeout', %s, false),
+    set_config('idle_session_timeout', %s, false)
+"""
+
 _SET_UP: LiteralString = """
 SELECT set_config('statement_timeout', '5000', false), set_config('lock_timeout', '2000', false),
-    set_config('synchronous_commit', 'off', false),
-    set_config('idle_in_transaction_session_timeout', %s, false),
-    set_config('idle_session_timeout', %s, false)
+    set_config('synchronous_commit', 'off', false)
 """
 
 _REGISTER: LiteralString = """
@@ -139,7 +145,7 @@ class PostgresLiveness:
 
         Raises: psycopg.Error.
         """
-        with self._connected():
+        with self._connected(FIRST_CONNECT_S):
             pass
         self._thread.start()
 
@@ -161,16 +167,15 @@ class PostgresLiveness:
                 log_failure(_log, error, "a worker could not report; it tries again")
                 self._stop.wait(RECONNECT_S)
 
-    def _connected(self) -> Connection[Row]:
+    def _connected(self, connect_s: int = CONNECT_S) -> Connection[Row]:
         db = psycopg.connect(
             self._conninfo,
             autocommit=True,
-            connect_timeout=CONNECT_S,
+            connect_timeout=connect_s,
             tcp_user_timeout=round(SILENCE_S * 1000),
         )
         try:
-            silence_ms = f"{SILENCE_S * 1000:.0f}"
-            db.execute(_SET_UP, (silence_ms, silence_ms))
+            db.execute(_SET_UP)
             if _is_free(db):
                 db.execute(b"SET ROLE " + APP_ROLE.encode())
             facts = self._facts
@@ -189,6 +194,8 @@ class PostgresLiveness:
             assert row is not None
             number, self._connected_at = row
             db.execute(_LOCK, (_CLASS, number))
+            silence_ms = f"{SILENCE_S * 1000:.0f}"
+            db.execute(_LIMIT_SILENCE, (silence_ms, silence_ms))
         except BaseException:
             db.close()
             raise

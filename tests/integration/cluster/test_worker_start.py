@@ -1,0 +1,43 @@
+"""A worker that stands still as it starts, and how long it may stand still afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from perdure import Runtime, Store
+from perdure.client.cluster.dbos_queue import STALLED_MS, DbosQueue
+from perdure.stores.cluster.protocol import Work
+from tests.fakes.worker_program import HELPER, STANDS_STILL_AT
+from tests.fakes.workers import effects, workers
+
+pytestmark = pytest.mark.full_only
+
+
+async def test_worker_that_stands_still_as_it_starts_takes_work(
+    store: Store, address: str, folder: Path
+) -> None:
+    with workers(1, address, folder, factory="standing"):
+        assert [text for _, text in effects(folder)] == list(STANDS_STILL_AT)
+        async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+            assert "hello" in (await (await runtime.start(HELPER)).send("hello")).text
+
+
+async def test_transactions_of_a_queue_are_limited_after_the_launch(
+    store: Store, address: str
+) -> None:
+    assert store.backend.address
+
+    async def perform(work: Work) -> str:
+        raise AssertionError(work)
+
+    queue = DbosQueue(address, "w", perform, 1, direct=address)
+    try:
+        await asyncio.to_thread(queue.launch)
+        with queue._engine.connect() as db:  # pyright: ignore[reportPrivateUsage] - its limit is seen there only
+            shown = db.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar()
+        assert shown == f"{STALLED_MS}ms"
+    finally:
+        await asyncio.to_thread(queue.close)
