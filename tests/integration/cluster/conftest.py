@@ -10,6 +10,7 @@ import pytest
 import perdure
 from perdure import Store
 from tests.fakes.postgres import PostgresServer
+from tests.fakes.worker_program import HELD
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +25,13 @@ def address(postgres: PostgresServer) -> Iterator[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder where the tools of workers write."""
     return tmp_path_factory.mktemp("workers")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_held(folder: Path) -> Iterator[None]:
+    """Release what a test that failed has held."""
+    yield
+    (folder / HELD).unlink(missing_ok=True)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from perdure.client.cluster.runner import cluster_of
 from perdure.events.types import Event
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.postgres_wire import proxied
-from tests.fakes.worker_program import HELPER, SPECIAL
+from tests.fakes.worker_program import HELD, HELPER, SPECIAL
 from tests.fakes.workers import READY_S, WorkerProcess, effect_of, effects, of, until, workers
 
 pytestmark = pytest.mark.full_only
@@ -37,9 +37,11 @@ async def test_stopped_worker_loses_turn_and_its_late_outcome_is_kept(
     before = await false_takeovers(store)
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chat = await runtime.start(HELPER)
-        turn = chat.send(f'/tool once {{"text": "{chat.id}", "seconds": 2}}')
+        (folder / HELD).touch()
+        turn = chat.send(f'/tool once {{"text": "{chat.id}", "seconds": 0}}')
         stopped = of(await effect_of(folder, chat.id), two)
         stopped.send(signal.SIGSTOP)
+        (folder / HELD).unlink()
         reply = await turn
         stopped.send(signal.SIGCONT)
         async for event in chat.session.watch():
@@ -62,9 +64,11 @@ async def test_killed_worker_is_replaced_within_its_turn(
 ) -> None:
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chat = await runtime.start(HELPER)
-        turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 1}}')
+        (folder / HELD).touch()
+        turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}')
         dead = of(await effect_of(folder, chat.id), two)
         dead.kill()
+        (folder / HELD).unlink()
         assert (await turn).end == "stop"
     done = [pid for pid, text in effects(folder) if text == chat.id]
     assert len(done) == 2
@@ -109,10 +113,17 @@ async def test_turn_waits_for_worker_that_has_its_agent(
     async with Runtime(store, agents=[SPECIAL], runner="workers") as runtime:
         chat = await runtime.start(SPECIAL)
         turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}')
+
+        async def special() -> list[tuple[int, tuple[str, ...]]]:
+            queues = (await cluster_of(store.backend).status()).queues
+            return [(each.waiting, each.served_by) for each in queues if each.agent == "special"]
+
+        async def is_queued() -> bool:
+            return any(waiting for waiting, _ in await special())
+
+        await until(is_queued)
         await asyncio.sleep(1)
-        status = await cluster_of(store.backend).status()
-        (queue,) = (each for each in status.queues if each.agent == "special")
-        assert (queue.waiting, queue.served_by) == (1, ())
+        assert await special() == [(1, ())]
         with workers(1, address, folder, factory="special") as started:
             assert (await turn).end == "stop"
             assert await effect_of(folder, chat.id) == started[0].pid
