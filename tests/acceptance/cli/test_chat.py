@@ -211,7 +211,7 @@ def test_commands_typed_into_a_chat_do_what_they_say(world: World) -> None:
         "from the next message on the thinking level is high",
         "write one of off, minimal",
         "scripted:echo: 2 messages, about ",
-        "this session cost $0.00, and 1 call without a price",
+        "the cost of this session is unknown: 1 call without a price",
         "nothing waits for you",
         "approval ask; tools: ",
         "wrote talk.html",

@@ -12,7 +12,7 @@ MISTAKES = (
     # what is typed (S: an id), the exit code, what the message says
     ("list", 2, "there is no command 'list': use `perdure sessions list`"),
     ("search hotel", 2, "there is no command 'search': use `perdure sessions search`"),
-    ("resume", 2, "there is no command 'resume': use `perdure chat --continue`"),
+    ("resume 01jd", 2, "use `perdure chat --continue`, or `perdure chat --session ID` for"),
     ("read 01jd", 2, "there is no command 'read': use `perdure sessions read`"),
     ("branch 3", 2, "there is no command 'branch': use `perdure sessions branch`"),
     ("archive", 2, "there is no command 'archive': use `perdure export --all`"),

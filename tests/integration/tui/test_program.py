@@ -34,7 +34,7 @@ async def test_every_command_answers_in_the_program(store: Store, tmp_path: Path
             ("/context", "instructions"),
             ("/context", "history"),
             ("/compact", "there is nothing old enough"),
-            ("/cost", "this session cost $0.00"),
+            ("/cost", "the cost of this session is unknown: 1 call without a price"),
             ("/label 2 start", "is called start now"),
             ("/inbox", "nothing waits for you"),
             ("/memory first", "/2 first"),

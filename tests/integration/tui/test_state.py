@@ -127,7 +127,7 @@ async def test_session_is_not_left_while_its_turn_runs(store: Store, tmp_path: P
         await seen.idle()
 
 
-async def imported(store: Store, folder: Path, cost: object) -> str:
+async def imported(store: Store, folder: Path, cost: object, model: str = "claude") -> str:
     """Return a session that pi recorded, whose call has this cost."""
     usage = {"input": 10, "output": 5, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 15}
     lines: list[dict[str, object]] = [
@@ -141,7 +141,7 @@ async def imported(store: Store, folder: Path, cost: object) -> str:
                 "content": [{"type": "text", "text": "Ahoy"}],
                 "api": "x",
                 "provider": "anthropic",
-                "model": "claude",
+                "model": model,
                 "usage": usage if cost is None else {**usage, "cost": cost},
                 "stopReason": "stop",
                 "timestamp": 2,
@@ -169,6 +169,7 @@ async def test_cost_of_an_imported_session_is_that_of_its_log(store: Store, tmp_
         await seen.shows("Ahoy", "$0.75")
         await seen.type("/cost")
         await seen.shows("this session cost $0.75")
+        await seen.shows("1 call of anthropic:claude: 10 tokens sent, 5 received")
 
 
 async def test_cost_that_no_log_has_is_unknown(store: Store, tmp_path: Path) -> None:
@@ -177,7 +178,15 @@ async def test_cost_that_no_log_has_is_unknown(store: Store, tmp_path: Path) -> 
         await seen.shows("Ahoy", "$?")
         assert "$0.00" not in seen.screen
         await seen.type("/cost")
-        await seen.shows("this session cost $0.00, and 1 call without a price")
+        await seen.shows("the cost of this session is unknown: 1 call without a price")
+        await seen.shows("prices go into [models.prices] of your settings")
+
+
+async def test_cost_that_no_log_has_is_that_of_the_price_list(store: Store, tmp_path: Path) -> None:
+    session = await imported(store, tmp_path, None, "claude-sonnet-4-5")
+    async with chatting(store, tmp_path, session=session) as seen:
+        await seen.type("/cost")
+        await seen.shows("this session cost $0.000105")  # 10 in at $3, 5 out at $15 a million
 
 
 async def test_help_opens_once_and_scrolls_in_24_rows(store: Store, tmp_path: Path) -> None:

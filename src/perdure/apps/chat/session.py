@@ -27,7 +27,6 @@ from perdure.client.conversation.agent_binding import switched_in
 from perdure.client.conversation.authority import Authority, Withheld, authority_of
 from perdure.client.conversation.role_sessions import require_no_role
 from perdure.client.conversation.workspace import Workspace
-from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
 from perdure.engine.turns.config import CompactionSettings
@@ -41,7 +40,6 @@ from perdure.models.scripted_files import FiledScripts
 from perdure.secrets.references import unfilled_in
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
-from perdure.session.ledger import Spending
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
@@ -359,19 +357,6 @@ def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast
     named = model or settings.model
     agent = chat_agent(named, permissions=permissions, **settings.timeouts)
     return Cast(agent, is_model_named=named is not None)
-
-
-async def imported_spending(store: Store, session: Session) -> Spending:
-    """Return what the imported messages of `session` cost, as far as the log says.
-
-    `Chat.spent` counts only the calls that perdure made. The first call reads the log.
-    """
-    if (await session.info()).origin != "import":
-        return Spending()
-    totals = await store.usage("agent", session=session.id)
-    found = [each for each in totals if not each.key]  # a call of perdure names its agent
-    cost = sum(each.usage.cost_microcents or 0 for each in found)
-    return Spending(cost, sum(each.unpriced_calls for each in found))
 
 
 async def compact_session(

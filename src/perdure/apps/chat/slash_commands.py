@@ -17,9 +17,11 @@ from perdure.apps.chat.permissions import (
     command_lines,
     permission_lines,
 )
-from perdure.apps.chat.session import AnswerOptions, Resumed, imported_spending
+from perdure.apps.chat.session import AnswerOptions, Resumed
 from perdure.apps.cli.options import ROOT
+from perdure.apps.session_costs import cost_lines
 from perdure.apps.session_rows import RowFilter, newest_rows
+from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.contexts import context_part_lines
 from perdure.apps.terminal.output import count_of, size
 from perdure.apps.terminal.text import one_line, safe
@@ -30,7 +32,6 @@ from perdure.client.memory.last_turn import last_turn_of
 from perdure.errors import WrongArgument
 from perdure.interop.redaction.placeholders import REDACTIONS
 from perdure.interop.reports import ExportFormat, Redaction
-from perdure.models.prices import in_dollars
 from perdure.models.protocol import ThinkingLevel, ToolDeclaration
 from perdure.tools.permissions import ApprovalMode
 
@@ -292,11 +293,9 @@ class SlashCommands:
         chat = self._begun()
         if chat is None:
             return
-        store = self._place.answering.store
-        spent = await chat.spent() + await imported_spending(store, chat.session)
-        calls = spent.unpriced_calls
-        unpriced = f", and {count_of(calls, 'call')} without a price" if calls else ""
-        self._place.remark(f"this session cost {in_dollars(spent.cost_microcents)}{unpriced}")
+        prices = Configuration(Path(chat.workspace.working_dir), os.environ).prices
+        for line in await cost_lines(self._place.answering.store, chat, prices):
+            self._place.remark(line)
 
     async def _agent(self, _: str) -> None:
         chat = self._place.chat

@@ -12,7 +12,8 @@ from textual.app import App
 from perdure.apps.chat.conversation import Conversation
 from perdure.apps.chat.history import Drafts, earlier_inputs
 from perdure.apps.chat.questions import Asked, Given
-from perdure.apps.chat.session import AnswerOptions, imported_spending
+from perdure.apps.chat.session import AnswerOptions
+from perdure.apps.session_costs import imported_spending
 from perdure.apps.terminal.style import Style
 from perdure.apps.tui.approval import Approval
 from perdure.apps.tui.gauge import Gauge, Numbers

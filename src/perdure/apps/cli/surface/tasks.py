@@ -46,6 +46,11 @@ TASKS: Mapping[str, str] = {
 }
 """A word that people type -> the command that does it."""
 
+_ALSO: Mapping[str, str] = {
+    "chat --continue": ", or `perdure chat --session ID` for another session"
+}
+"""What is said after a task."""
+
 _UNKNOWN = re.compile(r"No such command '([^']*)'")
 _LIKE = 0.75
 """How much of a word has to be right for it to be a misspelled one; 1 is all of it."""
@@ -65,4 +70,4 @@ def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str |
         return None
     task = TASKS[unknown[1] if unknown[1] in known else like[0]]
     place = f" of `perdure {group}`" if group else ""
-    return f"there is no command {unknown[1]!r}{place}: use `perdure {task}`"
+    return f"there is no command {unknown[1]!r}{place}: use `perdure {task}`{_ALSO.get(task, '')}"
