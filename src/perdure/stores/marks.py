@@ -227,7 +227,7 @@ def _with_mark(new: NewEntry, mark: str) -> NewEntry:
 
 
 def _about(entry: Entry | NewEntry) -> str | None:
-    """Return what an answer answers; other kinds state it in their bodies."""
+    """Return the question of an answer; other kinds name their entry in the body."""
     return str(entry.about) if entry.kind == Answer.kind else None
 
 

@@ -166,7 +166,7 @@ class _Watched(asyncio.SubprocessProtocol):
             self.closed.set_result(None)
 
     async def has_ended(self, pid: int, timeout_s: float) -> bool:
-        """Return True if it ended by itself in time; otherwise terminate it."""
+        """Return True if the process ended by itself in time; otherwise terminate the process."""
         await asyncio.wait((self.exited,), timeout=timeout_s)
         if self.exited.done():
             return True

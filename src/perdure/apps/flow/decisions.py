@@ -133,8 +133,8 @@ async def improve(
 ) -> None:
     """Choose how the roles look back at a flow whose work is closed.
 
-    graph-based: each role after those it handed work to, with their findings. parallel: all at
-    once, the owner last. none: the flow is completed.
+    graph-based: each role after the roles to which it handed work, with their findings. parallel:
+    all at once, the owner last. none: the flow is completed.
 
     Examples:
         perdure flow improve 20260527T14 graph-based

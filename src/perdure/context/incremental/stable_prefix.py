@@ -76,11 +76,11 @@ class Layers(msgspec.Struct, Generic[T], frozen=True):
 class Settled(msgspec.Struct, frozen=True):
     """The settled messages.
 
-    Shape: `said` are the messages in the form of ``emit``, `paired` in that of ``repair_pairs``,
-    with `sizes` in tokens, unscaled, in the same order and `size` their sum; `messages` are in the
-    form of ``merge_neighbours``, except `last`, which may be merged with later ones. `reported_at`
-    is the index in `paired` of the newest usage a provider reported, -1 without one, `reported`
-    that usage in tokens. `handles` are those of all media.
+    Shape: `said` are the messages in the form of ``emit``, `paired` the same in the form of
+    ``repair_pairs``. `sizes` are the unscaled tokens of `paired`, `size` is their sum. `messages`
+    are in the form of ``merge_neighbours``, except `last`, which may be merged with later ones.
+    `reported_at` is the index in `paired` of the newest usage that a provider reported (-1 without
+    one), `reported` is that usage in tokens. `handles` are those of all media.
     """
 
     said: Layers[ContextMessage] = Layers()

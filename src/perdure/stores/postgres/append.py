@@ -425,7 +425,7 @@ def keeping(namespace: str, digest: str, content: bytes) -> Statement:
 async def _create_fork(
     db: Connected, namespace: str, header: StreamHeader, fork: ForkPoint, *, is_copy: bool
 ) -> Stream:
-    """Create a fork. Locks nothing of the origin: what a fork inherits is fixed, or current."""
+    """Create a fork, without a lock on its origin: inherited state is fixed, or current."""
     ns, of = namespace, fork.stream
     wanted = [] if fork.leaf is None else [fork.leaf]
     asks = [
