@@ -46,11 +46,11 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo       run the demonstration"
-	@echo "make test       run the tests: about 600 CPU-seconds"
+	@echo "make test       run the tests: 6.5 to 8 minutes on two idle cores, and those of make check"
 	@echo "make check      format, lint, types, imports, shape, unit and conformance tests"
 	@echo "make programs   install programs of others that tests run (pi, axe-core; with npm)"
 	@echo "make suites     fetch the published tests of agent frameworks, which run against the adapters"
-	@echo "make test-all   run every test: also every kill, backend and volume of which make test runs a sample"
+	@echo "make test-all   run every test: also every kill, backend and volume of which make test runs a sample; 20 minutes more"
 	@echo "make soak       run random kills and mutated files for long"
 	@echo "make fix        format, and repair what ruff can repair"
 	@echo "make bench      run the benchmarks"
