@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections import Counter
@@ -193,7 +194,7 @@ async def test_budget_question_survives_kill_at_any_commit(tmp_path: Path, n: in
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("most", [12, pytest.param(200, marks=FOR_LONG)])
 def test_two_hundred_random_kills_lose_nothing(tmp_path: Path, most: int) -> None:
-    seed = random.SystemRandom().randrange(2**32)
+    seed = 0 if "CI" in os.environ else random.SystemRandom().randrange(2**32)
     chance = random.Random(seed)
     kills = 0
     run = 0
