@@ -10,7 +10,7 @@ import pytest
 from perdure import Runtime, Store
 from tests.fakes.pooler import pooling
 from tests.fakes.postgres import PostgresServer
-from tests.fakes.worker_program import HELPER
+from tests.fakes.worker_program import HELD, HELPER
 from tests.fakes.workers import effect_of, effects, of, workers
 
 pytestmark = pytest.mark.full_only
@@ -31,9 +31,11 @@ async def test_killed_worker_behind_a_pooler_is_replaced_within_its_turn(
     with workers(2, address, folder) as two:
         async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
             chat = await runtime.start(HELPER)
-            turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 1}}')
+            (folder / HELD).touch()
+            turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}')
             dead = of(await effect_of(folder, chat.id), two)
             dead.kill()
+            (folder / HELD).unlink()
             assert (await turn).end == "stop"
             assert (await chat.send("and now?")).end == "stop"
     done = [pid for pid, text in effects(folder) if text == chat.id]

@@ -12,7 +12,7 @@ import perdure
 from perdure import Runtime, Store
 from perdure.client.agents.runners import RunnerName
 from perdure.errors import ConfigError, InvalidTransition, TurnFailed
-from tests.fakes.worker_program import CAPPED, FOLDER, HELPER
+from tests.fakes.worker_program import CAPPED, FOLDER, HELD, HELPER
 from tests.fakes.workers import effect_of, effects, workers
 
 pytestmark = pytest.mark.full_only
@@ -91,9 +91,11 @@ async def test_runner_aborts_running_tool(runtime: Runtime, folder: Path) -> Non
 
 async def test_runner_adopts_message_of_steering(runtime: Runtime, folder: Path) -> None:
     chat = await runtime.start(HELPER)
-    turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0.3}}')
+    (folder / HELD).touch()
+    turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}')
     await effect_of(folder, chat.id)
     await chat.steer("and another thing")
+    (folder / HELD).unlink()
     assert "another thing" in (await turn).text
 
 
