@@ -271,4 +271,4 @@ def test_program_that_never_closes_an_awaited_store_ends(tmp_path: Path) -> None
         "    await (await store.create(id='s')).append(perdure.user('hi'))\n"
         "asyncio.run(main())\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=20)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -38,9 +38,9 @@ def test_diff_of_hostile_texts_takes_linear_time() -> None:
         before, after = "a\nb\n" * lines, "b\na\n" * lines
         best = 9.0
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.thread_time()
             diff_of(before, after)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.thread_time() - start)
         return best
 
     assert seconds(80_000) < 12 * seconds(20_000) + 0.05

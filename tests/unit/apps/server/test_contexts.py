@@ -220,7 +220,7 @@ async def test_others_are_served_while_long_session_is_read(
     def after_another(whole: Callable[..., Any]) -> Callable[..., Any]:
         def read(*arguments: Any, **named: Any) -> Any:
             order.append("begun")
-            assert served_another.wait(30)
+            assert served_another.wait(60)
             return whole(*arguments, **named)
 
         return read

@@ -62,7 +62,7 @@ async def test_iterating_a_turn_that_waits_raises_after_its_last_event(is_invoke
         told: list[str] = []
 
         async def iterated(told: list[str]) -> None:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 async for event in turn:
                     told += [event.type] if isinstance(event, Event) else []
 
@@ -73,7 +73,7 @@ async def test_iterating_a_turn_that_waits_raises_after_its_last_event(is_invoke
         assert told == (await theatre.types())[1:]  # all but the session's start
         assert turn.is_waiting
     await theatre.store.answer(questions[0].id, "allow", by="me")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         types = [event.type async for event in turn]
     assert types[-1] == "session:turn_completed"
 

@@ -12,9 +12,15 @@ import perdure
 from perdure import Agent, Runtime, Selection, Store
 from perdure.client.agents.runners import answering
 from perdure.errors import InvalidTransition, WrongArgument
+from tests.fakes.clock import ManualClock
 
 DUE = datetime(2100, 1, 1, tzinfo=UTC)
 AGENT = Agent("helper", model="scripted:echo")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
@@ -23,24 +29,34 @@ async def store() -> AsyncIterator[Store]:
         yield opened
 
 
+@pytest.fixture
+async def still(clock: ManualClock) -> AsyncIterator[Store]:
+    """A store in which nothing is due before the test moves its clock."""
+    async with perdure.open("memory:", clock=clock) as opened:
+        yield opened
+
+
 def soon(store: Store, ms: int) -> int:
     return store.outside.clock.now_ms() + ms
 
 
-async def test_scheduled_message_is_sent_when_due_and_handle_stays_free(store: Store) -> None:
-    async with Runtime(store, agents=[AGENT]) as runtime:
+async def test_scheduled_message_is_sent_when_due_and_handle_stays_free(
+    still: Store, clock: ManualClock
+) -> None:
+    async with Runtime(still, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
-        due_at = soon(store, 1_500)  # long after the other message, also on a busy machine
+        due_at = soon(still, 1_500)
         later = chat.send("later", at=due_at)
         await later.stored()
         assert later.is_scheduled
         assert chat.status == "idle"
-        assert [each.due_at for each in await store.schedule.list(chat.id)] == [due_at]
+        assert [each.due_at for each in await still.schedule.list(chat.id)] == [due_at]
         assert "now" in (await chat.send("now")).text
+        clock.advance(1.5)
         assert "later" in (await later).text
         assert not later.is_scheduled
         assert chat.turn is later
-        assert await store.schedule.list() == []
+        assert await still.schedule.list() == []
         starts = [entry.at async for entry in chat.session.entries(kind="turn_started")]
     assert len(starts) == 2
     assert starts[0] < due_at <= starts[1]
@@ -70,17 +86,15 @@ async def test_schedule_that_cannot_be_kept_is_refused_at_the_call(store: Store)
             chat.send("later", at=DUE)
 
 
-async def test_turn_that_another_runtime_began_is_followed(
-    store: Store,
-) -> None:
+async def test_turn_that_another_runtime_began_is_followed(still: Store) -> None:
     async with (
-        Runtime(store, agents=[AGENT]) as runtime,
-        Runtime(store, agents=[AGENT], owner="other") as other,
+        Runtime(still, agents=[AGENT]) as runtime,
+        Runtime(still, agents=[AGENT], owner="other") as other,
     ):
         chat = await runtime.start(AGENT)
-        later = chat.send("later", at=soon(store, 300))
+        later = chat.send("later", at=soon(still, 300))
         await later.stored()
-        (waiting,) = await store.schedule.list()
+        (waiting,) = await still.schedule.list()
         there = await other.resume(chat.id)
         with answering(chat.id, int(waiting.id.rpartition("/")[2])):
             first = there.send("later")

@@ -14,6 +14,7 @@ import pytest
 import perdure
 from perdure import Agent, Chat, Recurring, Runtime, Scheduler, Store, Workspace
 from perdure.client.agents.bindings import Bindings
+from perdure.client.clock import SystemClock
 from perdure.client.requests.schedule import due_at_of
 from perdure.errors import (
     ConfigError,
@@ -24,6 +25,7 @@ from perdure.errors import (
     WrongArgument,
 )
 from perdure.session.ids import StreamId
+from tests.fakes.clock import START_MS
 from tests.fakes.mcp_servers import local
 from tests.fakes.workers import until
 
@@ -46,14 +48,34 @@ GREEN = Recurring("0 9 * * *", "Is the build green?")
 DAILY = Agent("daily", model="scripted:echo", recurring=[GREEN])
 
 
+AHEAD_MS = 60_000
+"""When a message is due: longer than a busy machine takes until nobody can send it."""
+
+
+class Hastened(SystemClock):
+    """The clock of this machine, set to a fixed time and put forward by tests."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = START_MS - super().now_ms()
+
+    def now_ms(self) -> int:
+        """Return the Unix time in milliseconds."""
+        return super().now_ms() + self.ahead_ms
+
+
 @pytest.fixture
-async def store() -> AsyncIterator[Store]:
-    async with perdure.open("memory:") as opened:
+def clock() -> Hastened:
+    return Hastened()
+
+
+@pytest.fixture
+async def store(clock: Hastened) -> AsyncIterator[Store]:
+    async with perdure.open("memory:", clock=clock) as opened:
         yield opened
 
 
-def soon(store: Store, ms: int = 30) -> int:
-    return store.outside.clock.now_ms() + ms
+def soon(store: Store) -> int:
+    return store.outside.clock.now_ms() + AHEAD_MS
 
 
 async def texts(store: Store, session: str) -> list[str]:
@@ -62,7 +84,7 @@ async def texts(store: Store, session: str) -> list[str]:
 
 async def within(store: Store, session: str, text: str) -> bool:
     """Wait until the session has a turn with `text`."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async for event in (await store.open(session)).watch(0):
             if isinstance(event, perdure.Event) and event.type == "session:turn_completed":
                 return text in await texts(store, session)
@@ -76,12 +98,15 @@ def test_due_time_is_a_moment_or_milliseconds() -> None:
             due_at_of(wrong)
 
 
-async def test_closed_runtime_leaves_message_to_scheduler_of_another(store: Store) -> None:
+async def test_closed_runtime_leaves_message_to_scheduler_of_another(
+    store: Store, clock: Hastened
+) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         left = chat.send("left", at=soon(store))
     with pytest.raises(TurnSuspended):
         await left
+    clock.ahead_ms += AHEAD_MS
     async with (
         Runtime(store, agents=[AGENT]) as first,
         Runtime(store, agents=[AGENT]) as second,
@@ -160,12 +185,10 @@ async def test_agent_that_cannot_start_does_not_keep_others_from_being_planned(
 
 
 async def test_agent_that_starts_slowly_delays_no_message_and_no_other_agent(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, clock: Hastened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Agent("a-slow", model="scripted:echo", recurring=[GREEN])
-    async with Runtime(store, agents=[AGENT]) as runtime:
-        chat = await runtime.start(AGENT)
-        await chat.send("left", at=soon(store)).stored()
+    session = await left_message(store, clock)
     async with Runtime(store, agents=[slow, DAILY, AGENT]) as runtime:
         begin = Bindings.begin
 
@@ -180,7 +203,7 @@ async def test_agent_that_starts_slowly_delays_no_message_and_no_other_agent(
             return [each.session[:6] for each in await store.schedule.list()] == ["daily-"]
 
         async with Scheduler(runtime):
-            assert await within(store, chat.id, "left")
+            assert await within(store, session, "left")
             await until(is_planned)
 
 
@@ -212,38 +235,37 @@ async def test_recurring_message_of_agent_with_long_id_is_planned_once(store: St
     assert all(len(each) <= 128 and each.startswith("a" * 80) for each in sessions)
 
 
-async def test_message_of_unknown_agent_waits_for_a_runtime_that_has_it(store: Store) -> None:
-    async with Runtime(store, agents=[AGENT]) as runtime:
-        chat = await runtime.start(AGENT)
-        await chat.send("left", at=soon(store)).stored()
-    await asyncio.sleep(0.05)
+async def test_message_of_unknown_agent_waits_for_a_runtime_that_has_it(
+    store: Store, clock: Hastened
+) -> None:
+    session = await left_message(store, clock)
     async with Runtime(store, agents=[DAILY]) as other:
         scheduler = Scheduler(other)
         for _ in range(2):
             async with scheduler:  # each begins with a pass
                 await asyncio.sleep(0.05)
-        (waiting,) = await store.schedule.list(chat.id)
+        (waiting,) = await store.schedule.list(session)
         assert waiting.due_at <= store.outside.clock.now_ms()
-        assert await texts(store, chat.id) == []
+        assert await texts(store, session) == []
     async with Runtime(store, agents=[AGENT]) as able, Scheduler(able):
-        assert await within(store, chat.id, "left")
-    assert await store.schedule.list(chat.id) == []
+        assert await within(store, session, "left")
+    assert await store.schedule.list(session) == []
 
 
-async def left_message(store: Store) -> str:
+async def left_message(store: Store, clock: Hastened) -> str:
     """Leave a due message that no process sends, and return its session."""
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         await chat.send("left", at=soon(store)).stored()
-    await asyncio.sleep(0.05)
+    clock.ahead_ms += AHEAD_MS
     return chat.id
 
 
 @pytest.mark.full_only
 async def test_message_that_cannot_be_sent_for_now_is_tried_again(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, clock: Hastened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = await left_message(store)
+    session = await left_message(store, clock)
     async with Runtime(store, agents=[AGENT]) as runtime:
         resume, failures = runtime.resume, [ConfigError("no key yet"), OSError("no disk yet")]
 
@@ -258,9 +280,9 @@ async def test_message_that_cannot_be_sent_for_now_is_tried_again(
 
 
 async def test_message_that_can_never_be_sent_is_refused(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, clock: Hastened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = await left_message(store)
+    session = await left_message(store, clock)
 
     async def refuse(session: str) -> Chat:
         raise WrongArgument("too long", argument="message")
@@ -276,9 +298,9 @@ async def test_message_that_can_never_be_sent_is_refused(
 
 
 async def test_session_is_not_resumed_while_another_process_has_its_lease(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, clock: Hastened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = await left_message(store)
+    session = await left_message(store, clock)
     lease = await store.backend.acquire_lease(StreamId(session), "another process", 60_000)
     async with Runtime(store, agents=[AGENT]) as runtime:
         resume, resumed = runtime.resume, list[str]()
@@ -435,12 +457,15 @@ async def test_agent_with_an_unknown_provider_is_not_planned(
     assert "unknown model provider 'nowhere'" in caplog.text
 
 
-async def test_added_message_is_sent_once_by_a_scheduler_with_the_agent(store: Store) -> None:
+async def test_added_message_is_sent_once_by_a_scheduler_with_the_agent(
+    store: Store, clock: Hastened
+) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         await chat.send("hi")
     added = await store.schedule.add(chat.id, "Is it green?", at=soon(store))
     assert await store.schedule.list() == [added]
+    clock.ahead_ms += AHEAD_MS
 
     async def is_answered() -> bool:
         return len(await texts(store, chat.id)) == 4
