@@ -30,6 +30,8 @@ async def test_call_shows_tools_and_options_that_were_sent(tmp_path: Path, chrom
         page = browser.page
         await page.get_by_role("button", name="Context", exact=True).click()
         await page.get_by_role("spinbutton").fill("10")
+        await server.http.patch(f"/v1/sessions/{session}", json={"title": "Renamed"})
+        await browser.see("Renamed")  # the view was drawn again, and what was typed is there
         await page.keyboard.press("Tab")
         await browser.see("and the budget is 10")
         await browser.see("nothing else can be left out")

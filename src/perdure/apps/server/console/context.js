@@ -9,6 +9,7 @@ const SHOWN = 200; // newest messages of a request that are read first
 const LIMITS = { window: "the model's window", max_working_tokens: "max_working_tokens", max_messages: "max_messages" };
 
 export function Context({ path, version, call: wanted }) {
+  const [typed, setTyped] = useState(""); // kept when the view is drawn again meanwhile
   const [budget, setBudget] = useState("");
   const [call, setCall] = useState(wanted ?? "");
   const [last, setLast] = useState(SHOWN);
@@ -25,7 +26,7 @@ export function Context({ path, version, call: wanted }) {
         ${calls.map((each) => html`<option value=${String(each.seq)}>turn ${each.turn}, ${shortTime(each.startedAt)}, entry ${each.seq}${each.attempt > 1 ? `, attempt ${each.attempt}` : ""}</option>`)}
       </select></label>
       ${hasEarlier && html`<button class="quiet" onClick=${readEarlier}>Earlier calls</button>`}
-      ${!call && html`<label class="row small">within <input type="number" min="1" size="7" placeholder="no limit" value=${budget} onChange=${(e) => setBudget(e.target.value)} /> tokens</label>`}</div>
+      ${!call && html`<label class="row small">within <input type="number" min="1" size="7" placeholder="no limit" value=${typed} onInput=${(e) => setTyped(e.target.value)} onChange=${(e) => setBudget(e.target.value)} /> tokens</label>`}</div>
     ${error && html`<${Fault} error=${error} retry=${reload} />`}
     ${!data && !error && html`<${Waiting} />`}
     ${data && !error && html`<${Request} path=${path} data=${data} more=${() => setLast("")} />`}

@@ -11,9 +11,10 @@ const TABS = ["recall", "facts", "episodes"];
 export function Memory({ tab: wanted, question }) {
   const tab = TABS.includes(wanted) ? wanted : "recall";
   const setTab = (name) => { location.hash = `/memory?tab=${name}`; };
+  const [typed, setTyped] = useState(""); // kept when the view is drawn again meanwhile
   const [subject, setSubject] = useState("");
   return html`<header class="bar"><h1>Memory</h1>
-      <label class="row small">Person <input size="12" list="persons" placeholder=${tab === "recall" ? "no one" : "everyone"} value=${subject} onChange=${(e) => setSubject(e.target.value.trim())} /></label>
+      <label class="row small">Person <input size="12" list="persons" placeholder=${tab === "recall" ? "no one" : "everyone"} value=${typed} onInput=${(e) => setTyped(e.target.value)} onChange=${(e) => setSubject(e.target.value.trim())} /></label>
       <${Persons} /></header>
     <div class="tabs" role="tablist">${TABS.map((name) => html`<button class="quiet" role="tab"
       aria-selected=${tab === name} onClick=${() => setTab(name)}>${name[0].toUpperCase() + name.slice(1)}</button>`)}</div>
