@@ -29,6 +29,7 @@ MENDED = (
 
 _decode = msgspec.json.Decoder().decode
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """Some programs start a file with it; it only states that the file is UTF-8."""
 
@@ -129,9 +130,9 @@ def _read_leniently(content: bytes) -> ReadLine:
         return read_line(content.removeprefix(_BYTE_ORDER_MARK))
     text = content.decode("utf-8", "replace")
     try:
-        value = _repair_surrogates(
-            json.loads(text, parse_constant=str, parse_float=_float, parse_int=_int)
-        )
+        value = json.loads(text, parse_constant=str, parse_float=_float, parse_int=_int)
+        if _SURROGATE_ESCAPE.search(text):  # nothing else makes one: the text is from UTF-8
+            value = _repair_surrogates(value)
         _decode_bounded(msgspec.json.encode(value))
     except RecursionError:
         return ReadLine(None, is_json=False, problem=TOO_DEEP)
