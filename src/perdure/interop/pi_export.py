@@ -2,7 +2,7 @@
 
 An unchanged import gives the bytes it was read from. A session of another origin, or a fork, is
 written from scratch, with the records of its pi origin if it has one. The warnings count what pi
-cannot express: the turn ledger, the inbox, undone compactions.
+cannot express (the turn ledger, the inbox, undone compactions), and the lines that were added.
 """
 
 from __future__ import annotations
@@ -210,6 +210,7 @@ class _Writer:
         self._media = media
         self._lost = Losses()
         self._moves_written = 0
+        self._added = 0
         self._last: dict[EntryId, str] = dict(self._base.ids)  # id of an entry's last record
         self._writing = WriteContext(
             own="",
@@ -227,6 +228,7 @@ class _Writer:
         lines = [line for entry in self._fresh for line in self._lines(entry)]
         lines += self._closing()
         base = self._base.content
+        self._added = len(lines)
         if not lines:
             return base
         if migration.needs_migration(base):
@@ -405,6 +407,9 @@ class _Writer:
         self._lost.add("branch switch", moves - self._moves_written)
         self._lost.add_notes(session.own)
         texts = self._lost.texts()
+        if self._has_original and self._added:
+            added = "1 line" if self._added == 1 else f"{self._added} lines"
+            texts.append(f"the file differs from the imported one: {added} added here")
         if base.content.find(b"\n") > MOST_HEADER_BYTES:
             texts.append(
                 f"its header has more than {MOST_HEADER_BYTES} bytes: `pi -c` passes over it"

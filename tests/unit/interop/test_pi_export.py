@@ -106,6 +106,8 @@ async def test_additions_follow_original_lines(name: str) -> None:
     assert content.startswith(pi_file(name))
     assert content.count(b"\n") == pi_file(name).count(b"\n") + 2
     assert texts_on(path_of(parse(content))) == [*before, "More", "Yes."]
+    told = "the file differs from the imported one: 2 lines added here"
+    assert told in (await export_pi(store, stream)).warnings
 
 
 async def test_missing_final_line_feed_is_added_before_additions() -> None:
