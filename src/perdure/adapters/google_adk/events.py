@@ -142,9 +142,12 @@ def event_of(entry: perdure.Entry) -> StoredEvent | None:
         return _said(entry)
     if stored.custom_type != CUSTOM_TYPE or stored.data is None:
         return None
-    if "json" in stored.data:
-        return StoredEvent(json.loads(stored.data["json"]))
-    return StoredEvent({}, whole=stored.data["content"]["handle"])
+    try:
+        if "json" in stored.data:
+            return StoredEvent(json.loads(stored.data["json"]))
+        return StoredEvent({}, whole=stored.data["content"]["handle"])
+    except (LookupError, TypeError, ValueError):  # likewise
+        return None
 
 
 def validated(stored: StoredEvent, contents: Mapping[str, bytes]) -> Event:
@@ -341,12 +344,14 @@ def _said(entry: perdure.Entry) -> StoredEvent | None:
     if not parts or message.role in ("system", "context"):
         return None
     is_model = message.role == "assistant"
+    # As in the ADK: it drops results of the user whose calls are not of the running agent.
+    is_agents = is_model or all("function_response" in part for part in parts)
     moment = entry.at if message.said_at is None else message.said_at
     return StoredEvent(
         {
             "id": entry.id,
             "invocation_id": "perdure",
-            "author": message.author or ("perdure" if is_model else "user"),
+            "author": message.author or ("perdure" if is_agents else "user"),
             "timestamp": moment / 1000,
             "content": {"role": "model" if is_model else "user", "parts": parts},
         }

@@ -171,7 +171,7 @@ async def test_message_of_another_program_becomes_event() -> None:
         ]
         events = [event_of(entry) for entry in await session.append_many(said)]
         read = [validated(each, {}) for each in events if each is not None]
-        assert [each.author for each in read] == ["user", "perdure", "user"]
+        assert [each.author for each in read] == ["user", "perdure", "perdure"]
         assert read[1].get_function_calls()[0].args == {"a": 1}
         assert read[2].get_function_responses()[0].response == {"result": "3"}
         assert event_of(await session.append(perdure.Custom("other", {"json": "{}"}))) is None
@@ -190,3 +190,5 @@ async def test_foreign_data_of_another_program_is_no_event() -> None:
             read = event_of(entry)
             assert read is not None
             assert validated(read, {}).author == "user"
+        for data in ({}, {"json": "{"}, {"json": 1}, {"content": 1}):
+            assert event_of(await session.append(perdure.Custom("adk.event", dict(data)))) is None
