@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 import perdure
+from perdure.errors import WrongArgument
+
+T = TypeVar("T")
 
 INLINE_BYTES = 65_536
 """JSON in an entry of the tree, at most; longer is stored beside the log."""
@@ -16,6 +20,8 @@ _NOTE_BYTES = 4096
 """JSON in a note, at most; longer is stored beside the log, once for all equal ones."""
 _HUGE = re.compile(rb"[:,\[]-?[0-9]{19}")
 """A number that may have more than 64 bits."""
+
+_logger = logging.getLogger(__name__)
 
 
 def is_plain(value: object) -> bool:
@@ -59,10 +65,14 @@ def stored_json(value: object) -> dict[str, object]:
     return json_data(json_text(value), _NOTE_BYTES)
 
 
-async def read_json(store: perdure.Store, entry: perdure.Entry) -> Any:
-    """Return the value in the note `entry`."""
+async def read_json(store: perdure.Store, entry: perdure.Entry, shape: type[T]) -> T | None:
+    """Return the value in the note `entry`; None, with a warning, if it has not the `shape`."""
     data = cast("perdure.Note", perdure.body_of(entry)).data
-    if "json" in data:
-        return json.loads(cast("str", data["json"]))
-    handle = cast("dict[str, str]", data["content"])["handle"]
-    return json.loads(await store.content(handle))
+    try:
+        text: Any = data.get("json")
+        if text is None:
+            text = await store.content(cast("Any", data)["content"]["handle"])
+        return msgspec.convert(json.loads(text), shape)
+    except (AttributeError, KeyError, TypeError, ValueError, WrongArgument):
+        _logger.warning("note %s is not counted: this adapter did not write it", entry.id)
+        return None

@@ -20,4 +20,4 @@ async def test_long_and_strange_state_is_read_back() -> None:
         session = await store.create()
         for value in (state, {"a": 1}):
             note = await session.note(perdure.Note("state", stored_json(value)))
-            assert await read_json(store, note) == value
+            assert await read_json(store, note, dict[str, object]) == value

@@ -68,7 +68,8 @@ class ScopedState:
     async def _refold(self, session: perdure.Session) -> None:
         fold = self._fold
         if fold.head < 0 and (newest := await newest_snapshot(session)) is not None:
-            fold = StateFold(newest.seq, await read_json(self._store, newest))
+            whole = await read_json(self._store, newest, _Fields)
+            fold = fold if whole is None else StateFold(newest.seq, whole)
         values = dict(fold.values)
         head, since = fold.head, fold.since
         async for entry in session.entries(head):
@@ -76,11 +77,15 @@ class ScopedState:
             if entry.is_erased or entry.kind != perdure.Note.kind:
                 continue
             note = perdure.body_of(entry)
-            if isinstance(note, perdure.Note) and note.note_type == CHANGE:
-                values.update(await read_json(self._store, entry))
+            if not isinstance(note, perdure.Note) or note.note_type not in (CHANGE, SNAPSHOT):
+                continue
+            if (read := await read_json(self._store, entry, _Fields)) is None:
+                continue
+            if note.note_type == CHANGE:
+                values.update(read)
                 since += 1
-            elif isinstance(note, perdure.Note) and note.note_type == SNAPSHOT:
-                values, since = await read_json(self._store, entry), 0
+            else:
+                values, since = read, 0
         self._fold = StateFold(head, values, since=since)
 
     async def _current(self) -> perdure.Session | None:

@@ -37,6 +37,13 @@ class ScopedChanges(msgspec.Struct, frozen=True):
     app: Fields
 
 
+class WholeState(msgspec.Struct, frozen=True):
+    """What the note of the whole state of a session holds."""
+
+    state: Fields
+    updated_at: float
+
+
 class StateFold(msgspec.Struct):
     """A state, folded up to entry `head`; `since` entries came after the newest snapshot.
 

@@ -26,6 +26,7 @@ from perdure.adapters.google_adk.events import (
     event_of,
     validated,
 )
+from perdure.adapters.google_adk.markers import mark, marker_of
 from perdure.adapters.google_adk.scoped_state import ScopedState, newest_snapshot
 from perdure.adapters.google_adk.state import (
     CREATED_AT,
@@ -33,6 +34,7 @@ from perdure.adapters.google_adk.state import (
     SNAPSHOT_AFTER,
     ScopedChanges,
     StateFold,
+    WholeState,
     changes_of,
 )
 from perdure.adapters.stored_json import opaque_entry, read_json, stored_json
@@ -176,17 +178,15 @@ class StoredSession:
                 values.update(changes_of(await self._delta(stored)).session)
                 updated_at = stored.fields.get("timestamp", entry.at / 1000)
                 since += 1
-            elif _is_snapshot(entry):
-                snapshot = await read_json(self._store, entry)
-                values, updated_at, since = snapshot["state"], snapshot["updated_at"], 0
+            elif _is_snapshot(entry) and (whole := await read_json(self._store, entry, WholeState)):
+                values, updated_at, since = whole.state, whole.updated_at, 0
         self._fold = StateFold(head, values, updated_at, since)
         return self._fold
 
     async def _snapshot(self, head: int) -> StateFold:
         newest = await newest_snapshot(self.session) if head >= 0 else None
-        if newest is not None:
-            snapshot = await read_json(self._store, newest)
-            return StateFold(newest.seq, snapshot["state"], snapshot["updated_at"])
+        if newest is not None and (whole := await read_json(self._store, newest, WholeState)):
+            return StateFold(newest.seq, whole.state, whole.updated_at)
         return StateFold(-1, self.initial.session, self.created_at)
 
     # ------------------------------------------------------------ appending
@@ -201,7 +201,7 @@ class StoredSession:
         Durable: when this returns. Raises: StaleSessionError.
         """
         async with self._lock:  # parallel agents of one run share `session`
-            marker = session._storage_update_marker  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - where the ADK's own services keep it
+            marker = marker_of(session)
             fold = await self._current()  # another process may have created it anew
             expected = self._expected(fold, marker, session.last_update_time)
             while True:
@@ -211,7 +211,7 @@ class StoredSession:
                     expected = await self._moved(expected, conflict)
                 else:
                     break
-            session._storage_update_marker = self.marker(head)  # noqa: SLF001 - as above  # pyright: ignore[reportPrivateUsage] - as above
+            mark(session, self.marker(head))
             session.last_update_time = fields["timestamp"]
 
     async def append_copies(

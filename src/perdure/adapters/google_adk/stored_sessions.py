@@ -14,6 +14,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 import perdure
 from perdure.adapters.google_adk import stored_ids
 from perdure.adapters.google_adk.events import Fields, fields_of
+from perdure.adapters.google_adk.markers import mark
 from perdure.adapters.google_adk.scoped_state import ScopedState
 from perdure.adapters.google_adk.state import CREATED_AT, StateFold, changes_of, jsonable, merged
 from perdure.adapters.google_adk.stored_session import INITIAL_STATE, StoredSession
@@ -245,7 +246,7 @@ def _made(stored: StoredSession, fold: StateFold, user: Fields, app: Fields) -> 
         state=merged(fold.values, user, app),
         last_update_time=fold.updated_at,
     )
-    session._storage_update_marker = stored.marker(fold.head)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - where the ADK's own services keep it
+    mark(session, stored.marker(fold.head))
     return session
 
 

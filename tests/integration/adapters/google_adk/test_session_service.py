@@ -25,7 +25,8 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
 import perdure
-from perdure.adapters.google_adk import PerdureSessionService
+from perdure.adapters.google_adk import PerdureSessionService, stored_sessions
+from perdure.adapters.google_adk.markers import ATTRIBUTE
 from perdure.errors import WrongArgument
 
 APP: dict[str, Any] = {"app_name": "app", "user_id": "ana"}
@@ -132,6 +133,79 @@ async def test_state_after_many_changes_is_read_from_snapshots(store_address: st
         assert await again(PerdureSessionService(store), session) == session
         notes = [note async for note in (await store.open(f"adk:app:ana:{session.id}")).notes()]
         assert len(notes) == 2
+
+
+async def test_notes_that_the_service_did_not_write_are_reported_and_not_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shapes: list[dict[str, object]] = [
+        {"n": 7},
+        {"json": "{"},
+        {"json": "[7]"},
+        {"json": 7},
+        {"json": '{"state": 7, "updated_at": "now"}'},
+        {"content": 7},
+        {"content": {"handle": "of nothing"}},
+    ]
+    async with perdure.open("memory:") as store:
+        service = PerdureSessionService(store)
+        session = await service.create_session(**APP, session_id="s", state={"n": 1, "user:n": 1})
+        for id in ("adk:app:ana:s", "adk-user:app:ana"):
+            stored = await store.open(id)
+            for shape in shapes[:4] + shapes[5:] if id.startswith("adk-user") else shapes:
+                for type in ("adk.state", "adk.state.change"):
+                    await stored.append_many([perdure.Note(type, shape)], aliases=["adk.state"])
+        for reader in (service, PerdureSessionService(store)):
+            read = await again(reader, session)
+            assert read.state == {"n": 1, "user:n": 1}
+            assert [each.state for each in (await reader.list_sessions(**APP)).sessions] == [
+                read.state
+            ]
+        await service.append_event(read, said("x", state_delta={"n": 2, "user:n": 2}))
+        assert (await again(PerdureSessionService(store), session)).state == {"n": 2, "user:n": 2}
+    assert "note adk:app:ana:s/1 is not counted: this adapter did not write it" in caplog.text
+
+
+class Unmarked(Session):
+    """A session of a release of the ADK without the private name of the marker."""
+
+
+Unmarked.__private_attributes__.pop(ATTRIBUTE)
+
+
+class Refusing(Unmarked):
+    """A session of a release that takes no attribute of this name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == ATTRIBUTE:
+            raise ValueError(name)
+        super().__setattr__(name, value)
+
+
+Refusing.__private_attributes__.pop(ATTRIBUTE, None)
+
+
+@pytest.mark.parametrize("released", [Unmarked, Refusing])
+async def test_stale_session_of_a_release_without_our_private_name_is_refused(
+    released: type[Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert getattr(Session(**APP, id="s"), ATTRIBUTE, "none") is None  # this release has it
+    assert not hasattr(released(**APP, id="s"), ATTRIBUTE)
+    monkeypatch.setattr(stored_sessions, "Session", released)
+    async with perdure.open("memory:") as store:
+        service = PerdureSessionService(store)
+        session = await service.create_session(**APP)
+        assert type(session) is released
+        old = await again(service, session)
+        assert hasattr(old, ATTRIBUTE) is (released is Unmarked)
+        for text in ("a", "b"):
+            await asyncio.sleep(0.002)  # the times of events are compared
+            await service.append_event(session, said(text))
+        with pytest.raises(StaleSessionError):
+            await service.append_event(old, said("c"))
+        read = await again(service, session)
+        assert texts(read) == ["a", "b"]
+        assert read.model_dump() == session.model_dump()
 
 
 async def test_config_selects_events(store_address: str) -> None:
