@@ -65,7 +65,7 @@ async def check_session(store: perdure.Store) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*ResumabilityConfig:UserWarning")  # it is experimental
-@pytest.mark.full_only
+@pytest.mark.all_only
 async def test_results_after_any_kill_are_in_the_order_of_their_calls(tmp_path: Path) -> None:
     done = run_forked(run_and_die, str(tmp_path), COMMITS)
     codes = done.out.decode().split()
