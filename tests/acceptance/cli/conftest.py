@@ -24,7 +24,7 @@ from tests.fakes.inner_commands import can_run_here, run_here
 SAMPLE = Path(__file__).resolve().parents[3] / "src" / "perdure" / "data" / "sample.jsonl"
 SAMPLE_ID = "0196f0c2-7d1e-7a54-9c3b-5e2d8f41a6b0"
 PERDURE = Path(sys.executable).with_name("perdure")
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 @dataclass(frozen=True)
