@@ -16,6 +16,7 @@ MISTAKES = (
     ("read 01jd", 2, "there is no command 'read': use `perdure sessions read`"),
     ("branch 3", 2, "there is no command 'branch': use `perdure sessions branch`"),
     ("archive", 2, "there is no command 'archive': use `perdure export --all`"),
+    ("undo", 2, "there is no command 'undo': use `perdure sessions branch`"),
     ("sessions move S", 2, "there is no command 'move' of `perdure sessions`: use `perdure"),
     ("fork", 2, "there is no command 'fork': use `perdure sessions fork`"),
     ("version", 2, "there is no command 'version': use `perdure --version`"),

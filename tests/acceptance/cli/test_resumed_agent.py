@@ -50,3 +50,5 @@ def test_resumed_session_keeps_the_cap_of_its_agent(world: World) -> None:
     ended = world.run("chat", "--session", session, "-p", "two")
     assert ended.code == 1
     assert "turn_limit" in ended.err
+    assert "raise turn_cap in the section [chat] of your settings" in ended.err
+    assert "Runtime(" not in ended.err

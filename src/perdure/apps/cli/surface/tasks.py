@@ -15,6 +15,9 @@ TASKS: Mapping[str, str] = {
     **dict.fromkeys(("show", "info"), "sessions show"),
     **dict.fromkeys(("move", "mv"), "sessions fork --cwd"),
     "archive": "export --all",
+    "compare": "sessions diff",
+    "undo": "sessions branch",
+    "sync": "import",
     **dict.fromkeys(("pick", "choose", "select"), "sessions pick"),
     **dict.fromkeys(("interrupted", "crashed"), "sessions list --interrupted"),
     **{
