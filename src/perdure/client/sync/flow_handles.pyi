@@ -218,17 +218,16 @@ class Flows(Handle[AsyncFlows]):
     ) -> Flow:
         """Create a flow of `workflow`: a graph, a workflow document, or the path of a file.
 
-        Nothing runs before `Flow.run`. The record folder, by default
-        ``.perdure/records/<flow>`` in `workspace`, is created, with the workflow in it as
-        ``workflow.yaml``: the flow uses that file from then on. `project` (default: the name of the
-        workspace's folder) is the folder of the workspace whose ``a-docs`` the roles read.
-        A document runs with `inputs`, under the agents of the runtime that its nodes name, or under
-        those it defines. Its file is copied; the version in the log is authoritative.
-        `roles` sets models, skills and tools of role instances. For the others, `configuring`
-        "ask" waits for a person if there is a choice; "auto" lets a model choose, and a person
-        after three failures. It can differ by dimension: ``{"model": "auto", "skills": "ask"}``;
-        an omitted dimension is "given".
-        `settings` is stored for the program that runs the flow next, in `FlowState.settings`.
+        Nothing runs before `Flow.run`. The record folder, by default ``.perdure/records/<flow>`` in
+        `workspace`, is created, with the workflow in it as ``workflow.yaml``: the flow uses that
+        file from then on. `project` (default: the name of the workspace's folder) is the folder of
+        the workspace whose ``a-docs`` the roles read. A document runs with `inputs`, under the
+        agents of the runtime that its nodes name, or under those that it defines. Its file is
+        copied; the version in the log is authoritative. `roles` sets models, skills and tools of
+        role instances. For the others, `configuring` "ask" waits for a person if there is a choice;
+        "auto" lets a model choose, and a person after three failures. It can differ by dimension:
+        ``{"model": "auto", "skills": "ask"}``; an omitted dimension is "given". `settings` is
+        stored for the program that runs the flow next, in `FlowState.settings`.
         Durable: when this returns.
         Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs, unknown
         values in `roles`, and a record folder of another flow; WrongArgument;
