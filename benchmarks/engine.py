@@ -1,4 +1,4 @@
-"""Claim: a turn costs at most 2 ms besides its commits, on the scripted model.
+"""Claim: a turn costs at most 2 ms without its commits, on the scripted model.
 
 Each turn is timed as a whole, by the clock on the wall. Right after it the same is done by itself,
 on the same store: its commits, byte for byte, in a session beside it that holds the same log, the
@@ -49,13 +49,13 @@ async def measure(run: Run) -> list[Figure]:
     found = [
         *_figures("engine, a turn", plain),
         *_figures("engine, a turn with two tool calls", tools),
-        _mean(both, "p50 besides its commits", "own_ms", (plain, tools), LIMIT_MS),
-        _mean(both, "p50 computed besides its commits", "computed_ms", (plain, tools)),
+        _mean(both, "p50 without its commits", "own_ms", (plain, tools), LIMIT_MS),
+        _mean(both, "p50 computed without its commits", "computed_ms", (plain, tools)),
     ]
     for entries in HISTORIES:
         after = [await _turns(run, calls, [entries], HISTORY_TURNS) for calls in (0, 2)]
         claim = f"engine, a turn after {entries:,} entries"
-        found.append(_mean(claim, "p50 besides its commits and the model", "rest_ms", after))
+        found.append(_mean(claim, "p50 without its commits and the model", "rest_ms", after))
         found.append(_mean(claim, "p50 of the scripted model, alone", "model_ms", after))
     return found
 
@@ -106,11 +106,11 @@ def _figures(claim: str, turns: list[Turn]) -> list[Figure]:
     return [
         p50("p50", "whole_ms"),
         Figure(claim, "p50 of its commits, alone", commits, "ms", raw),
-        Figure(claim, "p50 besides its commits", median(own), "ms", limit=LIMIT_MS),
-        Figure(claim, "p99 besides its commits", percentile(own, 0.99), "ms"),
+        Figure(claim, "p50 without its commits", median(own), "ms", limit=LIMIT_MS),
+        Figure(claim, "p99 without its commits", percentile(own, 0.99), "ms"),
         p50("of it what it kept of answers, alone", "kept_ms"),
         p50("of it the scripted model, alone", "model_ms"),
-        p50("p50 computed besides its commits", "computed_ms"),
+        p50("p50 computed without its commits", "computed_ms"),
         p50("commits", "commits", ""),
         p50("reads", "reads", ""),
     ]

@@ -149,7 +149,7 @@ async def measure(run: Run) -> list[Figure]:
             for what, each in rows
         ),
         Figure(CLAIM, "computed, the same turn by itself", turn_ms, "ms"),
-        Figure(CLAIM, f"of {flows} flows at once, completed", many.done, "", least=flows),
+        Figure(CLAIM, f"completed, of {flows} flows at once", many.done, "", least=flows),
     ]
 
 

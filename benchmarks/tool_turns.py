@@ -1,4 +1,4 @@
-"""Goal: a turn with two tool calls computes at most 2.5 ms besides its commits, pins or none.
+"""Goal: a turn with two tool calls computes at most 2.5 ms without its commits, pins or none.
 
 What its commits compute is measured by making them again in another session of the same store.
 """
@@ -30,7 +30,7 @@ async def tool_turns(run: Run) -> list[Figure]:
             claim = f"a turn with two tools after {entries:,} entries, {pins} pins"
             computed = median([turn.computed_ms for turn in turns])
             figures += [
-                Figure(claim, "p50 computed besides its commits", computed, "ms", limit=MOST_MS),
+                Figure(claim, "p50 computed without its commits", computed, "ms", limit=MOST_MS),
                 Figure(claim, "p50 of the wall", median([turn.whole_ms for turn in turns]), "ms"),
             ]
     return figures

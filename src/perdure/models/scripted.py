@@ -345,7 +345,7 @@ def _begin_with(messages: Sequence[Message], known: Sequence[Message], upto: int
 
 
 def estimated_tokens(request: ModelRequest, heard: Heard | None = None) -> int:
-    """Return the approximate tokens of `request` with the messages `heard`: its bytes over four."""
+    """Return the approximate tokens of `request` and of `heard`: a quarter of their bytes."""
     heard = Heard().and_then(request.messages) if heard is None else heard
     total = len((request.system or "").encode())
     total += sum(len(msgspec.json.encode(tool)) for tool in request.tools)

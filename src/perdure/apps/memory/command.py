@@ -41,7 +41,8 @@ from perdure.memory.scope import ScopeName
 memory = typer.Typer(
     help="""Search earlier sessions; list, remember, correct and forget facts; list episodes.
 
-A fact belongs to a subject, the person it is about, or to none. An episode is a session that ended.
+A fact belongs to a subject, the person it is about, or to none. An episode is the
+record of a session that ended.
 
 Examples:
     perdure memory search 'When did we choose the hotel?'
@@ -73,7 +74,15 @@ SubjectOption = Annotated[
     typer.Option(
         metavar="NAME",
         callback=only_subject,
-        help="Only facts about this person; default: facts without a subject.",
+        help="Only what is about this person; default: what has no subject.",
+    ),
+]
+AboutOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        callback=only_subject,
+        help="The person whom this is about; default: that of the sources, or none.",
     ),
 ]
 AgentOption = Annotated[
@@ -198,7 +207,7 @@ async def facts(
 async def remember(
     text: TextArgument,
     *,
-    subject: SubjectOption = None,
+    subject: AboutOption = None,
     agent: Annotated[
         str | None,
         typer.Option(metavar="ID", callback=only_text, help="Only this agent remembers it."),
@@ -327,7 +336,7 @@ async def import_(
         Path, typer.Argument(metavar="PATH", help="A folder, or a file of facts (*.jsonl).")
     ],
     *,
-    subject: SubjectOption = None,
+    subject: AboutOption = None,
     agent: Annotated[
         str | None,
         typer.Option(metavar="ID", callback=only_text, help="Only this agent knows it."),

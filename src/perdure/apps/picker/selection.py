@@ -62,7 +62,7 @@ _PIECES = re.compile(
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A session to choose. `texts` are its folded texts for matching."""
+    """A session to choose. `texts` are its name, id and folder in the form of `fold()`."""
 
     info: SessionInfo
     texts: tuple[str, ...]

@@ -45,8 +45,8 @@ ADVICE: Mapping[str, str] = {
     "copy its sessions into a new store": "copy its sessions into a new store with "
     "`perdure store copy sqlite:///NEW.db --store {address}`",
     "keep the key in the keyring": "keep it with `perdure models set-key`",
-    "raise max_turns to go on: Runtime(limits=Limits(max_turns=...))": "to go on, raise turn_cap in "
-    "the section [chat] of your settings, or max_turns in the limits of its agent file; "
+    "raise max_turns to go on: Runtime(limits=Limits(max_turns=...))": "to go on, raise turn_cap "
+    "in the section [chat] of your settings, or max_turns in the limits of its agent file; "
     "`perdure config path` shows the files",
     "give the runtime an agent of that id": "run the workflow with `-m MODEL`, and one is made",
 }

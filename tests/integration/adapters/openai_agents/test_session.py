@@ -38,7 +38,7 @@ async def test_popped_items_stay_on_a_branch(store_address: str) -> None:
         assert [message.text for message in everything if message] == ["a", "b", "c", "d"]
 
 
-async def test_pop_empties_session_and_new_item_starts_a_root(store_address: str) -> None:
+async def test_session_emptied_by_pop_accepts_new_items(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         session = PerdureSession("s", store)
         await session.add_items(said("a"))

@@ -112,7 +112,7 @@ async def test_follow_up_needs_a_turn_to_follow() -> None:
         await chat.follow_up("too early")
 
 
-async def test_words_of_another_handle_are_adopted_too() -> None:
+async def test_message_from_another_handle_is_queued_and_joins_the_turn() -> None:
     stage = Stage(says(calls("note")), says("one"), says("two"))
     entered, leave = asyncio.Event(), asyncio.Event()
 
