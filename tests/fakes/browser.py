@@ -33,6 +33,13 @@ _FLAGS = (
 )
 
 
+_REPLACED = ("Inspected target navigated", "Cannot find context", "Execution context was destroyed")
+
+
+class Replaced(AssertionError):
+    """The page was replaced by another one during the call."""
+
+
 class Page:
     """One tab."""
 
@@ -62,7 +69,10 @@ class Page:
         while True:
             answer = self._read()
             if answer.get("id") == self._number:
-                assert "error" not in answer, (method, answer["error"])
+                error = answer.get("error")
+                if error is not None and any(each in error["message"] for each in _REPLACED):
+                    raise Replaced(method, error)
+                assert error is None, (method, error)
                 return answer["result"]
             self.events.append(answer)
 
@@ -106,8 +116,15 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, expression: str) -> None:
-        """Wait until `expression` is true."""
-        wait(lambda: bool(self.value(expression)), expression)
+        """Wait until `expression` is true, on this page or on one that replaces it."""
+
+        def holds() -> bool:
+            try:
+                return bool(self.value(expression))
+            except Replaced:
+                return False
+
+        wait(holds, expression)
 
     def press(self, key: str) -> None:
         """Press and let go of `key`."""
