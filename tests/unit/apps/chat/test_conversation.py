@@ -16,6 +16,7 @@ from perdure.apps.terminal.event_lines import QuietTeller
 from perdure.apps.terminal.line_input import TypedLines
 from perdure.client.agents.chat import Chat
 from perdure.client.store import Store
+from perdure.models.scenario import Hang, Reply, Say, Scenario
 from tests.concurrency.test_message_order import said_in
 
 
@@ -106,8 +107,10 @@ async def test_text_steered_too_late_is_returned_also_when_cancelled(
 
 
 async def test_text_steered_before_its_turn_has_begun_waits_for_it(typed: TypedLines) -> None:
+    answers = (Reply(steps=(Say("one"),)), Reply(steps=(Hang(),)))
     async with perdure.open("memory:") as store:
-        answering = AnswerOptions(store, model="scripted:echo", scenario=None)
+        scenario = Scenario(name="held", sequence=answers)
+        answering = AnswerOptions(store, model=None, scenario=scenario)
         conversation = Conversation(
             answering, LineChat(answering, typed, QuietTeller(), None), None
         )
@@ -116,7 +119,8 @@ async def test_text_steered_before_its_turn_has_begun_waits_for_it(typed: TypedL
             assert conversation.chat is not None
             turn = conversation.chat.send("second")
             await conversation.steer("third")
-            await turn
+            await conversation.chat.abort()
+            assert (await turn).end == "aborted"
             entries = [entry async for entry in conversation.chat.session.entries()]
     assert said_in(entries) == ["first", "second", "third"]
     assert conversation.take_late() == []
