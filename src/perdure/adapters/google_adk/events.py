@@ -27,6 +27,7 @@ CUSTOM_TYPE: Final = "adk.event"
 """`Custom.custom_type` of the events that no message can represent."""
 
 _MEDIA = re.compile(r"(?:image|audio|video)/[\w.+-]{1,100}|application/pdf")
+_HANDLE = re.compile(r"media://sha256-[0-9a-f]{64}")
 
 _Role = Literal["user", "assistant", "tool"]
 _CONTENT_ROLES: Mapping[str, str] = {"user": "user", "assistant": "model", "tool": "user"}
@@ -85,12 +86,15 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """The JSON data of an event, and what of it is stored beside the log.
 
     `media` has the handle of each content, and the object whose ``data`` it is. `whole` is the
-    handle of the whole event's JSON.
+    handle of the whole event's JSON. `is_said`: a message of another program. `is_unsigned`: one of
+    results, without an author.
     """
 
     fields: Fields
     media: tuple[tuple[str, Fields], ...] = ()
     whole: str = ""
+    is_said: bool = False
+    is_unsigned: bool = False
 
     @property
     def delta(self) -> Fields:
@@ -144,8 +148,10 @@ def event_of(entry: perdure.Entry) -> StoredEvent | None:
         return None
     try:
         if "json" in stored.data:
-            return StoredEvent(json.loads(stored.data["json"]))
-        return StoredEvent({}, whole=stored.data["content"]["handle"])
+            fields = json.loads(stored.data["json"])
+            return StoredEvent(cast("Fields", fields)) if isinstance(fields, dict) else None
+        whole = stored.data["content"]["handle"]
+        return StoredEvent({}, whole=whole) if _HANDLE.fullmatch(whole) else None
     except (LookupError, TypeError, ValueError):  # likewise
         return None
 
@@ -345,14 +351,17 @@ def _said(entry: perdure.Entry) -> StoredEvent | None:
         return None
     is_model = message.role == "assistant"
     # As in the ADK: it drops results of the user whose calls are not of the running agent.
-    is_agents = is_model or all("function_response" in part for part in parts)
+    is_results = all("function_response" in part for part in parts)
+    usual = "perdure" if is_model or is_results else "user"
     moment = entry.at if message.said_at is None else message.said_at
     return StoredEvent(
         {
             "id": entry.id,
             "invocation_id": "perdure",
-            "author": message.author or ("perdure" if is_agents else "user"),
+            "author": message.author or usual,
             "timestamp": moment / 1000,
             "content": {"role": "model" if is_model else "user", "parts": parts},
-        }
+        },
+        is_said=True,
+        is_unsigned=is_results and not message.author,
     )

@@ -17,6 +17,7 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 
 import perdure
+from perdure.adapters.google_adk.callers import Callers
 from perdure.adapters.google_adk.events import (
     CUSTOM_TYPE,
     Entry,
@@ -127,16 +128,20 @@ class StoredSession:
             if head != fold.head:
                 return None
             # One event at a time: many half-read ones would keep the garbage collector busy.
-            events = [event for entry in entries if (event := await self.event(entry)) is not None]
+            callers = Callers()
+            read = [await self.event(entry, callers) for entry in entries]
+            events = [event for event in read if event is not None]
+            chosen = events if limit is None else events[-limit:]
+            if after is not None:
+                chosen = [event for event in chosen if event.timestamp >= after]
             if last is None or len(entries) < last:
-                break
-            if limit is not None and len(events) >= limit:
-                break
+                return chosen
+            is_enough = limit is not None and len(events) >= limit
             if after is not None and events and events[0].timestamp < after:
-                break
+                is_enough = True
+            if is_enough and callers.has_calls_of(chosen):
+                return chosen
             last *= 2
-        chosen = events if limit is None else events[-limit:]
-        return chosen if after is None else [e for e in chosen if e.timestamp >= after]
 
     async def _newest(self, last: int | None) -> tuple[list[perdure.Entry], int]:
         """Return the newest entries, oldest first, and the head of the session."""
@@ -148,13 +153,16 @@ class StoredSession:
         entries = await self.session.tree_entries()  # a fork also shows those of its origin
         return entries, self.session.head
 
-    async def event(self, entry: perdure.Entry) -> Event | None:
-        """Return the event of `entry`; None if it is none."""
+    async def event(self, entry: perdure.Entry, callers: Callers | None = None) -> Event | None:
+        """Return the event of `entry`, which is added to `callers`; None if it is none."""
         stored = event_of(entry)
         if stored is None:
             return None
         handles = {handle for handle, _ in stored.media} | ({stored.whole} - {""})
-        return validated(stored, {each: await self._store.content(each) for each in handles})
+        event = validated(stored, {each: await self._store.content(each) for each in handles})
+        if callers is not None:
+            callers.add(event, is_said=stored.is_said, is_unsigned=stored.is_unsigned)
+        return event
 
     async def _delta(self, stored: StoredEvent) -> Fields:
         if not stored.whole:

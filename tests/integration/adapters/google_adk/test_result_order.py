@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from google.adk.events import Event
 from google.adk.sessions import BaseSessionService, InMemorySessionService
+from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.tools import LongRunningFunctionTool
 from google.genai import types
 
@@ -136,3 +137,39 @@ async def test_results_of_another_program_reach_their_calls(store_address: str) 
         places = [quoted.index(f"saw {id}") for id in reversed(IDS)]
         assert places == sorted(places)
         assert max(quoted.index(f"'{id}'") for id in IDS) < places[0]
+
+
+async def test_results_of_another_program_answer_the_calls_of_the_agent(store_address: str) -> None:
+    async with perdure.open(store_address) as store:
+        service = PerdureSessionService(store)
+        await service.create_session(**NAMES)
+        running, model = runner_on(service, LongRunningFunctionTool(look), is_resumable=False)
+        await ask(running, types.Part(text="go"))
+        stored = await store.open(STORED_ID)
+        for id in IDS:
+            await stored.append(perdure.tool_result(id, f"saw {id}"))
+        await ask(running, types.Part(text="and now?"))
+        assert said_in(model.asked[-1]) == [["go"], CALLED, RESULTS, ["and now?"]]
+
+
+async def test_newest_results_have_the_authors_of_the_whole_session(store_address: str) -> None:
+    async with perdure.open(store_address) as store:
+        service = PerdureSessionService(store)
+        await service.create_session(**NAMES)
+        running, _ = runner_on(service, LongRunningFunctionTool(look), is_resumable=False)
+        await ask(running, types.Part(text="go"))
+        stored = await store.open(STORED_ID)
+        for author, id in ((None, "p0"), ("helper", "p1")):
+            await stored.append(perdure.assistant(perdure.tool_call(id, "look"), author=author))
+        for id in (*IDS, "p0", "p1"):
+            await stored.append(perdure.tool_result(id, f"saw {id}"))
+        whole = await service.get_session(**NAMES)
+        assert whole is not None
+        authors = [event.author for event in whole.events]
+        assert authors[:4] == ["user", "guide", "perdure", "helper"]
+        assert authors[4:] == ["user", "user", "user", "perdure", "helper"]
+        for number in range(1, len(authors) + 1):
+            config = GetSessionConfig(num_recent_events=number)
+            newest = await service.get_session(**NAMES, config=config)
+            assert newest is not None
+            assert newest.events == whole.events[-number:]

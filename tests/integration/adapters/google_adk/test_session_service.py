@@ -27,7 +27,7 @@ from google.genai import types
 import perdure
 from perdure.adapters.google_adk import PerdureSessionService, stored_sessions
 from perdure.adapters.google_adk.markers import ATTRIBUTE
-from perdure.errors import WrongArgument
+from perdure.errors import EntryNotFound, WrongArgument
 
 APP: dict[str, Any] = {"app_name": "app", "user_id": "ana"}
 
@@ -164,6 +164,23 @@ async def test_notes_that_the_service_did_not_write_are_reported_and_not_counted
         await service.append_event(read, said("x", state_delta={"n": 2, "user:n": 2}))
         assert (await again(PerdureSessionService(store), session)).state == {"n": 2, "user:n": 2}
     assert "note adk:app:ana:s/1 is not counted: this adapter did not write it" in caplog.text
+
+
+async def test_events_that_the_service_did_not_write_are_left_out() -> None:
+    async with perdure.open("memory:") as store:
+        service = PerdureSessionService(store)
+        session = await service.create_session(**APP, session_id="s", state={"n": 1})
+        stored = await store.open("adk:app:ana:s")
+        shapes: list[dict[str, object]] = [{"json": "[]"}, {"json": "7"}]
+        for shape in (*shapes, {"content": {"handle": "x"}}):
+            await stored.append(perdure.Custom("adk.event", shape))
+        for reader in (service, PerdureSessionService(store)):
+            assert (await again(reader, session)).events == []
+            assert [each.id for each in (await reader.list_sessions(**APP)).sessions] == ["s"]
+        absent = {"handle": f"media://sha256-{'0' * 64}"}  # as of an event whose content is lost
+        await stored.append(perdure.Custom("adk.event", {"content": absent}))
+        with pytest.raises(EntryNotFound):
+            await again(service, session)
 
 
 class Unmarked(Session):

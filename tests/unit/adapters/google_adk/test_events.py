@@ -190,5 +190,10 @@ async def test_foreign_data_of_another_program_is_no_event() -> None:
             read = event_of(entry)
             assert read is not None
             assert validated(read, {}).author == "user"
-        for data in ({}, {"json": "{"}, {"json": 1}, {"content": 1}):
-            assert event_of(await session.append(perdure.Custom("adk.event", dict(data)))) is None
+        made_by_hand: list[dict[str, object]] = [
+            {},
+            *({"json": each} for each in ("{", 1, "[]", "7", "null")),
+            *({"content": each} for each in (1, {"handle": "x"}, {"handle": 7})),
+        ]
+        for data in made_by_hand:
+            assert event_of(await session.append(perdure.Custom("adk.event", data))) is None

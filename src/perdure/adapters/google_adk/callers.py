@@ -1,0 +1,39 @@
+"""The author of a result that another program appended without one.
+
+The ADK finds the call of a result of the user by its id, if the running agent made the call. It
+quotes calls of another program as text, and looks there for results of the same author.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from google.adk.events import Event
+
+
+class Callers:
+    """The calls of the events so far, oldest first, and the author of their results."""
+
+    def __init__(self) -> None:
+        self._authors: dict[str, str] = {}
+        self._unknown: set[str] = set()
+
+    def add(self, event: Event, *, is_said: bool, is_unsigned: bool) -> None:
+        """Add the calls of `event`; give a result without an author the one that its call needs.
+
+        `is_said`: another program said it. `is_unsigned`: it is a result that has no author.
+        """
+        for call in event.get_function_calls():
+            if call.id:
+                self._authors[call.id] = event.author if is_said else "user"
+        if is_unsigned:
+            ids = [result.id for result in event.get_function_responses()]
+            found = {self._authors[id] for id in ids if id in self._authors}
+            if found:
+                event.author = "user" if "user" in found else min(found)
+            if any(id not in self._authors for id in ids):
+                self._unknown.add(event.id)
+
+    def has_calls_of(self, events: Iterable[Event]) -> bool:
+        """Return whether the call of each result without an author was added."""
+        return all(event.id not in self._unknown for event in events)
