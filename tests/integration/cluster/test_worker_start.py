@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Runtime, Store
-from perdure.client.cluster.dbos_queue import STALLED_MS, DbosQueue
+from perdure.client.cluster.dbos_queue import LAUNCHING_MS, STALLED_MS, DbosQueue
 from perdure.stores.cluster.protocol import Work
 from tests.fakes.worker_program import HELPER, STANDS_STILL_AT
 from tests.fakes.workers import effects, workers
@@ -25,7 +25,12 @@ async def test_worker_that_stands_still_as_it_starts_takes_work(
             assert "hello" in (await (await runtime.start(HELPER)).send("hello")).text
 
 
-async def test_transactions_of_a_queue_are_limited_after_the_launch(
+def limit_of(queue: DbosQueue) -> str:
+    with queue._engine.connect() as db:  # pyright: ignore[reportPrivateUsage] - its limit is seen there only
+        return db.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar_one()
+
+
+async def test_transactions_of_a_queue_are_limited_also_in_the_launch(
     store: Store, address: str
 ) -> None:
     assert store.backend.address
@@ -35,9 +40,8 @@ async def test_transactions_of_a_queue_are_limited_after_the_launch(
 
     queue = DbosQueue(address, "w", perform, 1, direct=address)
     try:
+        assert limit_of(queue) == f"{LAUNCHING_MS // 1000}s"
         await asyncio.to_thread(queue.launch)
-        with queue._engine.connect() as db:  # pyright: ignore[reportPrivateUsage] - its limit is seen there only
-            shown = db.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar()
-        assert shown == f"{STALLED_MS}ms"
+        assert limit_of(queue) == f"{STALLED_MS}ms"
     finally:
         await asyncio.to_thread(queue.close)

@@ -46,15 +46,18 @@ RECONNECT_S = 0.1
 STALLED_MS = 1_500
 """A transaction that is left open for longer is ended by the server: others wait for its rows.
 
-Not those of the launch, which does not try again, and whose rows nobody waits for.
+Those of the launch have `LAUNCHING_MS`.
 """
+
+LAUNCHING_MS = 30_000
+"""The same for the launch, which does not try again, but may delay other launches."""
 
 _LAUNCH = (20_584, 0)
 """The advisory lock of a launch."""
 
 _LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', %s, %s)"
 
-_LIMITED = "is_limited"
+_LIMITED = "limit_ms"
 
 _LISTENED = "_listening_queues"
 
@@ -217,21 +220,25 @@ class DbosQueue:
         db.autocommit = False
         return db
 
+    @property
+    def _limit_ms(self) -> int:
+        return STALLED_MS if self._has_launched else LAUNCHING_MS
+
     def _limit_transaction(self, db: sqlalchemy.Connection) -> None:
-        if self._has_launched:
-            db.exec_driver_sql(_LIMIT, (str(STALLED_MS), True))
+        db.exec_driver_sql(_LIMIT, (str(self._limit_ms), True))
 
     def _limit_connection(self, db: Any, record: ConnectionPoolEntry, _: object) -> None:
-        """Limit the transactions of a connection, once, when it is used after the launch."""
-        if not self._has_launched or _LIMITED in record.info:
+        """Limit the transactions of a connection, when it is first used and after the launch."""
+        limit = self._limit_ms
+        if record.info.get(_LIMITED) == limit:
             return
         try:
             db.autocommit = True
-            db.execute(_LIMIT, (str(STALLED_MS), False))
+            db.execute(_LIMIT, (str(limit), False))
             db.autocommit = False
         except psycopg.Error as error:
             raise DisconnectionError(str(error)) from error
-        record.info[_LIMITED] = True
+        record.info[_LIMITED] = limit
 
     def _with_work(self, queues: Collection[str]) -> list[str]:
         with self._engine.connect() as db:
