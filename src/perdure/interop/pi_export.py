@@ -409,7 +409,8 @@ class _Writer:
         texts = self._lost.texts()
         if self._has_original and self._added:
             added = "1 line" if self._added == 1 else f"{self._added} lines"
-            texts.append(f"the file differs from the imported one: {added} added here")
+            also = ", and its lines rewritten" if migration.needs_migration(base.content) else ""
+            texts.append(f"the file differs from the imported one: {added} added here{also}")
         if base.content.find(b"\n") > MOST_HEADER_BYTES:
             texts.append(
                 f"its header has more than {MOST_HEADER_BYTES} bytes: `pi -c` passes over it"

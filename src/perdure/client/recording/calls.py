@@ -1,7 +1,7 @@
 """Requests and responses of the providers' APIs as messages: the last step before the log.
 
 Three APIs are known: OpenAI's chat completions and responses, and Anthropic's messages. Requests
-repeat the conversation; Two messages with the same content have the same `digest_of`. Pure.
+repeat the conversation. Two messages with the same content have the same `digest_of`. Pure.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ Follow = Callable[[int], Awaitable[None]]
 
 
 async def _stay(head: int, /) -> None:
-    """Remember the settings of the last turn."""
+    """The session keeps the settings of its last turn."""
 
 
 class SessionTurns:

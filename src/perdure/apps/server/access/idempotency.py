@@ -74,7 +74,7 @@ class KeyedRequest:
         return f"k{made.hex()[:40]}"
 
     def read(self, query: bytes, body: bytes) -> None:
-        """Begin the requested change."""
+        """Take the digest of the request."""
         asked = (self._method, self._path, query, body)
         self._digest = hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest()
 
