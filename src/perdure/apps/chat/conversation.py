@@ -7,7 +7,7 @@ same in both: a message, a command with a slash, or ``!command`` for the user's 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -26,13 +26,10 @@ from perdure.apps.terminal.output import size
 from perdure.apps.terminal.text import safe
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat, steer_open
-from perdure.client.agents.message_secrets import Said
 from perdure.client.agents.turn import Turn
 from perdure.client.inbox.details import in_full
 from perdure.errors import PerdureError, TurnFailed
-from perdure.session.entries import Entry
 from perdure.session.kinds import CustomMessage
-from perdure.session.messages import InFlightMessage
 
 SHORT_ANSWERS = {"y": "allow", "yes": "allow", "n": "deny", "no": "deny"}
 """Typed instead of a choice of the question."""
@@ -185,7 +182,8 @@ class Conversation:
 
     async def _say(self, text: str) -> None:
         await self._attach_mentioned(text)
-        said = message_with(text, self.attached)
+        attached = tuple(self.attached)
+        said = message_with(text, attached)
         chat = self.chat
         if chat is None:
             chat = await self.answering.begin(self._cwd, text)
@@ -196,7 +194,7 @@ class Conversation:
             await tell_begun(chat, self._display.teller)
         if told := pasted_remark(text, chat):
             self.remark(told)
-        self.attached.clear()
+        self._drop_sent(attached)
         await self._perform(chat, chat.send(said))
 
     async def steer(self, text: str) -> None:
@@ -205,11 +203,21 @@ class Conversation:
         If the turn has just ended, `take_late` returns the text. A call that is cancelled ends once
         one of both holds: its text was typed.
         """
-        steering = asyncio.ensure_future(self._steer(text))
+        chat = self.chat
+        assert chat is not None
+        steering: asyncio.Future[None] | None = None
         try:
-            await asyncio.shield(steering)
+            async with self._in_order:
+                if chat.turn is not None:
+                    with suppress(Exception):  # the turn reports its error
+                        await chat.turn.started()
+                steering = asyncio.ensure_future(self._steer(chat, text))
+                await asyncio.shield(steering)
         except asyncio.CancelledError:
-            await asyncio.wait((steering,))
+            if steering is None:
+                self._late.append(text)
+            else:
+                await asyncio.wait((steering,))
             raise
 
     def take_late(self) -> list[str]:
@@ -217,27 +225,23 @@ class Conversation:
         late, self._late = self._late, []
         return late
 
-    async def _steer(self, text: str) -> None:
-        chat = self.chat
-        assert chat is not None
-        async with self._in_order:
-            try:
-                await self._attach_mentioned(text)
-                entry = await self._pass(chat, message_with(text, self.attached))
-            except PerdureError as error:
-                self.remark(message_of(error))
-                return
-            if entry is None:
-                self._late.append(text)
-            else:
-                self.attached.clear()
+    async def _steer(self, chat: Chat, text: str) -> None:
+        try:
+            await self._attach_mentioned(text)
+            attached = tuple(self.attached)
+            message = message_with(text, attached)
+            entry = await steer_open(self.answering.store.backend, chat, message)
+        except PerdureError as error:
+            self.remark(message_of(error))
+            return
+        if entry is None:
+            self._late.append(text)
+        else:
+            self._drop_sent(attached)
 
-    async def _pass(self, chat: Chat, said: Said | InFlightMessage) -> Entry | None:
-        """Add a message to the open turn, which answers it; return None if no turn is open."""
-        if chat.turn is not None:
-            with suppress(Exception):  # the turn reports its error
-                await chat.turn.stored()
-        return await steer_open(self.answering.store.backend, chat, said)
+    def _drop_sent(self, sent: Collection[Attached]) -> None:
+        """Leave what was attached while a message with `sent` was on its way."""
+        self.attached[:] = [each for each in self.attached if all(each is not one for one in sent)]
 
     async def _perform(
         self, chat: Chat, turn: Turn, after: int = -1, pending: Sequence[Asked] = ()

@@ -115,7 +115,8 @@ class ChatProgram(App[int]):
                     f"A new session with {model}. /help lists commands and keys."
                 )
             else:
-                await self.conversation.open(self._first_session)
+                async with self._in_order:  # an interrupted turn of it comes first
+                    await self.conversation.open(self._first_session)
                 await self.shown.refresh_gauge()
         except Left:
             self.exit(INTERRUPTED)

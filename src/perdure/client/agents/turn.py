@@ -180,7 +180,12 @@ class Turn(Generic[OutputT]):
 
         Raises: LeaseHeld when another process does; TurnOpen; TurnSuspended.
         """
-        await asyncio.shield(self._signals.begun)
+        begun = self._signals.begun
+        await asyncio.wait((begun, self._task), return_when=asyncio.FIRST_COMPLETED)
+        if begun.done() and not begun.cancelled():
+            begun.result()
+        else:
+            self._result()
 
     async def stored(self) -> None:
         """Wait until the turn cannot be lost: it has begun, or its request is in the log.

@@ -9,14 +9,19 @@ from collections.abc import Generator
 import pytest
 
 import perdure
+from perdure.apps.chat import conversation
+from perdure.apps.chat.attachments import Attached
 from perdure.apps.chat.conversation import Conversation
 from perdure.apps.chat.line_chat import LineChat
 from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.terminal.event_lines import QuietTeller
 from perdure.apps.terminal.line_input import TypedLines
-from perdure.client.agents.chat import Chat
+from perdure.client.agents.chat import Chat, steer_open
+from perdure.client.agents.message_secrets import Said
 from perdure.client.store import Store
 from perdure.models.scenario import Hang, Reply, Say, Scenario
+from perdure.session.entries import Entry
+from perdure.stores.protocol import LogReader
 from tests.concurrency.test_message_order import said_in
 
 
@@ -89,21 +94,19 @@ async def test_text_steered_too_late_is_returned_also_when_cancelled(
     """The task that passes the text on is cancelled at each of its first steps."""
     async with perdure.open("memory:") as store:
         answering = AnswerOptions(store, model="scripted:echo", scenario=None)
-        conversation = Conversation(
-            answering, LineChat(answering, typed, QuietTeller(), None), None
-        )
+        talk = Conversation(answering, LineChat(answering, typed, QuietTeller(), None), None)
         async with answering.runtime:
-            await conversation.obey("first")
-            assert conversation.chat is not None
-            passing = asyncio.create_task(conversation.steer("second"))
+            await talk.obey("first")
+            assert talk.chat is not None
+            passing = asyncio.create_task(talk.steer("second"))
             for _ in range(steps + 1):
                 await asyncio.sleep(0)
             passing.cancel()
             await asyncio.wait((passing,))
-            entries = [entry async for entry in conversation.chat.session.entries()]
+            entries = [entry async for entry in talk.chat.session.entries()]
     assert said_in(entries) == ["first"]
-    assert conversation.take_late() == ["second"]
-    assert conversation.take_late() == []
+    assert talk.take_late() == ["second"]
+    assert talk.take_late() == []
 
 
 async def test_text_steered_before_its_turn_has_begun_waits_for_it(typed: TypedLines) -> None:
@@ -111,16 +114,40 @@ async def test_text_steered_before_its_turn_has_begun_waits_for_it(typed: TypedL
     async with perdure.open("memory:") as store:
         scenario = Scenario(name="held", sequence=answers)
         answering = AnswerOptions(store, model=None, scenario=scenario)
-        conversation = Conversation(
-            answering, LineChat(answering, typed, QuietTeller(), None), None
-        )
+        talk = Conversation(answering, LineChat(answering, typed, QuietTeller(), None), None)
         async with answering.runtime:
-            await conversation.obey("first")
-            assert conversation.chat is not None
-            turn = conversation.chat.send("second")
-            await conversation.steer("third")
-            await conversation.chat.abort()
+            await talk.obey("first")
+            assert talk.chat is not None
+            turn = talk.chat.send("second")
+            await talk.steer("third")
+            await talk.chat.abort()
             assert (await turn).end == "aborted"
-            entries = [entry async for entry in conversation.chat.session.entries()]
+            entries = [entry async for entry in talk.chat.session.entries()]
     assert said_in(entries) == ["first", "second", "third"]
-    assert conversation.take_late() == []
+    assert talk.take_late() == []
+
+
+async def test_file_attached_while_a_text_is_steered_waits_for_the_next_message(
+    typed: TypedLines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (Attached(name, 1, name) for name in ("one.txt", "two.txt"))
+    answers = (Reply(steps=(Say("one"),)), Reply(steps=(Hang(),)))
+    async with perdure.open("memory:") as store:
+        scenario = Scenario(name="held", sequence=answers)
+        answering = AnswerOptions(store, model=None, scenario=scenario)
+        talk = Conversation(answering, LineChat(answering, typed, QuietTeller(), None), None)
+
+        async def steer_while_attaching(log: LogReader, chat: Chat, said: Said) -> Entry | None:
+            talk.attached.append(second)
+            return await steer_open(log, chat, said)
+
+        monkeypatch.setattr(conversation, "steer_open", steer_while_attaching)
+        async with answering.runtime:
+            await talk.obey("first")
+            assert talk.chat is not None
+            turn = talk.chat.send("second")
+            talk.attached.append(first)
+            await talk.steer("third")
+            await talk.chat.abort()
+            await turn
+    assert talk.attached == [second]
