@@ -35,12 +35,9 @@ async def imported_spending(
 
 async def cost_lines(store: Store, chat: Chat, prices: Mapping[str, Price]) -> list[str]:
     """Return what `chat` cost and the tokens it used; an unknown cost is never 0."""
-    imported = await imported_spending(store, chat.session, prices)
+    spent = await chat.spent() + await imported_spending(store, chat.session, prices)
     models = await store.usage("model", session=chat.session.id, prices=prices)
-    lines = list(_cost_lines(await chat.spent() + imported, models))
-    if imported.unpriced_calls:
-        lines.append("prices go into [models.prices] of your settings: `perdure config path`")
-    return lines
+    return list(_cost_lines(spent, models))
 
 
 def _cost_lines(spent: Spending, models: Sequence[UsageTotal]) -> Iterator[str]:
@@ -62,3 +59,5 @@ def _cost_lines(spent: Spending, models: Sequence[UsageTotal]) -> Iterator[str]:
         f"{count_of(calls, 'call')} of {names}: {sent:,} tokens sent{cached}, "
         f"{used.output_tokens:,} received"
     )
+    if spent.unpriced_calls:
+        yield "prices go into [models.prices] of your settings: `perdure config path`"
