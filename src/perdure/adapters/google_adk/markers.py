@@ -1,4 +1,4 @@
-"""What a session of the ADK keeps of the state in the store that it was read at.
+"""The marker of an ADK session: which state of the store it was read from.
 
 The ADK's own services keep it in a private attribute of `Session`. A release without that attribute
 takes it as a new one, or refuses it: the time of the newest event then tells a stale session, as in

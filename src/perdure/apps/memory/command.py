@@ -82,7 +82,7 @@ AboutOption = Annotated[
     typer.Option(
         metavar="NAME",
         callback=only_subject,
-        help="The person whom this is about; default: that of the sources, or none.",
+        help="The person whom this is about.",
     ),
 ]
 AgentOption = Annotated[

@@ -46,11 +46,11 @@ RECONNECT_S = 0.1
 STALLED_MS = 1_500
 """A transaction that is left open for longer is ended by the server: others wait for its rows.
 
-Those of the launch have `LAUNCHING_MS`.
+In the launch the limit is `LAUNCHING_MS`.
 """
 
 LAUNCHING_MS = 30_000
-"""The same for the launch, which does not try again, but may delay other launches."""
+"""The limit in the launch, which is not tried again, but can delay other launches."""
 
 _LAUNCH = (20_584, 0)
 """The advisory lock of a launch."""
