@@ -60,7 +60,7 @@ async def measure_speed(count: int, address: str | None, embedder: Embedder | No
     )
     for name, share, more in costs:
         table.add_row(f"the first {name}, which indexes / append", f"{share:.0%}")
-        table.add_row("what it adds to the files / text", f"{more:.2f}")
+        table.add_row("what it adds to the files / text", f"{more:.3f}")
     for row in (
         ("indexing / append, time of the CPU", f"{searched_cpu / appended_cpu:.0%}"),
         *_percentiles(laps),

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-VERSION = 8
+VERSION = 9
 """Version of an index: its words, their source (``searchable``, ``cues``), its form (``parts``)."""
 
 LONGEST = 64

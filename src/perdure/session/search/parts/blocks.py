@@ -13,6 +13,8 @@ from itertools import accumulate
 from struct import Struct, pack, unpack_from
 from typing import NamedTuple
 
+from perdure.session.search.parts.codes import length_of
+
 BLOCK_BYTES = 3_960
 """Size of a block, so that one fits into 4 kB and two into 8 kB; a longer text has its own."""
 
@@ -149,8 +151,3 @@ class _Columns(NamedTuple):
     positions: Sequence[int]
     ats: Sequence[int]
     begins: Sequence[int]
-
-
-def length_of(codes: bytes) -> int:
-    """Return the number of words of a text. Raises: UnicodeDecodeError."""
-    return len(codes.decode())

@@ -13,7 +13,7 @@ from operator import ge, itemgetter, not_, sub
 from typing import NamedTuple
 
 from perdure.session.search.parts.blocks import Said
-from perdure.session.search.parts.codes import codes_of
+from perdure.session.search.parts.codes import codes_in, codes_of
 from perdure.session.search.parts.occurrences import pack_frequencies, pack_places, places
 from perdure.session.search.parts.pages import (
     FILTER,
@@ -63,14 +63,10 @@ def make_part(texts: Iterable[Text]) -> Part:
     return Part(tuple(_said(ordered, codes)), tuple(pages_of(kept)))
 
 
-def _said(texts: Sequence[Text], codes: Mapping[str, str]) -> Iterator[Said]:
-    words = chain.from_iterable([text.words for text in texts])
-    together = "".join(map(codes.__getitem__, words))
-    begin = 0
+def _said(texts: Sequence[Text], codes: Mapping[str, bytes]) -> Iterator[Said]:
+    code = codes.__getitem__
     for position, at, own, _, _ in texts:
-        end = begin + len(own)
-        yield Said(position, at, len(own), together[begin:end].encode())
-        begin = end
+        yield Said(position, at, len(own), b"".join(map(code, own)))
 
 
 def _numbers_by_key(keys: Sequence[Collection[str]]) -> dict[str, list[int]]:
@@ -100,7 +96,7 @@ def _filters(texts: Sequence[Text]) -> Iterator[Kept]:
     for key, found in _numbers_by_key([set(text.filters) for text in texts]).items():
         is_session = key.startswith(SESSION)
         where = pack_places([texts[number].place for number in found]) if is_session else b""
-        yield Kept(key, "", pack_numbers(found, len(texts)), where)
+        yield Kept(key, b"", pack_numbers(found, len(texts)), where)
 
 
 # ---------------------------------------------------------------- and back
@@ -114,7 +110,7 @@ def texts_in(part: Part) -> Iterator[Text]:
     positions = [said.position for said in part.said]
     if any(map(ge, positions, positions[1:])):
         raise ValueError("the texts of a part are out of order")
-    words: dict[str, str] = {}
+    words: dict[bytes, str] = {}
     filters: defaultdict[int, list[str]] = defaultdict(list)
     where: dict[int, int] = {}
     for kept in chain.from_iterable(everything(page.body) for page in part.pages):
@@ -126,5 +122,5 @@ def texts_in(part: Part) -> Iterator[Text]:
             if kept.key.startswith(SESSION):
                 where.update(places(kept, len(part.said)))
     for number, said in enumerate(part.said):
-        spoken = [words[code] for code in said.codes.decode()]
+        spoken = [words[code] for code in codes_in(said.codes)]
         yield Text(said.position, said.at, spoken, filters[number], where[number])

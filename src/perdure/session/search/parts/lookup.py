@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from perdure.session.search.bm25 import Candidate
-from perdure.session.search.parts.blocks import Block, length_of
+from perdure.session.search.parts.blocks import Block
+from perdure.session.search.parts.codes import length_of
 from perdure.session.search.parts.pages import Kept, beginning, kept_in
 from perdure.session.search.parts.part_query import Asked, PartAnswer
 

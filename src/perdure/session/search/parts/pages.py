@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from perdure.session.search.parts.codes import character, point_of
+from perdure.session.search.parts.codes import code_of, number_of
 
 PAGE_BYTES = 1_440
 """Size of a page before compression, so that four fit into 4 kB; a longer posting has its own."""
@@ -53,7 +53,7 @@ class Kept(NamedTuple):
     """The data of `key`; `code` is empty if it is not a word. `values`: see ``occurrences``."""
 
     key: str
-    code: str
+    code: bytes
     posting: bytes
     values: bytes = b""
 
@@ -127,15 +127,15 @@ def _page(held: list[Kept]) -> Page:
     return Page(held[0].key, zlib.compress(_encode(body), wbits=_WINDOW))
 
 
-def _grouped(codes: Iterable[str]) -> tuple[bytes, tuple[int, int, int]]:
-    """Return the group of each of `codes`, and the point of the first of each group."""
-    points = list(map(point_of, filter(None, codes)))
-    groups = bytes([1 if point < 0x80 else 2 if point < 0x800 else 3 for point in points])
+def _grouped(codes: Iterable[bytes]) -> tuple[bytes, tuple[int, int, int]]:
+    """Return the group of each of `codes`, and the number of the first of each group."""
+    found = list(filter(None, codes))
+    groups = bytes([min(len(code), 3) for code in found])
     one, two, three = (groups.find(group) for group in (1, 2, 3))
     return groups, (
-        points[one] if one >= 0 else 0,
-        points[two] if two >= 0 else 0,
-        points[three] if three >= 0 else 0,
+        number_of(found[one]) if one >= 0 else 0,
+        number_of(found[two]) if two >= 0 else 0,
+        number_of(found[three]) if three >= 0 else 0,
     )
 
 
@@ -189,7 +189,7 @@ def _page_entries(page: _Body, keys: list[str], first: int, behind: int) -> Iter
     begin, value = sum(lengths[:first]), sum(lengths[len(keys) : len(keys) + first])
     for place in range(first, behind):
         end, value_end = begin + lengths[place], value + lengths[len(keys) + place]
-        code = _code(page, place) if page.groups else ""
+        code = _code(page, place) if page.groups else b""
         yield Kept(keys[place], code, page.postings[begin:end], page.values[value:value_end])
         begin, value = end, value_end
 
@@ -198,6 +198,6 @@ def _lengths(page: _Body) -> Sequence[int]:
     return page.lengths if page.width == 1 else unpack(f"<{len(page.lengths) // 4}I", page.lengths)
 
 
-def _code(page: _Body, place: int) -> str:
+def _code(page: _Body, place: int) -> bytes:
     group = page.groups[place]
-    return character(page.firsts[group - 1] + page.groups.count(group, 0, place))
+    return code_of(page.firsts[group - 1] + page.groups.count(group, 0, place))

@@ -8,15 +8,16 @@ from perdure.session.search.parts.blocks import BLOCK_BYTES, Block, Said, block_
 from perdure.session.search.parts.pages import DAMAGE
 
 CHANCE = random.Random(4)
+CODES = [b"a", b"b", b"b\xc0", b"\0\xff\xc1"]
 
 
 def said_of(count: int, *, step: int = 3, span: int = 10**10, words: int = 60) -> list[Said]:
     """Texts at growing positions, some of them empty, of times within `span`."""
     found: list[Said] = []
     for number in range(count):
-        codes = "".join(CHANCE.choices("ab\u0100\u0900", k=CHANCE.randrange(words)))
+        codes = CHANCE.choices(CODES, k=CHANCE.randrange(words))
         at = CHANCE.randrange(-span, span)
-        found.append(Said(number * step - 40, at, len(codes), codes.encode()))
+        found.append(Said(number * step - 40, at, len(codes), b"".join(codes)))
     return found
 
 

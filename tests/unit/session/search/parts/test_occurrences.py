@@ -56,7 +56,7 @@ def test_single_occurrences_take_no_byte() -> None:
 
 
 def test_values_that_are_damaged_are_refused() -> None:
-    kept = Kept("a", "b", pack_numbers([1, 2], 3))
+    kept = Kept("a", b"b", pack_numbers([1, 2], 3))
     for values in (b"\x80", b"\xff\x7f"):
         with pytest.raises((IndexError, ValueError)):
             frequencies(kept._replace(values=values), 3)

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from perdure.session.search.parts.codes import code_of
 from perdure.session.search.parts.pages import (
     DAMAGE,
     PAGE_BYTES,
@@ -19,11 +20,11 @@ from perdure.session.search.parts.pages import (
 
 CHANCE = random.Random(3)
 KEPT = [
-    Kept("#agent", "", b"12"),
-    Kept("#user", "", b""),
-    *[Kept(f"w{number:03}", chr(200 + number), bytes([number])) for number in range(250)],
-    Kept("x", chr(450), CHANCE.randbytes(70_000)),
-    Kept("x1", chr(451), b"1"),
+    Kept("#agent", b"", b"12"),
+    Kept("#user", b"", b""),
+    *[Kept(f"w{number:03}", code_of(200 + number), bytes([number])) for number in range(250)],
+    Kept("x", code_of(450), CHANCE.randbytes(70_000)),
+    Kept("x1", code_of(451), b"1"),
 ]
 PAGES = list(pages_of(KEPT))
 
@@ -71,6 +72,6 @@ def test_invalid_page_raises_damage() -> None:
 def test_filter_keys_are_not_words_and_round_trip(name: str) -> None:
     for key in (role_key("user"), tool_key(name)):
         assert not is_word(key)
-        (page,) = pages_of([Kept(key, "", b"1")])
-        assert kept_in(page.body, key) == Kept(key, "", b"1")
+        (page,) = pages_of([Kept(key, b"", b"1")])
+        assert kept_in(page.body, key) == Kept(key, b"", b"1")
     assert tool_key(name) not in (role_key(name), tool_key(name + "x"))

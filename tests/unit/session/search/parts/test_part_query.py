@@ -34,7 +34,7 @@ def test_blocks_without_the_phrase_are_skipped() -> None:
     assert [answer.may_be_in(part.said[number].codes) for number in (6, 7, 300)] == [
         *(False, True, False),
     ]
-    assert answer.may_be_in("".join(codes[word] for word in ("c", "a", "b", "c")).encode())
+    assert answer.may_be_in(b"".join(codes[word] for word in ("c", "a", "b", "c")))
 
 
 def test_phrase_reads_only_blocks_with_a_text_that_has_all_its_words() -> None:
