@@ -40,6 +40,7 @@ KINDS: tuple[str, ...] = (
 """The searchable kinds of entries."""
 
 _KINDS = frozenset(KINDS)
+_OF_TOOLS = (ToolCallPart, ToolResultPart)
 
 
 class Searchable(msgspec.Struct, frozen=True):
@@ -89,11 +90,11 @@ def _of_body(body: Body) -> Searchable | None:
 
 def _text_of_message(message: Message) -> str:
     text = _text_of(message.parts)
-    return "\n".join(filter(None, (text, message.error)))
+    return "\n".join(filter(None, (text, message.error))) if message.error else text
 
 
 def _text_of(parts: Iterable[Part]) -> str:
-    return "\n".join(text for part in parts for text in _texts_of(part) if text)
+    return "\n".join([text for part in parts for text in _texts_of(part) if text])
 
 
 def _texts_of(part: Part) -> Iterator[str]:
@@ -131,5 +132,5 @@ def _plain_texts(value: object) -> Iterator[str]:
 
 
 def _tools_of(parts: Iterable[Part]) -> tuple[str, ...]:
-    named = (part.name for part in parts if isinstance(part, ToolCallPart | ToolResultPart))
-    return tuple(dict.fromkeys(name for name in named if name))
+    named = [part.name for part in parts if isinstance(part, _OF_TOOLS)]
+    return tuple(dict.fromkeys(filter(None, named))) if named else ()

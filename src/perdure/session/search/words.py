@@ -60,6 +60,8 @@ _PUNCTUATION = re.compile(
 )
 """The most frequent separators that are not ASCII."""
 
+_UNCLEAR = b"\0"
+
 _SLICE = 65_536
 _RUN = re.compile("[A-Za-z0-9\x80-\U0010ffff]+")
 _HAS_ASCII = re.compile("[a-z0-9]")
@@ -69,6 +71,18 @@ _HAS_ASCII = re.compile("[a-z0-9]")
 def _piece() -> re.Pattern[str]:
     """Compiled on first use: compiling takes longer than importing this whole package."""
     return re.compile(f"[{_SINGLE}][{_VOICED}{_DROPPED}]*|[^ {_SINGLE}]+")
+
+
+@cache
+def _folded_latin() -> bytes:
+    """For ``bytes.translate`` of Latin-1: letters and digits folded, separators as spaces.
+
+    `_UNCLEAR` stands for characters that fold to others than one ASCII letter or digit.
+    """
+    kept = [chr(code).translate(_SEPARATED) for code in range(256)]
+    folded = [" " if each == " " else _fold(each) for each in kept]
+    plain = [each if each == " " or _ASCII_WORD.fullmatch(each) else "" for each in folded]
+    return b"".join([each.encode() if len(each) == 1 else _UNCLEAR for each in plain])
 
 
 @cache
@@ -132,14 +146,33 @@ def terms(text: str) -> list[str]:
 def _terms(text: str) -> Iterable[str]:
     if not text.isascii():
         text = _PUNCTUATION.sub(" ", text)  # often all that is not ASCII
-    if text.isascii():
-        return _ASCII_WORD.findall(text.lower())
+        text = text.replace("ß", "ss")
+    plain = _plain_terms(text)
+    if plain is not None:
+        return plain
     found: list[str] = []
     for run in _RUN.findall(text):
         if run.isascii() and len(run) <= LONGEST:
             found.append(run.lower())
         else:
             found += _terms_of_run(run)
+    return found
+
+
+def _plain_terms(text: str) -> list[str] | None:
+    """Return the words of `text` if all of its characters fold to ASCII, each by itself.
+
+    This takes a third of the time of regular expressions.
+    """
+    try:
+        folded = text.encode("latin-1").translate(_folded_latin())
+    except UnicodeEncodeError:
+        return None
+    if _UNCLEAR in folded:
+        return None
+    found = folded.decode("ascii").split()
+    if found and max(map(len, found)) > LONGEST:
+        return _ASCII_WORD.findall(folded.decode("ascii"))
     return found
 
 

@@ -82,3 +82,16 @@ def test_sliced_text_has_words_of_whole_text(text: str) -> None:
         patch.setattr("perdure.session.search.words._SLICE", 3)
         assert (terms(text), list(words(text))) == whole
     assert [word.term for word in whole[1]] == whole[0]
+
+
+LATIN = st.characters(max_codepoint=0x17F) | st.sampled_from("“”—ß\u2019\u0301\u0327\u2028")
+
+
+@given(st.lists(LATIN, max_size=20).map("".join), st.sampled_from([1, 2, LONGEST, LONGEST + 1]))
+def test_words_of_latin_text_are_those_with_positions(text: str, times: int) -> None:
+    assert terms(text * times) == [word.term for word in words(text * times)]
+
+
+@pytest.mark.parametrize("code", range(256))
+def test_each_latin_character_folds_as_in_other_text(code: int) -> None:
+    assert terms(f"a{chr(code)}b 店") == [*terms(f"a{chr(code)}b"), "店"]

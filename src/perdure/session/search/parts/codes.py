@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import chain, product
 from typing import NamedTuple
 
 import msgspec
@@ -56,13 +56,15 @@ class Range(NamedTuple):
 def codes_of(frequencies: Mapping[str, int]) -> dict[str, bytes]:
     """Return a code for each word of a part, given the frequency of each."""
     ordered = sorted(sorted(frequencies), key=frequencies.__getitem__, reverse=True)
-    _, two, three, _ = _STARTS
-    codes: dict[str, bytes] = {}
-    for first, group in zip(
-        _STARTS, (ordered[:two], ordered[two:three], ordered[three:]), strict=False
-    ):
-        codes.update(zip(sorted(group), map(code_of, count(first)), strict=False))
-    return codes
+    words = sorted(ordered[: _STARTS[1]])
+    words += sorted(ordered[_STARTS[1] : _STARTS[2]])
+    words += sorted(ordered[_STARTS[2] :])
+    return dict(zip(words, chain.from_iterable(map(_codes_with, range(4))), strict=False))
+
+
+def _codes_with(more: int) -> Iterator[bytes]:
+    """Yield all codes of one byte and `more` others, ascending."""
+    return map(bytes, product(range(_FIRST_BYTES), *[_NEXT_BYTES] * more))
 
 
 def code_of(number: int) -> bytes:

@@ -115,9 +115,10 @@ class SqliteLog:
         rows = self._rows(sql, mark.entry, newest, most)
         read = size = 0
         after = mark._replace(stream=upto)
+        version, _, _, *counts = after
         for row in rows:
             read += 1
-            after, size = after._replace(entry=row[0]), size + len(row[-1])
+            after, size = Mark(version, row[0], upto, *counts), size + len(row[-1])
             found = self._found_in(row)
             if found is not None:
                 texts.append((found, after))
