@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -30,6 +31,7 @@ from perdure.stores.postgres.database import Statement, run_statements
 from perdure.stores.postgres.faults import meaning_of
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Commit, CommitResult, Write
+from perdure.stores.retention.erase import EraseRequest
 from tests.conformance.store.building import S, append, create, header, said, texts
 from tests.fakes.postgres import PostgresServer, name_of, serving
 from tests.integration.postgres.conftest import Database, Open
@@ -166,6 +168,56 @@ async def test_commit_pending_in_dying_server_raises(
     again = await store.commit(commit)
     assert (again.entries, again.is_replay) == (first.entries, True)
     assert texts(await store.entries(S)) == ["a", "b"]
+
+
+async def test_commit_that_ends_in_a_deadlock_is_tried_again(
+    store: PostgresStore, db: Database
+) -> None:
+    await create(store, S, said("a"))
+    db.execute("CREATE SEQUENCE public.tries")
+    db.execute(
+        "CREATE FUNCTION public.first_fails() RETURNS trigger LANGUAGE plpgsql "
+        f"SECURITY DEFINER AS {FAILS}"
+    )
+    db.execute(
+        "CREATE TRIGGER first_fails BEFORE UPDATE ON perdure.stream "
+        "FOR EACH ROW EXECUTE FUNCTION public.first_fails()"
+    )
+    try:
+        await append(store, S, said("b"))
+        tries = db.execute("SELECT last_value FROM public.tries").fetchone()
+    finally:
+        db.execute("DROP FUNCTION public.first_fails CASCADE")
+        db.execute("DROP SEQUENCE public.tries")
+
+    assert tries == (2,)
+    assert texts(await store.entries(S)) == ["a", "b"]
+
+
+FAILS: LiteralString = """$$ BEGIN
+    IF nextval('public.tries') = 1 THEN
+        RAISE EXCEPTION 'deadlock detected' USING ERRCODE = 'deadlock_detected';
+    END IF;
+    RETURN NEW;
+END $$"""
+"""A rollback does not set a sequence back, so only the first update fails."""
+
+
+async def test_erasures_of_a_store_without_index_wait_for_each_other(
+    store: PostgresStore, address: str, db: Database
+) -> None:
+    await create(store, S, said("a"))
+    request = EraseRequest(id="e", scope="session", by="me", at=1, name=S)
+    with closing(psycopg.connect(address)) as other:
+        other.execute("INSERT INTO perdure.search_mark VALUES ('default', 0, 0, 0)")
+        erasing = asyncio.ensure_future(store.retention.erase(request))
+        await until_somebody_waits(address)
+        # It waits before it locks a session: locked sessions could make others wait in a circle.
+        assert db.execute("SELECT FROM perdure.stream FOR UPDATE NOWAIT").rowcount == 1
+        other.rollback()
+
+    assert (await erasing).removed.texts == 0
+    assert [entry.is_erased for entry in await store.entries(S)][:1] == [True]
 
 
 async def until_somebody_waits(address: str) -> None:

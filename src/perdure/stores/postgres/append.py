@@ -30,7 +30,7 @@ from perdure.stores.append_rules import ForkOrigin, check_origin, initial_state
 from perdure.stores.chain import SALT_BYTES, genesis_hash
 from perdure.stores.postgres.branches import ask_nodes, ask_state
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
-from perdure.stores.postgres.faults import STALE, TAKEN, is_lost, is_worth_another, state_of
+from perdure.stores.postgres.faults import is_lost, is_worth_another
 from perdure.stores.postgres.lists import first_listing, kept_beside
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.row_builder import Facts, NotLookedUp, Share, share_off_loop
@@ -188,7 +188,7 @@ class Appender:
         try:
             await self._send(share, request)
         except PerdureError as error:
-            if state_of(error.__cause__) in (STALE, TAKEN):
+            if is_worth_another(error.__cause__):
                 return None
             raise
         self._remember(share.after)

@@ -36,7 +36,7 @@ from perdure.stores.postgres.retention.content_gc import remove_unreferenced_of
 from perdure.stores.postgres.retention.quotas import LIFT, counting
 from perdure.stores.postgres.retention.usage import resetting
 from perdure.stores.postgres.rows import Row, Stream, entry_of, info_of_row, stream_of
-from perdure.stores.postgres.search.tables import forget
+from perdure.stores.postgres.search.tables import forget, locking_mark
 from perdure.stores.protocol import Commit
 from perdure.stores.retention import copies
 from perdure.stores.retention.backups import Backup
@@ -156,10 +156,6 @@ _CERTIFICATES: LiteralString = """
 SELECT certificate FROM perdure.erasure WHERE namespace = %s ORDER BY at, id
 """
 
-_LOCK_MARK: LiteralString = """
-SELECT 1 FROM perdure.search_mark WHERE namespace = %s FOR UPDATE
-"""
-
 _REMEMBER: LiteralString = """
 INSERT INTO perdure.backup VALUES (%s, %s, %s)
 ON CONFLICT (namespace, path) DO UPDATE SET at = excluded.at
@@ -215,7 +211,7 @@ class _Erasure:
 
     async def run(self, namespace: str, random: RandomSource) -> Certificate:
         """Erase; return the certificate, or that of an earlier erasure if nothing is left to do."""
-        await self._ask(LIFT, Statement(_LOCK_MARK, (self._ns,)))
+        await self._ask(LIFT, *locking_mark(self._ns))
         reach, relations = await self._reach()
         plans = await self._plans(reach, relations)
         if not plans and self._request.is_of_session:
@@ -407,11 +403,6 @@ class _Erasure:
 
 
 # ---------------------------------------------------------------- also for a removal
-
-
-def locking_mark(namespace: str) -> Statement:
-    """Lock the search mark, before any stream: blocks indexing until the transaction ends."""
-    return Statement(_LOCK_MARK, (namespace,))
 
 
 async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Counts:

@@ -24,11 +24,11 @@ from perdure.stores.postgres.retention.content_gc import remove_unreferenced_of
 from perdure.stores.postgres.retention.erase import (
     forget_session,
     forget_texts,
-    locking_mark,
 )
 from perdure.stores.postgres.retention.quotas import counting
 from perdure.stores.postgres.retention.usage import namespace_totals, resetting
 from perdure.stores.postgres.rows import MAX_SEQ, Row, stream_of
+from perdure.stores.postgres.search.tables import locking_mark
 from perdure.stores.retention.policy import (
     KEY_WINDOW_MS,
     Hold,
@@ -226,7 +226,7 @@ async def remove(
     async with db.connection() as connected, connected.transaction():
         looking = Statement(_ONE, (*_values(db, now), stream))
         erased = Statement(_IS_ERASED, (ns, stream))
-        statements = [locking_mark(ns), Statement(LOCK, (ns, [stream])), erased, looking]
+        statements = [*locking_mark(ns), Statement(LOCK, (ns, [stream])), erased, looking]
         *_, status, rows = await run_statements(connected, ns, statements)
         if not rows or not status:  # another removal was first
             raise SessionNotFound(stream)

@@ -19,7 +19,13 @@ from perdure.session.search.words import VERSION
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.rows import Row, is_text
 from perdure.stores.postgres.search.log import PostgresLog
-from perdure.stores.postgres.search.tables import MARK, PostgresReader, PostgresWriter, mark_in
+from perdure.stores.postgres.search.tables import (
+    MARK,
+    PostgresReader,
+    PostgresWriter,
+    locking_mark,
+    mark_in,
+)
 from perdure.stores.postgres.search.vectors import PostgresVectors
 from perdure.stores.protocol import OnProgress, Problem
 from perdure.stores.search import index_check, indexer, recall_plan, search_plan, vector_plan
@@ -68,12 +74,6 @@ _SOON: LiteralString = """
 SELECT set_config('synchronous_commit', 'off', true),
     set_config('idle_in_transaction_session_timeout', '60000', true)
 """
-
-_BEGIN: LiteralString = """
-INSERT INTO perdure.search_mark VALUES (%s, %s, 0, 0) ON CONFLICT DO NOTHING
-"""
-
-_LOCK: LiteralString = "SELECT 1 FROM perdure.search_mark WHERE namespace = %s FOR UPDATE"
 
 _ONE_MOMENT: LiteralString = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -147,8 +147,7 @@ async def _locked(db: Database) -> AsyncGenerator[Connected]:
     """Open a transaction that blocks other changes of the index. It does not wait for the disk."""
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
-        begin, lock = Statement(_BEGIN, (ns, VERSION)), Statement(_LOCK, (ns,))
-        await run_statements(connected, ns, [Statement(_SOON), begin, lock])
+        await run_statements(connected, ns, [Statement(_SOON), *locking_mark(ns)])
         yield connected
 
 

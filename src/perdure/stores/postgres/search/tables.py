@@ -13,6 +13,7 @@ from perdure.session.search.parts.blocks import Block, block_rows
 from perdure.session.search.parts.builder import Part
 from perdure.session.search.parts.lookup import Head, Looked, Read
 from perdure.session.search.parts.pages import Page, after
+from perdure.session.search.words import VERSION
 from perdure.stores.postgres.database import Connected, Statement, run_statements
 from perdure.stores.postgres.rows import Contents, Numbers, Row, Texts
 from perdure.stores.postgres.search.vectors import Ask, PostgresVectors
@@ -30,6 +31,12 @@ from perdure.stores.search.rows import (
 MARK: LiteralString = (
     "SELECT version, upto, upto, parts, forgotten FROM perdure.search_mark WHERE namespace = %s"
 )
+
+_BEGIN_MARK: LiteralString = """
+INSERT INTO perdure.search_mark VALUES (%s, %s, 0, 0) ON CONFLICT DO NOTHING
+"""
+
+_LOCK_MARK: LiteralString = "SELECT 1 FROM perdure.search_mark WHERE namespace = %s FOR UPDATE"
 
 _SET_MARK: LiteralString = """
 INSERT INTO perdure.search_mark (namespace, version, upto, parts, forgotten)
@@ -291,6 +298,15 @@ class PostgresWriter:
 
     async def remove_part(self, number: int) -> None:
         await self._run([Statement(each, (self._namespace, number)) for each in _REMOVE_PART])
+
+
+def locking_mark(namespace: str) -> list[Statement]:
+    """Lock the search mark, before any stream: blocks indexing until the transaction ends.
+
+    The mark is made where there is none: without a row, two erasures would not wait for each other.
+    """
+    begin = Statement(_BEGIN_MARK, (namespace, VERSION))
+    return [begin, Statement(_LOCK_MARK, (namespace,))]
 
 
 def mark_in(rows: Sequence[Row]) -> Mark:
