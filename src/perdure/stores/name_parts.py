@@ -1,8 +1,8 @@
 """Index parts of names and ids, for lists of the sessions whose name contains a query.
 
 A part is a few characters starting at some position of a name or id, case-folded. Any substring of
-a name is the beginning of one of its parts, so the sessions with a query in their name are one
-range of an ordered index. ``session.info.is_found`` checks each of them.
+a name is the beginning of one of its parts, so the sessions whose name contains a query are
+neighbours in an ordered index. ``session.info.is_found`` checks each of them.
 """
 
 from __future__ import annotations

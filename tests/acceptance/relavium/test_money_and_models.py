@@ -103,7 +103,7 @@ async def test_13_error_like_or_empty_text_calls_no_fallback() -> None:
     assert theatre.players.called == ["main", "main"]
 
 
-async def test_13_a_final_error_in_passing_words_stops_the_whole_chain() -> None:
+async def test_13_a_permanent_error_that_sounds_temporary_stops_the_whole_chain() -> None:
     refused = ModelRefused("p:main", "overloaded, 503, please try again", 400)
     theatre = Theatre(main=[(refused,)])
     chat = await theatre.chat(fallbacks=["q:other"])

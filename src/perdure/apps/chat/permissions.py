@@ -18,7 +18,8 @@ SEARCH_SECRET = "PERDURE_SECRET_SEARCH"  # noqa: S105 - the name of a variable
 """The environment variable with the token for it, where it wants one."""
 
 PATTERNS = (
-    "* is any text within one argument, ** at the end any further arguments, and neither an option"
+    "* is any text within one argument, ** at the end is any further arguments; "
+    "neither matches an option"
 )
 
 ApproveOption = Annotated[

@@ -276,8 +276,8 @@ async def resume(  # noqa: PLR0913 - each is an option of the command
 
     Turns that another process left open are continued. Several processes may run one flow.
     Options given here replace the stored ones and are stored: a model replaces a scenario and the
-    reverse. --allow-command and --allow-domain with what is allowed already limit roles to that;
-    anything else is added.
+    reverse. --allow-command and --allow-domain add what is not allowed yet. If everything that they
+    name is allowed already, roles are limited to it.
 
     Examples:
         perdure flow resume 20260527T14 --watch

@@ -91,7 +91,7 @@ AgentOption = Annotated[
 ]
 SourceOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="ENTRY", help="An entry that says so, by its whole id."),
+    typer.Option(metavar="ENTRY", help="The full id of an entry that states the fact."),
 ]
 EverySubject = Annotated[bool, typer.Option("--all", help="Of every subject, not only of one.")]
 FromOption = Annotated[

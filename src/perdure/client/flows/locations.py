@@ -160,7 +160,7 @@ def default_record(workspace: Path, flow: StreamId) -> Path:
 
 
 def record_in(state: FlowState, workspace: Path) -> Path:
-    """Return the record folder in `workspace`, with the same relative path.
+    """Return the record folder in `workspace`, at its relative path in the flow's old workspace.
 
     For a received flow it is always inside of `workspace`.
     """

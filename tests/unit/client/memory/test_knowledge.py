@@ -166,7 +166,7 @@ async def test_turn_continues_without_unreadable_folder(
         assert "Aurora" not in model.requests[0].messages[0].text
 
 
-def test_agent_file_names_folders_below_the_working_folder() -> None:
+def test_knowledge_folder_of_agent_file_must_be_below_the_working_folder() -> None:
     agent = Agent("helper", model="a:b", memory=MemoryConfig(knowledge=("docs",)))
     assert "knowledge:" in agent_text(agent)
     for wrong in ("/etc", "../docs", "docs/../../x"):

@@ -48,7 +48,7 @@ def test_oversized_conversation_is_trimmed_like_context() -> None:
 
 
 @pytest.mark.parametrize(("most", "left"), [(1, 2), (3, 2), (4, 4), (5, 4), (11, 10), (12, 12)])
-def test_max_messages_limits_whole_exchanges(most: int, left: int) -> None:
+def test_max_messages_drops_the_oldest_whole_exchanges(most: int, left: int) -> None:
     said = [m for n in range(6) for m in (user(f"ask {n}"), assistant(f"answer {n}"))]
     prompt = prompt_of(conversation_of(window_on(*said)), max_messages=most)
     assert prompt.messages == tuple(said[-left:])

@@ -115,8 +115,8 @@ async def list_sessions(
 ) -> None:
     """List sessions, newest activity first.
 
-    The activity of a session is its newest user or assistant message. An id is as short as other
-    commands accept it. To choose a session interactively, use `perdure sessions pick`; to search
+    The activity of a session is its newest user or assistant message. Ids are shortened to what
+    other commands accept. To choose a session interactively, use `perdure sessions pick`; to search
     messages, `perdure sessions search`.
 
     Examples:
