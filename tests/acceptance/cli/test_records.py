@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
+from perdure.client.clock import SystemClock
+from perdure.session.clock import moment_of
 from tests.acceptance.cli.conftest import SAMPLE_ID, World
 
 
@@ -47,10 +51,20 @@ def test_models_without_a_price_are_named_and_settings_price_them(world: World) 
     assert "no price" not in world.ok("usage").out
 
 
-def test_line_of_usage_is_today_for_a_prompt(world: World) -> None:
+def test_line_of_usage_is_today_for_a_prompt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    day_ms, now = 86_400_000, SystemClock().now_ms()
+    to_noon = day_ms // 2 - now % day_ms  # the day cannot change between the commands
+    real = SystemClock().now_ms
+
+    def shifted(_: SystemClock) -> int:
+        return real() + to_noon
+
+    monkeypatch.setattr(SystemClock, "now_ms", shifted)
     world.ok("chat", "-p", "hello")
     assert world.ok("usage", "--line", "--until", "7d").out == "$0.00 0 tokens\n"
     assert re.fullmatch(r"[0-9.k]+ tokens, no price\n", world.ok("usage", "--line").out)
+    (row,) = world.ok("usage", "--json").json
+    assert row["key"] == moment_of(now + to_noon).date().isoformat()
 
 
 def test_activity_counts_days_and_hours(imported: World) -> None:
