@@ -36,7 +36,7 @@ CONTRACT = re.compile(r"(?<=[.;)`])\s+(Shape|Units|Durable|Raises|Source): |^(Sh
 
 def main(arguments: Sequence[str]) -> int:
     """Write the reference into the folder that is named; the exit code."""
-    if len(arguments) != 1:
+    if len(arguments) != 1 or arguments[0].startswith("-"):
         print("usage: python -m scripts.make_reference FOLDER")
         return 2
     folder = Path(arguments[0])

@@ -31,6 +31,15 @@ def test_reference_describes_every_parameter_of_an_agent() -> None:
     assert vars(perdure).get("__all__") == listed
 
 
+def test_option_is_no_folder_and_prints_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert make_reference.main(["--help"]) == 2
+    assert "usage: " in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.all_only
 def test_reference_is_searched_without_a_server(tmp_path: Path, chromium: str) -> None:
     assert make_reference.main([str(tmp_path)]) == 0
