@@ -38,7 +38,7 @@ class Unknown(ShortRepr, frozen=True):
 Body = Message | TreeBody | SideBody | Unknown
 
 KIND_MODULES = (kinds, notes, ledger, flow_kinds, memory_kinds)
-"""The modules that define kinds: each body class in them is one."""
+"""The modules that define kinds. Importing them makes `BODIES` complete; each class is a kind."""
 
 BODIES: dict[str, type[TreeBody] | type[SideBody]] = {
     body.kind: body for body in (*TreeBody.__subclasses__(), *SideBody.__subclasses__())

@@ -103,6 +103,17 @@ async def test_client_sees_nothing_out_of_scope_and_no_secret(address: str) -> N
     assert {resource.name for resource in resources.resources} == {"trip", "long"}
 
 
+async def test_titles_of_resources_are_one_line_without_credentials(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'store.db'}"
+    async with perdure.open(address) as store:
+        await store.create(title=f"Use\n{KEY}", id="titled")
+    async with served(address) as client:
+        (resource,) = (await client.list_resources()).resources
+    assert resource.title is not None
+    assert KEY not in resource.title
+    assert resource.title.startswith("Use ")
+
+
 @pytest.mark.all_only
 async def test_client_of_a_subject_sees_only_that_subject(address: str) -> None:
     async with served(address, "--subject", "ana") as client:

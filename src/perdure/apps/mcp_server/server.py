@@ -120,7 +120,7 @@ async def _add_resources(server: Any, history: History) -> None:
 
     resources = importlib.import_module("mcp.server.mcpserver.resources")
     for info in await history.newest(RESOURCES):
-        title = mask_secrets(info.title or info.first_text or info.id)
+        title = mask_secrets(info.name or info.id)
         server.add_resource(
             resources.FunctionResource(
                 uri=f"perdure://sessions/{info.id}",
