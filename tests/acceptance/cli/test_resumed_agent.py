@@ -52,3 +52,15 @@ def test_resumed_session_keeps_the_cap_of_its_agent(world: World) -> None:
     assert "turn_limit" in ended.err
     assert "raise turn_cap in the section [chat] of your settings" in ended.err
     assert "Runtime(" not in ended.err
+
+
+def test_next_message_continues_after_the_cap_of_tool_rounds(world: World) -> None:
+    rounds = "  - calls: [{name: list_directory, args: {path: .}}]\n" * 17
+    scenario = world.scenario(f"name: acted\nsequence:\n{rounds}  - text: Done.\n")
+    chat = ("chat", "--scenario", scenario)
+    ended = world.run(*chat, "-p", "look")
+    assert ended.code == 1
+    told = " ".join(ended.err.split())
+    assert "asked for tools 17 times in one turn" in told
+    assert 'send "continue" to go on, or raise max_tool_rounds in the limits of an agent' in told
+    assert world.ok(*chat, "--continue", "-p", "continue").out == "Done.\n"

@@ -48,6 +48,8 @@ ADVICE: Mapping[str, str] = {
     "raise max_turns to go on: Runtime(limits=Limits(max_turns=...))": "to go on, raise turn_cap "
     "in the section [chat] of your settings, or max_turns in the limits of its agent file; "
     "`perdure config path` shows the files",
+    "the next message continues, or raise max_tool_rounds": 'send "continue" to go on, or raise '
+    "max_tool_rounds in the limits of an agent file",
     "give the runtime an agent of that id": "run the workflow with `-m MODEL`, and one is made",
 }
 """Text of the library -> text of the command line. Fields are facts of the error."""

@@ -109,7 +109,10 @@ def on_answer(scribe: Scribe, happened: inputs.Answered, config: TurnConfig) -> 
         return
     limit = config.limits.max_tool_rounds
     if scribe.state.pending and scribe.state.tool_rounds > limit:
-        reason = f"the model asked for tools {limit + 1} times in one turn; raise max_tool_rounds"
+        reason = (
+            f"the model asked for tools {limit + 1} times in one turn; "
+            "the next message continues, or raise max_tool_rounds"
+        )
         refuse_pending(scribe, "refused", "Not run: the turn's limit is reached.", "turn_limit")
         finish(scribe, "error", failure="turn_limit", error=reason)
         return
