@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.text import one_line
-from perdure.client.agents.chat import Chat
+from perdure.client.conversation.lineage import children_of
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.models.prices import Price, in_dollars
+from perdure.session.ids import StreamId
 from perdure.session.ledger import Spending
 from perdure.session.messages import Usage
 from perdure.session.records import UsageTotal
@@ -33,18 +34,27 @@ async def imported_spending(
     return Spending(cost, sum(each.unpriced_calls for each in found))
 
 
-async def cost_lines(store: Store, chat: Chat, prices: Mapping[str, Price]) -> list[str]:
-    """Return what `chat` cost and the tokens it used; an unknown cost is never 0."""
-    spent = await chat.spent() + await imported_spending(store, chat.session, prices)
-    models = await store.usage("model", session=chat.session.id, prices=prices)
-    return list(_cost_lines(spent, models))
+async def cost_lines(store: Store, session: StreamId, prices: Mapping[str, Price]) -> list[str]:
+    """Return the cost and the tokens of `session` and the agents it invoked, as `perdure usage`.
+
+    An unknown cost is never 0. `prices` as of `Store.usage`.
+    """
+    totals: list[UsageTotal] = []
+    waiting = [session]
+    while waiting:
+        at = waiting.pop()
+        totals += await store.usage("model", session=at, prices=prices)
+        waiting += [child.info.id for child in await children_of(store.backend, at)]
+    return list(_cost_lines(totals))
 
 
-def _cost_lines(spent: Spending, models: Sequence[UsageTotal]) -> Iterator[str]:
+def _cost_lines(models: Sequence[UsageTotal]) -> Iterator[str]:
     calls = sum(each.calls for each in models)
-    if not calls and spent == Spending():
+    if not calls:
         yield "the log has no tokens and no cost of this session"
         return
+    cost = sum(each.usage.cost_microcents or 0 for each in models)
+    spent = Spending(cost, sum(each.unpriced_calls for each in models))
     missing = f"{count_of(spent.unpriced_calls, 'call')} without a price"
     if spent.unpriced_calls and not spent.cost_microcents:
         yield f"the cost of this session is unknown: {missing}"
@@ -54,7 +64,8 @@ def _cost_lines(spent: Spending, models: Sequence[UsageTotal]) -> Iterator[str]:
     used = sum((each.usage for each in models), Usage())
     sent = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
     cached = f" ({used.cache_read_tokens:,} of them cached)" if used.cache_read_tokens else ""
-    names = ", ".join(one_line(each.key or "unknown model", _CELLS) for each in models)
+    keys = dict.fromkeys(each.key or "unknown model" for each in models)
+    names = ", ".join(one_line(key, _CELLS) for key in keys)
     yield (
         f"{count_of(calls, 'call')} of {names}: {sent:,} tokens sent{cached}, "
         f"{used.output_tokens:,} received"

@@ -356,7 +356,7 @@ def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast
     settings = Configuration(Path(), os.environ)
     named = model or settings.model
     agent = chat_agent(named, permissions=permissions, **settings.timeouts)
-    return Cast(agent, is_model_named=named is not None)
+    return Cast(agent, prices=settings.prices, is_model_named=named is not None)
 
 
 async def compact_session(

@@ -294,7 +294,7 @@ class SlashCommands:
         if chat is None:
             return
         prices = Configuration(Path(chat.workspace.working_dir), os.environ).prices
-        for line in await cost_lines(self._place.answering.store, chat, prices):
+        for line in await cost_lines(self._place.answering.store, chat.session.id, prices):
             self._place.remark(line)
 
     async def _agent(self, _: str) -> None:
