@@ -77,7 +77,7 @@ def _piece() -> re.Pattern[str]:
 def _folded_latin() -> bytes:
     """For ``bytes.translate`` of Latin-1: letters and digits folded, separators as spaces.
 
-    `_UNCLEAR` stands for characters that fold to others than one ASCII letter or digit.
+    `_UNCLEAR` marks characters that do not fold to one ASCII letter or digit.
     """
     kept = [chr(code).translate(_SEPARATED) for code in range(256)]
     folded = [" " if each == " " else _fold(each) for each in kept]
@@ -160,7 +160,7 @@ def _terms(text: str) -> Iterable[str]:
 
 
 def _plain_terms(text: str) -> list[str] | None:
-    """Return the words of `text` if all of its characters fold to ASCII, each by itself.
+    """Return the words of `text` if each of its characters folds to one ASCII character.
 
     This takes a third of the time of regular expressions.
     """
