@@ -167,7 +167,7 @@ async def test_command_is_allowed_in_the_chat_and_recorded(store: Store, tmp_pat
         await seen.type("/agent")
         await seen.shows("run_command is not offered: /allow COMMAND or --allow-command")
         await seen.type("/allow git **")
-        await seen.shows("commands that may run: git **", "** at the end any further arguments")
+        await seen.shows("commands that may run: git **", "** at the end is any further arguments")
         await seen.type("look")
         await asked(seen)
         await seen.press("y")
