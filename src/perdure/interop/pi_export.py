@@ -23,7 +23,7 @@ from perdure.errors import EntryNotFound
 from perdure.interop.aliases import foreign_ids, known_items
 from perdure.interop.formats.bundles import models_in_force, standing_of
 from perdure.interop.formats.items import IMPORT
-from perdure.interop.formats.losses import HALF, MEDIUM, OUTSIDE, UNDONE, Losses
+from perdure.interop.formats.losses import HALF, MEDIUM, OUTSIDE, UNDONE, Losses, difference_text
 from perdure.interop.formats.native import Bundle, blob_names
 from perdure.interop.formats.pi import migration, reader
 from perdure.interop.formats.record_lines import RecordLines, changed_labels
@@ -408,9 +408,8 @@ class _Writer:
         self._lost.add_notes(session.own)
         texts = self._lost.texts()
         if self._has_original and self._added:
-            added = "1 line" if self._added == 1 else f"{self._added} lines"
-            also = ", and its lines rewritten" if migration.needs_migration(base.content) else ""
-            texts.append(f"the file differs from the imported one: {added} added here{also}")
+            is_rewritten = migration.needs_migration(base.content)
+            texts.append(difference_text(self._added, is_rewritten=is_rewritten))
         if base.content.find(b"\n") > MOST_HEADER_BYTES:
             texts.append(
                 f"its header has more than {MOST_HEADER_BYTES} bytes: `pi -c` passes over it"

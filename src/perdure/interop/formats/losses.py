@@ -55,6 +55,13 @@ _PLACE = ("format", "session")
 """Keys that the description of every source has."""
 
 
+def difference_text(added: int, *, is_rewritten: bool) -> str:
+    """Return how an export differs from its imported file: `added` lines, or also the others."""
+    lines = "1 line" if added == 1 else f"{added} lines"
+    also = ", and its lines rewritten" if is_rewritten else ""
+    return f"the file differs from the imported one: {lines} added here{also}"
+
+
 class Losses:
     """The losses so far."""
 

@@ -21,7 +21,7 @@ from perdure.codecs.operator.records import CONTEXT
 from perdure.codecs.operator.words import HEADERS, META, VERSION
 from perdure.codecs.protocol import WriteContext
 from perdure.interop.formats.bundles import leaf_of, models_in_force, standing_of
-from perdure.interop.formats.losses import MEDIUM, OUTSIDE, UNDONE, Losses
+from perdure.interop.formats.losses import MEDIUM, OUTSIDE, UNDONE, Losses, difference_text
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.record_lines import RecordLines, changed_labels
 from perdure.session.codec import Body, Unknown, readable
@@ -75,10 +75,14 @@ def file_of(bundle: Bundle, base: SourceFile | None = None) -> Written:
     """
     writer = _Writer(bundle, base)
     content = writer.content()
-    if base is not None and writer.has_additions and not is_current(base.content):
-        writer = _Writer(bundle, None)  # an older form, to which nothing can be added
-        content = writer.content()
-    return Written(content, tuple(writer.warnings()))
+    difference: tuple[str, ...] = ()
+    if base is not None and writer.added:
+        is_rewritten = not is_current(base.content)  # an older form: nothing can be added to it
+        difference = (difference_text(writer.added, is_rewritten=is_rewritten),)
+        if is_rewritten:
+            writer = _Writer(bundle, None)
+            content = writer.content()
+    return Written(content, (*writer.warnings(), *difference))
 
 
 class _Writer:
@@ -106,13 +110,13 @@ class _Writer:
             kept_over=_kept_over(self._tree, self._standing.undone),
         )
         self._records = RecordLines(OPERATOR, self._writing, self._last, self._lost)
-        self.has_additions = False
+        self.added = 0
 
     def content(self) -> bytes:
         """Return the file."""
         lines = [line for entry in self._fresh for line in self._lines(entry)]
         lines += self._closing()
-        self.has_additions = bool(lines)
+        self.added = len(lines)
         added = b"".join(line + b"\n" for line in lines)
         if self._base is not None:
             content = self._base.content

@@ -231,15 +231,21 @@ def imported(*, newline: bytes = b"\n") -> tuple[Making, SourceFile]:
 def test_unchanged_import_gives_its_own_bytes() -> None:
     for newline in (b"\n", b""):
         making, base = imported(newline=newline)
-        assert file_of(making.made(), base).content == base.content
+        written = file_of(making.made(), base)
+        assert written.content == base.content
+        assert not any("differs" in text for text in written.warnings)
 
 
 def test_additions_follow_original_bytes() -> None:
     making, base = imported(newline=b"")
     making.say(assistant("hello"), parent=EntryId("s/0"))
     making.note(Label("y"), EntryId("s/0"))
-    content = file_of(making.made(), base).content
+    written = file_of(making.made(), base)
+    content = written.content
     assert content.startswith(base.content + b"\n")
+    added = content.count(b"\n") - base.content.count(b"\n") - 1  # the file had no last newline
+    told = f"the file differs from the imported one: {added} lines added here"
+    assert written.warnings[-1] == told
     there = operator_reader.read(content)
     assert [role for role, _ in there.context()] == ["user", "assistant"]
     assert there.labels == {"aaaaaaaa": "y"}
@@ -263,9 +269,12 @@ def test_older_form_is_rewritten_only_after_additions() -> None:
     assert not is_current(old.content)
     assert file_of(making.made(), old).content == old.content
     making.say(assistant("hello"), parent=EntryId("s/0"))
-    there = operator_reader.read(file_of(making.made(), old).content)
+    written = file_of(making.made(), old)
+    there = operator_reader.read(written.content)
     assert [role for role, _ in there.context()] == ["user", "assistant"]
     assert there.labels != {}
+    assert written.warnings[-1].startswith("the file differs from the imported one: ")
+    assert written.warnings[-1].endswith(" added here, and its lines rewritten")
 
 
 def test_only_a_file_of_version_3_can_be_added_to() -> None:
