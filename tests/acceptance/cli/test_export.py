@@ -170,6 +170,31 @@ def test_many_sessions_are_exported_as_an_archive_with_an_index(sample: World) -
         assert told in ended.err
 
 
+def test_archive_prints_one_line_for_each_kind_of_warning(world: World) -> None:
+    sessions: list[str] = []
+    for number in range(3):
+        record = {
+            "type": "user",
+            "uuid": f"u{number}",
+            "sessionId": f"s{number}",
+            "timestamp": "2026-01-01T00:00:00Z",
+            "gitBranch": "main",
+            "message": {"role": "user", "content": f"hello {number}"},
+        }
+        file = world.folder / f"s{number}.jsonl"
+        file.write_text(json.dumps(record) + "\n")
+        sessions.append(world.ok("import", str(file), "--json").json["session"])
+    ended = world.ok("export", "--all", "-o", "pages")
+    told = [line for line in ended.err.splitlines() if "git_branch" in line]
+    assert len(told) == 1, ended.err
+    match = re.fullmatch(r"(?:perdure: )?(.*): 3 sessions, such as (\S+)", told[0])
+    assert match is not None
+    assert match[1] == "not exported: session field 'git_branch' (1)"
+    assert match[2] in sessions
+    listed = world.ok("export", "--all", "-o", "again", "--json").json["warnings"]
+    assert len([each for each in listed if "git_branch" in each]) == 3
+
+
 def test_index_of_an_archive_has_titles_and_words_without_markdown_escapes(sample: World) -> None:
     sample.ok("sessions", "rename", SAMPLE_ID, "multiply_numbers(a: int) -> int")
     sample.ok("export", "--all", "--format", "html", "-o", "pages")
@@ -189,7 +214,7 @@ def test_index_of_an_archive_searches_what_was_written(sample: World) -> None:
     assert "&lt;" not in said
 
 
-@pytest.mark.parametrize("name", ["backup.jsonl", "backup.JSON", "all.md"])
+@pytest.mark.parametrize("name", ["backup.jsonl", "backup.JSON", "all.md", "all.zip", "all.TGZ"])
 def test_archive_with_the_ending_of_a_file_format_is_refused(sample: World, name: str) -> None:
     refused = sample.run("export", "--all", "-o", name)
     assert refused.code == 2

@@ -38,7 +38,11 @@ FormatOption = Annotated[
     typer.Option(help="What to write; default: what the name of FILE says, else perdure."),
 ]
 LeafOption = Annotated[
-    str | None, typer.Option(metavar="ENTRY", help="Only the branch that ends at ENTRY.")
+    str | None,
+    typer.Option(
+        metavar="ENTRY",
+        help="Only the branch that ends at ENTRY, its leaf; `perdure sessions tree` lists entries.",
+    ),
 ]
 DialectOption = Annotated[
     Dialect | None, typer.Option(help="The dialect of a workflow: perdure (default) or relavium.")
@@ -69,6 +73,10 @@ _ENDINGS: Mapping[str, ExportFormat] = {
     ".html": "html",
     ".htm": "html",
 }
+
+
+_PACKED = frozenset((".zip", ".gz", ".tgz", ".tar", ".xz", ".bz2", ".7z", ".zst"))
+"""Endings of packed files, which an archive is not."""
 
 
 class ArchiveOptions(msgspec.Struct, frozen=True):
@@ -228,7 +236,8 @@ def _archive_folder(
         raise UsageMistake(f"{output} is a file; name a folder")
     ending = output.suffix.lower()
     is_as_named = named is not None or output.is_dir() or not ending
-    if not is_as_named and _ENDINGS.get(ending, "html") != "html":
+    is_other = ending in _PACKED or _ENDINGS.get(ending, "html") != "html"
+    if not is_as_named and is_other:
         raise UsageMistake(
             "an archive of many sessions is a folder of HTML pages: "
             f"end its name without {ending}, or add --format html"
@@ -252,8 +261,8 @@ async def _export_many(
     if common.as_json:
         show_json(made)
         return
-    if made.warnings:
-        remark(f"{count_of(len(made.warnings), 'warning')}: --json lists what was left out")
+    for line in archive.warning_lines(made.warnings):
+        remark(safe(line))
     if sorts:
         counts = ", ".join(f"{kind} {count}" for kind, count in made.redacted.items())
         remark(f"replaced: {counts or 'nothing was found'}")

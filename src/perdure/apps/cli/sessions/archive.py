@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -27,6 +29,9 @@ from perdure.session.info import SessionInfo
 
 SEARCHED_CHARACTERS = 100_000
 """Of the text of each session, what the index searches."""
+
+
+_COUNTED = re.compile(r" \(.*\)$|\d[\d,]*")
 
 
 class Archive(msgspec.Struct, frozen=True):
@@ -65,6 +70,22 @@ async def write_archive(
     index = render_index(rows)
     write_file(folder / INDEX, index, is_replacing=is_forced)
     return Archive(str(folder / INDEX), len(rows), total + len(index), tuple(warnings), counts)
+
+
+def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each kind of warning, with the number of sessions and one of them.
+
+    Warnings that differ only in what they count, or in parentheses, are of one kind. Pure.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    for warning in warnings:
+        session, _, text = warning.partition(": ")
+        kind = _COUNTED.sub("", text)
+        found.setdefault(kind, []).append((session, text))
+    for each in found.values():
+        session, text = each[0]
+        many = "" if len(each) == 1 else f"{count_of(len(each), 'session')}, such as "
+        yield f"{text}: {many}{session}"
 
 
 def _make_folder(folder: Path, *, is_forced: bool) -> None:
