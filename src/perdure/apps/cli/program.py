@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Annotated, Any, Protocol, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast, get_type_hints
 
 import msgspec
 import typer
@@ -22,6 +22,12 @@ from perdure.apps.cli.surface.table import command_table
 from perdure.apps.terminal.output import remark, show, width
 from perdure.apps.terminal.style import Style
 from perdure.stores.access.collector import collector_paused_to_load
+from perdure.stores.access.lazy_modules import Later
+
+if TYPE_CHECKING:
+    from perdure.apps.configuration import settings_command
+else:
+    settings_command = Later("perdure.apps.configuration.settings_command")
 
 _COMMON = "CommonOptions"
 _VERSION = ("--version", "-V")
@@ -248,6 +254,11 @@ _CHECKER_WORDS = (
 """What the library that checks values says, and how it is said here."""
 
 
+_UNKNOWN_OPTION = re.compile(r"^unknown option (\S+)")
+_COUNTS: Mapping[str, str] = {"--last": "--limit", "--limit": "--last"}
+"""How many rows are printed: best or newest first with ``--limit``, the end with ``--last``."""
+
+
 def _names_json(words: Sequence[str]) -> bool:
     """Return whether a word is the value of an option like ``--format json``."""
     return any(word.rpartition("=")[2].casefold() == "json" for word in words)
@@ -266,10 +277,16 @@ def _report_misuse(message: str, called: Command, words: Sequence[str]) -> int:
     names = [each.words[-1] for each in called.commands]
     task = tasks.task_hint(message, " ".join(called.words), names)
     if task is not None:
-        raise UsageMistake(task)
+        is_setting = list(words[:2]) == ["config", "set"]
+        raise UsageMistake((settings_command.advice_to_set(words) if is_setting else None) or task)
     message = _plain(message)
     has_json = any("--json" in each.spellings for each in called.common)
     if has_json and message.startswith("unknown option") and _names_json(words):
         raise UsageMistake(f"{message.partition(' (')[0]}; did you mean --json?")
+    spelled = {spelling for each in called.options for spelling in each.spellings}
+    unknown = _UNKNOWN_OPTION.match(message)
+    meant = None if unknown is None else _COUNTS.get(unknown[1])
+    if unknown is not None and meant in spelled:
+        raise UsageMistake(f"{unknown[0]}; did you mean {meant}?")
     hint = "" if message.endswith("?") else "; see --help"
     raise UsageMistake(message.rstrip(".") + hint)

@@ -38,7 +38,7 @@ TASKS: Mapping[str, str] = {
     **dict.fromkeys(("run", "workflow", "workflows", "flows"), "flow"),
     **{name: f"memory {name}" for name in ("remember", "forget", "facts", "episodes", "recall")},
     **dict.fromkeys(("providers", "model", "login"), "models"),
-    **dict.fromkeys(("settings", "configure", "set"), "config explain"),
+    **dict.fromkeys(("settings", "configure", "set", "get"), "config explain"),
     **dict.fromkeys(("check", "status", "health", "diagnose"), "doctor"),
     "recall": "memory search",
     "agent": "agents list",
