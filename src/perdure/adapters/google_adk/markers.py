@@ -24,3 +24,8 @@ def mark(session: Session, marker: str) -> None:
     """Keep `marker` in `session`."""
     with suppress(AttributeError, TypeError, ValueError):  # what pydantic raises for a refusal
         setattr(session, ATTRIBUTE, marker)
+
+
+def marker_at(created_at: float, head: int) -> str:
+    """Return the marker of an ADK session that was read at `head`."""
+    return f"{created_at}/{head}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -11,6 +12,8 @@ from google.adk.sessions import State
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 Fields = dict[str, Any]
+Metadata = Mapping[str, object]
+"""Of a session of the store."""
 
 SNAPSHOT: Final = "adk.state"
 """`Note.note_type` of the whole state, and the alias of the newest one."""
@@ -22,6 +25,9 @@ CREATED_AT: Final = "created_at"
 
 Units: Unix seconds.
 """
+
+INITIAL_STATE: Final = "state"
+"""Metadata: the JSON text of the state that the session was created with."""
 
 SNAPSHOT_AFTER: Final = 64
 """Entries after which the whole state is stored again."""
@@ -67,6 +73,18 @@ def changes_of(state: Mapping[str, Any]) -> ScopedChanges:
         elif not key.startswith(State.TEMP_PREFIX):
             changes.session[key] = value
     return changes
+
+
+def initial_changes(metadata: Metadata) -> ScopedChanges:
+    """Return the state that a session was created with, by scope."""
+    given = metadata.get(INITIAL_STATE)
+    return changes_of(json.loads(given) if isinstance(given, str) else {})
+
+
+def created_at(metadata: Metadata) -> float:
+    """Return when a session was created. Units: Unix seconds."""
+    given = metadata.get(CREATED_AT)
+    return given if isinstance(given, int | float) else 0.0
 
 
 def merged(session: Fields, user: Fields, app: Fields) -> Fields:

@@ -27,7 +27,7 @@ from perdure.adapters.google_adk.events import (
     event_of,
     validated,
 )
-from perdure.adapters.google_adk.markers import mark, marker_of
+from perdure.adapters.google_adk.markers import mark, marker_at, marker_of
 from perdure.adapters.google_adk.scoped_state import ScopedState, newest_snapshot
 from perdure.adapters.google_adk.state import (
     CREATED_AT,
@@ -37,6 +37,8 @@ from perdure.adapters.google_adk.state import (
     StateFold,
     WholeState,
     changes_of,
+    created_at,
+    initial_changes,
 )
 from perdure.adapters.stored_json import opaque_entry, read_json, stored_json
 from perdure.errors import (
@@ -46,8 +48,6 @@ from perdure.errors import (
     WrongArgument,
 )
 
-INITIAL_STATE = "state"
-"""Metadata: the JSON text of the state that the session was created with."""
 _ROUNDING_S = 0.001
 
 _SAID_AT_S = 1.0
@@ -82,15 +82,13 @@ class StoredSession:
     def initial(self) -> ScopedChanges:
         """The state that the session was created with, by scope."""
         if self._initial is None:
-            given = self.session.metadata.get(INITIAL_STATE)
-            self._initial = changes_of(json.loads(given) if isinstance(given, str) else {})
+            self._initial = initial_changes(self.session.metadata)
         return self._initial
 
     @property
     def created_at(self) -> float:
         """When the session was created. Units: Unix seconds."""
-        given = self.session.metadata.get(CREATED_AT)
-        return given if isinstance(given, int | float) else 0.0
+        return created_at(self.session.metadata)
 
     def is_of(self, info: perdure.SessionInfo) -> bool:
         """Return whether `info` is of this session, not of an earlier one with its id."""
@@ -108,10 +106,6 @@ class StoredSession:
         """Return the session's own state at `head`, its newest entry, or later."""
         async with self._lock:
             return await self._current(head)
-
-    def marker(self, head: int) -> str:
-        """Return the marker of an ADK session that was read at `head`."""
-        return f"{self.created_at}/{head}"
 
     async def events(
         self, fold: StateFold, limit: int | None, after: float | None
@@ -219,7 +213,7 @@ class StoredSession:
                     expected = await self._moved(expected, conflict)
                 else:
                     break
-            mark(session, self.marker(head))
+            mark(session, marker_at(self.created_at, head))
             session.last_update_time = fields["timestamp"]
 
     async def append_copies(
@@ -247,8 +241,8 @@ class StoredSession:
             if fold.updated_at > seen_at + _ROUNDING_S:
                 raise StaleSessionError(_STALE)
             return fold.head
-        created_at, _, head = marker.rpartition("/")
-        if created_at != str(self.created_at):  # deleted, and created again
+        created, _, head = marker.rpartition("/")
+        if created != str(self.created_at):  # deleted, and created again
             raise StaleSessionError(_STALE)
         return int(head)
 

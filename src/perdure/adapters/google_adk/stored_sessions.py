@@ -14,10 +14,20 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 import perdure
 from perdure.adapters.google_adk import stored_ids
 from perdure.adapters.google_adk.events import Fields, fields_of
-from perdure.adapters.google_adk.markers import mark
+from perdure.adapters.google_adk.markers import mark, marker_at
 from perdure.adapters.google_adk.scoped_state import ScopedState
-from perdure.adapters.google_adk.state import CREATED_AT, StateFold, changes_of, jsonable, merged
-from perdure.adapters.google_adk.stored_session import INITIAL_STATE, StoredSession
+from perdure.adapters.google_adk.state import (
+    CREATED_AT,
+    INITIAL_STATE,
+    Metadata,
+    StateFold,
+    changes_of,
+    created_at,
+    initial_changes,
+    jsonable,
+    merged,
+)
+from perdure.adapters.google_adk.stored_session import StoredSession
 from perdure.adapters.stored_json import json_text
 from perdure.errors import Erased, HeadConflict, SessionExists, SessionNotFound, WrongArgument
 
@@ -89,27 +99,38 @@ class StoredSessions:
         """Return the sessions of a user, or of all users, without their events."""
         names = (app_name,) if user_id is None else (app_name, user_id)
         prefix = stored_ids.id_prefix(stored_ids.SESSION, *names)
-        read: list[tuple[StoredSession, StateFold]] = []
-        for info in await self.store.recent(None, scope="all", id_prefix=prefix):
-            if info.status == "erased":
-                continue
-            stored = self._sessions.get(info.id)
-            head = info.entries - 1
-            try:
-                if stored is None or not stored.is_of(info):
-                    stored = await self._open(info.id)
-                    head = stored.session.head
-                if head < 0:
-                    await self._settle(stored)
-                    head = stored.session.head
-            except (Erased, SessionNotFound):
-                continue
-            read.append((stored, await stored.fold(head)))
-        owners = dict.fromkeys(_names(stored.session)[:2] for stored, _ in read)
+        read = [
+            (_described(info.id, info.metadata or {}), fold)
+            for info in await self.store.recent(None, scope="all", id_prefix=prefix)
+            if info.status != "erased" and (fold := await self._listed(info)) is not None
+        ]
+        owners = dict.fromkeys(_names(metadata)[:2] for metadata, _ in read)
         shared = {owner: await self._shared(*owner) for owner in owners}  # after all are settled
-        found = [_made(each, fold, *shared[_names(each.session)[:2]]) for each, fold in read]
+        found = [_made(each, fold, *shared[_names(each)[:2]]) for each, fold in read]
         found.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
         return found
+
+    async def _listed(self, info: perdure.SessionInfo) -> StateFold | None:
+        """Return the state of a session of a list; None if it was deleted meanwhile.
+
+        A session without an entry is not opened: its header has its state.
+        """
+        metadata = info.metadata or {}
+        if not info.entries:
+            initial = initial_changes(metadata)
+            if not (initial.user or initial.app):
+                return StateFold(-1, initial.session, created_at(metadata))
+        stored, head = self._sessions.get(info.id), info.entries - 1
+        try:
+            if stored is None or not stored.is_of(info):
+                stored = await self._open(info.id)
+                head = stored.session.head
+            if head < 0:
+                await self._settle(stored)
+                head = stored.session.head
+        except (Erased, SessionNotFound):
+            return None
+        return await stored.fold(head)
 
     async def delete(self, app_name: str, user_id: str, session_id: str) -> None:
         """Erase a session; its forks do not change."""
@@ -184,11 +205,7 @@ class StoredSessions:
         except (Erased, SessionNotFound):
             self._sessions.pop(id, None)
             raise
-        if not {"app_name", "user_id", "session_id"} <= session.metadata.keys():
-            raise WrongArgument(
-                f"session {id} is no session of the ADK: use another session_id",
-                argument="session_id",
-            )
+        _described(id, session.metadata)
         if (stored := self._sessions.get(id)) is None:
             stored = StoredSession(self.store, session)
             self._keep(self._sessions, id, stored)
@@ -203,7 +220,7 @@ class StoredSessions:
         changes = stored.initial
         if stored.session.head >= 0 or not (changes.user or changes.app):
             return
-        app_name, user_id, _ = _names(stored.session)
+        app_name, user_id, _ = _names(stored.session.metadata)
         user, app = self.user_state(app_name, user_id), self.app_state(app_name)
         scoped = [(user, changes.user), (app, changes.app)]
         writes = [await each.write(change) for each, change in scoped if change]
@@ -214,8 +231,9 @@ class StoredSessions:
             await self._open(stored.session.id)
 
     async def _session(self, stored: StoredSession, fold: StateFold) -> Session:
-        app_name, user_id, _ = _names(stored.session)
-        return _made(stored, fold, *await self._shared(app_name, user_id))
+        metadata = stored.session.metadata
+        app_name, user_id, _ = _names(metadata)
+        return _made(metadata, fold, *await self._shared(app_name, user_id))
 
     async def _shared(self, app_name: str, user_id: str) -> tuple[Fields, Fields]:
         """Return the state of a user and of the app."""
@@ -237,8 +255,8 @@ class StoredSessions:
             del cached[next(iter(cached))]
 
 
-def _made(stored: StoredSession, fold: StateFold, user: Fields, app: Fields) -> Session:
-    app_name, user_id, session_id = _names(stored.session)
+def _made(metadata: Metadata, fold: StateFold, user: Fields, app: Fields) -> Session:
+    app_name, user_id, session_id = _names(metadata)
     session = Session(
         id=session_id,
         app_name=app_name,
@@ -246,11 +264,20 @@ def _made(stored: StoredSession, fold: StateFold, user: Fields, app: Fields) -> 
         state=merged(fold.values, user, app),
         last_update_time=fold.updated_at,
     )
-    mark(session, stored.marker(fold.head))
+    mark(session, marker_at(created_at(metadata), fold.head))
     return session
 
 
-def _names(session: perdure.Session) -> tuple[str, str, str]:
+def _described(id: str, metadata: Metadata) -> Metadata:
+    """Return the metadata of the session `id`. Raises: WrongArgument if it is none of the ADK."""
+    if not {"app_name", "user_id", "session_id"} <= metadata.keys():
+        raise WrongArgument(
+            f"session {id} is no session of the ADK: use another session_id",
+            argument="session_id",
+        )
+    return metadata
+
+
+def _names(metadata: Metadata) -> tuple[str, str, str]:
     """Return the app, the user and the id of an ADK session."""
-    found = session.metadata
-    return str(found["app_name"]), str(found["user_id"]), str(found["session_id"])
+    return str(metadata["app_name"]), str(metadata["user_id"]), str(metadata["session_id"])

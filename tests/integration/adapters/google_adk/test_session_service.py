@@ -98,6 +98,23 @@ async def test_sessions_are_listed_oldest_first_with_their_state(store_address: 
         assert (await service.list_sessions(app_name="ap")).sessions == []
 
 
+@pytest.mark.parametrize("state", [{"a": 1}, {"a": 1, "user:b": 2}])
+async def test_listed_session_without_events_takes_an_event_once(
+    store_address: str, state: dict[str, int]
+) -> None:
+    async with perdure.open(store_address) as store:
+        made = await PerdureSessionService(store).create_session(**APP, state=state, session_id="s")
+    async with perdure.open(store_address) as store:
+        service = PerdureSessionService(store)
+        (one,) = (await service.list_sessions(**APP)).sessions
+        (two,) = (await PerdureSessionService(store).list_sessions(**APP)).sessions
+        assert one == two == made
+        await service.append_event(one, said("hello"))
+        with pytest.raises(StaleSessionError):
+            await service.append_event(two, said("late"))
+        assert texts(await again(service, made)) == ["hello"]
+
+
 async def test_state_is_shared_by_its_scope(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
