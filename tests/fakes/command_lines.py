@@ -15,6 +15,7 @@ from tests.fakes.marked_log import FLOW, MARK, SESSION
 
 SKIPPED = {
     "completion": "prints a script of its own",
+    "cluster limit": "needs PostgreSQL; prints the subject that it is given",
     "cluster status": "needs PostgreSQL; prints names of workers and counts",
     "demo": "runs on the bundled sample, and is tested as a whole elsewhere",
     "flow run": "reads a workflow file, and starts roles",

@@ -19,7 +19,7 @@
     ├ McpUnavailable
     ├ EgressError    EgressDenied
     ├ EngineError    InvalidTransition · RequestAnswered · TurnFailed · TurnSuspended
-    │                Waiting · HookBlocked · FlowRefusal
+    │                Waiting · QueueFull · HookBlocked · FlowRefusal
     ├ FormatError    InvalidWorkflow · UnknownFormat · a file that cannot be read or written
     ├ ConfigError    SecretMissing · SecretPasted · InvalidAgentFile · InvalidSettings
     │                LimitExceeded · AgentNotFound
@@ -41,6 +41,7 @@ from perdure.errors.engine import FormatError as FormatError
 from perdure.errors.engine import HookBlocked as HookBlocked
 from perdure.errors.engine import InvalidTransition as InvalidTransition
 from perdure.errors.engine import PathExists as PathExists
+from perdure.errors.engine import QueueFull as QueueFull
 from perdure.errors.engine import RequestAnswered as RequestAnswered
 from perdure.errors.engine import TurnFailed as TurnFailed
 from perdure.errors.engine import TurnFailure as TurnFailure

@@ -161,6 +161,26 @@ class Waiting(EngineError):
         self.questions = (question, *others)
 
 
+class QueueFull(EngineError):
+    """As many turns of the namespace wait for workers as may; nothing was written.
+
+    Units: `retry_after_s` seconds.
+    """
+
+    code = "queue_full"
+    retryable = True
+
+    def __init__(self, namespace: str, waiting: int, most: int, retry_after_s: int) -> None:
+        super().__init__(
+            f"{waiting} turns of namespace {namespace!r} wait for workers, and {most} may: try "
+            f"again in {retry_after_s} s (nothing was written)"
+        )
+        self.namespace = namespace
+        self.waiting = waiting
+        self.most = most
+        self.retry_after_s = retry_after_s
+
+
 class HookBlocked(EngineError):
     """A hook of the program blocked the operation."""
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from perdure import Runtime, Store
+from perdure.client.cluster.runner import cluster_of
+from perdure.stores.cluster.limits import Limit
 from tests.fakes.pooler import pooling
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.worker_program import HELD, HELPER
@@ -25,9 +27,12 @@ def address(postgres: PostgresServer) -> Iterator[str]:
     postgres.drop(made)
 
 
-async def test_killed_worker_behind_a_pooler_is_replaced_within_its_turn(
+async def test_killed_worker_behind_a_pooler_is_replaced_within_its_turn_under_limits(
     store: Store, address: str, folder: Path
 ) -> None:
+    limits = cluster_of(store.backend).limits
+    await limits.set_limit(Limit(subject="namespace:default", turns=1, waiting=2))
+    await limits.set_limit(Limit(subject="provider:scripted", turns=1, per_minute=10_000))
     with workers(2, address, folder) as two:
         async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
             chat = await runtime.start(HELPER)

@@ -51,10 +51,13 @@ TABLES: tuple[LiteralString, ...] = (
     "usage",
     "work_class",
     "lost_work",
+    "work_place",
     "live_watch",
     "live_delta",
 )
-OF_ALL = frozenset({"schema_version", "worker", "cluster_count"})
+OF_ALL = frozenset(
+    {"schema_version", "worker", "cluster_count", "work_limit", "work_slot", "work_share"}
+)
 """Tables that belong to no namespace."""
 
 
@@ -77,6 +80,7 @@ async def fill(store: PostgresStore) -> None:
     await store.handle.db.ask_once(
         Statement("INSERT INTO perdure.work_class VALUES ('default', 'q', '{}')"),
         Statement("INSERT INTO perdure.lost_work VALUES ('default', 'w', 'worker')"),
+        Statement("INSERT INTO perdure.work_place VALUES ('default', 'k')"),
         Statement("INSERT INTO perdure.live_watch VALUES ('default', 's', 'h', now())"),
         Statement("INSERT INTO perdure.live_delta VALUES ('default', 's', 1, 1, 1, now(), '')"),
     )

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import typer
 
 from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.cluster import limit_command
 from perdure.apps.terminal.output import out_style, width
 from perdure.apps.terminal.text import Column, safe, table
+from perdure.client.cluster.runner import cluster_of
 from perdure.client.cluster.status import cluster_status
+from perdure.stores.cluster.limits import LimitInfo
 from perdure.stores.cluster.protocol import ClusterStatus, QueueInfo, WorkerInfo
 
 cluster = typer.Typer(
-    help="""Show the workers of a store on PostgreSQL and their queues.
+    help="""Show the workers of a store on PostgreSQL and their queues, and limit their work.
 
 Examples:
     perdure cluster status --store postgresql://me@db.example/agents
+    perdure cluster limit provider:anthropic --turns 20
 """,
     no_args_is_help=True,
 )
@@ -23,19 +29,21 @@ Examples:
 
 def add_to(program: typer.Typer) -> None:
     """Make ``perdure cluster`` known."""
+    limit_command.add_to(cluster)
     program.add_typer(cluster, name="cluster")
 
 
 @cluster.callback()
 def group() -> None:
-    """Show the workers of a store on PostgreSQL and their queues."""
+    """Show the workers of a store on PostgreSQL and their queues, and limit their work."""
 
 
 @cluster.command("status")
 async def status(*, common: CommonOptions) -> None:
-    """Show the workers of the database and the queues of the namespace.
+    """Show the workers and limits of the database and the queues of the namespace.
 
-    A queue that no worker serves is stuck: start a worker with that agent and tools.
+    A queue that no worker serves is stuck: start a worker with that agent and tools. Turns that
+    wait for a limit count as running in their queue.
 
     Examples:
         perdure cluster status
@@ -46,12 +54,16 @@ async def status(*, common: CommonOptions) -> None:
     """
     async with common.existing_store() as store:
         found = await cluster_status(store.backend, store.outside.clock)
-    common.show(msgspec.to_builtins(found), _lines(found))
+        limits = await cluster_of(store.backend).limits.infos()
+    whole = {**msgspec.to_builtins(found), "limits": msgspec.to_builtins(limits)}
+    common.show(whole, _lines(found, limits))
 
 
-def _lines(found: ClusterStatus) -> list[str]:
+def _lines(found: ClusterStatus, limits: Sequence[LimitInfo]) -> list[str]:
     lines = ["Workers", *_table_of_workers(found.workers)] if found.workers else ["No workers."]
     lines += ["", "Queues", *_table_of_queues(found.queues)] if found.queues else ["", "No queues."]
+    if limits:
+        lines += ["", "Limits", *_table_of_limits(limits)]
     counts = ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in found.counts.items())
     return [*lines, "", f"Since the database was made: {counts or 'no takeover'}"]
 
@@ -89,6 +101,31 @@ def _table_of_queues(queues: tuple[QueueInfo, ...]) -> list[str]:
         for each in queues
     ]
     return list(table([Column(name) for name in names], rows, width(), out_style()))
+
+
+def _table_of_limits(limits: Sequence[LimitInfo]) -> list[str]:
+    names = (
+        *("subject", "turns at once", "running", "wait", "oldest"),
+        *("requests per min", "next in", "may wait"),
+    )
+    rows = [
+        (
+            safe(each.limit.subject),
+            _number(each.limit.turns),
+            "" if each.limit.turns is None else str(each.running),
+            "" if each.limit.turns is None else str(each.held),
+            "" if each.oldest_s is None else _duration(each.oldest_s),
+            _number(each.limit.per_minute),
+            "" if each.limit.per_minute is None else _duration(each.next_request_s),
+            _number(each.limit.waiting),
+        )
+        for each in limits
+    ]
+    return list(table([Column(name) for name in names], rows, width(), out_style()))
+
+
+def _number(limit: int | None) -> str:
+    return "" if limit is None else str(limit)
 
 
 def _served(queue: QueueInfo) -> str:

@@ -164,16 +164,18 @@ class Conversations:
 
     async def _begin(self, caller: Caller, new: NewMessage) -> Sent:
         said, agent = new.said(), self.agent_for(caller, new.agent)
-        chat = await self.runtime.start(
-            agent,
-            id=new.session_id,
-            title=new.title,
-            subject=caller.subject_or(new.subject),
-            metadata=caller.mark,
-        )
-        self._keep(chat)
-        await caller.claim(chat.session, is_repeatable=True)
-        await chat.send(said).started()
+        host = self.runtime.host
+        async with host.runner.room(host.store.backend):  # a message without room makes no session
+            chat = await self.runtime.start(
+                agent,
+                id=new.session_id,
+                title=new.title,
+                subject=caller.subject_or(new.subject),
+                metadata=caller.mark,
+            )
+            self._keep(chat)
+            await caller.claim(chat.session, is_repeatable=True)
+            await chat.send(said).started()
         return Sent(session_id=chat.id, status="started", is_new=True)
 
     async def _go_on(self, caller: Caller, opened: Session, new: NewMessage) -> Sent:

@@ -46,6 +46,7 @@ STATUS: Mapping[type[errors.PerdureError], int] = {
     errors.AlreadyAnswered: 409,
     errors.QuestionClosed: 409,
     errors.FlowRefusal: 409,
+    errors.QueueFull: 429,
     errors.IdempotencyMismatch: 422,
     errors.LimitExceeded: 422,
     errors.QuotaExceeded: 507,
@@ -211,6 +212,10 @@ def known(error: Exception) -> Problem:
         key = re.sub("^api:[^:]*:", "", error.key)  # as the client sent it
         detail = f"the Idempotency-Key {key!r} was used for another request; send a new key"
         return Problem(_status_of(error), error.code, detail, key=key)
+    if isinstance(error, errors.QueueFull):
+        facts = _facts(error)
+        wait_s = facts.pop("retry_after_s")
+        return Problem(_status_of(error), error.code, str(error), **facts, retryAfterS=wait_s)
     if isinstance(error, errors.PerdureError):
         told = with_commands(str(error), error.facts(), ADVICE)
         return Problem(_status_of(error), error.code, told, **_facts(error))

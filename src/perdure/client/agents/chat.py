@@ -36,6 +36,7 @@ from perdure.errors import (
     LeafConflict,
     LeaseHeld,
     PerdureError,
+    QueueFull,
     SecretPasted,
 )
 from perdure.models.catalogue import require_model_name
@@ -129,7 +130,8 @@ class Chat(Generic[OutputT]):
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
         raises later errors: LeaseHeld when another process has begun one meanwhile, TurnOpen when
-        one was interrupted (`Runtime.resume` continues it), TurnFailed.
+        one was interrupted (`Runtime.resume` continues it), TurnFailed, and QueueFull when too many
+        turns wait for workers: then nothing was written.
         SecretPasted for a credential in a variable, or in the message if the agent refuses them
         (the turn raises it for messages over 64 kB). WrongArgument for a selection in another file
         than `active_file`, and for a variable with a reserved name (``working_dir``).
@@ -145,10 +147,9 @@ class Chat(Generic[OutputT]):
         async def work(signals: Signals) -> TurnState:
             try:
                 whole = await screen_message(message, policy)
-                await self._place.record()
-                new = NewTurn(whole, contents, self._place.follow, due_at)
+                new = NewTurn(whole, contents, self._place.follow, self._place.record, due_at)
                 return await self._runner.new_turn(self._running, new, signals)
-            except (SecretPasted, LeaseHeld):
+            except (SecretPasted, LeaseHeld, QueueFull):
                 self._place.take_back(shown)
                 raise
 

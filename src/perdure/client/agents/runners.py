@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
@@ -21,6 +21,7 @@ from perdure.engine.turns.state import TurnState
 from perdure.errors import ConfigError, InvalidTransition
 from perdure.session.ids import StreamId
 from perdure.session.messages import Message
+from perdure.stores.session_store import SessionStore
 
 RunnerName = Literal["embedded", "workers"]
 """``embedded``: turns run in this process. ``workers``: processes of `perdure worker` run them."""
@@ -35,13 +36,15 @@ _QUEUED = "perdure.client.cluster.runner"
 class NewTurn:
     """A message that begins a turn; `contents` are the media it names.
 
-    `follow` applies the settings of the session up to an entry. The turn does not begin before
-    `due_at`. Units: Unix milliseconds.
+    `follow` applies the settings of the session up to an entry. `record` stores the changes of the
+    workspace that come with the message, before it. The turn does not begin before `due_at`.
+    Units: Unix milliseconds.
     """
 
     message: Message
     contents: tuple[bytes, ...]
     follow: Follow
+    record: Callable[[], Awaitable[None]]
     due_at: int | None = None
 
 
@@ -51,7 +54,15 @@ class Runner(Protocol):
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         """Return the state of the turn that `new` begins, once it has ended.
 
-        Raises: as `SessionTurns.new_turn`.
+        Raises: as `SessionTurns.new_turn`; as `room`, before anything is written.
+        """
+        ...
+
+    def room(self, store: SessionStore) -> AbstractAsyncContextManager[None]:
+        """Return a context in which a turn of a session of `store` has a place among those waiting.
+
+        The first turn that is requested inside has it: so a session can be made before.
+        Raises: QueueFull, on entry, if as many turns of the namespace wait for workers as may.
         """
         ...
 
@@ -83,6 +94,7 @@ class EmbeddedRunner:
 
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         environment = turns.environment
+        await new.record()
         answered, _ = _ANSWERED.get(), _ANSWERED.set(None)  # only for this turn
         request = answered[1] if answered and answered[0] == environment.stream else None
 
@@ -96,6 +108,10 @@ class EmbeddedRunner:
         request = await store_request(environment, new.message, new.due_at, new.contents)
         signals.is_stored()
         return await turn_when_due(environment, signals, request, new.due_at, begin)
+
+    def room(self, store: SessionStore) -> AbstractAsyncContextManager[None]:
+        """Return a context that does nothing: turns of this process wait for no worker."""
+        return nullcontext()
 
     async def lost_turn(
         self, turns: SessionTurns, signals: Signals, turn: int | None = None

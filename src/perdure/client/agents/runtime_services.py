@@ -86,6 +86,7 @@ class Host:
         self.store = store
         self.runner = runner or EmbeddedRunner()
         self.is_gone: Callable[[str], bool] = is_gone
+        self.paced: Callable[[ModelClient], ModelClient] = lambda models: models
         self.agents = _by_id(agents)
         defaults = default_models(os.environ, store.outside.clock)
         self._own_models = defaults if models is None else None
@@ -188,7 +189,7 @@ class Host:
         environment = Environment(
             stream=stream,
             store=self.store.backend,
-            models=told_models(self.models, observer),
+            models=self.paced(told_models(self.models, observer)),
             tools=tools,
             clock=clock,
             random=self.store.outside.random,
@@ -229,7 +230,7 @@ class Host:
 
     def _extraction_client(self, agent: Agent, session: StreamId) -> ModelClient:
         """Return the client of the models for the extractor of `agent`, with its hooks."""
-        return HookedModels(self.models, Hooks(self.store.hooks, agent.hooks), session)
+        return HookedModels(self.paced(self.models), Hooks(self.store.hooks, agent.hooks), session)
 
     async def _renewed(self, provider: str) -> bool:
         assert self._renew is not None

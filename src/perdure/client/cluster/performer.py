@@ -10,6 +10,7 @@ from perdure.client.agents.chat import Chat
 from perdure.client.agents.runners import EmbeddedRunner, answering
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
+from perdure.client.cluster.limits import Slots, paced
 from perdure.client.cluster.parked_turns import ParkedTurns, awaited_sessions
 from perdure.client.cluster.runner import cluster_of
 from perdure.engine.telemetry.activation import ClusterReport
@@ -62,12 +63,14 @@ class _WaitsForPerson(Exception):
 class Performer:
     """Does the work of one namespace in its runtime."""
 
-    def __init__(self, runtime: Runtime, report: ClusterReport | None = None) -> None:
+    def __init__(self, runtime: Runtime, slots: Slots, report: ClusterReport | None = None) -> None:
         self._runtime = runtime
         self._report = report
         runtime.host.runner = EmbeddedRunner()
         self._host = runtime.host
+        self._slots = slots
         self._store = runtime.host.store.backend
+        runtime.host.paced = paced(self._store)
         self._cluster = cluster_of(self._store)
         self.parked = ParkedTurns(self._store, self._host.store.outside.clock)
 
@@ -114,6 +117,23 @@ class Performer:
         held = await led_elsewhere(self._host.claim(work.stream))
         if held is not None:
             raise held
+        async with self._slots.held(work, self._store, lambda: self._is_over(work)):
+            return await self._run(work, request)
+
+    async def _is_over(self, work: Work) -> bool:
+        """Whether no request and no turn of `work` is open, or what is open is to be stopped."""
+        turn = (await self._store.state(work.stream)).open_turn
+        if turn is not None:
+            return await stop_of_turn(self._store, work.stream, turn) is not None
+        request = await self._open_request(work)
+        return request is None or await self._is_stopped(work, request)
+
+    async def _is_stopped(self, work: Work, request: Entry) -> bool:
+        stop = await requested_stop(self._store, work.stream, request.seq, request.seq)
+        return stop is not None
+
+    async def _run(self, work: Work, request: Entry | None) -> str:
+        """Continue the open turn, if there is one, then answer `request`."""
         try:
             chat = await self._runtime.resume(work.stream)
         except (LeaseHeld, StoreUnavailable, SessionNotFound, Erased):
@@ -129,7 +149,7 @@ class Performer:
     async def _answer(self, work: Work, chat: Chat, request: Entry) -> str:
         body = body_of(request)
         assert isinstance(body, TurnRequested)
-        if await requested_stop(self._store, work.stream, request.seq, request.seq) is not None:
+        if await self._is_stopped(work, request):
             await refuse_request(self._host.claim(work.stream), request.seq, *STOPPED)
             return "stopped"
         taken_at = self._host.store.outside.clock.now_ms()

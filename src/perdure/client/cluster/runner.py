@@ -6,6 +6,10 @@ whatever happens to the queue: workers queue again what the log has and the queu
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+
 from perdure.client.agents.runners import NewTurn
 from perdure.client.cluster.requirements import queue_name, requirement_for
 from perdure.client.requests.due_turn import store_request
@@ -18,6 +22,9 @@ from perdure.session.ids import StreamId
 from perdure.stores.cluster.protocol import ClusterService, Order, SharedStore, Work
 from perdure.stores.session_store import SessionStore
 
+_PLACES: ContextVar[list[str | None] | None] = ContextVar("places", default=None)
+"""The place of the next turn that is requested inside `DbosRunner.room`; none once it is used."""
+
 
 class DbosRunner:
     """Queues turns for workers, and follows them in the log."""
@@ -25,13 +32,23 @@ class DbosRunner:
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         environment = turns.environment
         store, stream = environment.store, environment.stream
-        cluster_of(store)
-        request = await store_request(environment, new.message, new.due_at, new.contents)
-        signals.is_stored()
-        followed = FollowedTurn(environment, signals, request=request)
-        work = Work(store.namespace, stream, request)
-        await queue_work(store, work, due_at=new.due_at)
+        async with _place(store, new.due_at) as key:
+            await new.record()
+            request = await store_request(environment, new.message, new.due_at, new.contents, key)
+            signals.is_stored()
+            followed = FollowedTurn(environment, signals, request=request)
+            work = Work(store.namespace, stream, request)
+            await queue_work(store, work, due_at=new.due_at)
         return await _followed(environment, signals, followed)
+
+    @asynccontextmanager
+    async def room(self, store: SessionStore) -> AsyncGenerator[None]:
+        async with cluster_of(store).limits.room() as key:
+            token = _PLACES.set([key])
+            try:
+                yield
+            finally:
+                _PLACES.reset(token)
 
     async def lost_turn(
         self, turns: SessionTurns, signals: Signals, turn: int | None = None
@@ -60,6 +77,19 @@ def cluster_of(store: SessionStore) -> ClusterService:
             'turns here with Runtime(runner="embedded")'
         )
     return store.cluster
+
+
+@asynccontextmanager
+async def _place(store: SessionStore, due_at: int | None) -> AsyncGenerator[str | None]:
+    """Yield the key for the commit of a request. A message for later waits for no worker yet."""
+    cluster = cluster_of(store)
+    if due_at is not None:
+        yield None
+    elif places := _PLACES.get():
+        yield places.pop()
+    else:
+        async with cluster.limits.room() as key:
+            yield key
 
 
 async def queue_work(

@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from perdure.client.agents.runtime import Runtime
+from perdure.client.cluster.limits import Slots
 from perdure.client.cluster.performer import Performer, end_tasks
 from perdure.client.cluster.recovery import Recovery
 from perdure.client.cluster.requirements import own_queues, requirement_in
@@ -56,8 +57,11 @@ class Worker:
         first = next(iter(self._runtimes.values()))
         self._cluster = cluster_of(first.host.store.backend)
         self._report = chosen_cluster_report()
+        self.id = first.host.store.outside.random(8).hex()
+        self._turn_slots = Slots(self._cluster.limits, self.id)
         self._performers = {
-            name: Performer(each, self._report) for name, each in self._runtimes.items()
+            name: Performer(each, self._turn_slots, self._report)
+            for name, each in self._runtimes.items()
         }
         self._recoveries = [Recovery(each.host) for each in self._runtimes.values()]
         self._schedulers = [Scheduler(each) for each in self._runtimes.values()]
@@ -67,7 +71,6 @@ class Worker:
         self._handed_over = asyncio.Event()
         self._sessions: WeakValueDictionary[tuple[str, StreamId], asyncio.Lock]
         self._sessions = WeakValueDictionary()
-        self.id = first.host.store.outside.random(8).hex()
         self._facts = WorkerFacts(
             id=self.id,
             owner=first.host.owner,
@@ -112,26 +115,29 @@ class Worker:
             asyncio.ensure_future(self._end_idle()),
             *(asyncio.ensure_future(each.keep_planned(SWEEP_S)) for each in self._schedulers),
         ]
+        asking = asyncio.ensure_future(self._turn_slots.keep())
         try:
             on_ready()
             await stopping.wait()
         finally:
             await end_tasks(*keeping)
             await self._drain(queue, liveness, drain_s)
+            await end_tasks(asking)
 
     async def _perform(self, work: Work) -> str:
         self._running[work] += 1
         self._is_idle.clear()
         try:
-            async with self._session(work):
-                return await self._performers[work.namespace].perform(work)
+            try:
+                async with self._session(work):
+                    return await self._performers[work.namespace].perform(work)
+            finally:
+                self._running -= Counter((work,))
+                if not self._running:
+                    self._is_idle.set()
         except TurnSuspended:
             await self._handed_over.wait()
             raise
-        finally:
-            self._running -= Counter((work,))
-            if not self._running:
-                self._is_idle.set()
 
     def _session(self, work: Work) -> asyncio.Lock:
         """Return the lock of the session: work of it may come back here while it still runs.
@@ -144,6 +150,7 @@ class Worker:
     async def _drain(self, queue: Any, liveness: Liveness, drain_s: float) -> None:
         liveness.is_draining = True
         await asyncio.to_thread(queue.stop_taking)
+        self._turn_slots.stop()
         if self._running:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_idle.wait(), drain_s)

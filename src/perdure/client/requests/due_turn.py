@@ -28,12 +28,20 @@ Begin = Callable[[int], Awaitable[TurnState]]
 
 
 async def store_request(
-    environment: Environment, message: Message, due_at: int | None, contents: tuple[bytes, ...]
+    environment: Environment,
+    message: Message,
+    due_at: int | None,
+    contents: tuple[bytes, ...],
+    key: str | None = None,
 ) -> int:
-    """Append the request of a turn, and return its seq. Durable: when this returns."""
+    """Append the request of a turn, and return its seq. Durable: when this returns.
+
+    `key` is the idempotency key of its commit.
+    """
     body = new_side(TurnRequested(message, due_at))
     write = Write(stream=environment.stream, entries=(body,))
-    commit = Commit(writes=(write,), at=environment.clock.now_ms(), blobs=contents)
+    at = environment.clock.now_ms()
+    commit = Commit(writes=(write,), at=at, idempotency_key=key, blobs=contents)
     return (await environment.store.commit(commit)).entries[0][0].seq
 
 

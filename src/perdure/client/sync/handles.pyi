@@ -1138,7 +1138,8 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
         raises later errors: LeaseHeld when another process has begun one meanwhile, TurnOpen when
-        one was interrupted (`Runtime.resume` continues it), TurnFailed.
+        one was interrupted (`Runtime.resume` continues it), TurnFailed, and QueueFull when too many
+        turns wait for workers: then nothing was written.
         SecretPasted for a credential in a variable, or in the message if the agent refuses them
         (the turn raises it for messages over 64 kB). WrongArgument for a selection in another file
         than `active_file`, and for a variable with a reserved name (``working_dir``).

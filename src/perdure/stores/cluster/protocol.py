@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.bounds.short_repr import ShortRepr
 from perdure.session.ids import StreamId
+from perdure.stores.cluster.limits import LimitService
 
 PROTOCOL = 2
 """The version of the rules by which workers share work. Workers of one number share it.
@@ -103,6 +104,7 @@ class ClusterStatus(ShortRepr, frozen=True, kw_only=True):
     """The workers of a database, and the queues of one namespace.
 
     `counts` has ``takeovers``, ``false_takeovers`` and ``requeued`` since the database was made.
+    Work that a limit holds back counts as running in its queue.
     """
 
     workers: tuple[WorkerInfo, ...]
@@ -154,6 +156,7 @@ class ClusterService(Protocol):
 
     conninfo: str
     direct: str
+    limits: LimitService
 
     def liveness(self, facts: WorkerFacts) -> Liveness:
         """Return the reports of a worker of the database, not started yet."""

@@ -61,7 +61,7 @@ class PostgresStore:
         self.search = PostgresSearch(handle)
         self.retention = PostgresRetention(handle)
         self.maintenance = PostgresMaintenance(handle)
-        self.cluster = PostgresCluster(handle.db)
+        self.cluster = PostgresCluster(handle.db, handle.namespace)
         self.handle = handle
         self._relays: list[LiveRelay] = []
 

@@ -24,6 +24,7 @@ from perdure.stores.cluster.protocol import (
     WorkerFacts,
     WorkerInfo,
 )
+from perdure.stores.postgres.cluster.limits import PostgresLimits
 from perdure.stores.postgres.cluster.liveness import SILENCE_S, PostgresLiveness
 from perdure.stores.postgres.cluster.takeover import BEGUN, REQUEUE, begun_work
 from perdure.stores.postgres.database import Database, Statement
@@ -109,10 +110,11 @@ GROUP BY w.queue_name
 class PostgresCluster:
     """`ClusterService` on the connections of one store."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, namespace: str) -> None:
         self._db = database
         self.conninfo = database.route.pooled
         self.direct = database.route.direct
+        self.limits = PostgresLimits(database, namespace)
         self._known: set[str] = set()
         self._has_warned = False
 

@@ -85,9 +85,15 @@ UPDATE perdure.stream SET epoch = epoch + 1, owner = NULL, until = 0
 WHERE namespace = %s AND id = ANY(%s) AND owner = %s
 """
 
+# A turn that still waited for its slot cannot have killed the worker.
 _BLAME: LiteralString = """
 INSERT INTO perdure.lost_work (namespace, work, worker)
-SELECT %s, work, %s FROM unnest(%s::text[]) AS work ON CONFLICT DO NOTHING
+SELECT %s, work, %s FROM unnest(%s::text[]) AS work
+WHERE NOT EXISTS (
+    SELECT FROM perdure.work_slot AS s WHERE s.granted_at IS NULL
+        AND s.id = encode(sha256(convert_to(%s || work, 'UTF8')), 'hex')
+)
+ON CONFLICT DO NOTHING
 """
 
 
@@ -133,7 +139,7 @@ def _take_free(
             ids, freed = [work.id for work in free], [work.stream for work in free]
             db.execute(_FENCE, (key, freed, owner))
             db.execute(FORGET_LIVE, (key, freed))
-            db.execute(_BLAME, (key, worker, ids))
+            db.execute(_BLAME, (key, worker, ids, worker))
             count = db.execute(REQUEUE, (ids, worker)).rowcount
     return count, [work for work in begun if work.stream in locked]
 

@@ -1,0 +1,90 @@
+"""``perdure cluster limit``: limit the work of a namespace, a model or a provider."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.terminal.text import safe
+from perdure.client.cluster.runner import cluster_of
+from perdure.stores.cluster.limits import KINDS, Limit
+
+MOST = 1_000_000
+
+
+def add_to(cluster: typer.Typer) -> None:
+    """Make ``perdure cluster limit`` known."""
+    cluster.command("limit")(limit)
+
+
+async def limit(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUBJECT",
+            help="namespace:NAME, model:PROVIDER:NAME or provider:NAME.",
+        ),
+    ],
+    *,
+    turns: Annotated[
+        int | None,
+        typer.Option(min=0, max=MOST, metavar="N", help="Turns at once; 0 lets none begin."),
+    ] = None,
+    per_minute: Annotated[
+        int | None,
+        typer.Option(min=1, max=MOST, metavar="N", help="Requests to models per minute."),
+    ] = None,
+    waiting: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST, metavar="N", help="Turns of a namespace that may wait for workers."
+        ),
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Remove the limit.")] = False,
+    common: CommonOptions,
+) -> None:
+    """Limit the work of a namespace, a model or a provider, over all workers of the database.
+
+    It replaces the earlier limit of the subject. Workers apply it within two seconds. Running turns
+    count, and are not stopped. A turn over a limit waits. Over --waiting it is refused: programs
+    raise QueueFull, and the HTTP API answers 429. `perdure cluster status` lists the limits.
+
+    Examples:
+        perdure cluster limit namespace:tenant-a --turns 8 --waiting 500
+        perdure cluster limit provider:anthropic --turns 20 --per-minute 600
+        perdure cluster limit model:openai:gpt-5 --none
+
+    Exit codes:
+        2  the store is not on PostgreSQL
+    """
+    _require_subject(subject)
+    new = Limit(subject=subject, turns=turns, per_minute=per_minute, waiting=waiting)
+    if waiting is not None and not subject.startswith("namespace:"):
+        raise UsageMistake("--waiting limits the turns of a namespace: give namespace:NAME")
+    is_empty = new == Limit(subject=subject)
+    if is_empty != none:
+        raise UsageMistake(
+            "--none removes the limit: give it without a number"
+            if none
+            else "give a limit: --turns N, --per-minute N or --waiting N, or remove it with --none"
+        )
+    async with common.existing_store() as store:
+        await cluster_of(store.backend).limits.set_limit(new)
+    told = f"{safe(subject)} is not limited any more." if none else f"{safe(subject)} is limited."
+    common.show(msgspec.to_builtins(new), told)
+
+
+def _require_subject(subject: str) -> None:
+    """Raises: UsageMistake for anything but a subject."""
+    kind, _, name = subject.partition(":")
+    is_model = kind == "model"
+    parts = name.partition(":")[::2] if is_model else (name,)
+    if kind not in KINDS or not all(parts) or not subject.isprintable():
+        raise UsageMistake(
+            f"{safe(subject)} cannot be limited: write namespace:NAME, model:PROVIDER:NAME or "
+            "provider:NAME"
+        )

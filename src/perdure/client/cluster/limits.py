@@ -1,0 +1,245 @@
+"""Limits of the cluster in one worker: a turn waits for its slot, a request for its permit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+from perdure.client.cluster.runner import cluster_of
+from perdure.client.conversation.agent_binding import model_of
+from perdure.errors import PerdureError, StoreUnavailable, TurnSuspended
+from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
+from perdure.stores.cluster.limits import LimitService, Slot, slot_id, subjects_of
+from perdure.stores.cluster.protocol import Work
+from perdure.stores.session_store import SessionStore
+from perdure.stores.wakeups import change
+
+LOOK_S = 0.1
+"""How often a worker asks for slots that its turns wait for."""
+
+RENEW_S = 1.0
+"""How often it reads the limits, and stores the slots of its turns again."""
+
+AGAIN_S = 1.0
+"""The longest sleep before a wait is looked at again: limits and stops may have changed."""
+
+FAILED_S = 0.5
+"""When a request to a model tries again after an error of the store."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class _Turn:
+    """A turn of this worker. Without `subjects` no limit was known when it began."""
+
+    work: Work
+    store: SessionStore
+    subjects: tuple[str, ...] = ()
+    is_running: bool = False
+    may_run: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Slots:
+    """The slots of one worker. Each is asked for, granted by the store, and given back.
+
+    Every message to the store has all slots of the worker, so what got lost is made good by the
+    next one. Turns that began before their limit was set get slots, too. `stop` ends the waits.
+    """
+
+    def __init__(self, limits: LimitService, worker: str) -> None:
+        self._limits = limits
+        self._worker = worker
+        self._turns: dict[str, _Turn] = {}
+        self._stored: frozenset[str] = frozenset()
+        self._is_changed = asyncio.Event()
+        self._is_stopped = False
+
+    @asynccontextmanager
+    async def held(
+        self, work: Work, store: SessionStore, is_over: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[None]:
+        """Wait until no limit keeps the turn of `work` from running; hold its slot inside.
+
+        The wait also ends when `is_over`: there is nothing left to run then.
+        Raises: TurnSuspended when the worker stops; as `is_over`; SessionNotFound; StoreError.
+        """
+        turn, limited = _Turn(work, store), await self._limited()
+        if limited:
+            turn.subjects = await _subjects(turn)
+        if self._is_stopped:
+            raise TurnSuspended
+        id = slot_id(self._worker, work.id)
+        self._turns[id] = turn
+        try:
+            if not limited.isdisjoint(turn.subjects):
+                self._is_changed.set()
+                if not await self._granted(turn, is_over):
+                    del self._turns[id]
+                    self._is_changed.set()
+            turn.is_running = True
+            yield
+        finally:
+            if self._turns.pop(id, None) is not None and id in self._stored:
+                self._is_changed.set()
+
+    async def _granted(self, turn: _Turn, is_over: Callable[[], Awaitable[bool]]) -> bool:
+        """Return True once the turn may run, False if it is over before."""
+        changes = turn.store.changes(turn.work.stream)
+        while not (turn.may_run.is_set() or self._is_stopped):
+            if await is_over():
+                return False
+            waits = (
+                asyncio.ensure_future(turn.may_run.wait()),
+                asyncio.ensure_future(change(changes, turn.store.address)),
+            )
+            try:
+                done, _ = await asyncio.wait(
+                    waits, timeout=AGAIN_S, return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                for each in waits:
+                    each.cancel()
+            for each in done:
+                each.result()
+        if self._is_stopped:
+            raise TurnSuspended
+        return True
+
+    def stop(self) -> None:
+        """Let no further turn begin: those that wait are suspended."""
+        self._is_stopped = True
+        for turn in self._waiting():
+            turn.may_run.set()
+
+    async def keep(self) -> None:
+        """Store changes, and ask for slots that turns wait for, until cancelled."""
+        while True:
+            is_waiting = any(not turn.may_run.is_set() for turn in self._waiting())
+            try:
+                async with asyncio.timeout(LOOK_S if is_waiting else RENEW_S):
+                    await self._is_changed.wait()
+            except TimeoutError:
+                pass
+            self._is_changed.clear()
+            try:
+                await self._sync()
+            except Exception:  # noqa: BLE001 - the next pass is due whatever failed in this one
+                _log.warning("slots could not be asked for", exc_info=True)
+                await asyncio.sleep(FAILED_S)
+                self._is_changed.set()
+
+    def _waiting(self) -> list[_Turn]:
+        return [turn for turn in self._turns.values() if not turn.is_running]
+
+    async def _sync(self) -> None:
+        """Have the store know the slots of this worker, and let turns run that it granted."""
+        limited = await self._limited()
+        for turn in list(self._turns.values()):
+            if limited and not turn.subjects:
+                try:
+                    turn.subjects = await _subjects(turn)
+                except StoreUnavailable:
+                    raise
+                except PerdureError as error:  # the session was removed, and its turn ends
+                    _log.info("session %s: %s", turn.work.stream, error)
+        free = [turn for turn in self._turns.values() if limited.isdisjoint(turn.subjects)]
+        for turn in free:
+            turn.may_run.set()
+        slots = [
+            Slot(id, turn.work.namespace, turn.subjects, self._runs(turn))
+            for id, turn in self._turns.items()
+            if not limited.isdisjoint(turn.subjects)
+        ]
+        if not slots and not self._stored:
+            return
+        self._stored |= frozenset(slot.id for slot in slots)
+        granted = await self._limits.sync_slots(self._worker, slots)
+        self._stored = frozenset(slot.id for slot in slots)
+        for id in granted & self._turns.keys():
+            self._turns[id].may_run.set()
+
+    def _runs(self, turn: _Turn) -> bool:
+        """Whether it runs, or is about to: after `stop`, none is."""
+        return turn.is_running or (turn.may_run.is_set() and not self._is_stopped)
+
+    async def _limited(self) -> frozenset[str]:
+        found = await self._limits.limits()
+        return frozenset(each.subject for each in found if each.turns is not None)
+
+
+async def _subjects(turn: _Turn) -> tuple[str, ...]:
+    store, stream = turn.store, turn.work.stream
+    window = await store.context_window(stream, (await store.state(stream)).leaf, 1)
+    return subjects_of(turn.work.namespace, await model_of(store, stream, window))
+
+
+class Pace:
+    """The requests to models of one worker, in the order in which they came.
+
+    Of those with the same subjects only the first one asks the store.
+    """
+
+    def __init__(self, limits: LimitService) -> None:
+        self._limits = limits
+        self._lines: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = WeakValueDictionary()
+
+    async def permitted(self, subjects: tuple[str, ...]) -> None:
+        """Return once the limits permit a request. While the store cannot say, this waits."""
+        if not await self._is_limited(subjects):
+            return
+        line = self._lines.setdefault(subjects, asyncio.Lock())
+        async with line:
+            while await self._is_limited(subjects):
+                wait_s = await self._wait_s(subjects)
+                if wait_s <= 0:
+                    return
+                await asyncio.sleep(min(wait_s, AGAIN_S))
+
+    async def _wait_s(self, subjects: Sequence[str]) -> float:
+        try:
+            return await self._limits.permit_request(subjects)
+        except StoreUnavailable as error:
+            _log.info("a request to a model waits: %s", error)
+            return FAILED_S
+
+    async def _is_limited(self, subjects: Sequence[str]) -> bool:
+        try:
+            limits = await self._limits.limits()
+        except StoreUnavailable:
+            return True  # `_wait_s` says so, and waits
+        return any(each.per_minute is not None and each.subject in subjects for each in limits)
+
+
+class PacedModels:
+    """A model client that sends requests as often as the cluster may."""
+
+    def __init__(self, models: ModelClient, store: SessionStore, pace: Pace) -> None:
+        self._models = models
+        self._namespace = store.namespace
+        self._pace = pace
+
+    def info(self, model: str) -> ModelInfo:
+        """Return what is known of `model`."""
+        return self._models.info(model)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Wait until the limits let the request be sent, then call the model."""
+        await self._pace.permitted(subjects_of(self._namespace, request.model))
+        deltas = self._models.stream(request)
+        try:
+            async for delta in deltas:
+                yield delta
+        finally:
+            if isinstance(deltas, AsyncGenerator):
+                await deltas.aclose()
+
+
+def paced(store: SessionStore) -> Callable[[ModelClient], ModelClient]:
+    """Return what makes a model client of a worker of `store` obey the limits."""
+    pace = Pace(cluster_of(store).limits)
+    return lambda models: PacedModels(models, store, pace)

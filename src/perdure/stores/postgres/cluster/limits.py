@@ -1,0 +1,173 @@
+"""`LimitService`: rows that all workers of a database share, by the clock of the server.
+
+What locks rows of others is one statement, sent alone in a message of a few hundred bytes, which
+libpq sends at once. So no process that is stopped halfway keeps such a lock. The message that
+changes the slots of a worker grows with them, and locks only rows of that worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import time
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import LiteralString
+from uuid import uuid4
+
+import msgspec
+
+from perdure.errors import QueueFull, StoreUnavailable
+from perdure.stores.cluster.limits import Limit, LimitInfo, Slot
+from perdure.stores.postgres.database import Database, Statement
+from perdure.stores.postgres.rows import Row
+
+KNOWN_S = 0.5
+"""How long limits that were read are used."""
+
+LATER_S = 60
+"""The longest time after which a caller is told to try again."""
+
+_LIMITS: LiteralString = """
+SELECT subject, turns, per_minute, waiting FROM perdure.work_limit
+WHERE coalesce(turns, per_minute, waiting) IS NOT NULL
+"""
+
+_SET: LiteralString = """
+INSERT INTO perdure.work_limit (subject, turns, per_minute, waiting)
+VALUES (%s, %s::int, %s::int, %s::int)
+ON CONFLICT (subject) DO UPDATE
+SET turns = excluded.turns, per_minute = excluded.per_minute, waiting = excluded.waiting
+RETURNING subject
+"""
+
+_INFOS: LiteralString = """
+SELECT l.subject, l.turns, l.per_minute, l.waiting, u.running,
+    CASE WHEN u.running >= l.turns THEN u.held ELSE 0 END,
+    CASE WHEN u.running >= l.turns
+        THEN extract(epoch FROM clock_timestamp() - u.oldest_at)::float8 END,
+    coalesce(greatest(0, extract(epoch FROM
+        l.sent_at + make_interval(secs => 60.0 / l.per_minute) - clock_timestamp())), 0)::float8
+FROM perdure.work_limit AS l CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE s.granted_at IS NOT NULL) AS running,
+        count(*) FILTER (WHERE s.granted_at IS NULL) AS held,
+        min(s.asked_at) FILTER (WHERE s.granted_at IS NULL) AS oldest_at
+    FROM perdure.work_slot AS s JOIN perdure.worker AS w ON w.id = s.worker AND w.state <> 'dead'
+    WHERE l.subject = ANY(s.subjects)
+) AS u
+WHERE coalesce(l.turns, l.per_minute, l.waiting) IS NOT NULL
+ORDER BY l.subject
+"""
+
+_STORED: LiteralString = """
+SELECT s.id, s.granted_at IS NOT NULL, w.state <> 'dead' FROM perdure.work_slot AS s
+JOIN perdure.worker AS w ON w.id = s.worker
+WHERE s.worker = %s
+"""
+
+_CHANGE: LiteralString = "SELECT perdure.change_slots(%s, %s::text[], %s::json)"
+
+_GRANT: LiteralString = "SELECT perdure.grant_slots(%s)"
+
+_PERMIT: LiteralString = "SELECT perdure.permit_request(%s::text[])"
+
+_TAKE: LiteralString = "SELECT waited, most, oldest_s FROM perdure.take_place(%s, %s, %s)"
+
+_LEAVE: LiteralString = "SELECT perdure.leave_place(%s, %s)"
+
+_log = logging.getLogger(__name__)
+
+
+class PostgresLimits:
+    """`LimitService` on the connections of one store."""
+
+    def __init__(self, database: Database, namespace: str) -> None:
+        self._db = database
+        self._namespace = namespace
+        self._known: Sequence[Limit] = ()
+        self._known_until = 0.0
+
+    async def limits(self) -> Sequence[Limit]:
+        if time.monotonic() >= self._known_until:
+            (rows,) = await self._db.ask(Statement(_LIMITS))
+            self._known = tuple(
+                Limit(subject=subject, turns=turns, per_minute=per_minute, waiting=waiting)
+                for subject, turns, per_minute, waiting in rows
+            )
+            self._known_until = time.monotonic() + KNOWN_S
+        return self._known
+
+    async def set_limit(self, limit: Limit) -> None:
+        values = (limit.subject, limit.turns, limit.per_minute, limit.waiting)
+        await self._call(Statement(_SET, values))
+        self._known_until = 0.0
+
+    async def infos(self) -> Sequence[LimitInfo]:
+        (rows,) = await self._db.ask(Statement(_INFOS))
+        return tuple(
+            LimitInfo(
+                limit=Limit(subject=subject, turns=turns, per_minute=per_minute, waiting=waiting),
+                running=running,
+                held=held,
+                oldest_s=oldest_s,
+                next_request_s=next_request_s,
+            )
+            for subject, turns, per_minute, waiting, running, held, oldest_s, next_request_s in rows
+        )
+
+    async def sync_slots(self, worker: str, slots: Sequence[Slot]) -> set[str]:
+        (rows,) = await self._db.ask(Statement(_STORED, (worker,)))
+        stored = {id: is_granted for id, is_granted, _ in rows}
+        granted = {id for id, is_granted, is_alive in rows if is_granted and is_alive}
+        gone = list(stored.keys() - {slot.id for slot in slots})
+        new = [
+            slot
+            for slot in slots
+            if slot.id not in stored or (slot.running and not stored[slot.id])
+        ]
+        if gone or new:
+            content = msgspec.json.encode(new).decode()
+            await self._call(Statement(_CHANGE, (worker, gone, content)))
+        if gone or not all(slot.running or slot.id in granted for slot in slots):
+            granted |= {row[0] for row in await self._call(Statement(_GRANT, (worker,)))}
+        return granted.difference(gone) | {slot.id for slot in new if slot.running}
+
+    async def permit_request(self, subjects: Iterable[str]) -> float:
+        rows = await self._call(Statement(_PERMIT, (list(subjects),)))
+        return float(rows[0][0])
+
+    @asynccontextmanager
+    async def room(self) -> AsyncGenerator[str | None]:
+        subject = f"namespace:{self._namespace}"
+        if not any(each.subject == subject and each.waiting for each in await self.limits()):
+            yield None
+            return
+        key = f"place:{uuid4()}"
+        hashed = hashlib.sha256(key.encode()).digest()  # as a commit stores its key
+        is_taken = True
+        try:
+            rows = await self._call(Statement(_TAKE, (self._db.namespace, subject, hashed)))
+            for waiting, most, oldest_s in rows:
+                if waiting >= most:
+                    is_taken = False
+                    retry_s = min(max(math.ceil(oldest_s), 1), LATER_S)
+                    raise QueueFull(self._namespace, waiting, most, retry_s)
+            yield key
+        finally:
+            if is_taken:
+                await self._leave(hashed)
+
+    async def _leave(self, hashed: bytes) -> None:
+        try:
+            await self._call(Statement(_LEAVE, (self._db.namespace, hashed)))
+        except StoreUnavailable as error:
+            _log.info("a place is left for a minute: %s", error)
+
+    async def _call(self, statement: Statement) -> list[Row]:
+        """Run one `statement` as a transaction of its own, sent in one message.
+
+        It has no namespace and, behind a pooler, none of the settings of connections.
+        """
+        async with self._db.connection() as db:
+            return await (await db.execute(*statement, binary=True)).fetchall()

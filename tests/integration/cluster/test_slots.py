@@ -1,0 +1,353 @@
+"""Slots and permits of the limits, as SQL on a real server and in real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from perdure import Store
+from perdure.client.cluster.runner import cluster_of
+from perdure.stores.cluster.limits import Limit, LimitService, Slot, slot_id
+from tests.fakes.workers import ROOT, until
+
+pytestmark = pytest.mark.full_only
+
+P, Q, M, N = "provider:p", "provider:q", "model:p:m", "model:p:n"
+
+OF_A, OF_B = ("namespace:a", M, P), ("namespace:b", M, P)
+
+_REGISTER = """
+INSERT INTO perdure.worker (id, owner, version, protocol, namespaces, agents, slots)
+VALUES (%s, %s, '', 2, '{}', '{}', 1)
+"""
+
+LOOP = """
+import asyncio, sys
+from contextlib import suppress
+import perdure
+from perdure.client.cluster.runner import cluster_of
+from perdure.errors import QueueFull
+from perdure.stores.cluster.limits import Slot
+
+async def main() -> None:
+    address, what, *subjects = sys.argv[1:]
+    async with perdure.open(address) as store:
+        limits = cluster_of(store.backend).limits
+        print("ready", flush=True)
+        for number in range(10**9):
+            if what == "slots":
+                slots = [
+                    Slot(f"busy{number % 3}-{n}", "busy", tuple(subjects), False)
+                    for n in range((1, 120)[number % 2])
+                ]
+                await limits.sync_slots("busy", slots)
+            elif what == "places":
+                with suppress(QueueFull):
+                    async with limits.room():
+                        pass
+            else:
+                wait_s = await limits.permit_request(subjects)
+                await asyncio.sleep(min(wait_s, 0.01))
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(autouse=True)
+async def clean(store: Store, address: str) -> AsyncIterator[None]:
+    """Register workers that never report, and remove limits and workers after the test."""
+    with psycopg.connect(address, autocommit=True) as db:
+        for worker in ("one", "two", "busy"):
+            db.execute(_REGISTER, (worker, worker))
+        yield
+        db.execute("DELETE FROM perdure.worker")
+        db.execute("DELETE FROM perdure.work_share")
+        db.execute("DELETE FROM perdure.work_limit")
+
+
+def of(store: Store) -> LimitService:
+    return cluster_of(store.backend).limits
+
+
+def slot(id: str, subjects: Sequence[str], *, running: bool = False) -> Slot:
+    namespace = subjects[0].removeprefix("namespace:")
+    return Slot(id, namespace, tuple(subjects), running)
+
+
+async def test_namespace_with_slots_elsewhere_is_not_starved(store: Store, address: str) -> None:
+    """Only slots under the shared limit count, and only their grants."""
+    await of(store).set_limit(Limit(subject=P, turns=1))
+    await of(store).set_limit(Limit(subject=Q, turns=100))
+    elsewhere = [slot(f"q{n}", ("namespace:a", "model:q:m", Q)) for n in range(5)]
+    ours = [slot(f"a{n}", OF_A) for n in range(9)]
+    theirs = [slot(f"b{n}", OF_B) for n in range(9)]
+    order: list[str] = []
+    with psycopg.connect(address, autocommit=True) as db:
+        for number in range(10):
+            elsewhere.append(slot(f"more{number}", ("namespace:a", "model:q:m", Q)))
+            first = await of(store).sync_slots("one", [*elsewhere, *ours])
+            assert {each.id for each in elsewhere} <= first
+            await of(store).sync_slots("two", theirs)
+            ((granted,),) = db.execute(
+                "SELECT id FROM perdure.work_slot "
+                "WHERE granted_at IS NOT NULL AND 'provider:p' = ANY(subjects)"
+            ).fetchall()
+            order.append(granted[0])
+            ours = [each for each in ours if each.id != granted]
+            theirs = [each for each in theirs if each.id != granted]
+    assert order == ["a", "b"] * 5
+
+
+async def test_namespace_with_fewest_slots_of_a_shared_limit_gets_the_next(store: Store) -> None:
+    await of(store).set_limit(Limit(subject=M, turns=3))
+    many = [slot(f"a{n}", OF_A) for n in range(5)]
+    assert await of(store).sync_slots("one", many) == {"a0", "a1", "a2"}
+    assert await of(store).sync_slots("two", [slot("b0", OF_B)]) == set()
+    assert await of(store).sync_slots("one", many[1:]) == {"a1", "a2"}
+    assert await of(store).sync_slots("two", [slot("b0", OF_B)]) == {"b0"}
+
+
+async def test_slots_of_one_namespace_are_granted_oldest_first(store: Store) -> None:
+    await of(store).set_limit(Limit(subject="namespace:a", turns=1))
+    await of(store).set_limit(Limit(subject=P, turns=9))
+    other = ("namespace:a", "model:q:m", Q)
+    left = [slot("0", OF_A), slot("1", other), slot("2", OF_A), slot("3", other)]
+    while left:
+        assert await of(store).sync_slots("one", left) == {left[0].id}
+        left = left[1:]
+
+
+async def test_running_turn_counts_over_a_limit_and_lost_slots_return(
+    store: Store, address: str
+) -> None:
+    await of(store).set_limit(Limit(subject=P, turns=1))
+    running = [slot(f"r{n}", OF_A, running=True) for n in range(3)]
+    assert await of(store).sync_slots("one", running) == {"r0", "r1", "r2"}
+    assert await of(store).sync_slots("two", [slot("b", OF_B)]) == set()
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute("DELETE FROM perdure.work_slot WHERE worker = 'one'")
+    assert await of(store).sync_slots("one", running) == {"r0", "r1", "r2"}
+    assert await of(store).sync_slots("two", [slot("b", OF_B)]) == set()
+    await of(store).sync_slots("one", [])
+    assert await of(store).sync_slots("two", [slot("b", OF_B)]) == {"b"}
+
+
+async def test_dead_worker_has_no_granted_slot(store: Store, address: str) -> None:
+    await of(store).set_limit(Limit(subject=P, turns=1))
+    assert await of(store).sync_slots("one", [slot("a", OF_A)]) == {"a"}
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute("UPDATE perdure.worker SET state = 'dead', died_at = now() WHERE id = 'one'")
+    assert await of(store).sync_slots("one", [slot("a", OF_A)]) == set()
+    assert await of(store).sync_slots("two", [slot("b", OF_B)]) == {"b"}
+
+
+async def test_sync_without_change_writes_nothing(store: Store, address: str) -> None:
+    await of(store).set_limit(Limit(subject=P, turns=1))
+    slots = [slot(f"a{n}", OF_A) for n in range(50)]
+    await of(store).sync_slots("one", slots)
+    with psycopg.connect(address, autocommit=True) as db:
+        rows = "SELECT xmin::text, xmax::text, id FROM perdure.work_slot ORDER BY id"
+        before = db.execute(rows).fetchall()
+        for _ in range(5):
+            assert len(await of(store).sync_slots("one", slots)) == 1
+        assert db.execute(rows).fetchall() == before
+
+
+@pytest.mark.all_only
+async def test_stopped_process_never_keeps_the_lock_of_grants(store: Store, address: str) -> None:
+    """A process that asks for one slot or 120 all the time is stopped at 200 drawn moments."""
+    await of(store).set_limit(Limit(subject=P, turns=1))
+    busy = await _loop(address, "slots", *OF_B)
+    draw = random.Random(19)
+    try:
+        with psycopg.connect(address, autocommit=True) as db:
+
+            async def is_free() -> bool:
+                row = db.execute(
+                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' "
+                    "AND classid = 20585 AND granted"
+                ).fetchone()
+                return row == (0,)
+
+            for number in range(200):
+                await asyncio.sleep(draw.random() * 0.02)
+                os.kill(busy.pid, signal.SIGSTOP)
+                await until(is_free)
+                found = await of(store).sync_slots("one", [slot(f"a{number}", OF_A)])
+                assert found <= {f"a{number}"}
+                os.kill(busy.pid, signal.SIGCONT)
+            row = db.execute("SELECT count(*) FROM perdure.work_share").fetchone()
+            assert row is not None
+            assert row[0] == 2  # both were granted slots: the test was about something
+    finally:
+        _end(busy)
+
+
+@pytest.mark.all_only
+async def test_stopped_process_never_keeps_others_from_taking_places(
+    store: Store, address: str
+) -> None:
+    """A process that takes places and leaves them all the time is stopped at 100 drawn moments."""
+    await of(store).set_limit(Limit(subject="namespace:default", waiting=5))
+    busy = await _loop(address, "places")
+    draw = random.Random(77)
+    try:
+        for _ in range(100):
+            await asyncio.sleep(draw.random() * 0.02)
+            os.kill(busy.pid, signal.SIGSTOP)
+            with psycopg.connect(address, autocommit=True) as db:
+                db.execute("UPDATE perdure.work_place SET taken_at = '-infinity'")
+            async with asyncio.timeout(20), of(store).room() as key:
+                assert key is not None
+            os.kill(busy.pid, signal.SIGCONT)
+    finally:
+        _end(busy)
+
+
+async def test_slots_of_a_worker_that_is_removed_meanwhile_cause_no_deadlock(
+    store: Store, address: str
+) -> None:
+    await of(store).set_limit(Limit(subject=P, turns=1))
+    busy = await _loop(address, "slots", *OF_B)
+    deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    try:
+        with psycopg.connect(address, autocommit=True) as db:
+            for _ in range(200):
+                db.execute("DELETE FROM perdure.worker WHERE id = 'busy'")
+                db.execute(_REGISTER, ("busy", "busy"))
+                await asyncio.sleep(0.002)
+            assert busy.poll() is None
+            assert db.execute(deadlocks).fetchone() == (0,)
+            row = db.execute("SELECT count(*) FROM perdure.work_share").fetchone()
+            assert row == (1,)  # it was granted slots
+    finally:
+        _end(busy)
+
+
+async def test_more_than_a_hundred_free_slots_are_granted_by_later_calls(store: Store) -> None:
+    await of(store).set_limit(Limit(subject=P, turns=250))
+    slots = [slot(f"a{n:03}", OF_A) for n in range(260)]
+    counts = [len(await of(store).sync_slots("one", slots)) for _ in range(4)]
+    assert counts == [100, 200, 250, 250]
+
+
+async def _loop(address: str, *what: str) -> subprocess.Popen[str]:
+    line = (sys.executable, "-c", LOOP, address, *what)
+    made = await asyncio.to_thread(
+        subprocess.Popen, line, cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert made.stdout is not None
+    assert await asyncio.to_thread(made.stdout.readline) == "ready\n"
+    return made
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGCONT)
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+async def test_permits_of_processes_keep_the_distance_of_every_subject(
+    store: Store, address: str
+) -> None:
+    """Three processes, whose requests share a provider and two models; a trigger notes permits."""
+    limits = {P: 1_200, M: 500, N: 900}
+    for subject, per_minute in limits.items():
+        await of(store).set_limit(Limit(subject=subject, per_minute=per_minute))
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(_TRACE)
+        loops = [
+            await _loop(address, "permits", *subjects)
+            for subjects in (OF_A, OF_B, ("namespace:b", N, P))
+        ]
+        try:
+
+            async def are_permitted() -> bool:
+                return _count(db, M) >= 8 and _count(db, N) >= 8
+
+            await until(are_permitted)
+            # Setting, removing and setting a limit again permits nothing early.
+            for changed in (Limit(subject=M), Limit(subject=M, per_minute=500)):
+                await of(store).set_limit(changed)
+            before = _count(db, M)
+
+            async def are_more_permitted() -> bool:
+                return _count(db, M) >= before + 4
+
+            await until(are_more_permitted)
+        finally:
+            for each in loops:
+                _end(each)
+            db.execute("DROP TRIGGER traced ON perdure.work_limit")
+        # A permit has one time. Only without the limit of the model, the provider has one alone.
+        alone = db.execute(
+            "SELECT count(*) FROM permit AS m WHERE m.subject <> %s "
+            "AND NOT EXISTS (SELECT FROM permit AS p WHERE p.subject = %s AND p.at = m.at)",
+            (P, P),
+        ).fetchone()
+        assert alone == (0,)
+        for subject, per_minute in limits.items():
+            found = db.execute(
+                "SELECT at FROM permit WHERE subject = %s ORDER BY at", (subject,)
+            ).fetchall()
+            for (one,), (other,) in itertools.pairwise(found):
+                assert other - one >= timedelta(minutes=1) / per_minute
+
+
+_TRACE = """
+CREATE TABLE permit (subject text, at timestamptz);
+CREATE FUNCTION trace() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF new.sent_at IS DISTINCT FROM old.sent_at THEN
+        INSERT INTO public.permit VALUES (new.subject, new.sent_at);
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER traced AFTER UPDATE ON perdure.work_limit FOR EACH ROW EXECUTE FUNCTION trace();
+"""
+
+
+def _count(db: psycopg.Connection[tuple[object, ...]], subject: str) -> int:
+    row = db.execute("SELECT count(*) FROM permit WHERE subject = %s", (subject,)).fetchone()
+    assert row is not None
+    assert isinstance(row[0], int)
+    return row[0]
+
+
+async def test_raised_limit_permits_at_once(store: Store) -> None:
+    await of(store).set_limit(Limit(subject=P, per_minute=1))
+    assert await of(store).permit_request(OF_A) == 0
+    assert await of(store).permit_request(OF_A) > 30
+    await of(store).set_limit(Limit(subject=P, per_minute=1_000_000))
+    assert await of(store).permit_request(OF_A) == 0
+    await of(store).set_limit(Limit(subject=P, per_minute=1))
+    assert await of(store).permit_request(OF_A) > 30
+
+
+async def test_request_that_one_limit_holds_takes_nothing_of_another(store: Store) -> None:
+    await of(store).set_limit(Limit(subject=M, per_minute=1))
+    await of(store).set_limit(Limit(subject=P, per_minute=1_000_000))
+    assert await of(store).permit_request(OF_A) == 0
+    assert await of(store).permit_request(OF_A) > 30
+    assert await of(store).permit_request(("namespace:a", N, P)) == 0
+
+
+def test_slot_id_names_neither_worker_nor_work() -> None:
+    id = slot_id("worker", '["default","session",1]')
+    assert "session" not in id
+    assert id != slot_id("other", '["default","session",1]')
