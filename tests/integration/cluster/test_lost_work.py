@@ -15,6 +15,7 @@ import pytest
 from perdure import Chat, Runtime, Store
 from perdure.client.clock import system_random
 from perdure.client.cluster.runner import cluster_of
+from perdure.stores.cluster.limits import Limit, Slot, slot_id
 from perdure.stores.postgres.cluster.takeover import (
     NAMESPACE,
     STALLED_S,
@@ -115,6 +116,43 @@ async def test_locked_session_of_dead_worker_delays_no_other(store: Store, addre
             assert take_over(db, GHOST, GHOST, works) == 0
         assert await state_of(address, locked) == "ENQUEUED"
         assert (await store.backend.state(locked.id)).lease is None
+        for turn in turns:
+            await turn.stop()
+
+
+@pytest.mark.usefixtures("ordinary")
+async def test_dead_worker_is_blamed_for_turns_with_granted_slots_only(
+    store: Store, address: str
+) -> None:
+    """Turns that wait for a slot, or whose slot is not stored yet, did not run."""
+    limits = cluster_of(store.backend).limits
+    async with Runtime(store, agents=[SPECIAL], runner="workers") as runtime:
+        ran, waited, taken = chats = [await runtime.start(SPECIAL) for _ in range(3)]
+        turns = [chat.send("of a limited provider") for chat in chats]
+        for chat in chats:
+            await claim(address, chat, GHOST)
+        works = {work.stream: work for work in await cluster_of(store.backend).begun(GHOST)}
+        await limits.set_limit(Limit(subject="provider:other", turns=1))
+        with psycopg.connect(address, autocommit=True) as db:
+            db.execute(
+                "INSERT INTO perdure.worker "
+                "(id, owner, version, protocol, namespaces, agents, slots) "
+                "VALUES (%s, %s, '', 2, '{}', '{}', 1)",
+                (GHOST, GHOST),
+            )
+            subjects = ("namespace:default", "provider:other")
+            slots = [
+                Slot(slot_id(GHOST, works[chat.id].id), "default", subjects, is_running)
+                for chat, is_running in ((ran, True), (waited, False))
+            ]
+            await limits.sync_slots(GHOST, slots)
+            assert take_over(db, GHOST, GHOST, works.values()) == 3
+            losses = {
+                id: await cluster_of(store.backend).losses(work) for id, work in works.items()
+            }
+            db.execute("DELETE FROM perdure.worker WHERE id = %s", (GHOST,))
+        assert losses == {ran.id: 1, waited.id: 0, taken.id: 0}
+        await limits.set_limit(Limit(subject="provider:other"))
         for turn in turns:
             await turn.stop()
 

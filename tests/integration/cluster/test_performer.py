@@ -11,7 +11,9 @@ import pytest
 
 import perdure
 from perdure import Agent, Runtime, Store
+from perdure.client.cluster.limits import Slots
 from perdure.client.cluster.performer import Performer
+from perdure.client.cluster.runner import cluster_of
 from perdure.errors import StoreUnavailable
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
@@ -106,8 +108,9 @@ async def performing(
             patched.setattr(store.backend, "state", watch.wrapped(store.backend.state))
             patched.setattr(store.backend, "changes", watch.silent(store.backend.changes))
             work = Work(store.backend.namespace, chat.id, None, open_turn)
+            performer = Performer(second, Slots(cluster_of(store.backend).limits, "worker"))
             try:
-                yield asyncio.ensure_future(Performer(second).perform(work)), release
+                yield asyncio.ensure_future(performer.perform(work)), release
             finally:
                 await second.suspend()
 

@@ -12,6 +12,7 @@ from perdure import Runtime, Store
 from perdure.client.cluster.runner import cluster_of
 from perdure.client.cluster.status import cluster_status
 from perdure.errors import TurnFailed
+from perdure.stores.cluster.limits import Limit
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.worker_program import HELPER
 from tests.fakes.workers import effect_of, effects, until, workers
@@ -43,9 +44,13 @@ async def test_drained_worker_ends_or_hands_over_its_turns(
 
 
 @pytest.mark.all_only
+@pytest.mark.parametrize("limited", [None, "provider:other", "provider:scripted"])
 async def test_turn_that_kills_its_workers_fails_with_reason(
-    store: Store, address: str, folder: Path
+    store: Store, address: str, folder: Path, limited: str | None
 ) -> None:
+    """Also while turns are limited, those of this provider or only of another one."""
+    if limited is not None:
+        await cluster_of(store.backend).limits.set_limit(Limit(subject=limited, turns=3))
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chat = await runtime.start(HELPER)
         with workers(3, address, folder):
@@ -57,6 +62,8 @@ async def test_turn_that_kills_its_workers_fails_with_reason(
             await until(has_killed_three)
         with workers(1, address, folder), pytest.raises(TurnFailed, match="3 workers died"):
             await turn
+    if limited is not None:
+        await cluster_of(store.backend).limits.set_limit(Limit(subject=limited))
 
 
 async def test_request_before_first_worker_waits_in_log(

@@ -26,7 +26,7 @@ async def limit(
         str,
         typer.Argument(
             metavar="SUBJECT",
-            help="namespace:NAME, model:PROVIDER:NAME or provider:NAME.",
+            help="One of namespace:NAME, model:PROVIDER:NAME, provider:NAME.",
         ),
     ],
     *,

@@ -25,7 +25,11 @@ RENEW_S = 1.0
 """How often it reads the limits, and stores the slots of its turns again."""
 
 AGAIN_S = 1.0
-"""The longest sleep before a wait is looked at again: limits and stops may have changed."""
+"""When a turn that waits looks first whether its work is over meanwhile, and the longest sleep of a
+request: limits may have changed."""
+
+OVER_S = 10.0
+"""How often it looks again, if no commit wakes it."""
 
 FAILED_S = 0.5
 """When a request to a model tries again after an error of the store."""
@@ -47,8 +51,10 @@ class _Turn:
 class Slots:
     """The slots of one worker. Each is asked for, granted by the store, and given back.
 
-    Every message to the store has all slots of the worker, so what got lost is made good by the
-    next one. Turns that began before their limit was set get slots, too. `stop` ends the waits.
+    While any limit of turns exists, every turn has a slot, also one that no limit applies to, which
+    is granted at once: so the worker that takes over can tell what ran from what waited.
+    Each pass compares all slots of the worker with the stored ones, and repairs what got lost.
+    Turns that began before their limit was set get slots, too. `stop` ends the waits.
     """
 
     def __init__(self, limits: LimitService, worker: str) -> None:
@@ -76,7 +82,7 @@ class Slots:
         id = slot_id(self._worker, work.id)
         self._turns[id] = turn
         try:
-            if not limited.isdisjoint(turn.subjects):
+            if limited:
                 self._is_changed.set()
                 if not await self._granted(turn, is_over):
                     del self._turns[id]
@@ -89,23 +95,24 @@ class Slots:
 
     async def _granted(self, turn: _Turn, is_over: Callable[[], Awaitable[bool]]) -> bool:
         """Return True once the turn may run, False if it is over before."""
-        changes = turn.store.changes(turn.work.stream)
+        changes, timeout_s = turn.store.changes(turn.work.stream), AGAIN_S
         while not (turn.may_run.is_set() or self._is_stopped):
-            if await is_over():
-                return False
             waits = (
                 asyncio.ensure_future(turn.may_run.wait()),
                 asyncio.ensure_future(change(changes, turn.store.address)),
             )
             try:
                 done, _ = await asyncio.wait(
-                    waits, timeout=AGAIN_S, return_when=asyncio.FIRST_COMPLETED
+                    waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
                 )
             finally:
                 for each in waits:
                     each.cancel()
             for each in done:
                 each.result()
+            timeout_s = OVER_S
+            if waits[0] not in done and await is_over():
+                return False
         if self._is_stopped:
             raise TurnSuspended
         return True
@@ -148,24 +155,24 @@ class Slots:
                 except PerdureError as error:  # the session was removed, and its turn ends
                     _log.info("session %s: %s", turn.work.stream, error)
         free = [turn for turn in self._turns.values() if limited.isdisjoint(turn.subjects)]
+        slots = [
+            Slot(id, turn.work.namespace, turn.subjects, self._runs(turn, limited))
+            for id, turn in self._turns.items()
+            if limited and turn.subjects
+        ]
+        if slots or self._stored:
+            self._stored |= frozenset(slot.id for slot in slots)
+            granted = await self._limits.sync_slots(self._worker, slots)
+            self._stored = frozenset(slot.id for slot in slots)
+            for id in granted & self._turns.keys():
+                self._turns[id].may_run.set()
         for turn in free:
             turn.may_run.set()
-        slots = [
-            Slot(id, turn.work.namespace, turn.subjects, self._runs(turn))
-            for id, turn in self._turns.items()
-            if not limited.isdisjoint(turn.subjects)
-        ]
-        if not slots and not self._stored:
-            return
-        self._stored |= frozenset(slot.id for slot in slots)
-        granted = await self._limits.sync_slots(self._worker, slots)
-        self._stored = frozenset(slot.id for slot in slots)
-        for id in granted & self._turns.keys():
-            self._turns[id].may_run.set()
 
-    def _runs(self, turn: _Turn) -> bool:
+    def _runs(self, turn: _Turn, limited: frozenset[str]) -> bool:
         """Whether it runs, or is about to: after `stop`, none is."""
-        return turn.is_running or (turn.may_run.is_set() and not self._is_stopped)
+        is_about_to = turn.may_run.is_set() or limited.isdisjoint(turn.subjects)
+        return turn.is_running or (is_about_to and not self._is_stopped)
 
     async def _limited(self) -> frozenset[str]:
         found = await self._limits.limits()

@@ -85,12 +85,13 @@ UPDATE perdure.stream SET epoch = epoch + 1, owner = NULL, until = 0
 WHERE namespace = %s AND id = ANY(%s) AND owner = %s
 """
 
-# A turn that still waited for its slot cannot have killed the worker.
+# A turn that still waited for its slot cannot have killed the worker. Where turns are limited, each
+# that runs has a granted slot (client/cluster/limits.py).
 _BLAME: LiteralString = """
 INSERT INTO perdure.lost_work (namespace, work, worker)
 SELECT %s, work, %s FROM unnest(%s::text[]) AS work
-WHERE NOT EXISTS (
-    SELECT FROM perdure.work_slot AS s WHERE s.granted_at IS NULL
+WHERE NOT EXISTS (SELECT FROM perdure.work_limit WHERE turns IS NOT NULL) OR EXISTS (
+    SELECT FROM perdure.work_slot AS s WHERE s.granted_at IS NOT NULL
         AND s.id = encode(sha256(convert_to(%s || work, 'UTF8')), 'hex')
 )
 ON CONFLICT DO NOTHING
