@@ -12,8 +12,10 @@ import hashlib
 import logging
 import os
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,6 +45,12 @@ MOST_FILES = 10_000
 """Files of a folder that are indexed."""
 
 _MOST_PASSAGES = 5_000
+
+_DEEPEST = 64
+"""Levels of folders below a knowledge folder that are read."""
+
+_AT_ONCE = 4 * 1024 * 1024
+"""Size of the files that are in memory at a time."""
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -74,25 +82,27 @@ async def index_folder(
         raise Unsupported("knowledge", store.address.partition(":")[0])
     root = Path(absolute(folder) or ".")
     reader = _Reader(root)
-    await asyncio.to_thread(reader.read)
-    found, problems = reader.found, reader.problems
+    problems, batches = reader.problems, reader.batches()
+    batch = await asyncio.to_thread(next, batches, None)
     known = [each for info in await _documents(store, subject) if (each := _known(info, root))]
     before = {each.path: each for each in known}
     counts, added, changed = dict[str, int](), list[str](), list[str]()
     kept: set[StreamId] = set()
-    for file in found:
-        old = before.get(file.path)
-        if file.content is None or (old is not None and old.digest == file.digest):
-            if old is not None:
-                kept.add(old.stream)
-                counts[file.path] = old.passages
-            continue
-        passages, warning = await asyncio.to_thread(_passages, file)
-        problems += [Unread(file.path, warning)] if warning else []
-        (added if old is None else changed).append(file.path)
-        stored = await _store_file(store, outside, file, passages, root=root, subject=subject)
-        kept.add(stored)
-        counts[file.path] = len(passages)
+    while batch is not None:
+        for file in batch:
+            old = before.get(file.path)
+            if file.content is None or (old is not None and old.digest == file.digest):
+                if old is not None:
+                    kept.add(old.stream)
+                    counts[file.path] = old.passages
+                continue
+            passages, warning = await asyncio.to_thread(_passages, file)
+            problems += [Unread(file.path, warning)] if warning else []
+            (added if old is None else changed).append(file.path)
+            stored = await _store_file(store, outside, file, passages, root=root, subject=subject)
+            kept.add(stored)
+            counts[file.path] = len(passages)
+        batch = await asyncio.to_thread(next, batches, None)
     closed = tuple(reader.closed)
     for each in known:
         if each.path.startswith(closed):
@@ -153,13 +163,11 @@ class FolderWatch:
         if is_own and not folder.resolve().is_relative_to(self._working_dir.resolve()):
             raise WrongArgument(f"{folder} is outside of the working folder", argument="knowledge")
         digest = hashlib.blake2b(digest_size=16)
-        for place, names, files, descriptor in os.fwalk(folder):
-            names[:] = sorted(each for each in names if not each.startswith("."))
-            for name in sorted(files):
-                if Path(name).suffix.lower() in ENDINGS:
-                    found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                    told = (place, name, found.st_mtime_ns, found.st_size)
-                    digest.update(repr(told).encode("utf-8", "backslashreplace"))
+        for each in _folders_in(folder, lambda _path, _error: None):
+            for name in each.files:
+                found = os.stat(name, dir_fd=each.descriptor, follow_symlinks=False)
+                told = (str(each.path), name, found.st_mtime_ns, found.st_size)
+                digest.update(repr(told).encode("utf-8", "backslashreplace"))
         return digest.digest()
 
 
@@ -239,41 +247,101 @@ def _passages(file: _Found) -> tuple[list[Passage], str | None]:
 # -- reading a folder
 
 
+class _Folder(NamedTuple):
+    """An open folder: its path below the root, and the names of what is in it."""
+
+    path: Path
+    descriptor: int
+    folders: list[str]
+    files: list[str]
+    links: list[str]
+
+
+def _folders_in(root: Path, on_error: Callable[[Path, OSError], None]) -> Iterator[_Folder]:
+    """Yield `root`, which may be a link, and the folders below it, which may not.
+
+    `on_error` is called for a folder that cannot be read, with its path below `root`.
+    """
+    yield from _opened(os.path.realpath(root), None, Path(), on_error)
+
+
+def _opened(
+    name: str, above: int | None, path: Path, on_error: Callable[[Path, OSError], None]
+) -> Iterator[_Folder]:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(name, flags, dir_fd=above)
+    except OSError as error:
+        on_error(path, error)
+        return
+    try:
+        with os.scandir(descriptor) as entries:
+            shown = [each for each in entries if not each.name.startswith(".")]
+        links = sorted(each.name for each in shown if _is_link_to_folder(each))
+        folders = sorted(each.name for each in shown if each.is_dir(follow_symlinks=False))
+        files = sorted({each.name for each in shown if _is_text(each.name)} - {*folders, *links})
+        yield _Folder(path, descriptor, folders, files, links)
+        for each in folders if len(path.parts) < _DEEPEST else ():
+            yield from _opened(each, descriptor, path / each, on_error)
+    except OSError as error:
+        on_error(path, error)
+    finally:
+        os.close(descriptor)
+
+
+def _is_link_to_folder(entry: os.DirEntry[str]) -> bool:
+    with suppress(OSError):  # a link to itself
+        return entry.is_symlink() and entry.is_dir()
+    return False
+
+
+def _is_text(name: str) -> bool:
+    return Path(name).suffix.lower() in ENDINGS
+
+
 class _Reader:
-    """Reads the files below a folder, without following a link."""
+    """Reads the files below a folder, without following a link in it.
+
+    `problems` and `closed`, the folders that cannot be read, are whole once all files are read.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self.found: list[_Found] = []
         self.problems: list[Unread] = []
         self.closed: list[str] = []
 
-    def read(self) -> None:
-        """Read all files. Raises: WrongArgument if the folder cannot be read."""
+    def batches(self) -> Iterator[list[_Found]]:
+        """Read all files, some at a time. Raises: WrongArgument if the folder cannot be read."""
         if not self._root.is_dir():
             raise WrongArgument(f"{self._root} is no folder", argument="folder")
-        for folder, names, files, descriptor in os.fwalk(self._root, onerror=self._on_error):
-            below = Path(folder).relative_to(self._root)
-            names[:] = sorted(each for each in names if not each.startswith("."))
-            for name in names:
-                if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
-                    self._report(below / name, "links are not followed")
-            for name in sorted(files):
-                if name.startswith(".") or Path(name).suffix.lower() not in ENDINGS:
-                    continue
-                if len(self.found) >= MOST_FILES:
-                    self._report(below / name, f"only {MOST_FILES:,} files are indexed")
+        batch, size, count = list[_Found](), 0, 0
+        for folder in _folders_in(self._root, self._on_error):
+            for name in folder.links:
+                self._report(folder.path / name, "links are not followed")
+            for name in folder.folders if len(folder.path.parts) >= _DEEPEST else ():
+                self._close(folder.path / name, f"it is more than {_DEEPEST} folders deep")
+            for name in folder.files:
+                if count >= MOST_FILES:
+                    self._report(folder.path / name, f"only {MOST_FILES:,} files are indexed")
+                    yield batch
                     return
-                self._take(below / name, descriptor)
+                found = self._taken(folder.path / name, folder.descriptor)
+                if found is not None:
+                    batch.append(found)
+                    count, size = count + 1, size + len(found.content or "")
+                if size >= _AT_ONCE:
+                    yield batch
+                    batch, size = [], 0
+        yield batch
 
-    def _take(self, path: Path, descriptor: int) -> None:
+    def _taken(self, path: Path, descriptor: int) -> _Found | None:
         content = None
         try:
             str(path).encode()
             content = _text_of(path.name, descriptor)
         except UnicodeEncodeError:
             self._report(path, "its name is not UTF-8")
-            return
+            return None
         except OSError as error:
             is_link = error.errno == errno.ELOOP
             reason = "links are not followed" if is_link else error.strerror
@@ -281,16 +349,18 @@ class _Reader:
         except ValueError as error:
             self._report(path, str(error))
         digest = "" if content is None else hashlib.sha256(content.encode()).hexdigest()
-        self.found.append(_Found(path.as_posix(), content, digest))
+        return _Found(path.as_posix(), content, digest)
 
-    def _on_error(self, error: OSError) -> None:
-        path = Path(str(error.filename)).relative_to(self._root)
+    def _on_error(self, path: Path, error: OSError) -> None:
         if path == Path():
             raise WrongArgument(
                 f"{self._root} cannot be read ({error.strerror})", argument="folder"
             ) from error
+        self._close(path, f"the folder cannot be read ({error.strerror})")
+
+    def _close(self, path: Path, reason: str) -> None:
         self.closed.append(f"{path.as_posix()}/")
-        self._report(path, f"the folder cannot be read ({error.strerror})")
+        self._report(path, reason)
 
     def _report(self, path: Path, reason: str) -> None:
         shown = str(path).encode("utf-8", "backslashreplace").decode()

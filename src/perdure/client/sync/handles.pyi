@@ -967,7 +967,7 @@ class Memory(Handle[AsyncMemory]):
 
         They belong to `subject`, or to `agent` in the sessions of every subject. Calling it again
         follows changes: new and changed files are indexed, the passages of deleted ones are erased.
-        Links are not followed; `ImportedFolder.problems` lists files that cannot be read.
+        Links in it are not followed; `ImportedFolder.problems` lists files that cannot be read.
         Durable: each file, when this returns. Raises: WrongArgument for a folder that cannot be
         read, and for `subject` with `agent`; Unsupported in a store of session files.
         """

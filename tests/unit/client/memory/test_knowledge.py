@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -126,6 +129,93 @@ async def test_file_that_cannot_be_read_any_more_keeps_its_passages(
     with pytest.raises(WrongArgument, match="no folder"):
         await store.memory.import_folder(folder)
     assert ("travel.md", "Travel / Hotels") in await recalled(store, "river")
+
+
+@contextlib.contextmanager
+def unreadable(folder: Path) -> Generator[None]:
+    """Close `folder`, and run as a user who cannot read it: root can."""
+    folder.chmod(0)
+    is_root = os.geteuid() == 0
+    try:
+        if is_root:
+            os.seteuid(65_534)
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that every user may read, which pytest's are not."""
+    with tempfile.TemporaryDirectory() as place:
+        (closed := Path(place, "above", "closed")).mkdir(parents=True)
+        Path(place).chmod(0o755)
+        (closed / "office.txt").write_text("The office has a blue door.")
+        Path(place, "travel.md").write_text(HOTELS)
+        yield Path(place)
+
+
+async def test_passages_below_a_folder_that_cannot_be_read_any_more_stay(
+    store: Store, public_folder: Path
+) -> None:
+    await store.memory.import_folder(public_folder)
+    with unreadable(public_folder / "above" / "closed"):
+        done = await store.memory.import_folder(public_folder)
+    assert (done.files, done.removed) == (2, ())
+    (problem,) = done.problems
+    assert problem.path == "above/closed"
+    assert problem.reason.startswith("the folder cannot be read")
+    assert await recalled(store, "the blue door") == [("above/closed/office.txt", None)]
+
+
+async def test_link_to_a_folder_is_indexed_as_the_folder(store: Store, folder: Path) -> None:
+    link = folder.parent / "link"
+    link.symlink_to(folder)
+    (folder / "loop").symlink_to("loop")
+    (folder / "self.md").symlink_to("self.md")
+    done = await store.memory.import_folder(link)
+    assert (done.files, done.passages) == (2, 4)
+    assert [each.path for each in done.problems] == ["self.md"]
+    assert ("deep/office.txt", None) in await recalled(store, "the blue door")
+
+
+def deep_in(folder: Path, levels: int) -> None:
+    """Create `levels` folders in each other below `folder`, and a file in the last."""
+    path = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=path)
+        below = os.open("d", os.O_RDONLY, dir_fd=path)
+        os.close(path)
+        path = below
+    os.close(os.open("deepest.md", os.O_CREAT | os.O_WRONLY, dir_fd=path))
+    os.close(path)
+
+
+async def test_folder_that_is_too_deep_is_reported_and_does_not_fail_a_turn(
+    store: Store, folder: Path
+) -> None:
+    deep_in(folder, 200)
+    done = await store.memory.import_folder(folder)
+    (problem,) = done.problems
+    assert (problem.path, problem.reason) == ("/".join("d" * 65), "it is more than 64 folders deep")
+    assert done.files == 2
+    model = ScriptedModel(["At the Aurora."])
+    agent = Agent("helper", model="scripted:any", memory=MemoryConfig(knowledge=(str(folder),)))
+    async with Runtime(store, agents=[agent], models=model) as runtime:
+        chat = await runtime.start("helper")
+        await chat.send("Which hotel do we book?")
+    assert "Aurora" in model.requests[0].messages[0].text
+
+
+async def test_folder_larger_than_a_batch_is_indexed_whole(store: Store, folder: Path) -> None:
+    for number in range(9):
+        (folder / f"large{number}.txt").write_text(f"number{number}{' ' * 900_000}")
+    done = await store.memory.import_folder(folder)
+    assert (done.files, done.passages) == (11, 13)
+    assert (await store.memory.import_folder(folder)) == ImportedFolder(11, 13)
+    assert [path for path, _ in await recalled(store, "number8")] == ["large8.txt"]
 
 
 async def test_turn_is_given_the_knowledge_of_its_agent(store: Store, folder: Path) -> None:
