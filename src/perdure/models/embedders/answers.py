@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from math import isfinite
 
 from perdure.errors import EmbedderUnavailable, PerdureError
 from perdure.models.embedders.protocol import Embedder
@@ -15,6 +14,9 @@ MOST_CHARACTERS = 4_000
 
 MOST_NUMBERS = 8_192
 """Numbers of a vector; no known model has more."""
+
+MOST_NUMBER = 1e9
+"""Largest number of a vector: the length of a vector of larger ones may have no float."""
 
 
 async def vectors_of(
@@ -42,6 +44,6 @@ async def vectors_of(
     if len(found) != len(texts) or len(sizes) > 1 or not sizes <= set(range(1, MOST_NUMBERS + 1)):
         reason = f"{len(texts)} texts got {len(found)} vectors with {sorted(sizes)[:3]} numbers"
         raise EmbedderUnavailable(name, reason)
-    if not all(isfinite(number) for vector in found for number in vector):
-        raise EmbedderUnavailable(name, "a vector has a number that is not finite")
+    if not all(abs(number) <= MOST_NUMBER for vector in found for number in vector):
+        raise EmbedderUnavailable(name, "a vector has a number that is not finite, or too large")
     return found

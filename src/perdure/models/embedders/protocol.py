@@ -14,6 +14,8 @@ LOCAL = ("static", "minilm")
 WIRES = ("openai_chat", "openai_responses")
 """Protocols of providers whose endpoint may have embeddings."""
 
+_LONGEST = 500
+"""Characters of the name of a model."""
 
 EmbedderName = str
 """``static:FOLDER``, ``minilm:FOLDER`` or PROVIDER:MODEL."""
@@ -55,5 +57,16 @@ def check_embedder(embedder: object) -> None:
         raise WrongArgument(
             f"{embedder!r:.60} is no embedder: give a name such as static:FOLDER, or an object "
             "with `model` and the async method `embed`",
+            argument="embedder",
+        )
+    else:
+        _check_model(embedder.model)
+
+
+def _check_model(name: object) -> None:
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST or not name.isprintable():
+        raise WrongArgument(
+            f"the embedder's `model` is {name!r:.60}: it must be a name of at most {_LONGEST} "
+            "printable characters",
             argument="embedder",
         )

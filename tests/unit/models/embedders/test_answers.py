@@ -37,6 +37,8 @@ async def test_wrong_answers_and_failures_are_one_error() -> None:
         ([[1.0], [1.0, 2.0]], "2 texts got 2 vectors"),
         (((), ()), "2 texts got 2 vectors"),
         ([[float("nan")], [1.0]], "not finite"),
+        ([[float("-inf")], [1.0]], "not finite"),
+        ([[1e308], [1.0]], "too large"),
         ([["x"], [1.0]], "could not convert"),
         (None, "not iterable"),
         ("hang", "no vectors within 0.05 s"),

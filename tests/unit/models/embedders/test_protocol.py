@@ -21,6 +21,14 @@ def test_other_names_are_refused_with_what_is_possible(name: str) -> None:
         check_name(name)
 
 
+@pytest.mark.parametrize("model", [None, 1, "", "a\0b", "half \ud800", "x" * 501])
+def test_embedder_whose_model_is_no_name_is_refused(model: object) -> None:
+    embedder = WordEmbedder()
+    embedder.model = model  # pyright: ignore[reportAttributeAccessIssue] - that is the point
+    with pytest.raises(WrongArgument, match="it must be a name"):
+        check_embedder(embedder)
+
+
 def test_object_without_embedder_methods_is_refused() -> None:
     with pytest.raises(WrongArgument, match="no embedder"):
         check_embedder(object())
