@@ -33,7 +33,10 @@ else:
     similarities = Later("perdure.memory.similarity")
 
 QUESTION_TIMEOUT_S = 10.0
+"""Of a question, and of each call for texts during a recall: somebody waits for it."""
+
 TEXTS_TIMEOUT_S = 120.0
+"""Of a call for texts in the background and in `Memory.embed`."""
 
 AT_ONCE = 32
 """Texts that an embedder gets at once, and that a recall gives vectors to."""
@@ -87,11 +90,6 @@ def _local(name: EmbedderName, folder: Path) -> Embedder:
     return catalogue.embedder_of(name, folder, {})
 
 
-async def vectors_in(store: SessionStore, embedder: Embedder | EmbedderName) -> TextVectors:
-    """Return the vectors of an embedder in a store. Raises: ConfigError; WrongArgument."""
-    return TextVectors(store, await resolved(embedder))
-
-
 async def embed_all(
     store: SessionStore, embedder: Embedder | EmbedderName | None, *, is_only: bool
 ) -> int:
@@ -101,7 +99,7 @@ async def embed_all(
             "this memory has no embedder: use store.memory.with_embedder(...).embed()",
             argument="embedder",
         )
-    vectors = await vectors_in(store, embedder)
+    vectors = TextVectors(store, await resolved(embedder))
     model = (await vectors.meaning("perdure")).model
     count = await vectors.follow(model)
     if is_only:
@@ -142,11 +140,14 @@ class MeasuredEmbedder:
 
 
 class TextVectors:
-    """The vectors of one embedder in a store."""
+    """The vectors of one embedder in a store. Units: `timeout_s`, for some texts, is seconds."""
 
-    def __init__(self, store: SessionStore, embedder: Embedder) -> None:
+    def __init__(
+        self, store: SessionStore, embedder: Embedder, timeout_s: float = TEXTS_TIMEOUT_S
+    ) -> None:
         self._store = store
         self._embedder = embedder
+        self._timeout_s = timeout_s
 
     async def meaning(self, question: str) -> Meaning:
         """Return the vector of a question. Raises: EmbedderUnavailable."""
@@ -175,7 +176,7 @@ class TextVectors:
         for start in range(0, len(asked), AT_ONCE):
             batch = asked[start : start + AT_ONCE]
             said = [text for _, text in batch]
-            made = await vectors_of(self._embedder, said, TEXTS_TIMEOUT_S)
+            made = await vectors_of(self._embedder, said, self._timeout_s)
             for (name, _), vector in zip(batch, made, strict=True):
                 _vectors[name] = array("f", vector)
         known = [_vectors.get(name) for name in names]
@@ -209,7 +210,7 @@ class TextVectors:
         if not texts:
             return {}
         said = [found.what.text for found in texts]
-        vectors = await vectors_of(self._embedder, said, TEXTS_TIMEOUT_S)
+        vectors = await vectors_of(self._embedder, said, self._timeout_s)
         rows: dict[int, bytes] = {}
         for found, vector in zip(texts, vectors, strict=True):
             if len(vector) == model.dimension:

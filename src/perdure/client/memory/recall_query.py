@@ -38,7 +38,8 @@ async def recall_in(
     """
     question, vectors = _asked(text, now), None
     if embedder is not None:
-        vectors = await embedding.vectors_in(store, embedder)
+        asked = await embedding.resolved(embedder)
+        vectors = embedding.TextVectors(store, asked, embedding.QUESTION_TIMEOUT_S)
         meaning = await vectors.meaning_after_new_texts(text)
         question = question._replace(meaning=meaning)
     is_indexed = store.capabilities.erase  # else each file would be read for its summaries

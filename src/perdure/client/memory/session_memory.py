@@ -27,6 +27,7 @@ from perdure.memory.hits import MemoryHit, Why
 from perdure.memory.knowledge import agent_subject, source_of
 from perdure.memory.ranking import MEANT
 from perdure.models.embedders.protocol import Embedder
+from perdure.secrets.mask import log_failure
 from perdure.session.clock import minute
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
@@ -102,6 +103,10 @@ class SessionMemory:
             return []  # the message holds no word, or the store has no such memory
         except (StoreError, SessionError, ConfigError) as error:
             _problem(str(error), problems)
+            return []
+        except Exception as error:  # noqa: BLE001 - a turn does not fail with its memory
+            log_failure(_log, error, "a recall failed")
+            problems.append(f"a recall failed ({type(error).__name__})")
             return []
 
     async def _subject(self) -> str | None:

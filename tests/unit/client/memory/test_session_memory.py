@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 import perdure
 from perdure import Agent, CompactionSettings, MemoryConfig, Runtime, Store, assistant, user
+from perdure.client.memory import embedding
 from perdure.client.memory.last_turn import last_turn_of
 from perdure.context.tokens import estimate_request
 from perdure.errors import ConfigError, TurnFailed
@@ -169,6 +172,55 @@ async def test_memory_that_fails_does_not_fail_the_turn(
     assert sent(model.requests[0]) == QUESTION
     assert problems
     assert "damaged" in str(problems[0])
+
+
+async def test_unexpected_error_of_a_recall_does_not_fail_the_turn(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with perdure.open("memory:") as store:
+        await with_past(store)
+        await store.memory.remember("Ana likes rivers", subject="ana")
+
+        async def broken(*_: object) -> None:
+            raise RecursionError("deep")
+
+        monkeypatch.setattr(type(store.backend.search), "recall", broken)
+        model = ScriptedModel(["Sorry."])
+        async with Runtime(store, agents=[agent()], models=model) as runtime:
+            chat = await runtime.start("helper", subject="ana")
+            await chat.send(QUESTION)
+            last = await last_turn_of(store.backend, chat.session.id)
+    assert last is not None
+    assert last.problem == "a recall failed (RecursionError)"
+    assert "Ana likes rivers" in sent(model.requests[0])
+    assert "RecursionError" in caplog.text
+
+
+class SlowEmbedder(WordEmbedder):
+    """Answers a question at once, and never for texts."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        if list(texts) != ["hotel"]:
+            await asyncio.sleep(3_600)
+        return await super().embed(texts)
+
+
+async def test_turn_does_not_wait_for_vectors_of_texts_as_the_background_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(embedding, "QUESTION_TIMEOUT_S", 0.05)
+    async with perdure.open("memory:") as store:
+        await with_past(store)
+        model = ScriptedModel(["The Aurora."])
+        helper = agent(embedder=SlowEmbedder())
+        async with Runtime(store, agents=[helper], models=model) as runtime:
+            chat = await runtime.start("helper", subject="ana")
+            async with asyncio.timeout(embedding.TEXTS_TIMEOUT_S / 2):
+                await chat.send("hotel")
+            last = await last_turn_of(store.backend, chat.session.id)
+    assert last is not None
+    assert last.problem == "words:1: no vectors within 0.05 s"
+    assert "Aurora" in sent(model.requests[0]), "its words are found"
 
 
 async def test_history_is_compacted_before_it_is_cut() -> None:
