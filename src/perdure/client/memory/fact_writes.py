@@ -16,6 +16,7 @@ from perdure.errors import (
     EntryNotFound,
     FactNotFound,
     HeadConflict,
+    IdempotencyMismatch,
     SessionExists,
     SessionNotFound,
     Unsupported,
@@ -100,25 +101,52 @@ async def correct(
     given = [source.entry.id for source in await _require_sources(store, new.sources)]
     while True:
         known = await _known_fact(store, fact)
-        newest = known.stored.versions[-1]
+        with suppress(HeadConflict):  # a forgotten fact is not corrected
+            await _commit_correction(store, outside, known, new, given=tuple(given), key=key)
+            await require_alive(store, outside, fact, tuple(given))
+            return await find_fact(store, fact)
+
+
+async def _commit_correction(
+    store: SessionStore,
+    outside: Outside,
+    known: _KnownFact,
+    new: NewFact,
+    *,
+    given: tuple[EntryId, ...],
+    key: str | None,
+) -> None:
+    """Commit `new` as a version of `known`. Raises: HeadConflict; IdempotencyMismatch.
+
+    Without sources of its own it has those of the newest version. In a repeated call these may be
+    others than in the first: the commit that had the `key` is found by those of earlier versions.
+    """
+    versions = known.stored.versions
+    newest, mismatch = versions[-1], None
+    earlier = (each.body.sources for each in reversed(versions))
+    for sources in (given,) if given else dict.fromkeys((newest.sources, *earlier)):
         body = FactCorrected(
             text=new.text,
             agent=newest.body.agent,
-            sources=tuple(given) or newest.sources,
+            sources=sources,
             said_by=new.said_by,
             valid_from=new.valid_from,
             valid_to=new.valid_to,
         )
         write = Write(
             stream=known.state.header.id,
-            entries=(new_side(body, fact),),
+            entries=(new_side(body, known.stored.id),),
             expected_head=known.state.head,
         )
         commit = Commit(writes=(write,), at=outside.clock.now_ms(), idempotency_key=key)
-        with suppress(HeadConflict):  # a forgotten fact is not corrected
+        try:
             await store.commit(commit)
-            await require_alive(store, outside, fact, tuple(given))
-            return await find_fact(store, fact)
+        except IdempotencyMismatch as error:
+            mismatch = mismatch or error
+        else:
+            return
+    assert mismatch is not None  # one commit at least was tried
+    raise mismatch
 
 
 async def forget(store: SessionStore, outside: Outside, fact: EntryId, by: str | None) -> None:

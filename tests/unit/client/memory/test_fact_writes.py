@@ -29,6 +29,20 @@ async def test_fact_takes_the_subject_of_its_source(store: Store) -> None:
     assert (named.subject, named.sources) == ("bob", (one.id,))
 
 
+async def test_repeated_correction_with_its_key_is_the_first_one(store: Store) -> None:
+    said = await (await store.create(subject="ana")).append(user("green tea"))
+    fact = await store.memory.remember("likes tea", subject="ana")
+    await store.memory.correct(fact.id, "likes black tea", idempotency_key="k")
+    await store.memory.correct(fact.id, "likes green tea", source=said)
+    for _ in range(2):
+        again = await store.memory.correct(fact.id, "likes black tea", idempotency_key="k")
+        assert (again.text, again.sources) == ("likes green tea", (said.id,))
+        assert [each.text for each in again.history] == ["likes tea", "likes black tea"]
+    for change in ({"text": "other"}, {"text": "likes black tea", "source": said}):
+        with pytest.raises(perdure.errors.IdempotencyMismatch):
+            await store.memory.correct(fact.id, **change, idempotency_key="k")  # pyright: ignore[reportArgumentType] - of names
+
+
 async def test_sources_of_several_subjects_need_a_named_one(store: Store) -> None:
     entries = [
         await (await store.create(subject=subject)).append(user("Hello"))
