@@ -11,10 +11,12 @@ import pytest
 
 import perdure
 from perdure import user
+from perdure.client.memory.last_turn import last_turn_of
 from perdure.client.store import Store
 from perdure.memory.episodes import Episode
 from perdure.memory.extraction import ExtractedFact
 from perdure.session.entries import Entry
+from perdure.session.ids import StreamId
 from perdure.session.memory.facts import Fact
 
 AT = 1_700_000_000_000
@@ -74,6 +76,42 @@ async def test_episode_about_another_session_is_none(tmp_path: Path) -> None:
         assert spy.texts == ["hello"]
         of_bob = await store.memory.episodes(scope="namespace", session="bob")
         assert [(each.summary, each.first) for each in of_bob] == [("bob's summary", 0)]
+
+
+async def test_forged_recall_shows_no_text_of_another_subject(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "door.md").write_text("the door of the office")
+    async with perdure.open(f"sqlite:///{tmp_path}/s.db") as store:
+        await with_bob(store)
+        own = await (await store.create(id="own", subject="ana")).append(user("own text"))
+        memory = store.memory
+        await memory.import_folder(tmp_path / "docs", agent="helper")
+        passage = (await memory.recall("the door", scope="agent", agent="helper"))[0]
+        facts = [
+            (await memory.remember(f"about {subject}", subject=subject, agent=agent)).id
+            for subject, agent in (("bob", None), ("ana", "helper"), ("ana", None))
+        ]
+        texts = [
+            {"session": entry.partition("/")[0], "entry": entry}
+            for entry in ("bob/0", passage.entry_id, own.id, facts[0])
+        ]
+        sent = received(
+            tmp_path / "sent.jsonl",
+            {"kind": "turn_started", "body": {"number": 1, "agent": "helper"}},
+            said("hello"),
+            {
+                "kind": "context_recalled",
+                "about": "sent/0",
+                "body": {"boundary": "ab", "texts": texts, "facts": facts},
+            },
+        )
+        await store.import_files([sent])
+        last = await last_turn_of(store.backend, StreamId("sent"))
+        assert last is not None
+        assert [piece.text for piece in last.recalled] == [
+            *(None, None, "about ana"),
+            *(None, None, "own text", None),
+        ]
 
 
 async def test_episode_with_forged_numbers_covers_its_own_session(tmp_path: Path) -> None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from perdure.bounds.short_repr import ShortRepr
 from perdure.client.memory.fact_writes import find_fact
 from perdure.errors import PerdureError
 from perdure.memory.episodes import summary_of
-from perdure.memory.knowledge import Source, source_of
+from perdure.memory.knowledge import Source, agent_subject, source_of
 from perdure.memory.question import question_of
 from perdure.session.codec import readable, role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
+from perdure.session.info import received_entries
 from perdure.session.ledger import Trimmed, TurnStarted
 from perdure.session.memory.kinds import ContextRecalled, RecalledText, RecallReason
 from perdure.session.messages import Message
+from perdure.session.notes import SessionReceived
 from perdure.session.search.searchable import searchable_of
 from perdure.session.search.words import terms
 from perdure.stores.session_store import SessionStore
@@ -26,7 +28,7 @@ _PAGE = 200
 
 
 class RecalledPiece(ShortRepr, frozen=True, kw_only=True):
-    """A text that a turn recalled; `text` is None if it was erased since.
+    """A text that a turn recalled; `text` is None if it was erased since, or is out of scope.
 
     `words` are the words of the turn's message that it contains. `why` names all reasons; for a
     fact there is none but the words. Shape: `score` is None for a fact.
@@ -73,8 +75,9 @@ async def memory_of_turn(store: SessionStore, entries: Sequence[Entry]) -> LastT
     pieces: list[RecalledPiece] = []
     if recalled is not None:
         asked = _Asked(question, entries[0].at)
-        pieces += [await _fact_piece(store, fact, asked) for fact in recalled.facts]
-        pieces += [await _said_piece(store, text, asked) for text in recalled.texts]
+        seen = await _seen_by(store, entries[0], started.agent)
+        pieces += [await _fact_piece(store, fact, asked, seen) for fact in recalled.facts]
+        pieces += [await _said_piece(store, text, asked, seen) for text in recalled.texts]
     return LastTurn(
         turn=started.number,
         recalled=tuple(pieces),
@@ -108,21 +111,51 @@ class _Asked:
         return tuple(word.asked for word in self._words if any(map(word.contains, said)))
 
 
-async def _fact_piece(store: SessionStore, fact: EntryId, asked: _Asked) -> RecalledPiece:
+class _Seen(NamedTuple):
+    """What a turn may have recalled: a received one may name anything."""
+
+    subject: str | None
+    agent: str | None
+
+    def has_subject(self, subject: str | None) -> bool:
+        is_knowledge = self.agent is not None and subject == agent_subject(self.agent)
+        return subject == self.subject or is_knowledge
+
+
+async def _seen_by(store: SessionStore, turn: Entry, agent: str) -> _Seen:
+    """Return what the turn that begins with `turn` saw. The agent of a received one is not known.
+
+    Raises: SessionNotFound.
+    """
+    header = (await store.state(turn.stream)).header
+    notes = await store.notes(turn.stream, (SessionReceived.kind,))
+    is_received = turn.seq < received_entries(header, turn.stream, notes)
+    return _Seen(header.subject, None if is_received else agent)
+
+
+async def _fact_piece(
+    store: SessionStore, fact: EntryId, asked: _Asked, seen: _Seen
+) -> RecalledPiece:
     text = None
     with suppress(PerdureError):  # forgotten since
-        text = (await find_fact(store, fact)).text
+        found = await find_fact(store, fact)
+        if found.subject == seen.subject and found.agent in (None, seen.agent):
+            text = found.text
     words = () if text is None else asked.words_in(text)
     return RecalledPiece(kind="fact", id=fact, text=text, words=words)
 
 
-async def _said_piece(store: SessionStore, said: RecalledText, asked: _Asked) -> RecalledPiece:
+async def _said_piece(
+    store: SessionStore, said: RecalledText, asked: _Asked, seen: _Seen
+) -> RecalledPiece:
     text, source, summary = None, None, None
     with suppress(PerdureError):  # erased since
-        entry = await store.entry(said.session, said.entry)
-        summary, source = summary_of(entry), source_of(entry)
-        found = summary or searchable_of(entry)
-        text = None if found is None else found.text[said.start : said.end]
+        header = (await store.state(said.session)).header
+        if header.kind == "session" and seen.has_subject(header.subject):
+            entry = await store.entry(said.session, said.entry)
+            summary, source = summary_of(entry), source_of(entry)
+            found = summary or searchable_of(entry)
+            text = None if found is None else found.text[said.start : said.end]
     kind = "said" if source is None else "knowledge"
     return RecalledPiece(
         kind=kind if summary is None else "episode",
