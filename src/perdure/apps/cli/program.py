@@ -25,9 +25,9 @@ from perdure.stores.access.collector import collector_paused_to_load
 from perdure.stores.access.lazy_modules import Later
 
 if TYPE_CHECKING:
-    from perdure.apps.configuration import settings_command
+    from perdure.apps.settings import advice
 else:
-    settings_command = Later("perdure.apps.configuration.settings_command")
+    advice = Later("perdure.apps.settings.advice")
 
 _COMMON = "CommonOptions"
 _VERSION = ("--version", "-V")
@@ -278,7 +278,7 @@ def _report_misuse(message: str, called: Command, words: Sequence[str]) -> int:
     task = tasks.task_hint(message, " ".join(called.words), names)
     if task is not None:
         is_setting = list(words[:2]) == ["config", "set"]
-        raise UsageMistake((settings_command.advice_to_set(words) if is_setting else None) or task)
+        raise UsageMistake((advice.advice_to_set(words) if is_setting else None) or task)
     message = _plain(message)
     has_json = any("--json" in each.spellings for each in called.common)
     if has_json and message.startswith("unknown option") and _names_json(words):

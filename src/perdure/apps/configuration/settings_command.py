@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from perdure.apps.cli.exits import DONE
 from perdure.apps.cli.options import JsonOption
 from perdure.apps.settings.document import BUILT_IN
 from perdure.apps.settings.layers import Configuration, Explained, Said
-from perdure.apps.settings.lookup import agent_folders, person_file
+from perdure.apps.settings.lookup import agent_folders
 from perdure.apps.terminal.output import out_style, show_json, show_lines, show_result
 from perdure.apps.terminal.text import safe
 from perdure.secrets.mask import mask_secrets
@@ -87,33 +87,6 @@ def path(*, as_json: JsonOption = False) -> int:
             for source, f in files
         )
     return DONE
-
-
-def advice_to_set(words: Sequence[str]) -> str | None:
-    """Return the line to write for ``perdure config set KEY VALUE``, and into which file.
-
-    `words` is the command line. Returns None for an unknown key or without a value.
-    There is no such command: the file is edited by hand and may have comments.
-    """
-    key, *values = words[2:] or [""]
-    section, _, name = key.partition(".")
-    default = BUILT_IN.get(key, {})
-    if not values or isinstance(default, Mapping):
-        return None
-    plain = " ".join(values)
-    is_literal = isinstance(default, int | float)  # a bool is an int
-    is_list = isinstance(default, tuple)
-    if is_list:
-        plain = ", ".join(_quoted(each) for each in values)
-    line = f"[{plain}]" if is_list else plain if is_literal else _quoted(plain)
-    return (
-        f"there is no command 'set' of `perdure config`: write {name} = {line} "
-        f"in the section [{section}] of {person_file(os.environ)}"
-    )
-
-
-def _quoted(text: str) -> str:
-    return msgspec.json.encode(mask_secrets(text)).decode()
 
 
 def _data(explained: Explained) -> dict[str, object]:
