@@ -6,6 +6,7 @@ lists never read entries, and every backend computes the same titles and counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import Literal, TypedDict, cast
@@ -106,8 +107,9 @@ class SessionInfo(ShortRepr, frozen=True):
     assistant message (the creation, before there is one), so that reading or naming a session does
     not reorder the list. `messages` counts every message entry, tool results and a fork's shared
     ones included; `entries` counts the stream's own log, `turns` the turns started in it (turns
-    before an import or a fork do not count). `first_text` is the start of the first user message,
-    which names a session without a title. `subject` and `metadata` are those of its header.
+    before an import or a fork do not count). `first_text` is the start of the first user message
+    that is not just a slash command; it names a session without a title. `subject` and `metadata`
+    are those of its header.
     `open_turn` is the seq of the ``turn_started`` of the open turn: it runs in some process, waits
     for an answer, or was interrupted. `model` is the one that its branch was switched to, else that
     of its agent; without an agent that of the last switch or answer. In a list it is None.
@@ -220,8 +222,8 @@ def info_after(
         role = body.role if isinstance(body, Message) else role_of(entry)
         if role in ("user", "assistant"):
             updated_at = max(updated_at, entry.at)
-            if role == "user" and first_text is None:
-                first_text = _beginning(entry)
+            if role == "user" and (first_text is None or is_command(first_text)):
+                first_text = _first_of(first_text, entry)
     return msgspec.structs.replace(
         info,
         entries=info.entries + added,
@@ -318,11 +320,25 @@ def listed_text(stream: StreamId, tree: Iterable[Entry]) -> ListText:
     times: list[int] = []
     for entry in tree:
         role = role_of(entry)
-        if role == "user" and first_text is None:
-            first_text = _beginning(entry)
+        if role == "user" and (first_text is None or is_command(first_text)):
+            first_text = _first_of(first_text, entry)
         if role in ("user", "assistant") and entry.stream == stream:
             times.append(entry.at)
     return ListText(first_text, max(times, default=None))
+
+
+_COMMAND = re.compile(r"/[A-Za-z][\w:.-]*|<(?:local-)?command-[a-z]+>.*")
+
+
+def is_command(text: str) -> bool:
+    """Return whether a message is only a slash command of some program, such as ``/mode``."""
+    return _COMMAND.fullmatch(text) is not None
+
+
+def _first_of(before: str | None, entry: Entry) -> str | None:
+    """Return what names a session after the user message `entry`: a command only if all are."""
+    text = _beginning(entry)
+    return before if text is None or (before is not None and is_command(text)) else text
 
 
 def _beginning(entry: Entry) -> str | None:

@@ -16,7 +16,7 @@ from perdure.secrets.mask import MASK, mask_secrets
 from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, blob_hash
-from perdure.session.info import SessionInfo, erasure_in
+from perdure.session.info import SessionInfo, erasure_in, is_command
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import LeafMoved
@@ -282,7 +282,7 @@ def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
 
     Omits counts, which `stream_problems` checks. Erased streams lack the sources of their info,
     and a fork's sources are also in its origin. Older versions stored a credential in
-    `first_text` as it was: that is no difference.
+    `first_text` as it was, and a slash command of another program: that is no difference.
     """
     kept = state.info
     if kept.status == "erased" or state.header.fork is not None or kept == computed:
@@ -291,7 +291,7 @@ def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
         value, given = getattr(kept, name), getattr(computed, name)
         if value == given or name in ("messages", "entries"):
             continue
-        if name == "first_text" and _is_unmasked(value, given):
+        if name == "first_text" and (is_command(value or "") or _is_unmasked(value, given)):
             continue
         yield mask_secrets(f"its {name} is kept as {value!r}, its entries give {given!r}")
 

@@ -14,6 +14,7 @@ from perdure.session.info import (
     info_after,
     info_of,
     is_found,
+    listed_text,
 )
 from perdure.session.ledger import TurnStarted
 from perdure.session.messages import assistant, system, tool_result, user
@@ -93,6 +94,25 @@ def test_untitled_session_is_named_by_first_user_message() -> None:
 
 def test_first_message_without_text_does_not_name_session() -> None:
     assert info_with(new_tree(user("  ")), new_tree(user("Hi"))).name == "Hi"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["/mode", "/plugin:run", "<command-name>/clear</command-name> <command-args></command-args>"],
+)
+def test_slash_command_does_not_name_session(command: str) -> None:
+    says = [new_tree(user(text)) for text in (command, "/clear", "Hi", "b")]
+    assert info_with(*says).name == "Hi"
+    assert listed_text(StreamId("s"), [entry_of(one, 1) for one in says]).first_text == "Hi"
+    named = info_with(new_tree(user(command))).name
+    assert named == info_with(*says[:2]).name
+    assert command.startswith(named.rstrip("…"))
+    assert named
+
+
+@pytest.mark.parametrize("text", ["/usr/bin is full", "/ask why", "a /mode"])
+def test_message_with_a_slash_names_session(text: str) -> None:
+    assert info_with(new_tree(user(text)), new_tree(user("b"))).name == text
 
 
 def test_long_first_message_is_cut_and_a_long_title_is_not() -> None:

@@ -336,6 +336,15 @@ def test_credential_that_an_older_version_listed_is_no_fault(before: int, secret
     assert "its first_text is kept as 'other [redacted]'" in fault
 
 
+def test_command_that_an_older_version_listed_is_no_fault() -> None:
+    log = Log(StreamHeader(S, 5))
+    log.append(new_tree(user("/mode")), new_tree(user("Hi")))
+    computed = log.state.info
+    assert computed.first_text == "Hi"
+    older = msgspec.structs.replace(computed, first_text="/mode")
+    assert list(info_faults(msgspec.structs.replace(log.state, info=older), computed)) == []
+
+
 def test_list_data_of_erased_or_forked_entries_is_not_checked() -> None:
     fork = StreamHeader(S, 5, fork=ForkPoint(StreamId("o"), None, 3, "tree"))
     erased = StreamHeader(S, 5, title="Trip")

@@ -19,6 +19,7 @@ from perdure.interop.formats.native import Bundle
 from perdure.session.codec import Body, Unknown, encode, readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, blob_hash
+from perdure.session.info import is_command
 from perdure.session.kinds import (
     BranchSummary,
     Compaction,
@@ -264,11 +265,16 @@ def _facts(
 
 
 def _first_words(lines: Iterable[TranscriptLine]) -> str | None:
+    """Return the start of the first user message; of a slash command only without another one."""
+    command: str | None = None
     for line in lines:
         if line.role == "user":
             text = " ".join(p.text for p in line.pieces if isinstance(p, Said))
-            return brief(text, 60) or None
-    return None
+            words = brief(text, 60) or None
+            if words is None or not is_command(words):
+                return words or command
+            command = command or words
+    return command
 
 
 def brief(text: str, width: int = _BRIEF_CHARS) -> str:
