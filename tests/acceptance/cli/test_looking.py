@@ -95,6 +95,53 @@ def test_unknown_program_or_folder_is_named_where_nothing_matches(imported: Worl
     assert imported.run("sessions", "list", "--cwd", "/no/such/folder").code == 3
 
 
+def with_sessions_of(world: World, *folders: str) -> None:
+    for number, folder in enumerate(folders):
+        said = {"role": "user", "content": f"number {number}"}
+        record = {
+            "type": "user",
+            "uuid": f"u{number}",
+            "sessionId": f"s{number}",
+            "timestamp": "2026-01-01T00:00:00Z",
+            "cwd": folder,
+            "message": said,
+        }
+        file = world.folder / f"s{number}.jsonl"
+        file.write_text(json.dumps(record) + "\n")
+        world.ok("import", str(file))
+
+
+def test_last_part_of_a_folder_names_it(world: World) -> None:
+    with_sessions_of(world, "/home/ann/pi-mono", "/home/ann/a/tmp", "/home/ann/b/tmp")
+    (row,) = world.ok("sessions", "list", "--cwd", "pi-mono", "--json").json
+    assert row["cwd"] == "/home/ann/pi-mono"
+    assert world.ok("sessions", "list", "--query", "Pi-mono", "--json").json == [row]
+    assert world.ok("sessions", "list", "--query", "number 0", "--json").json == [row]
+    assert len(world.ok("sessions", "search", "number", "--cwd", "ann/pi-mono", "--json").json) == 1
+    world.ok("export", "--cwd", "pi-mono", "-o", "pages")
+    assert len(list((world.folder / "pages").glob("*.html"))) == 2
+    erased = world.ok("sessions", "erase", "--cwd", "pi-mono", "--dry-run", "--json").json
+    assert erased == [row["id"]]
+
+
+def test_folders_of_one_name_are_told_apart(world: World) -> None:
+    with_sessions_of(world, "/home/ann/a/tmp", "/home/ann/b/tmp")
+    shown = world.ok("sessions", "list").out
+    assert " a/tmp " in shown
+    assert " b/tmp " in shown
+    for command in (("list",), ("search", "number"), ("erase", "--dry-run")):
+        several = world.run("sessions", *command, "--cwd", "tmp")
+        assert several.code == 2
+        assert several.err == (
+            "perdure: --cwd tmp: 2 folders end so, name one of them: "
+            "/home/ann/a/tmp, /home/ann/b/tmp\n"
+        )
+    (row,) = world.ok("sessions", "list", "--cwd", "b/tmp", "--json").json
+    assert row["cwd"] == "/home/ann/b/tmp"
+    (world.folder / "tmp").mkdir()
+    assert world.ok("sessions", "list", "--cwd", "tmp", "--json").json == []  # the real path
+
+
 def test_search_takes_words_without_quotes(imported: World) -> None:
     whole = imported.ok("sessions", "search", "tide table", "--json").json
     assert imported.ok("sessions", "search", "tide", "table", "--json").json == whole

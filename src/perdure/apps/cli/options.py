@@ -131,7 +131,10 @@ ModelOption = Annotated[
     ),
 ]
 FolderFilter = Annotated[
-    str | None, typer.Option(metavar="DIR", help="Only sessions of this folder.")
+    str | None,
+    typer.Option(
+        metavar="DIR", help="Only sessions of this folder: a path, or its last part as in the list."
+    ),
 ]
 SourceFilter = Annotated[
     str | None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import get_args
 
 import msgspec
@@ -35,6 +35,8 @@ from perdure.interop.reports import Format
 from perdure.session.ids import StreamId
 
 _ENDINGS = (".json", ".jsonl")
+_LISTED = 5
+"""The most folders that a message names."""
 
 
 class CommonOptions(msgspec.Struct, frozen=True):
@@ -107,6 +109,27 @@ async def named_session(store: Store, named: str) -> StreamId:
     if found.is_behind:
         remark(f"{safe(named)} has changed since it was imported; `perdure import` adds the rest")
     return found.session
+
+
+async def named_folder(store: Store, named: str | None) -> str | None:
+    """Return the folder that ``--cwd`` names; None: any.
+
+    A path that does not exist may be the end of the folder of a session, as `sessions list` shows.
+    Raises: UsageMistake if it is the end of several folders.
+    """
+    parts = PurePath(named or "").parts
+    if named is None or not parts or named[0] in "/~" or parts[0] == "..":
+        return named
+    if await asyncio.to_thread(Path(named).exists):
+        return named
+    folders = {info.cwd for info in await store.recent(None, scope="all") if info.cwd}
+    found = sorted(each for each in folders if PurePath(each).parts[-len(parts) :] == parts)
+    if len(found) > 1:
+        listed = ", ".join(found[:_LISTED]) + (", …" if len(found) > _LISTED else "")
+        raise UsageMistake(
+            f"--cwd {safe(named)}: {len(found)} folders end so, name one of them: {safe(listed)}"
+        )
+    return found[0] if found else named
 
 
 async def require_known(store: Store, folder: str | None, source: str | None) -> None:

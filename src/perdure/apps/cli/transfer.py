@@ -12,7 +12,12 @@ import typer
 from perdure import errors
 from perdure.apps.cli.exits import PathExists, UsageMistake
 from perdure.apps.cli.options import FolderFilter, SourceFilter
-from perdure.apps.cli.store_options import CommonOptions, named_session, opened_session
+from perdure.apps.cli.store_options import (
+    CommonOptions,
+    named_folder,
+    named_session,
+    opened_session,
+)
 from perdure.apps.session_rows import RowFilter, with_all_forks
 from perdure.apps.store_access import store_address
 from perdure.apps.terminal.output import count_of, remark, show_file, show_json, size
@@ -103,8 +108,9 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
         return self.is_all or any(each is not None for each in named)
 
     async def rows(self, store: Store) -> RowFilter:
-        """Return which sessions the archive has. Raises: SessionNotFound."""
-        filters = RowFilter(query=self.query, cwd=self.cwd, source=self.source)
+        """Return which sessions the archive has. Raises: SessionNotFound, UsageMistake."""
+        cwd = await named_folder(store, self.cwd)
+        filters = RowFilter(query=self.query, cwd=cwd, source=self.source)
         if self.with_forks is None:
             return filters
         origin = await named_session(store, self.with_forks)

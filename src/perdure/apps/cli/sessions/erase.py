@@ -17,7 +17,12 @@ from perdure.apps.cli.exits import DONE, FAILED, PathExists, UsageMistake, Whole
 from perdure.apps.cli.options import only_subject, only_text
 from perdure.apps.cli.sessions import bulk_erase
 from perdure.apps.cli.sessions.bulk_erase import EraseFilters
-from perdure.apps.cli.store_options import CommonOptions, named_session, require_known
+from perdure.apps.cli.store_options import (
+    CommonOptions,
+    named_folder,
+    named_session,
+    require_known,
+)
 from perdure.apps.session_rows import RowFilter
 from perdure.apps.terminal.output import count_of, local_time, remark, show, show_json, size
 from perdure.apps.terminal.text import safe
@@ -114,6 +119,8 @@ async def _erase_many(
             "filters select sessions: omit the ID, --subject, --everything and --certificate"
         )
     async with common.existing_store() as opened:
+        cwd = await named_folder(opened, wanted.cwd)
+        wanted = msgspec.structs.replace(wanted, cwd=cwd)
         rows = await bulk_erase.selected(opened, wanted)
         if not rows:
             await require_known(opened, wanted.cwd, wanted.source)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Annotated
 
@@ -13,12 +15,14 @@ from perdure.apps.cli.moments import SinceOption, UntilOption
 from perdure.apps.cli.options import MOST, FolderFilter, SourceFilter, only_subject
 from perdure.apps.cli.store_options import (
     CommonOptions,
+    named_folder,
     named_session,
     opened_session,
     require_known,
 )
 from perdure.apps.session_rows import (
     RowFilter,
+    RowParts,
     SessionRow,
     is_fork,
     newest_rows,
@@ -56,7 +60,10 @@ class ListFilters(msgspec.Struct, frozen=True):
 
     query: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Only sessions whose title or id contains this."),
+        typer.Option(
+            metavar="TEXT",
+            help="Only sessions whose title or id contains this; if none, whose folder does.",
+        ),
     ] = None
     cwd: FolderFilter = None
     source: SourceFilter = None
@@ -128,16 +135,23 @@ async def list_sessions(
         perdure sessions list --json --limit 0    # all of them, for a program
 
     Exit codes:
+        2  several folders end with the name after --cwd
         3  the store, the session after --after, or the folder of --cwd does not exist
     """
-    wanted = filters.rows
     async with common.existing_store() as opened:
+        cwd = await named_folder(opened, filters.cwd)
+        wanted = msgspec.structs.replace(filters.rows, cwd=cwd)
         if filters.forks_of is not None:
             wanted = await _forks_only(opened, wanted, filters.forks_of)
         start = None if after is None else await (await opened_session(opened, after)).info()
         most = limit + 1 if limit else None
         has_models = common.as_json or width() >= _WIDE
-        found = await newest_rows(opened, wanted, most, start, has_models=has_models)
+        read = partial(newest_rows, opened, has_models=has_models)
+        found = await read(wanted, most, start)
+        if not found and wanted.query:
+            parts = RowParts(folder=wanted.query)
+            wanted = msgspec.structs.replace(wanted, query=None, parts=parts)
+            found = await read(wanted, most, start)
         rows = found[:limit] if limit else found
         named = () if common.as_json else [row.info.id for row in rows]
         ids = await short_ids(opened, named)
@@ -179,18 +193,34 @@ def _lines(
         Column("MESSAGES" if has_models else "MSGS", is_right=True),
         Column("TITLE", gives_way=True),
     ]
-    cells = [_cells(row, ids[row.info.id], has_models=has_models) for row in rows]
+    folders = _folder_names({row.info.cwd or "" for row in rows})
+    cells = [
+        _cells(row, ids[row.info.id], folders[row.info.cwd or ""], has_models=has_models)
+        for row in rows
+    ]
     return table(columns, cells, width(), out_style())
 
 
-def _cells(row: SessionRow, id: str, *, has_models: bool) -> list[str]:
+def _folder_names(folders: Iterable[str]) -> dict[str, str]:
+    """Return the last part of each of `folders`, with more parts where others end so. Pure."""
+    paths = {each: PurePath(each).parts for each in folders}
+    ends = Counter(parts[-size:] for parts in paths.values() for size in range(1, len(parts) + 1))
+    found: dict[str, str] = {}
+    for each, parts in paths.items():
+        sizes = range(1, len(parts) + 1)
+        size = next((size for size in sizes if ends[parts[-size:]] == 1), len(parts))
+        found[each] = str(PurePath(*parts[-size:])) if parts else ""
+    return found
+
+
+def _cells(row: SessionRow, id: str, folder: str, *, has_models: bool) -> list[str]:
     info = row.info
     models = [_short(row.agent), _short((info.model or "").partition(":")[2])]
     return [
         id,
         local_time(info.updated_at),
         _short(info.source or _OWN),
-        _short(PurePath(info.cwd or "").name),
+        _short(folder),
         *(models if has_models else ()),
         f"{info.messages:,}",
         _title(row),

@@ -14,7 +14,12 @@ from rich.cells import cell_len
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.moments import SinceOption, UntilOption
 from perdure.apps.cli.options import MOST, FolderFilter, SourceFilter
-from perdure.apps.cli.store_options import CommonOptions, named_session, require_known
+from perdure.apps.cli.store_options import (
+    CommonOptions,
+    named_folder,
+    named_session,
+    require_known,
+)
 from perdure.apps.progress import progress_bar
 from perdure.apps.session_rows import short_ids
 from perdure.apps.terminal.output import local_time, out_style, remark, show_json, show_lines, width
@@ -66,11 +71,12 @@ class SearchFilters(msgspec.Struct, frozen=True):
         return tuple([role for role in ROLES if role in (self.role or ())])
 
     async def sessions(self, store: Store) -> list[StreamId] | None:
-        """Return the sessions to search; None: all. Raises: as `named_session`."""
+        """Return the sessions to search; None: all. Raises: as `named_session`, `named_folder`."""
         named = [await named_session(store, each) for each in self.session or ()]
         if self.cwd is None and self.source is None:
             return named or None
-        found = await store.recent(None, scope="all", cwd=self.cwd, source=self.source)
+        cwd = await named_folder(store, self.cwd)
+        found = await store.recent(None, scope="all", cwd=cwd, source=self.source)
         return [info.id for info in found if not named or info.id in named]
 
 
@@ -124,7 +130,7 @@ async def search(
             )
         shown = await _with_sessions(opened, found)
         if not shown:
-            await require_known(opened, filters.cwd, filters.source)
+            await require_known(opened, await named_folder(opened, filters.cwd), filters.source)
     if common.as_json:
         show_json([hit_data(each) for each in shown])
     elif shown:
