@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
+from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.text import one_line
+from perdure.bounds.user_folders import user_folder
+from perdure.client.clock import SystemClock
 from perdure.client.conversation.lineage import children_of
 from perdure.client.session import Session
 from perdure.client.store import Store
+from perdure.models.price_list import kept_prices
 from perdure.models.prices import Price, in_dollars
+from perdure.session.clock import moment_of
 from perdure.session.ids import StreamId
 from perdure.session.ledger import Spending
 from perdure.session.messages import Usage
 from perdure.session.records import UsageTotal
 
 _CELLS = 60
+
+
+@contextmanager
+def prices_in_force() -> Generator[dict[str, Price]]:
+    """Yield the prices of the settings; those of the public list are kept in the user's cache."""
+    today = moment_of(SystemClock().now_ms()).date().isoformat()
+    with kept_prices(prices_file(os.environ), today):
+        yield Configuration(Path(), os.environ).prices
+
+
+def prices_file(environment: Mapping[str, str]) -> Path:
+    """Return the file that keeps prices which were looked up, in the user's cache folder."""
+    return user_folder("XDG_CACHE_HOME", ".cache", environment) / "prices.json"
+
+
+def sum_of(found: Sequence[UsageTotal]) -> UsageTotal:
+    """Return the sum of all groups; a session may be in several of them."""
+    calls = sum(each.calls for each in found)
+    unpriced = sum(each.unpriced_calls for each in found)
+    return UsageTotal("total", calls, sum((each.usage for each in found), Usage()), unpriced, 0)
 
 
 async def imported_spending(
@@ -61,7 +89,7 @@ def _cost_lines(models: Sequence[UsageTotal]) -> Iterator[str]:
     else:
         more = f", and {missing}" if spent.unpriced_calls else ""
         yield f"this session cost {in_dollars(spent.cost_microcents)}{more}"
-    used = sum((each.usage for each in models), Usage())
+    used = sum_of(models).usage
     sent = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
     cached = f" ({used.cache_read_tokens:,} of them cached)" if used.cache_read_tokens else ""
     keys = dict.fromkeys(each.key or "unknown model" for each in models)

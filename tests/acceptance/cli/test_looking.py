@@ -192,7 +192,52 @@ def test_session_is_shown_with_its_facts_and_its_branch(imported: World) -> None
     assert data["model"] == "anthropic:claude-haiku-4-5"
     text = imported.ok("sessions", "show", SAMPLE_ID).out
     assert text.startswith("The tide table that lost an hour\n")
+    assert f"origin       import from {data['source']}\n" in text
+    assert re.search(
+        r"last active  .*, (\d+ (d|h|min) )?\d+ (h|min|s) after it was created\n", text
+    )
     assert "forked" not in text
+
+
+def test_shown_cost_of_a_long_session_is_that_of_usage(world: World) -> None:
+    usage = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 70}
+    lines: list[str] = []
+    for number in range(1_000):
+        said = {"role": "user", "content": f"number {number}"}
+        if number % 2:
+            said = {
+                "role": "assistant",
+                "id": f"m{number}",
+                "model": "claude-x",
+                "content": [{"type": "text", "text": "yes"}],
+                "usage": usage,
+            }
+        record = {
+            "type": said["role"],
+            "uuid": f"u{number}",
+            "parentUuid": f"u{number - 1}" if number else None,
+            "sessionId": "s",
+            "timestamp": "2026-01-01T00:00:00Z",
+            "message": said,
+        }
+        lines.append(json.dumps(record))
+    (world.folder / "s.jsonl").write_text("\n".join(lines) + "\n")
+    id = world.ok("import", "s.jsonl", "--json").json["session"]
+    settings = world.folder / ".config" / "perdure" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    price = "{input = 3, output = 15, cache_read = 0.3, cache_write = 3.75}"
+    settings.write_text(f'[models.prices]\n"anthropic:claude-x" = {price}\n')
+    (total,) = world.ok("usage", "sessions", "--json").json
+    data = world.ok("sessions", "show", id, "--json").json
+    assert total["cost_microcents"] == 500 * (10 * 300 + 5 * 1_500 + 70 * 30)
+    assert data["usage"]["cost_microcents"] == total["cost_microcents"]
+    assert data["unpriced_calls"] == 0
+    shown = world.ok("usage", "sessions").out.split()[-1]
+    text = world.ok("sessions", "show", id).out
+    assert f"cost         {shown}\n" in text
+    assert (
+        "used         5,000 tokens in, 2,500 out, 35,000 cached, 0 written to the cache\n" in text
+    )
 
 
 def test_tree_has_every_branch_label_and_compaction(imported: World) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -16,18 +14,15 @@ from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.moments import SinceOption, UntilOption, typed_moment
 from perdure.apps.cli.options import MOST
 from perdure.apps.cli.store_options import CommonOptions, named_session
+from perdure.apps.session_costs import prices_in_force, sum_of
 from perdure.apps.session_rows import short_ids
-from perdure.apps.settings.layers import Configuration
+from perdure.apps.terminal.costs import cost_text
 from perdure.apps.terminal.heat_map import heat_map
 from perdure.apps.terminal.output import count_of, local_time, out_style, width
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import Column, one_line, table
-from perdure.bounds.user_folders import user_folder
 from perdure.client.clock import SystemClock
-from perdure.models.price_list import kept_prices
-from perdure.models.prices import in_dollars
 from perdure.session.clock import moment_of, timestamp
-from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 from perdure.session.records import ActivityTotal, FileEdit, UsageGroup, UsageTotal
 
 Group = Literal["daily", "models", "agents", "projects", "people", "programs", "sessions"]
@@ -87,23 +82,16 @@ async def usage(
         perdure usage --line               # today, for a prompt
     """
     begin = typed_moment("today") if is_line and since is None else since
-    prices = Configuration(Path(), os.environ).prices
-    today = moment_of(SystemClock().now_ms()).date().isoformat()
-    with kept_prices(_prices_file(os.environ), today):
+    with prices_in_force() as prices:
         async with common.existing_store() as opened:
             read = partial(opened.usage, since=begin, until=until, zone=_zone(), prices=prices)
             found = await read(_GROUPS[by])
             unpriced = [each for each in await read("model") if each.unpriced_calls]
     if is_line:
-        common.show(_usage_data(_sum(found)), _line(_sum(found)))
+        common.show(_usage_data(sum_of(found)), _line(sum_of(found)))
     else:
         lines = _usage_lines(by, found, unpriced) if found else _NO_USAGE
         common.show([_usage_data(each) for each in found], lines)
-
-
-def _prices_file(environment: Mapping[str, str]) -> Path:
-    """Return the file that keeps prices which were looked up, in the user's cache folder."""
-    return user_folder("XDG_CACHE_HOME", ".cache", environment) / "prices.json"
 
 
 def _zone() -> tzinfo:
@@ -121,28 +109,6 @@ def _usage_data(total: UsageTotal) -> dict[str, object]:
     }
 
 
-def _sum(found: Sequence[UsageTotal]) -> UsageTotal:
-    """Return the sum of all groups; a session may be in several of them."""
-    calls = sum(each.calls for each in found)
-    unpriced = sum(each.unpriced_calls for each in found)
-    return UsageTotal("total", calls, sum((each.usage for each in found), Usage()), unpriced, 0)
-
-
-def _cost(total: UsageTotal) -> str:
-    """Return the cost for people; ``+`` marks one that lacks calls without a price."""
-    cost = total.usage.cost_microcents or 0
-    if total.unpriced_calls == total.calls > 0:
-        return "?"
-    shown = in_dollars(_rounded(cost))
-    return f"{shown}+" if total.unpriced_calls else shown
-
-
-def _rounded(cost: int) -> int:
-    """Round to cents; less than a dollar to hundredths of a cent."""
-    step = MICROCENTS_PER_DOLLAR // (100 if cost >= MICROCENTS_PER_DOLLAR else 10_000)
-    return (cost + step // 2) // step * step
-
-
 def _usage_lines(
     by: Group, found: Sequence[UsageTotal], unpriced: Sequence[UsageTotal]
 ) -> Iterator[str]:
@@ -155,7 +121,7 @@ def _usage_lines(
         Column("WRITTEN", is_right=True),
         Column("COST", is_right=True),
     )
-    totals = (*found, _sum(found)) if len(found) > 1 else found
+    totals = (*found, sum_of(found)) if len(found) > 1 else found
     yield from table(columns, [_usage_row(each) for each in totals], width(), out_style())
     for each in unpriced:
         name = one_line(each.key, _CELLS) or "(model not named)"
@@ -178,7 +144,7 @@ def _usage_row(total: UsageTotal) -> tuple[str, ...]:
     return (
         one_line(total.key, _CELLS) or "(none)",
         *(f"{number:,}" for number in numbers),
-        _cost(total),
+        cost_text(total),
     )
 
 
@@ -186,7 +152,7 @@ def _line(total: UsageTotal) -> str:
     tokens = f"{_short(total.usage.total_tokens)} tokens"
     if total.unpriced_calls == total.calls > 0:
         return f"{tokens}, no price"
-    return f"{_cost(total)} {tokens}"
+    return f"{cost_text(total)} {tokens}"
 
 
 def _short(number: int) -> str:

@@ -8,6 +8,7 @@ from typing import cast
 import msgspec
 
 from perdure.apps.session_rows import row_data
+from perdure.apps.terminal.costs import cost_text
 from perdure.apps.terminal.outline import draw, lines_of
 from perdure.apps.terminal.output import count_of, local_time
 from perdure.apps.terminal.previews import preview_of
@@ -27,10 +28,10 @@ from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId
 from perdure.session.info import SessionInfo
-from perdure.session.kinds import Compaction
 from perdure.session.ledger import Interrupted
-from perdure.session.messages import MICROCENTS_PER_DOLLAR, Message, Usage
+from perdure.session.messages import Usage
 from perdure.session.notes import Invocation, SessionExported
+from perdure.session.records import UsageTotal
 from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.session_store import SessionStore
 
@@ -44,6 +45,8 @@ _LOG_OF_TREE = 5
 """Entries of the log that are read for each entry of its tree."""
 
 _TEXT_CELLS = 200
+
+NOTHING_SPENT = UsageTotal("", 0, Usage(), 0, 0)
 
 NOT_IN_FORCE: Mapping[Withheld, str] = {
     "imported": "it was imported",
@@ -66,8 +69,8 @@ class Report(msgspec.Struct, frozen=True):
 
     Shape: `branch` contains the entries root -> leaf, `system_prompt` the prompt at the start.
     `cut` is the partial answer after the last message of the branch, which is not in the context.
-    `branches` counts the ends of branches in the tree. `usage` sums all reported usage. `earlier`
-    counts the entries of the branch before those in `branch`. `branches` and `usage` cover the
+    `branches` counts the ends of branches in the tree. `spent` is what the calls in its own log
+    used. `earlier` counts the entries of the branch before those in `branch`. `branches` covers the
     `newest` entries of the tree (None: all). With `is_context_larger` the context has more tokens
     than given.
     """
@@ -81,7 +84,7 @@ class Report(msgspec.Struct, frozen=True):
     branch: tuple[Entry, ...]
     branches: int
     labels: Mapping[EntryId, str]
-    usage: Usage
+    spent: UsageTotal
     questions: tuple[OpenQuestion, ...]
     agent: str | None = None
     system_prompt: str | None = None
@@ -95,8 +98,13 @@ class Report(msgspec.Struct, frozen=True):
     is_context_larger: bool = False
 
 
-async def report_of(session: Session, store: SessionStore, last: int | None = None) -> Report:
-    """Return the report about `session`, whose log is in `store`.
+async def report_of(
+    session: Session,
+    store: SessionStore,
+    last: int | None = None,
+    spent: UsageTotal = NOTHING_SPENT,
+) -> Report:
+    """Return the report about `session`, whose log is in `store`, and which has `spent` this.
 
     With `last`, reads at most the newest `last` entries of its tree and of its branch.
     """
@@ -119,7 +127,7 @@ async def report_of(session: Session, store: SessionStore, last: int | None = No
         branch=branch,
         branches=sum(1 for id_ in tree.by_id if not tree.children.get(id_)),
         labels=await session.labels(),
-        usage=sum((_usage_of(entry) for entry in tree.by_id.values()), Usage()),
+        spent=spent,
         questions=tuple(await session.questions()),
         agent=None if bound is None else str((bound.agent or {}).get("id", "")),
         system_prompt=None if bound is None else bound.system_prompt,
@@ -176,14 +184,6 @@ async def _exports(session: Session, store: SessionStore) -> AsyncIterator[Repor
             yield ReportedExport(note.at, body.path, body.format, body.dialect)
 
 
-def _usage_of(entry: Entry) -> Usage:
-    try:
-        body = body_of(entry)
-    except SessionError:
-        return Usage()
-    return (body.usage if isinstance(body, Message | Compaction) else None) or Usage()
-
-
 def report_data(report: Report) -> dict[str, object]:
     """Return `report` as JSON data, including the fields of a list row."""
     info = report.info
@@ -199,7 +199,8 @@ def report_data(report: Report) -> dict[str, object]:
         "model": context.model,
         "thinking_level": context.thinking_level,
         "context_tokens": context.tokens,
-        "usage": usage_data(report.usage),
+        "usage": usage_data(report.spent.usage),
+        "unpriced_calls": report.spent.unpriced_calls,
         "branches": report.branches,
         "labels": report.labels,
         "questions": len(report.questions),
@@ -311,18 +312,20 @@ def _origin(report: Report) -> str:
         return f"{info.origin}, invoked by call {call.call_id} of {call.session}"
     if info.is_role:
         return f"{info.origin} of flow {info.parent}"
+    if info.source is not None:
+        return f"import from {info.source}"
     return f"{info.origin}{f', forked from {info.parent}' if info.parent else ''}"
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:
-    info, usage = report.info, report.usage
+    info, spent = report.info, report.spent
     context = report.context
     about = "more than about" if report.is_context_larger else "about"
     facts = [
         ("id", info.id),
         ("folder", info.cwd or "(none)"),
         ("created", local_time(info.created_at)),
-        ("last active", local_time(info.updated_at)),
+        ("last active", f"{local_time(info.updated_at)}, {_lasted(info)} after it was created"),
         ("status", f"{info.status}{', a turn is open' if report.has_open_turn else ''}"),
         ("origin", _origin(report)),
         *([("about", info.subject)] if info.subject else []),
@@ -331,9 +334,11 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("model", f"{context.model or '(none yet)'}, thinking {context.thinking_level or 'off'}"),
         ("context", f"{about} {count_of(context.tokens, 'token')} would be sent now"),
     ]
-    if usage.total_tokens:
-        since = "" if report.newest is None else f", in the newest {report.newest:,} entries"
-        facts.append(("used", _usage_text(usage) + since))
+    if spent.calls:
+        missing = count_of(spent.unpriced_calls, "call")
+        more = f", {missing} without a price" if spent.unpriced_calls else ""
+        facts.append(("used", _usage_text(spent.usage)))
+        facts.append(("cost", cost_text(spent) + more))
     for each in report.exports:
         form = each.format if each.dialect is None else f"{each.format}, {each.dialect}"
         facts.append(("exported", f"{each.path} ({form}, {local_time(each.at)})"))
@@ -348,11 +353,24 @@ def _branches(report: Report) -> str:
 
 
 def _usage_text(usage: Usage) -> str:
-    cached = usage.cache_read_tokens + usage.cache_write_tokens
-    used = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {cached:,} cached"
-    if usage.cost_microcents is None:
-        return used
-    return f"{used}, {usage.cost_microcents / MICROCENTS_PER_DOLLAR:,.4f} USD"
+    used = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
+    cached = (
+        f"{usage.cache_read_tokens:,} cached, {usage.cache_write_tokens:,} written to the cache"
+    )
+    has_cached = usage.cache_read_tokens or usage.cache_write_tokens
+    return f"{used}, {cached}" if has_cached else used
+
+
+def _lasted(info: SessionInfo) -> str:
+    """Return the time from the creation to the last activity, in the two largest units."""
+    seconds = max(info.updated_at - info.created_at, 0) // 1000
+    units = [("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)]
+    parts: list[str] = []
+    for unit, size in units:
+        count, seconds = divmod(seconds, size)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "less than 1 s"
 
 
 def _as_chain(report: Report) -> tuple[TreeNode, ...]:

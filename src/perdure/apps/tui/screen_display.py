@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from perdure.apps.chat.history import Drafts, earlier_inputs
 from perdure.apps.chat.questions import Asked, Given
 from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.session_costs import imported_spending
+from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.style import Style
 from perdure.apps.tui.approval import Approval
 from perdure.apps.tui.gauge import Gauge, Numbers
@@ -131,7 +133,8 @@ class ScreenDisplay:
 
     async def _show_imported_cost(self, chat: Chat) -> None:
         """Show what the imported messages cost. A long session is read meanwhile."""
-        found = await imported_spending(self.conversation.answering.store, chat.session)
+        prices = Configuration(Path(chat.workspace.working_dir), os.environ).prices
+        found = await imported_spending(self.conversation.answering.store, chat.session, prices)
         if self.conversation.chat is not None and self.conversation.chat.id == chat.id:
             self.gauge.show(msgspec.structs.replace(self.gauge.numbers, imported=found))
 

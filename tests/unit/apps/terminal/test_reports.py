@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 import perdure
+from perdure.apps.session_costs import sum_of
 from perdure.apps.terminal.reports import report_data, report_lines, report_of
 from perdure.apps.terminal.style import Style
 from perdure.session.messages import Usage, assistant, user
@@ -18,7 +19,8 @@ async def test_report_tells_counts_usage_labels_and_the_branch() -> None:
         await session.append(answer)
         await session.append(assistant("Oslo", usage=Usage(7, 3)), parent=first)
         await session.label(first, "start")
-        report = await report_of(session, store.backend)
+        spent = sum_of(await store.usage("model", session="s"))
+        report = await report_of(session, store.backend, None, spent)
     data = msgspec.to_builtins(report_data(report))
     assert data["id"] == "s"
     assert (data["title"], data["messages"], data["entries"], data["turns"]) == ("Trip", 3, 4, 0)
@@ -33,7 +35,9 @@ async def test_report_tells_counts_usage_labels_and_the_branch() -> None:
     lines = list(report_lines(report, 80, Style()))
     text = "\n".join(lines)
     assert lines[0] == "Trip"
-    assert "17 tokens in, 8 out, 85 cached, 0.0001 USD" in text
+    assert "17 tokens in, 8 out, 85 cached, 0 written to the cache" in text
+    assert "cost         $0.0001+, 1 call without a price" in text
+    assert "after it was created" in text
     assert lines[-2:] == ["0 ● user       Where to?  [start]", "2 ● assistant  Oslo  ◀ here"]
 
 

@@ -22,6 +22,7 @@ from perdure.stores.access.lazy_modules import Later
 from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
+    from perdure.apps import session_costs
     from perdure.apps.terminal import contexts, reports
     from perdure.client.conversation import lineage
     from perdure.client.memory import last_turn
@@ -30,6 +31,7 @@ else:
     last_turn = Later("perdure.client.memory.last_turn")
     lineage = Later("perdure.client.conversation.lineage")
     reports = Later("perdure.apps.terminal.reports")
+    session_costs = Later("perdure.apps.session_costs")
 
 _BY_NAME = (
     "perdure.apps.chat.resumption",
@@ -74,9 +76,9 @@ def add_to(program: typer.Typer) -> None:
 async def show_session(session: SessionArgument, *, common: CommonOptions) -> None:
     """Show a session and its current branch.
 
-    Prints the title, folder, times, number of messages, usage, open questions, and the messages of
-    the current branch, with older ones collapsed. Of a long branch only the newest 400 entries are
-    read; --json prints all.
+    Prints the title, folder, times, program, number of messages, open questions, tokens and cost as
+    `perdure usage sessions`, and the messages of the current branch, with older ones collapsed. Of
+    a long branch only the newest 400 entries are shown; --json prints all.
 
     Examples:
         perdure sessions show 01jd                # by the beginning of its id
@@ -87,9 +89,11 @@ async def show_session(session: SessionArgument, *, common: CommonOptions) -> No
     """
     async with common.existing_store() as opened:
         most = None if common.as_json else reports.MOST_READ
-        report = await reports.report_of(
-            await opened_session(opened, session), opened.backend, most
-        )
+        handle = await opened_session(opened, session)
+        with session_costs.prices_in_force() as prices:
+            calls = await opened.usage("model", session=handle.id, prices=prices)
+        spent = session_costs.sum_of(calls)
+        report = await reports.report_of(handle, opened.backend, most, spent)
         state = (await session_rows.states_of(opened, [report.info]))[report.info.id]
     data = {**reports.report_data(report), "state": state}
     common.show(data, reports.report_lines(report, width(), out_style()))
