@@ -80,6 +80,11 @@ class Pricing(Protocol):
         ...
 
 
+def own_price(prices: Mapping[str, Price], model: str) -> Price | None:
+    """Return the price of `model`, or that of all other models of its provider."""
+    return prices.get(model) or prices.get(f"{model.partition(':')[0]}:*")
+
+
 class CostCalculator:
     """A `Cost`: own prices first, then the cost that a call reported, then the client's list.
 
@@ -94,7 +99,7 @@ class CostCalculator:
         self._list = client if isinstance(client, Pricing) else None
 
     def __call__(self, model: str, usage: Usage) -> int | None:
-        own = self._prices.get(model) or self._prices.get(f"{model.partition(':')[0]}:*")
+        own = own_price(self._prices, model)
         if own is not None:
             return own.cost_microcents(usage)
         if usage.cost_microcents is not None:

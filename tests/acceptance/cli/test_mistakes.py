@@ -224,6 +224,8 @@ MISTAKES = (
     ("export", 2, "name a session, or add --all for an archive of every session"),
     ("export nope", 3, "no session 'nope' here; `perdure sessions list --all` shows them"),
     ("export S --format nope", 2, "Invalid value for '--format': 'nope' is not one of 'perdure',"),
+    ("export S --format jsonl", 2, "'html'; did you mean perdure, which is JSON lines?"),
+    ("export S --format MD", 2, "'html'; did you mean markdown?"),
     ("export S --format md", 2, "Invalid value for '--format': 'md' is not one of 'perdure',"),
     ("export S -o file.txt", 4, "file.txt exists already; choose another name, or add --force"),
     ("export S --format html -o .", 2, ". is a folder; name a file"),

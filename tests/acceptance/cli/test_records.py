@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from perdure.client.clock import SystemClock
 from perdure.session.clock import moment_of
-from tests.acceptance.cli.conftest import SAMPLE_ID, World
+from tests.acceptance.cli.conftest import PERDURE, SAMPLE_ID, World
 
 
 def test_usage_of_imported_sessions_is_priced_by_the_public_list(imported: World) -> None:
@@ -67,6 +71,67 @@ def test_line_of_usage_is_today_for_a_prompt(world: World, monkeypatch: pytest.M
     assert row["key"] == moment_of(now + to_noon).date().isoformat()
 
 
+def test_prompt_of_the_guide_shows_the_line_and_does_not_wait(world: World) -> None:
+    world.ok("chat", "-p", "hello")
+    guide = (Path(__file__).parents[3] / "docs/guides/command-line.md").read_text()
+    (block,) = re.findall(r"```bash\n(perdure_line=.*?)```", guide, re.DOTALL)
+    line = world.folder / ".cache" / "perdure" / "line"
+    shown = f"""{block}
+printf '<%s>\n' "${{PS1@P}}"
+eval "$PROMPT_COMMAND"
+while ! [ -e "{line}" ]; do sleep 0.05; done
+printf '<%s>\n' "${{PS1@P}}"
+"""
+    told = world.ok("usage", "--line").out.strip()
+    ended = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-c", shown],
+        env={**world.environment, "PATH": f"{PERDURE.parent}:{os.environ['PATH']}"},
+        cwd=world.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    before, after = ended.stdout.splitlines()
+    assert before.startswith("< ")
+    assert after.startswith(f"<{told} ")
+
+
+def test_price_without_a_part_for_cached_tokens_is_named(world: World) -> None:
+    model = "anthropic:claude-x"
+    usage = {
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "cache_read_input_tokens": 2_000,
+        "cache_creation_input_tokens": 1_000,
+    }
+    record = {
+        "type": "assistant",
+        "uuid": "u",
+        "sessionId": "s",
+        "timestamp": "2026-01-01T00:00:00Z",
+        "message": {
+            "role": "assistant",
+            "id": "m",
+            "model": "claude-x",
+            "content": [{"type": "text", "text": "yes"}],
+            "usage": usage,
+        },
+    }
+    (world.folder / "s.jsonl").write_text(json.dumps(record) + "\n")
+    world.ok("import", "s.jsonl")
+    settings = world.folder / ".config" / "perdure"
+    settings.mkdir(parents=True)
+    price = f'[models.prices."{model}"]\ninput = 3\noutput = 15\n'
+    (settings / "config.toml").write_text(price)
+    text = world.ok("usage").out
+    for name, tokens in (("cache_read", "2,000"), ("cache_write", "1,000")):
+        told = f"your price of {model} has no {name}: {tokens} tokens cost as much as other input\n"
+        assert told in text
+    (settings / "config.toml").write_text(f"{price}cache_read = 0.3\ncache_write = 3.75\n")
+    assert "has no cache" not in world.ok("usage").out
+
+
 def test_activity_counts_days_and_hours(imported: World) -> None:
     days = imported.ok("activity", "--json").json
     hours = imported.ok("activity", "--hours", "--json").json
@@ -89,6 +154,46 @@ def test_edits_name_the_entry_that_changed_a_file(imported: World) -> None:
     assert entry["id"] == found[0]["entry_id"]
     assert imported.ok("edits", "--session", SAMPLE_ID, "--json").json == found
     assert imported.run("edits", "--session", "nowhere").code == 3
+
+
+def test_edits_are_sorted_by_their_number(world: World) -> None:
+    """The file changed most was not changed last."""
+    lines: list[str] = []
+    for number, path in enumerate(
+        ["/a/most", "/a/most", "/a/most", "/a/some", "/a/some", "/a/one"]
+    ):
+        time = f"2026-01-01T00:00:0{number}Z"
+        call = {
+            "type": "tool_use",
+            "id": f"c{number}",
+            "name": "Edit",
+            "input": {"file_path": path, "old_string": "a", "new_string": "b"},
+        }
+        result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "done"}
+        parent = f"r{number - 1}" if number else None
+        for id, role, content in (
+            (f"u{number}", "assistant", call),
+            (f"r{number}", "user", result),
+        ):
+            record = {
+                "type": role,
+                "uuid": id,
+                "parentUuid": parent,
+                "sessionId": "s",
+                "timestamp": time,
+                "message": {"role": role, "id": id, "model": "claude-x", "content": [content]},
+            }
+            lines.append(json.dumps(record))
+            parent = id
+    (world.folder / "s.jsonl").write_text("\n".join(lines) + "\n")
+    world.ok("import", "s.jsonl")
+
+    def paths(*options: str) -> list[str]:
+        return [each["path"] for each in world.ok("edits", "--json", *options).json]
+
+    assert paths() == ["/a/one", "/a/some", "/a/most"]
+    assert paths("--sort", "count") == ["/a/most", "/a/some", "/a/one"]
+    assert paths("--sort", "count", "--last", "1") == ["/a/most"]
 
 
 def test_activity_as_a_map_ends_with_the_newest_day_and_refuses_hours_and_last(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from textual.containers import VerticalScroll
 from textual.widgets._toast import Toast
 
@@ -187,6 +188,19 @@ async def test_cost_that_no_log_has_is_that_of_the_price_list(store: Store, tmp_
     async with chatting(store, tmp_path, session=session) as seen:
         await seen.type("/cost")
         await seen.shows("this session cost $0.000105")  # 10 in at $3, 5 out at $15 a million
+
+
+async def test_gauge_prices_imported_calls_by_the_settings(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "perdure").mkdir()
+    (tmp_path / "perdure" / "config.toml").write_text(
+        '[models.prices]\n"anthropic:claude" = {input = 50000, output = 100000}\n'
+    )
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    session = await imported(store, tmp_path, None)
+    async with chatting(store, tmp_path, session=session) as seen:
+        await seen.shows("Ahoy", "$1.00")  # 10 in at 5 cents, 5 out at 10
 
 
 async def test_help_opens_once_and_scrolls_in_24_rows(store: Store, tmp_path: Path) -> None:

@@ -259,6 +259,15 @@ _COUNTS: Mapping[str, str] = {"--last": "--limit", "--limit": "--last"}
 """How many rows are printed: best or newest first with ``--limit``, the end with ``--last``."""
 
 
+_MEANT_FORMATS: Mapping[str, str] = {
+    "jsonl": "perdure, which is JSON lines",
+    "json": "perdure, which is JSON lines",
+    "md": "markdown",
+    "htm": "html",
+}
+_WRONG_FORMAT = re.compile(r"Invalid value for '--format': '(\w+)' is not one of 'perdure'")
+
+
 def _names_json(words: Sequence[str]) -> bool:
     """Return whether a word is the value of an option like ``--format json``."""
     return any(word.rpartition("=")[2].casefold() == "json" for word in words)
@@ -288,5 +297,9 @@ def _report_misuse(message: str, called: Command, words: Sequence[str]) -> int:
     meant = None if unknown is None else _COUNTS.get(unknown[1])
     if unknown is not None and meant in spelled:
         raise UsageMistake(f"{unknown[0]}; did you mean {meant}?")
+    wrong = _WRONG_FORMAT.match(message)
+    if wrong is not None and wrong[1].lower() in _MEANT_FORMATS:
+        meant = _MEANT_FORMATS[wrong[1].lower()]
+        raise UsageMistake(f"{message.rstrip('.')}; did you mean {meant}?")
     hint = "" if message.endswith("?") else "; see --help"
     raise UsageMistake(message.rstrip(".") + hint)

@@ -22,10 +22,13 @@ from perdure.apps.terminal.output import count_of, local_time, out_style, width
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import Column, one_line, table
 from perdure.client.clock import SystemClock
+from perdure.models.prices import Price, own_price
 from perdure.session.clock import moment_of, timestamp
 from perdure.session.records import ActivityTotal, FileEdit, UsageGroup, UsageTotal
 
 Group = Literal["daily", "models", "agents", "projects", "people", "programs", "sessions"]
+
+EditOrder = Literal["time", "count"]
 
 _GROUPS: Mapping[Group, UsageGroup] = {
     "daily": "day",
@@ -86,11 +89,11 @@ async def usage(
         async with common.existing_store() as opened:
             read = partial(opened.usage, since=begin, until=until, zone=_zone(), prices=prices)
             found = await read(_GROUPS[by])
-            unpriced = [each for each in await read("model") if each.unpriced_calls]
+            models = await read("model")
     if is_line:
         common.show(_usage_data(sum_of(found)), _line(sum_of(found)))
     else:
-        lines = _usage_lines(by, found, unpriced) if found else _NO_USAGE
+        lines = _usage_lines(by, found, models, prices) if found else _NO_USAGE
         common.show([_usage_data(each) for each in found], lines)
 
 
@@ -110,7 +113,10 @@ def _usage_data(total: UsageTotal) -> dict[str, object]:
 
 
 def _usage_lines(
-    by: Group, found: Sequence[UsageTotal], unpriced: Sequence[UsageTotal]
+    by: Group,
+    found: Sequence[UsageTotal],
+    models: Sequence[UsageTotal],
+    prices: Mapping[str, Price],
 ) -> Iterator[str]:
     columns = (
         Column(_HEADINGS[by], "strong", gives_way=True),
@@ -123,6 +129,8 @@ def _usage_lines(
     )
     totals = (*found, sum_of(found)) if len(found) > 1 else found
     yield from table(columns, [_usage_row(each) for each in totals], width(), out_style())
+    yield from _incomplete_prices(models, prices)
+    unpriced = [each for each in models if each.unpriced_calls]
     for each in unpriced:
         name = one_line(each.key, _CELLS) or "(model not named)"
         yield out_style().paint(
@@ -130,6 +138,23 @@ def _usage_lines(
         )
     if unpriced:
         yield "Prices go into [models.prices] of your settings: `perdure config path`"
+
+
+def _incomplete_prices(models: Sequence[UsageTotal], prices: Mapping[str, Price]) -> Iterator[str]:
+    """Warn of own prices without a part that the calls of a model use."""
+    for each in models:
+        price = own_price(prices, each.key)
+        if price is None:
+            continue
+        used = (
+            ("cache_read", price.cache_read, each.usage.cache_read_tokens),
+            ("cache_write", price.cache_write, each.usage.cache_write_tokens),
+        )
+        for name, part, tokens in used:
+            if part is None and tokens:
+                told = f"your price of {one_line(each.key, _CELLS)} has no {name}"
+                told = f"{told}: {tokens:,} tokens cost as much as other input"
+                yield out_style().paint(told, "warning")
 
 
 def _usage_row(total: UsageTotal) -> tuple[str, ...]:
@@ -232,8 +257,11 @@ async def edits(
     session: Annotated[
         str | None, typer.Option(metavar="ID", help="Only files changed in this session.")
     ] = None,
+    sort: Annotated[
+        EditOrder, typer.Option(help="The order: the newest change, or most edits, first.")
+    ] = "time",
     last: Annotated[
-        int, typer.Option(min=1, max=MOST, metavar="N", help="At most the newest N files.")
+        int, typer.Option(min=1, max=MOST, metavar="N", help="At most the first N files.")
     ] = 50,
     common: CommonOptions,
 ) -> None:
@@ -243,11 +271,14 @@ async def edits(
 
     Examples:
         perdure edits --last 10
+        perdure edits --sort count         # the files that changed most
         perdure edits --session 01jd --json
     """
     async with common.existing_store() as opened:
         named = None if session is None else await named_session(opened, session)
-        found = await opened.edits(session=named, last=last)
+        found = await opened.edits(session=named, last=last if sort == "time" else None)
+        if sort == "count":
+            found = sorted(found, key=lambda each: (-each.edits, -each.at, each.path))[:last]
         ids = await short_ids(opened, list({each.session for each in found}))
     data = [{**msgspec.structs.asdict(each), "at": timestamp(each.at)} for each in found]
     common.show(data, _edit_lines(found, ids) if found else "No edits found.")
