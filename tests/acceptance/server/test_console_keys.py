@@ -72,6 +72,12 @@ async def search_and_open_a_hit(browser: Browser, page: Page) -> None:
     await press(page, "/")
     await page.keyboard.type("bulbs")
     await page.locator("mark", has_text="bulbs").wait_for()
+    await press(page, "Escape", "l", "j", "Escape")
+    await browser.see("Question 3 about delivery")
+    assert await page.get_by_label("Search everything said").input_value() == ""
+    await press(page, "/")
+    await page.keyboard.type("bulbs")
+    await page.locator("mark", has_text="bulbs").wait_for()
     await press(page, "Escape", "l", "j", "Enter")
     await page.locator(".message.target", has_text="bulbs").wait_for()
 

@@ -59,7 +59,7 @@ const KEYS = [
   ["l", "go to the list, or to the tree"], ["b · f · d", "in the tree: branch here, fork here, compare"],
   ["j k, arrows, Enter", "move in a list, open"], ["1 2 3, or the first letter", "answer the question in focus"],
   ["arrows, Enter, o · + − 0", "in a graph: go to a node, its feed, its session · size"],
-  ["Enter · Shift Enter", "send a message · a new line"], ["Esc", "leave a field or a dialog"], ["?", "this list"],
+  ["Enter · Shift Enter", "send a message · a new line"], ["Esc", "leave a field or a dialog, then the search"], ["?", "this list"],
 ];
 
 export function Help({ close }) {

@@ -25,6 +25,7 @@ export function Sessions({ query }) {
   const [hasAll, setAll] = useState(false);
   const settled = useSettled(text.trim(), 120);
   const wanted = useSettled(filters, 200);
+  useEscape(text !== "", () => setText(""));
   const load = () => { if (!values) get("session-values").then(setValues, () => {}); };
   const set = (name) => (event) => setFilters((old) => ({ ...old, [name]: event.target.value }));
   const setPeriod = ({ target }) => setFilters((old) => (
@@ -49,6 +50,18 @@ export function Sessions({ query }) {
       <${NewSession} />
     </header>
     ${settled ? html`<${Hits} text=${settled} filters=${wanted} />` : html`<${List} filters=${wanted} />`}`;
+}
+
+/** Call `leave` on Escape outside of fields and dialogs: in a field it only leaves the field. */
+function useEscape(isUsed, leave) {
+  useEffect(() => {
+    if (!isUsed) return undefined;
+    const pressed = ({ key, target }) => {
+      if (key === "Escape" && !target.closest("input, textarea, select, dialog")) leave();
+    };
+    document.addEventListener("keydown", pressed);
+    return () => document.removeEventListener("keydown", pressed);
+  }, [isUsed]);
 }
 
 function NewSession() {
