@@ -96,6 +96,7 @@ async def search(
 ) -> None:
     """Search every branch of every session, the best hits first.
 
+    The hits of one session are printed together; --json prints them in the order of their score.
     A hit contains all words; "words in quotes" must be next to each other. begin* finds all words
     with this beginning. OR finds either word, NOT excludes a word. Letter case and accents are
     ignored.
@@ -176,12 +177,23 @@ def hit_data(shown: ShownHit) -> dict[str, object]:
 
 
 def hit_lines(hits: Sequence[ShownHit], width: int, style: Style) -> Iterator[str]:
-    """Format each of `hits`: its session, its snippet with marked matches, how to read it."""
+    """Format `hits`, those of one session below its title, the session of the best hit first.
+
+    Each has its snippet with marked matches, and how to read it.
+    """
+    groups: dict[StreamId, list[ShownHit]] = {}
     for each in hits:
-        yield _heading(each.hit, each.info, width, style)
-        snippet = _snippet_lines(each.hit, width - _INDENT, style)
-        yield from (" " * _INDENT + line for line in snippet)
-        yield style.paint(f"{' ' * _INDENT}perdure sessions read {_place(each)}", "faint")
+        groups.setdefault(each.hit.stream, []).append(each)
+    for found in groups.values():
+        info, is_many = found[0].info, len(found) > 1
+        told = f"{len(found)} hits" if is_many else _facts(found[0].hit)
+        yield _heading(info, told, width, style)
+        for each in found:
+            snippet = _snippet_lines(each.hit, width - _INDENT, style)
+            yield from (" " * _INDENT + line for line in snippet)
+            command = f"{' ' * _INDENT}perdure sessions read {_place(each)}"
+            more = f"  # {_facts(each.hit)}" if is_many else ""
+            yield style.paint(f"{command}{more}", "faint")
 
 
 def _place(shown: ShownHit) -> str:
@@ -193,11 +205,15 @@ def _place(shown: ShownHit) -> str:
     return f"{shown.short_id} {number if stream == shown.info.id else entry}"
 
 
-def _heading(hit: Hit, info: SessionInfo, width: int, style: Style) -> str:
-    facts = [PurePath(info.cwd or "").name, hit.role, local_time(hit.at)]
+def _facts(hit: Hit) -> str:
+    facts = [hit.role, local_time(hit.at)]
     if not hit.is_on_branch:
         facts.append("another branch")
-    told = safe("  ".join(filter(None, facts)))
+    return "  ".join(facts)
+
+
+def _heading(info: SessionInfo, facts: str, width: int, style: Style) -> str:
+    told = safe("  ".join(filter(None, [PurePath(info.cwd or "").name, facts])))
     title = one_line(info.name, max(width - cell_len(told) - _INDENT, 16)) or "(no title)"
     return f"{style.paint(title, 'strong')}  {style.paint(told, 'faint')}"
 

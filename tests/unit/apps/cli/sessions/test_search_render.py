@@ -29,6 +29,20 @@ def test_matches_are_in_brackets_without_colours() -> None:
     assert line == "  the [tide] table"
 
 
+def test_hits_of_one_session_are_below_one_title() -> None:
+    other = SessionInfo(StreamId("o"), "session", "user", 0, 0, title="Other")
+    found = Hit(StreamId("o"), EntryId("o/2"), None, "user", 0, "second", (), 0.4, True)
+    hits = [hit("first"), ShownHit(found, other, "o"), hit("third", is_on_branch=False)]
+    lines = list(hit_lines(hits, 80, PLAIN))
+
+    assert lines[0] == "Trip  tide  2 hits"
+    assert [line.strip() for line in (lines[1], lines[3])] == ["first", "third"]
+    assert lines[2].startswith("  perdure sessions read s 1  # user  19")
+    assert lines[4].endswith("  another branch")
+    assert lines[5].startswith("Other  user  19")
+    assert lines[6:] == ["  second", "  perdure sessions read o 2"]
+
+
 def test_matches_are_coloured_with_colours() -> None:
     _, line, _ = hit_lines([hit("the tide table", (4, 8))], 80, COLOURED)
 
