@@ -16,14 +16,15 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
 from perdure.session.search.parts import sizes
-from perdure.session.search.parts.blocks import Said
+from perdure.session.search.parts.blocks import Block, Said
+from perdure.session.search.parts.lookup import READ_AT_ONCE
 from perdure.session.search.parts.sizes import MOST_LOOSE
 from perdure.session.search.query import sought_in
-from perdure.session.search.values import Hit, SearchQuery
+from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
 from perdure.session.search.words import VERSION
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.erase import EraseRequest
-from perdure.stores.search import indexer
+from perdure.stores.search import indexer, sqlite_tables
 from perdure.stores.search.sqlite_tables import stored_mark, text_count
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.search import search_index
@@ -70,6 +71,37 @@ async def test_nothing_is_indexed_before_first_search(open_store: Opener, path: 
     await append(store, new_tree(user("word newest")))
     assert len(await search(store, "newest")) == 1
     assert mark(path) == (VERSION, MANY, 1)
+
+
+async def test_phrase_reads_only_blocks_with_its_words_next_to_each_other(
+    open_store: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every text has all words. The newest 2,000 have one phrase, three others another."""
+    store = await open_store()
+    await create(store)
+    said = ["moon and tide" if number < 4_000 else "tide and moon" for number in range(6_000)]
+    for number in (0, 1_999, 3_999):
+        said[number] = "moon tide and"
+    await append(store, *[new_tree(user(f"{text} fills these words")) for text in said])
+    await search(store, "anything")
+    read: list[int] = []
+
+    class CountedBlock(Block):
+        def __init__(self, part: int, first: int, body: bytes) -> None:
+            super().__init__(part, first, body)
+            read.append(self.behind - first)
+
+    monkeypatch.setattr(sqlite_tables, "Block", CountedBlock)
+    rare = await search(store, '"moon tide"')
+    assert [hit.entry for hit in rare] == [f"{S}/{number}" for number in (3_999, 1_999, 0)]
+    steps = 6_000 / READ_AT_ONCE + 1
+    assert sum(read) <= (steps + len(rare)) * max(read)
+    assert await search(store, '"moon tide" NOT moon') == []
+    read.clear()
+    assert len(await search(store, '"tide and moon"', limit=10)) == 10
+    assert sum(read) <= READ_AT_ONCE + 2 * max(read), "the newest are enough"
+    both = await search(store, '"moon and tide" OR "moon tide"')
+    assert len(both) == MOST_RANKED
 
 
 async def test_index_grows_in_atomic_steps(

@@ -136,6 +136,10 @@ _ADD_PAGE = "INSERT INTO search_page VALUES (?, ?, ?)"
 _BLOCK = "SELECT id, said FROM search_text WHERE id >= ? AND id <= ? ORDER BY id DESC LIMIT 1"
 _BLOCK_START = "SELECT max(id) FROM search_text WHERE id >= ? AND id <= ?"
 _BLOCKS = "SELECT id, said FROM search_text WHERE id >= ? AND id < ? ORDER BY id"
+_BLOCKS_WITH = """
+SELECT id, said FROM search_text
+WHERE id >= ?1 AND id < ?2 AND (id = ?1 OR instr(said, ?3)) ORDER BY id
+"""
 _STARTS = """
 SELECT t.id, t.n, p.last FROM search_part AS p
 CROSS JOIN search_text AS t ON t.id >= p.no * ?4 AND t.id < (p.no + 1) * ?4
@@ -233,9 +237,11 @@ class SqliteReader:
         return self._blocks(wanted)
 
     def _blocks(self, wanted: Sequence[Read]) -> Iterator[Block]:
-        for part, numbers in wanted:
-            blocks = self._each_block if len(numbers) < _FEW else self._blocks_between
-            yield from blocks(part, numbers)
+        for part, numbers, stretch in wanted:
+            if len(numbers) < _FEW:
+                yield from self._each_block(part, numbers)
+            else:
+                yield from self._blocks_between(part, numbers, stretch)
 
     def _each_block(self, part: int, numbers: Sequence[int]) -> Iterator[Block]:
         first, place = part * MOST_TEXTS, 0
@@ -247,10 +253,12 @@ class SqliteReader:
             place = max(bisect_left(numbers, block.behind), place + 1)
             yield block
 
-    def _blocks_between(self, part: int, numbers: Sequence[int]) -> Iterator[Block]:
+    def _blocks_between(self, part: int, numbers: Sequence[int], stretch: bytes) -> Iterator[Block]:
         first, place = part * MOST_TEXTS, 0
-        start = self._db.value(_BLOCK_START, first, first + numbers[0])
-        for id_, body in self._db.rows(_BLOCKS, start or first, first + numbers[-1] + 1):
+        start = self._db.value(_BLOCK_START, first, first + numbers[0]) or first
+        span = (start, first + numbers[-1] + 1)
+        sql, values = (_BLOCKS_WITH, (*span, stretch)) if stretch else (_BLOCKS, span)
+        for id_, body in self._db.rows(sql, *values):
             block = Block(part, id_ - first, body)
             behind = bisect_left(numbers, block.behind, place)
             if behind > place:

@@ -29,10 +29,14 @@ class Head(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Texts to read: their part, and their numbers there, ascending."""
+    """Texts to read: their part, and their numbers there, ascending.
+
+    Only blocks that contain `stretch` are needed, and the one of the first text.
+    """
 
     part: int
     numbers: Sequence[int]
+    stretch: bytes = b""
 
 
 class Looked(NamedTuple):
@@ -144,6 +148,6 @@ class PartLookup:
             least = max(len(each.texts) - left, 0)
             reading = each.texts[least:]
             left -= len(reading)
-            wanted.append(Read(each.head.part, reading))
+            wanted.append(Read(each.head.part, reading, each.answer.stretch))
             self._reading[each.head.part] = each._replace(texts=each.texts[:least], reading=reading)
         return wanted

@@ -64,6 +64,13 @@ class PartAnswer:
         """Return the count of each phrase in a text; None if it does not match."""
         return counts_by(self._asked.sought, lambda phrase: self._counters[phrase].count_in(codes))
 
+    @property
+    def stretch(self) -> bytes:
+        """What each block with a match contains: the longest phrase that no other may replace."""
+        phrases = [clause[0] for clause in self._asked.sought.clauses if len(clause) == 1]
+        found = [self._counters[each].stretch for each in phrases if len(each.terms) > 1]
+        return max(found, key=len, default=b"")
+
     def may_be_in(self, block: bytes) -> bool:
         """Return False if none of the texts of `block`, which contains their codes, matches."""
         return not self._asked.has_phrase or all(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, compress
 from operator import sub
 from struct import pack, unpack
 
@@ -19,6 +19,11 @@ _ONS = bytes((_ON,))
 
 _DENSE = 2 * _ON
 """Up to this mean step, one byte a step is tried."""
+
+_OF_MANY = 5
+"""If more than one of so many texts is in a set, looking at all is faster than finding each."""
+
+_TRUTH = bytes.maketrans(b"01", b"\0\1")
 
 MOST_TEXTS = 8_192
 """Maximum texts of a part: an erasure moves all other texts of its part."""
@@ -99,6 +104,8 @@ def numbers(found: int) -> list[int]:
     """Return the numbers of the texts in `found`, ascending."""
     listed: list[int] = []
     digits = f"{found:b}"[::-1]
+    if found.bit_count() * _OF_MANY > len(digits):
+        return list(compress(range(len(digits)), digits.encode().translate(_TRUTH)))
     place = digits.find("1")
     while place >= 0:
         listed.append(place)

@@ -208,8 +208,8 @@ class PostgresReader:
         return [Looked(*row) for row in rows]
 
     async def blocks(self, wanted: Sequence[Read]) -> list[Block]:
-        parts = Numbers(part for part, own in wanted for _ in own)
-        numbers = Numbers(number for _, own in wanted for number in own)
+        parts = Numbers(part for part, own, _ in wanted for _ in own)
+        numbers = Numbers(number for _, own, _ in wanted for number in own)
         ns = self._namespace
         (rows,) = await self._ask([Statement(BLOCKS, (parts, numbers, ns, ns))])
         return [Block(*row) for row in rows]

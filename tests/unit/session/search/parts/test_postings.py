@@ -22,6 +22,13 @@ def test_numbers_round_trip(size: int) -> None:
         assert numbers(bits(pack_numbers(expected, size), size)) == expected
 
 
+def test_dense_sets_have_the_same_numbers_as_sparse_ones() -> None:
+    for of in (1, 2, 4, 5, 6, 50):
+        expected = [number for number in range(MOST_TEXTS) if CHANCE.randrange(of) == 0]
+        assert numbers(sum(1 << number for number in expected)) == expected
+    assert numbers(0) == []
+
+
 def test_few_numbers_are_a_list_and_many_are_bits() -> None:
     size = MOST_TEXTS
 
