@@ -152,6 +152,71 @@ async def _check_turn(chat: Any, model: ScriptedModel, message: str, budget: int
     assert recalled <= budget * 4 + len(sent(request).partition("</context-")[2]) + 80
 
 
+LONG = "a result of some words " * 60
+"""About 350 tokens."""
+
+
+def look() -> str:
+    """Look around."""
+    return LONG
+
+
+async def test_recalled_texts_give_way_to_tool_calls_of_the_turn() -> None:
+    for budget, is_recalled in ((2_000, True), (400, False)):
+        async with perdure.open("memory:") as store:
+            await with_past(store)
+            model = ScriptedModel([assistant(perdure.tool_call("c1", "look", {})), "One."])
+            memory = MemoryConfig(max_working_tokens=budget)
+            helper = Agent("helper", model="x:y", tools=[perdure.tool(look)], memory=memory)
+            async with Runtime(store, agents=[helper], models=model) as runtime:
+                chat = await runtime.start("helper", subject="ana")
+                await chat.send(QUESTION)
+                last = await last_turn_of(store.backend, chat.session.id)
+        before, after = map(sent, model.requests)
+        with case(budget):
+            assert "<context-" in before
+            assert QUESTION in after
+            assert ("<context-" in after) == is_recalled
+            assert last is not None
+            left_out = 0 if last.trimmed is None else last.trimmed.recalled
+            assert (left_out > 0) != is_recalled, "the log says what was left out"
+
+
+async def test_recalled_texts_give_way_to_pinned_messages() -> None:
+    for budget, is_recalled in ((2_000, True), (400, False)):
+        async with perdure.open("memory:") as store:
+            await with_past(store)
+            model, helper = ScriptedModel(["One."] * 2), agent(max_working_tokens=budget)
+            async with Runtime(store, agents=[helper], models=model) as runtime:
+                chat = await runtime.start("helper", subject="ana")
+                pinned = await chat.session.append(user(LONG))
+                await chat.session.append(assistant("Yes."))
+                await chat.session.pin(pinned)
+                await chat.send(QUESTION)
+        text = sent(model.requests[0])
+        with case(budget):
+            assert LONG in text
+            assert ("<context-" in text) == is_recalled
+            assert estimate_request(model.requests[0]) <= budget or not is_recalled
+
+
+async def test_recalled_texts_are_within_the_window_of_the_model() -> None:
+    async with perdure.open("memory:") as store:
+        for _ in range(5):
+            past = await store.create(subject="ana")
+            await past.append(user("Which hotel did we choose? " + "blank " * 100))
+        model = ScriptedModel(["One."] * 30, context_window=4_000)
+        compaction = CompactionSettings(is_enabled=False)
+        helper = Agent("helper", model="x:y", memory=MemoryConfig(), compaction=compaction)
+        async with Runtime(store, agents=[helper], models=model) as runtime:
+            chat = await runtime.start("helper", subject="ana")
+            for number in range(20):
+                await chat.session.append(user(f"{number} " * 300), assistant("Yes."))
+            await chat.send(QUESTION)
+    assert "<context-" in sent(model.requests[0])
+    assert 3_000 < estimate_request(model.requests[0]) <= 3_600
+
+
 async def test_memory_that_fails_does_not_fail_the_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

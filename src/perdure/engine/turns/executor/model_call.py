@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -15,9 +15,9 @@ from perdure.engine.turns.config import Link, TurnConfig
 from perdure.engine.turns.environment import Environment, RenewCredentials, RequestSettings
 from perdure.engine.turns.executor.partial_answers import PartialStorage
 from perdure.engine.turns.executor.working_memory import (
-    newest_message,
     recalled_block,
     room_for,
+    smaller_block,
     tokens_of,
     with_block,
     without_unanswered,
@@ -228,18 +228,17 @@ class AnswerCall:
         scale = self._environment.scales.of(self._call.model)
         budget = _budget(self._config.link(self._call.link), self._settings)
         memory, limit = self._settings.memory, _Limit("window", budget)
-        block, left_out = None, 0
+        (texts, boundary), block = await self._texts(), None
         if memory is not None:
             around = math.ceil(self._settings.size * scale)
             room = room_for(conversation, self._call.model, memory.max_tokens, around, scale)
-            texts = [] if self._recalled is None else await memory.texts(self._recalled)
-            boundary = "" if self._recalled is None else self._recalled.boundary
             block = recalled_block(texts, boundary, scale, room, budget)
-            left_out = len(texts) - items_in(block)
             if memory.max_tokens is not None:
-                left = memory.max_tokens - around - tokens_of(block, scale)
+                left = memory.max_tokens - around
                 if budget is None or left < budget:
                     budget, limit = left, _Limit("max_working_tokens", memory.max_tokens)
+            if budget is not None:
+                budget -= tokens_of(block, scale)
         prompt = prompt_of(
             conversation,
             budget_tokens=budget,
@@ -247,19 +246,27 @@ class AnswerCall:
             max_messages=self._settings.max_messages,
         )
         if memory is not None and memory.max_tokens is not None and budget is not None:
-            prompt = without_unanswered(prompt, newest_message(conversation), scale, budget)
+            prompt = without_unanswered(prompt, conversation, scale, budget)
         if prompt.dropped and self._settings.max_messages is not None:
             whole = prompt_of(conversation, budget_tokens=budget, scale=scale)
             limit = limit if whole.dropped else _Limit("max_messages", None)
         if prompt.dropped and limit.name == "max_working_tokens" and self._prefers_compaction:
             reason = "the history does not fit into max_working_tokens, and can be compacted"
             raise ContextOverflow(self._call.model, reason, prompt.tokens, limit.tokens)
-        trimmed = None
+        block = smaller_block(block, texts, boundary, prompt, scale=scale, budget=budget)
+        trimmed, left_out = None, len(texts) - items_in(block)
         if prompt.dropped or left_out:
             why = limit if prompt.dropped else _Limit(None, None)
             kept = len(prompt.messages)
             trimmed = Trimmed(prompt.dropped, kept, why.name, why.tokens, left_out)
         return (prompt if block is None else with_block(prompt, block, scale)), trimmed
+
+    async def _texts(self) -> tuple[Sequence[str], str]:
+        """Return the texts that the turn recalled, and the boundary of their block."""
+        memory = self._settings.memory
+        if memory is None or self._recalled is None:
+            return (), ""
+        return await memory.texts(self._recalled), self._recalled.boundary
 
     async def _request(self, prompt: Prompt) -> ModelRequest:
         return ModelRequest(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from perdure.context.build import leading
 from perdure.context.incremental.conversation import Conversation
 from perdure.context.incremental.prompt import Prompt
 from perdure.context.tokens import estimate_tokens, unscaled_tokens
@@ -60,19 +61,48 @@ def tokens_of(block: str | None, scale: float) -> int:
     return 0 if block is None else estimate_tokens(user(block), scale)
 
 
-def without_unanswered(prompt: Prompt, new: Message | None, scale: float, most: int) -> Prompt:
-    """Return `prompt` without messages that were not answered before the `new` one, if too long.
+def smaller_block(
+    block: str | None,
+    texts: Sequence[str],
+    boundary: str,
+    prompt: Prompt,
+    *,
+    scale: float,
+    budget: int | None,
+) -> str | None:
+    """Return `block`, the first of `texts`, or fewer of them if `prompt` exceeds its `budget`.
 
-    They are one message with the new one: the parts before those of `new` are left out, oldest
-    first, until the messages have at most `most` tokens.
+    Pinned messages, a summary, and the tool calls of the newest turn are always in a prompt.
     """
+    if block is None or budget is None or prompt.tokens <= budget:
+        return block
+    excess = sum(estimate_tokens(message, scale) for message in prompt.messages) - budget
+    if excess <= 0:
+        return block
+    return recalled_block(texts, boundary, scale, tokens_of(block, scale) - excess, None)
+
+
+def without_unanswered(
+    prompt: Prompt, conversation: Conversation, scale: float, most: int
+) -> Prompt:
+    """Return `prompt` without messages that were not answered before the new one, if too long.
+
+    They are one message with the newest of the user: parts before its own are left out, oldest
+    first, until the messages have at most `most` tokens. A summary and pinned messages stay.
+    """
+    new = newest_message(conversation)
     if new is None or not prompt.messages or prompt.messages[-1].role != "user":
         return prompt
     *before, last = prompt.messages
     size = sum(estimate_tokens(message, scale) for message in before)
-    parts, dropped = last.parts, 0
-    while len(parts) > len(new.parts) and size + _tokens_of_parts(parts, scale) > most:
-        parts, dropped = parts[1:], dropped + 1
+    parts, place, dropped = last.parts, 0, 0
+    is_long = size + _tokens_of_parts(parts, scale) > most
+    spared = _spared_parts(conversation) if is_long else frozenset[int]()
+    while len(parts) - place > len(new.parts) and size + _tokens_of_parts(parts, scale) > most:
+        if id(parts[place]) in spared:
+            place += 1
+        else:
+            parts, dropped = (*parts[:place], *parts[place + 1 :]), dropped + 1
     if not dropped:
         return prompt
     kept = (*before, msgspec.structs.replace(last, parts=parts))
@@ -82,6 +112,17 @@ def without_unanswered(prompt: Prompt, new: Message | None, scale: float, most: 
         dropped=prompt.dropped + dropped,
         tokens=sum(estimate_tokens(message, scale) for message in kept),
         size=sum(map(unscaled_tokens, kept)),
+    )
+
+
+def _spared_parts(conversation: Conversation) -> frozenset[int]:
+    """Return the identities of the parts of a summary and of pinned messages."""
+    messages = conversation.settled.paired.whole(conversation.tail.messages)
+    pins = conversation.pins
+    first = leading(messages, conversation.pinned, has_summary=conversation.has_summary)
+    spared = (each for each in messages if not pins.isdisjoint(each.entry_ids))
+    return frozenset(
+        id(part) for each in (*messages[:first], *spared) for part in each.message.parts
     )
 
 

@@ -55,8 +55,9 @@ def test_memory_block_precedes_history() -> None:
 
 def test_unanswered_messages_are_left_out_before_the_new_one_is_cut() -> None:
     new = user("new" * 4)
-    before = prompt(user("old" * 40), user("older" * 40), new)
-    after = without_unanswered(before, new, 1.0, 10)
+    said = conversation(user("old" * 40), user("older" * 40), new)
+    before = prompt_of(said)
+    after = without_unanswered(before, said, 1.0, 10)
     assert [message.text for message in after.messages] == [new.text]
     assert after.dropped == before.dropped + 2
-    assert without_unanswered(before, new, 1.0, 1_000) is before
+    assert without_unanswered(before, said, 1.0, 1_000) is before
