@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import FAILED, PathNotFound, UsageMistake, WholeFactIdNeeded
+from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake, WholeFactIdNeeded
 from perdure.apps.cli.options import MOST, EmbedderOption, only_subject, only_text
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.memory.rows import (
@@ -342,7 +342,7 @@ async def import_(
         typer.Option(metavar="ID", callback=only_text, help="Only this agent knows it."),
     ] = None,
     common: CommonOptions,
-) -> None:
+) -> int:
     """Index a folder of Markdown and text files, or remember the facts of a file.
 
     Recall then finds the passages of the files, with path and heading. Import the folder again to
@@ -375,8 +375,7 @@ async def import_(
     for each in problems:
         remark(each)
     common.show(data, told)
-    if problems:
-        raise typer.Exit(FAILED)
+    return FAILED if problems else DONE
 
 
 def _folder_line(folder: ImportedFolder) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -13,10 +14,19 @@ from perdure.bounds.limits import require_within
 from perdure.client.clock import Outside
 from perdure.client.memory.fact_writes import NewFact, facts_in, remember
 from perdure.client.session_fields import require_subject
-from perdure.errors import FormatError, LimitExceeded, SecretPasted, WrongArgument
+from perdure.errors import (
+    FormatError,
+    HeadConflict,
+    LimitExceeded,
+    SecretPasted,
+    SessionNotFound,
+    WrongArgument,
+)
 from perdure.memory.reports import ImportedFacts, UnreadLine
 from perdure.memory.scope import MemoryFilter
 from perdure.session.clock import ms_of
+from perdure.session.ids import entry_place
+from perdure.session.memory.kinds import memory_stream
 from perdure.stores.session_store import SessionStore
 
 
@@ -39,7 +49,7 @@ async def import_lines(
     content = await asyncio.to_thread(_content_of, file)
     added = known = 0
     problems: list[UnreadLine] = []
-    there: dict[str | None, set[_Said]] = {}
+    there: dict[str | None, _There] = {}
     for number, line in _lines_of(content):
         try:
             read = _line.decode(line)
@@ -52,20 +62,65 @@ async def import_lines(
                 valid_from=_time("from", read.valid_from),
                 valid_to=_time("to", read.valid_to),
             )
-            said = (new.text, whose, new.valid_from, new.valid_to)
-            if about not in there:
-                facts = await facts_in(store, MemoryFilter(about))
-                there[about] = {(f.text, f.agent, f.valid_from, f.valid_to) for f in facts}
-            if said in there[about]:
+            if await _is_added(store, outside, new, there, subject=about, agent=whose):
+                added += 1
+            else:
                 known += 1
-                continue
-            await remember(store, outside, new, subject=about, agent=whose, key=None)
         except (ValueError, RecursionError, WrongArgument, SecretPasted, LimitExceeded) as error:
             problems.append(UnreadLine(number, str(error)))
-            continue
-        there[about].add(said)
-        added += 1
     return ImportedFacts(added, known, tuple(problems))
+
+
+async def _is_added(
+    store: SessionStore,
+    outside: Outside,
+    new: NewFact,
+    there: dict[str | None, _There],
+    *,
+    subject: str | None,
+    agent: str | None,
+) -> bool:
+    """Remember `new`; return False if it is known, also if it was remembered meanwhile."""
+    said = (new.text, agent, new.valid_from, new.valid_to)
+    if subject not in there:
+        there[subject] = await _there(store, subject)
+    while said not in (known := there[subject]).said:
+        try:
+            fact = await remember(
+                store,
+                outside,
+                new,
+                subject=subject,
+                agent=agent,
+                key=None,
+                expected_head=known.head,
+            )
+        except HeadConflict:
+            there[subject] = await _there(store, subject)
+            continue
+        known.add(said, entry_place(fact.id)[1])
+        return True
+    return False
+
+
+class _There:
+    """The facts of a subject, at a head of its log."""
+
+    def __init__(self, head: int, said: set[_Said]) -> None:
+        self.head = head
+        self.said = said
+
+    def add(self, said: _Said, head: int) -> None:
+        self.head = head
+        self.said.add(said)
+
+
+async def _there(store: SessionStore, subject: str | None) -> _There:
+    head = -1
+    with suppress(SessionNotFound):
+        head = (await store.state(memory_stream(subject))).head
+    facts = await facts_in(store, MemoryFilter(subject))
+    return _There(head, {(f.text, f.agent, f.valid_from, f.valid_to) for f in facts})
 
 
 def _content_of(file: Path) -> bytes:

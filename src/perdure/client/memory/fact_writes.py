@@ -76,12 +76,16 @@ async def remember(
     subject: str | None,
     agent: str | None,
     key: str | None,
+    expected_head: int | None = None,
 ) -> Fact:
-    """Append `new` to the memory stream of its subject. Raises: as `Memory.remember`."""
+    """Append `new` to the memory stream of its subject. Raises: as `Memory.remember`.
+
+    With `expected_head` only if that stream has not changed since. Raises: HeadConflict.
+    """
     body, sources = await _remembered(store, new, agent)
     subject = subject if subject is not None else _subject_of(sources)
     stream = await require_stream(store, outside, subject)
-    write = Write(stream=stream, entries=(new_side(body),))
+    write = Write(stream=stream, entries=(new_side(body),), expected_head=expected_head)
     commit = Commit(writes=(write,), at=outside.clock.now_ms(), idempotency_key=key)
     fact = (await store.commit(commit)).entries[0][0].id
     await require_alive(store, outside, fact, body.sources)

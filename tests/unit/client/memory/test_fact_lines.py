@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+import perdure
 from perdure.client.store import Store
 from perdure.errors import FormatError
 
@@ -42,6 +44,20 @@ async def test_lines_become_facts_once_and_wrong_ones_are_reported(
     again = await store.memory.import_facts(file, subject="bob")
     assert (again.added, again.known, len(again.problems)) == (0, 3, 8)
     assert len(await store.memory.facts(scope="namespace", include_past=True)) == 3
+
+
+async def test_files_imported_at_once_store_each_fact_once(tmp_path: Path) -> None:
+    file = tmp_path / "facts.jsonl"
+    file.write_text("".join(f'{{"text": "fact {number}"}}\n' for number in range(20)))
+    address = f"sqlite:///{tmp_path}/s.db"
+    async with perdure.open(address) as one, perdure.open(address) as two:
+        imports = [store.memory.import_facts(file, subject="ana") for store in (one, two) * 2]
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(one.memory.remember("another", subject="ana"))
+            done = [tasks.create_task(each) for each in imports]
+        assert sum(each.result().added for each in done) == 20
+        texts = [each.text for each in await two.memory.facts(subject="ana")]
+    assert sorted(texts) == sorted({"another", *(f"fact {number}" for number in range(20))})
 
 
 async def test_file_that_cannot_be_read_raises(store: Store, tmp_path: Path) -> None:
