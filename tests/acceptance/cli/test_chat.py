@@ -135,6 +135,12 @@ def test_json_prints_every_event_in_wire_form(world: World) -> None:
     assert (types[0], types.count("session:started")) == ("session:started", 1)
 
 
+def test_command_of_other_programs_names_what_does_it_here(world: World) -> None:
+    ended = world.ok("chat", stdin="hello\n/undo\n/pin 2\n/quit\n")
+    assert "unknown command /undo; /tree or /branch ENTRY continues from an earlier" in ended.out
+    assert "unknown command /pin; `perdure sessions pin ID ENTRY` keeps an entry" in ended.out
+
+
 def test_lines_of_a_pipe_are_turns_one_after_the_other(world: World) -> None:
     ended = world.ok("chat", stdin="first\nsecond\n/tree\n/nonsense\n/label\n/quit\nnever said\n")
     assert ended.out.index("“first”") < ended.out.index("“second”")

@@ -306,6 +306,12 @@ MISTAKES = (
     ),
     ("schedule add S hello --at 2h", 2, "session S has no agent that is in force here and could"),
     ("schedule add S hello", 2, "Missing option '--at'; see --help"),
+    (
+        "schedule add S hello --at soon",
+        2,
+        "'soon' is no date or time: write 2026-11-21T09:30, tomorrow 09:30, 30m, 2h or 7d;",
+    ),
+    ("answer S/5 allow", 2, "there is no command 'answer': use `perdure inbox answer`"),
     ("schedule add S hello --at yesterday", 2, "'yesterday' has passed: write 2026-11-21T09:30,"),
     ("schedule cancel 9", 2, "'9' is not a scheduled message: it was sent or cancelled, or never"),
     ("store retention set --max-idle soon", 2, "'soon' is no time: say 90d, 12h, 30m or 4w, or"),

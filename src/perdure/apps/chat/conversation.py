@@ -17,7 +17,7 @@ from perdure.apps.chat.permissions import TypedPermissions
 from perdure.apps.chat.questions import Asked, Given, pending_questions
 from perdure.apps.chat.session import AnswerOptions, Resumed
 from perdure.apps.chat.shell_command import run_shell
-from perdure.apps.chat.slash_commands import SlashCommands
+from perdure.apps.chat.slash_commands import SlashCommands, unknown_command
 from perdure.apps.chat.turn_view import RESUMING, pasted_remark, show_turn, tell_begun
 from perdure.apps.terminal.advice import message_of, with_commands
 from perdure.apps.terminal.approvals import approval_lines
@@ -130,7 +130,7 @@ class Conversation:
             if (command := self.commands.by_word.get(word)) is not None:
                 await command(rest.strip())
             elif is_command(word):
-                self.remark(f"unknown command {word}; /help lists the commands")
+                self.remark(unknown_command(word))
             elif text.startswith("!") and text.strip("! \n"):
                 await self._run(text)
             else:

@@ -125,6 +125,25 @@ class Place(Protocol):
         ...
 
 
+_MEANT: Mapping[str, str] = {
+    "/undo": "/tree or /branch ENTRY continues from an earlier entry",
+    "/pin": "`perdure sessions pin ID ENTRY` keeps an entry in the context",
+    "/rename": "`perdure sessions rename ID TITLE` sets the title",
+    "/remember": "`perdure memory remember TEXT` stores a fact",
+    "/grants": "`perdure grants list` shows what you always allowed",
+    "/search": "`perdure sessions search WORDS` searches all sessions",
+    "/clear": "/new begins a session",
+    "/sessions": "/resume chooses a session",
+    "/usage": "/cost shows the tokens and the cost",
+}
+"""A command of other programs -> what does it here."""
+
+
+def unknown_command(word: str) -> str:
+    """Return the remark about an unknown command. Pure."""
+    return f"unknown command {word}; {_MEANT.get(word, '/help lists the commands')}"
+
+
 class SlashCommands:
     """The commands of a chat at `place`."""
 
@@ -186,7 +205,9 @@ class SlashCommands:
         made = await chat.compact(focus or None)
         after = (await chat.session.context()).tokens
         self._place.remark(
-            f"{before:,} → {count_of(after, 'token')}" if made else "there is nothing old enough"
+            f"{before:,} → {count_of(after, 'token')}"
+            if made
+            else f"there is nothing old enough: all of {count_of(before, 'token')} is recent"
         )
 
     # ------------------------------------------------------------ other sessions

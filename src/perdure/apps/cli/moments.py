@@ -18,20 +18,25 @@ _SPAN = re.compile(r"([0-9]{1,6})([mhdw])(?: ago)?")
 _EXACT = re.compile(r"[0-9]+[mh](?: ago)?")
 """Spans that are as long when the clocks change; a day ends at the same time of the next one."""
 
-_DAYS = {"today": 0, "yesterday": 1}
+_DAYS = {"today": 0, "yesterday": 1, "tomorrow": -1}
+_TIME_OF_DAY = re.compile(r"(today|yesterday|tomorrow)(?: ([0-9]{1,2}):([0-9]{2}))?")
+
+COMING_FORMS = "2026-11-21T09:30, tomorrow 09:30, 30m, 2h or 7d"
 
 
 def moment(typed: str, now: datetime) -> datetime:
     """Return the time that `typed` names, seen from `now`; without a zone it is local.
 
-    A day is its beginning; ``7d`` is seven days before `now`. Pure.
+    A day is its beginning, ``today 09:30`` a time of it; ``7d`` is seven days before `now`. Pure.
     Raises: typer.BadParameter.
     """
     said = typed.strip().casefold()
-    if said in _DAYS:
-        return now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=_DAYS[said])
-    span = _SPAN.fullmatch(said)
+    named, span = _TIME_OF_DAY.fullmatch(said), _SPAN.fullmatch(said)
     try:
+        if named is not None:
+            hour, minute = int(named[2] or 0), int(named[3] or 0)
+            day = now - timedelta(days=_DAYS[named[1]])
+            return day.replace(hour=hour, minute=minute, second=0, microsecond=0)
         if span is not None:
             return now - timedelta(**{_UNITS[span[2]]: int(span[1])})
         return datetime.fromisoformat(typed.strip())
@@ -55,11 +60,15 @@ def coming_moment(typed: str | datetime) -> datetime:
         return typed
     now = moment_of(SystemClock().now_ms())
     seen_from = _seen_from(typed, now)
-    found = moment(typed, seen_from)
+    try:
+        found = moment(typed, seen_from)
+    except typer.BadParameter:
+        told = f"{typed!r:.60} is no date or time: write {COMING_FORMS}"
+        raise typer.BadParameter(told) from None
     if re.fullmatch("[0-9]+[mhdw]", typed.strip().casefold()):
         found = seen_from + (seen_from - found)
     if found.astimezone() <= now:
-        raise typer.BadParameter(f"{typed!r:.60} has passed: write 2026-11-21T09:30, 30m, 2h or 7d")
+        raise typer.BadParameter(f"{typed!r:.60} has passed: write {COMING_FORMS}")
     return found
 
 

@@ -50,7 +50,7 @@ async def add(
         typer.Option(
             parser=coming_moment,
             metavar="TIME",
-            help="When: a local time such as 2026-11-21T09:30, or 30m, 2h, 7d from now.",
+            help="A local time, 2026-11-21T09:30 or 'tomorrow 09:30'; or 30m, 2h, 7d from now.",
         ),
     ],
     common: CommonOptions,
@@ -62,7 +62,7 @@ async def add(
 
     Examples:
         perdure schedule add 01jd "Is the build green?" --at 2h
-        perdure schedule add 01jd "Summarize the week." --at 7d
+        perdure schedule add 01jd "Summarize the week." --at "tomorrow 09:00"
 
     Exit codes:
         2  the session has no agent that is in force here

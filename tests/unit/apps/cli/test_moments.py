@@ -23,6 +23,9 @@ NOW = datetime.fromisoformat("2026-11-23T18:30:15")
         ("2026-11-21T09:30:00+02:00", "2026-11-21T09:30:00+02:00"),
         ("today", "2026-11-23T00:00:00"),
         ("Yesterday", "2026-11-22T00:00:00"),
+        ("tomorrow", "2026-11-24T00:00:00"),
+        ("Tomorrow 9:05", "2026-11-24T09:05:00"),
+        ("yesterday 23:59", "2026-11-22T23:59:00"),
         ("7d", "2026-11-16T18:30:15"),
         ("2w ago", "2026-11-09T18:30:15"),
         ("90m", "2026-11-23T17:00:15"),
@@ -33,7 +36,10 @@ def test_typed_moment_is_seen_from_now(typed: str, meant: str) -> None:
     assert moment(typed, NOW).isoformat() == meant
 
 
-@pytest.mark.parametrize("typed", ["", "soon", "7", "d", "-7d", "7.5d", "999999w", "2026-13-01"])
+@pytest.mark.parametrize(
+    "typed",
+    ["", "soon", "7", "d", "-7d", "7.5d", "999999w", "2026-13-01", "today 24:00", "tomorrow 9"],
+)
 def test_other_words_are_refused_with_the_valid_forms(typed: str) -> None:
     with pytest.raises(typer.BadParameter, match="yesterday, 7d"):
         moment(typed, NOW)

@@ -25,7 +25,8 @@ TASKS: Mapping[str, str] = {
         for name in ("tree", "fork", "branch", "label", "rename", "pin", "diff", "context", "tools")
     },
     **dict.fromkeys(("compact", "summarize"), "sessions compact"),
-    **dict.fromkeys(("approve", "answer", "questions", "approvals", "deny"), "inbox"),
+    **dict.fromkeys(("questions", "approvals"), "inbox"),
+    **dict.fromkeys(("approve", "answer", "deny", "allow"), "inbox answer"),
     **dict.fromkeys(("cost", "costs", "tokens", "spend", "price", "billing"), "usage"),
     **dict.fromkeys(("files", "changes"), "edits"),
     **{
