@@ -16,9 +16,11 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 from google.adk.events import Event
+from pydantic import ValidationError
 
 import perdure
 from perdure.adapters.stored_json import is_plain, opaque_entry
+from perdure.errors import FormatError
 
 Fields: TypeAlias = dict[str, Any]
 """An event, or a part of it, as JSON data."""
@@ -82,6 +84,17 @@ class _Stored(msgspec.Struct, gc=False):
     data: Fields | None = None
 
 
+class _Actions(msgspec.Struct, gc=False):
+    state_delta: Fields | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    """What every event has, as far as the state of its session depends on it."""
+
+    timestamp: float | None = None
+    actions: _Actions | None = None
+
+
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """The JSON data of an event, and what of it is stored beside the log.
 
@@ -99,8 +112,8 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     @property
     def delta(self) -> Fields:
         """The changes of the state."""
-        actions: Fields = self.fields.get("actions", {})
-        return actions.get("state_delta", {})
+        actions: Fields = self.fields.get("actions") or {}
+        return actions.get("state_delta") or {}
 
 
 _decoder = msgspec.json.Decoder(_Stored)
@@ -129,7 +142,7 @@ def event_of(entry: perdure.Entry) -> StoredEvent | None:
     """Return the event that `entry` was made from.
 
     A message of another program becomes the event that says the same. None for other entries, and
-    for erased ones.
+    for erased ones. Raises: FormatError for JSON of another shape than an event's.
     """
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return None
@@ -139,9 +152,12 @@ def event_of(entry: perdure.Entry) -> StoredEvent | None:
         stored = _Stored()
     if stored.foreign is not None:
         try:
-            return _restored(stored.foreign, stored)
-        except (LookupError, TypeError, ValueError):  # likewise
+            restored = _restored(stored.foreign, stored)
+            checked(entry, restored.fields)
+        except (FormatError, LookupError, TypeError, ValueError):  # likewise
             pass
+        else:
+            return restored
     if entry.kind == "message":
         return _said(entry)
     if stored.custom_type != CUSTOM_TYPE or stored.data is None:
@@ -149,11 +165,31 @@ def event_of(entry: perdure.Entry) -> StoredEvent | None:
     try:
         if "json" in stored.data:
             fields = json.loads(stored.data["json"])
-            return StoredEvent(cast("Fields", fields)) if isinstance(fields, dict) else None
+            is_object = isinstance(fields, dict)
+            return StoredEvent(checked(entry, cast("Fields", fields))) if is_object else None
         whole = stored.data["content"]["handle"]
         return StoredEvent({}, whole=whole) if _HANDLE.fullmatch(whole) else None
     except (LookupError, TypeError, ValueError):  # likewise
         return None
+
+
+def checked(entry: perdure.Entry, fields: Fields) -> Fields:
+    """Return the JSON data of an event in `entry`. Raises: FormatError if it is none."""
+    try:
+        msgspec.convert(fields, _Event)
+    except msgspec.ValidationError as error:
+        raise FormatError(entry.id, f"it is no event of the ADK ({error})") from error
+    return fields
+
+
+def event_with(contents: Mapping[str, bytes], stored: StoredEvent, entry: perdure.Entry) -> Event:
+    """Return the event of `entry`. Raises: FormatError if the ADK does not take it."""
+    try:
+        return validated(stored, contents)
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise FormatError(entry.id, f"it is no event of the ADK ({reason})") from error
 
 
 def validated(stored: StoredEvent, contents: Mapping[str, bytes]) -> Event:
@@ -351,8 +387,8 @@ def _said(entry: perdure.Entry) -> StoredEvent | None:
         return None
     is_model = message.role == "assistant"
     # As in the ADK: it drops results of the user whose calls are not of the running agent.
-    is_results = all("function_response" in part for part in parts)
-    usual = "perdure" if is_model or is_results else "user"
+    results = sum("function_response" in part for part in parts)
+    usual = "perdure" if is_model or results == len(parts) else "user"
     moment = entry.at if message.said_at is None else message.said_at
     return StoredEvent(
         {
@@ -363,5 +399,5 @@ def _said(entry: perdure.Entry) -> StoredEvent | None:
             "content": {"role": "model" if is_model else "user", "parts": parts},
         },
         is_said=True,
-        is_unsigned=is_results and not message.author,
+        is_unsigned=results > 0 and not message.author,
     )

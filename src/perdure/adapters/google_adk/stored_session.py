@@ -23,9 +23,10 @@ from perdure.adapters.google_adk.events import (
     Entry,
     Fields,
     StoredEvent,
+    checked,
     entry_of,
     event_of,
-    validated,
+    event_with,
 )
 from perdure.adapters.google_adk.markers import mark, marker_at, marker_of
 from perdure.adapters.google_adk.scoped_state import ScopedState, newest_snapshot
@@ -148,21 +149,25 @@ class StoredSession:
         return entries, self.session.head
 
     async def event(self, entry: perdure.Entry, callers: Callers | None = None) -> Event | None:
-        """Return the event of `entry`, which is added to `callers`; None if it is none."""
+        """Return the event of `entry`, which is added to `callers`; None if it is none.
+
+        Raises: FormatError if the ADK does not take it.
+        """
         stored = event_of(entry)
         if stored is None:
             return None
         handles = {handle for handle, _ in stored.media} | ({stored.whole} - {""})
-        event = validated(stored, {each: await self._store.content(each) for each in handles})
+        contents = {each: await self._store.content(each) for each in handles}
+        event = event_with(contents, stored, entry)
         if callers is not None:
             callers.add(event, is_said=stored.is_said, is_unsigned=stored.is_unsigned)
         return event
 
-    async def _delta(self, stored: StoredEvent) -> Fields:
+    async def _delta(self, entry: perdure.Entry, stored: StoredEvent) -> Fields:
         if not stored.whole:
             return stored.delta
-        fields: Fields = json.loads(await self._store.content(stored.whole))
-        return StoredEvent(fields).delta
+        fields = json.loads(await self._store.content(stored.whole))
+        return StoredEvent(checked(entry, fields)).delta
 
     async def _current(self, head: int | None = None) -> StateFold:
         if head is None:
@@ -177,7 +182,7 @@ class StoredSession:
         async for entry in self.session.entries(head):
             head = entry.seq
             if (stored := event_of(entry)) is not None:
-                values.update(changes_of(await self._delta(stored)).session)
+                values.update(changes_of(await self._delta(entry, stored)).session)
                 updated_at = stored.fields.get("timestamp", entry.at / 1000)
                 since += 1
             elif _is_snapshot(entry) and (whole := await read_json(self._store, entry, WholeState)):

@@ -152,6 +152,31 @@ async def test_results_of_another_program_answer_the_calls_of_the_agent(store_ad
         assert said_in(model.asked[-1]) == [["go"], CALLED, RESULTS, ["and now?"]]
 
 
+@pytest.mark.parametrize("role", ["tool", "user"])
+async def test_result_beside_a_text_has_the_author_that_its_call_needs(role: Any) -> None:
+    def with_text(id: str) -> perdure.Message:
+        return perdure.Message(
+            role, (perdure.ToolResultPart(id, "seen"), perdure.TextPart("Go on."))
+        )
+
+    async with perdure.open("memory:") as store:
+        service = PerdureSessionService(store)
+        await service.create_session(**NAMES)
+        running, model = runner_on(service, LongRunningFunctionTool(look), is_resumable=False)
+        await ask(running, types.Part(text="go"))
+        stored = await store.open(STORED_ID)
+        await stored.append(perdure.assistant(perdure.tool_call("p0", "look")))
+        await stored.append(*(with_text(id) for id in (*IDS, "p0", "unknown")))
+        session = await service.get_session(**NAMES)
+        assert session is not None
+        authors = [event.author for event in session.events]
+        assert authors[-len(IDS) - 2 :] == [*["user"] * len(IDS), "perdure", "user"]
+        await ask(running, types.Part(text="and now?"))
+        quoted = " ".join(text for said in said_in(model.asked[-1]) for text in said)
+        assert quoted.count("Go on.") == len(IDS) + 2
+        assert quoted.count("seen") == len(IDS) + 1  # none is left out whose call is known
+
+
 async def test_newest_results_have_the_authors_of_the_whole_session(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)

@@ -27,7 +27,7 @@ from google.genai import types
 import perdure
 from perdure.adapters.google_adk import PerdureSessionService, stored_sessions
 from perdure.adapters.google_adk.markers import ATTRIBUTE
-from perdure.errors import EntryNotFound, WrongArgument
+from perdure.errors import EntryNotFound, FormatError, WrongArgument
 
 APP: dict[str, Any] = {"app_name": "app", "user_id": "ana"}
 
@@ -198,6 +198,36 @@ async def test_events_that_the_service_did_not_write_are_left_out() -> None:
         await stored.append(perdure.Custom("adk.event", {"content": absent}))
         with pytest.raises(EntryNotFound):
             await again(service, session)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"actions": 7}',
+        '{"actions": {"state_delta": 7}}',
+        '{"timestamp": "now"}',
+        '{"author": "ana", "content": {"parts": 7}}',
+    ],
+)
+async def test_entry_with_the_json_of_no_event_is_named(text: str) -> None:
+    async with perdure.open("memory:") as store:
+        service = PerdureSessionService(store)
+        session = await service.create_session(**APP, session_id="s", state={"n": 1})
+        stored = await store.open("adk:app:ana:s")
+        entry = await stored.append(perdure.Custom("adk.event", {"json": text}))
+        for reader in (service, PerdureSessionService(store)):
+            with pytest.raises(FormatError, match=f"^{entry.id}.* no event of the ADK"):
+                await again(reader, session)
+
+
+async def test_message_of_another_program_with_the_json_of_no_event_is_read() -> None:
+    async with perdure.open("memory:") as store:
+        service = PerdureSessionService(store)
+        session = await service.create_session(**APP, session_id="s")
+        stored = await store.open("adk:app:ana:s")
+        foreign: dict[str, object] = {"adk_event": {"actions": 7}}
+        await stored.append(perdure.user("hello", foreign=foreign))
+        assert texts(await again(service, session)) == ["hello"]
 
 
 class Unmarked(Session):
