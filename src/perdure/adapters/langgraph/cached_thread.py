@@ -9,11 +9,10 @@ from typing import Final, TypeVar
 import perdure
 from perdure.adapters.langgraph.checkpoints import (
     CheckpointReader,
-    Key,
     PendingWrite,
     StoredCheckpoint,
-    writes_alias,
 )
+from perdure.adapters.langgraph.entries import Key, writes_alias
 from perdure.errors import Erased, SessionNotFound
 
 V = TypeVar("V")

@@ -3,49 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, writes_sort_key
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 import perdure
+from perdure.adapters.langgraph.entries import (
+    DELETED,
+    CheckpointBody,
+    DeletedBody,
+    Key,
+    NewestBody,
+    WritesBody,
+    checkpoint_alias,
+    checkpoint_in,
+    newest_alias,
+    note_in,
+    place_in,
+    writes_alias,
+)
 from perdure.adapters.langgraph.values import (
     ChannelValue,
     combined,
     content_of,
+    continued,
     decoded,
     whole_records,
 )
 from perdure.errors import EntryNotFound
 
-CHECKPOINT: Final = "langgraph.checkpoint"
-NEWEST: Final = "langgraph.newest"
-WRITES: Final = "langgraph.writes"
-DELETED: Final = "langgraph.deleted"
-
 COPIED: Final = "langgraph_copied_from"
 """Metadata of a copied thread: the session it shares entries with."""
+
+T = TypeVar("T")
 
 _KNOWN: Final = 64
 """Checkpoints of a thread whose values are cached."""
 
-Key = tuple[str, str]
-"""Namespace and id of a checkpoint."""
-
 
 class StoredCheckpoint(msgspec.Struct, frozen=True):
-    """A checkpoint as read from a session, values and state still serialized."""
+    """A checkpoint as read from a session; `state`, which has its metadata, is serialized.
+
+    `versions` are the versions of its channels if this process stored it.
+    """
 
     ns: str
     id: str
     parent: str | None
     entry: perdure.Entry
-    checkpoint: Checkpoint
-    metadata: CheckpointMetadata
+    state: tuple[str, bytes]
     values: Mapping[str, ChannelValue]
     shown: int
+    versions: Mapping[str, Any] | None = None
+
+
+class History(msgspec.Struct, frozen=True):
+    """Checkpoints, newest id first, and the entries of the tree that holds them, by id."""
+
+    keys: Mapping[Key, perdure.Entry]
+    tree: Mapping[str, perdure.Entry]
+
+    def above(self, entry: perdure.Entry) -> perdure.Entry | None:
+        """Return the next checkpoint up the path, of any namespace."""
+        while entry.parent_id is not None:
+            entry = self.tree[entry.parent_id]
+            if place_in(entry) is not None:
+                return entry
+        return None
 
 
 class PendingWrite(msgspec.Struct, frozen=True):
@@ -73,20 +99,30 @@ class CheckpointReader:
         self._serde = serde
         self._known: dict[str, StoredCheckpoint] = {}
 
-    async def all(self, ns: str | None) -> list[perdure.Entry]:
-        """Return the entries of the checkpoints of `ns` (None: of all), newest id first."""
+    async def history(self, ns: str | None = None) -> History:
+        """Return the checkpoints of `ns`, by default of all namespaces."""
         entries = await self.session.tree_entries()
         live: dict[Key, perdure.Entry] = {}
+        has_deleted = False
         for entry in entries:
-            if (body := body_of(entry)) is not None and ns in (None, body["ns"]):
-                live[body["ns"], body["id"]] = entry
-        if any(entry.stream != self.session.id for entry in entries):
+            if (place := place_in(entry)) is not None and ns in (None, place.ns):
+                live[place.key] = entry
+                has_deleted = has_deleted or place.is_again
+        if has_deleted or any(entry.stream != self.session.id for entry in entries):
             async for note in self.session.notes(DELETED):
-                data = note_data(note)
-                key = (data["ns"], data["checkpoint"])
-                if key in live and live[key].stream != self.session.id:
-                    del live[key]
-        return [live[key] for key in sorted(live, key=lambda key: key[1], reverse=True)]
+                if (deleted := note_in(note, DeletedBody)) is not None:
+                    key = (deleted.ns, deleted.checkpoint)
+                    if key in live and not self._is_newer(live[key], note):
+                        del live[key]
+        keys = {key: live[key] for key in sorted(live, key=lambda key: key[1], reverse=True)}
+        return History(keys, {entry.id: entry for entry in entries})
+
+    def _is_newer(self, entry: perdure.Entry, note: perdure.Entry) -> bool:
+        """Return whether a checkpoint was stored after the `note` that one of its id was deleted.
+
+        A fork keeps entries of its origin, and an origin those that its forks show.
+        """
+        return entry.stream == self.session.id and entry.seq > note.seq
 
     async def newest(self) -> set[Key]:
         """Return the newest checkpoint of each namespace, and those it cannot be read without.
@@ -94,7 +130,7 @@ class CheckpointReader:
         A delta channel has no value in most checkpoints: LangGraph needs the nearest one above
         that has it, and the writes in between.
         """
-        keys = [key_of(entry) for entry in await self.all(None)]
+        keys = (await self.history()).keys
         found: set[Key] = set()
         for ns in {ns for ns, _ in keys}:
             id: str | None = max(id for each, id in keys if each == ns)
@@ -102,67 +138,94 @@ class CheckpointReader:
             while id is not None and (read := await self.checkpoint(ns, id)) is not None:
                 found.add((ns, id))
                 if wanted is None:
-                    wanted = set(read.metadata.get("counters_since_delta_snapshot", ()))
+                    metadata = await self.metadata(read.entry)
+                    wanted = set(metadata.get("counters_since_delta_snapshot", ()))
                 wanted -= read.values.keys()
                 id = read.parent if wanted else None
         return found
 
-    async def read(self, entry: perdure.Entry) -> StoredCheckpoint:
-        """Return the checkpoint of `entry`.
+    async def read(self, entry: perdure.Entry, history: History | None = None) -> StoredCheckpoint:
+        """Return the checkpoint of `entry`; `history`, if known, holds it.
 
         Raises: LookupError if data that it needs was erased.
         """
         if (known := self._known.get(entry.id)) is not None:
             return known
-        body = body_of(entry)
+        body = checkpoint_in(entry)
         if body is None:
             raise LookupError(entry.id)
-        state, state_type = body["state"], body["state"]["type"]
         contents: dict[str, bytes] = {}
-        await self._fetch(contents, [state])
-        found = self._serde.loads_typed((state_type, decoded(state, contents)))
-        values: dict[str, ChannelValue] = {}
-        if body["values"]:
-            path = await self._path(entry, body["window"])
-            for channel in body["values"]:
-                back, records = whole_records(path, channel)
-                await self._fetch(contents, records[-1:])
-                values[channel] = combined(back, records, contents)
-        checkpoint, metadata = found["checkpoint"], found["metadata"]
-        read = StoredCheckpoint(
-            body["ns"],
-            body["id"],
-            body["parent"],
-            entry,
-            checkpoint,
-            metadata,
-            values,
-            body["shown"],
-        )
+        await self._fetch(contents, list(body.values.values()))
+        values: Mapping[str, ChannelValue] | None = None
+        above = None if history is None else history.above(entry)
+        if above is not None and (known := self._known.get(above.id)) is not None:
+            values = continued(body.values, known.values, contents)
+        if values is None:
+            values = await self._values(entry, body, contents, history)
+        state = await self._state(body)
+        read = StoredCheckpoint(body.ns, body.id, body.parent, entry, state, values, body.shown)
         self.remember(read)
         return read
 
-    def state_of(self, read: StoredCheckpoint) -> Checkpoint:
-        """Return the checkpoint with its values, as new objects."""
+    async def _values(
+        self,
+        entry: perdure.Entry,
+        body: CheckpointBody,
+        contents: dict[str, bytes],
+        history: History | None,
+    ) -> dict[str, ChannelValue]:
+        values: dict[str, ChannelValue] = {}
+        path = await self._path(entry, body, history)
+        for channel in body.values:
+            back, records = whole_records(path, channel)
+            await self._fetch(contents, records[-1:])
+            values[channel] = combined(back, records, contents)
+        return values
+
+    async def metadata(self, entry: perdure.Entry) -> dict[str, Any]:
+        """Return the metadata of the checkpoint of `entry`, without reading its values."""
+        body = checkpoint_in(entry)
+        if body is None:
+            raise LookupError(entry.id)
+        metadata: dict[str, Any] = self._serde.loads_typed(await self._state(body))["metadata"]
+        return metadata
+
+    async def _state(self, body: CheckpointBody) -> tuple[str, bytes]:
+        contents: dict[str, bytes] = {}
+        await self._fetch(contents, [body.state])
+        return body.state["type"], decoded(body.state, contents)
+
+    def whole(self, read: StoredCheckpoint) -> tuple[Checkpoint, CheckpointMetadata]:
+        """Return a checkpoint with its values, and its metadata, as new objects."""
+        found = self._serde.loads_typed(read.state)
         values = {
             channel: self._serde.loads_typed((value.type, value.data))
             for channel, value in read.values.items()
         }
-        own = deepcopy(read.checkpoint)  # LangGraph changes the versions of what it is given
-        return cast("Checkpoint", {**own, "channel_values": values})
+        checkpoint = cast("Checkpoint", {**found["checkpoint"], "channel_values": values})
+        return checkpoint, found["metadata"]
+
+    def versions_of(self, read: StoredCheckpoint) -> Mapping[str, Any]:
+        """Return the versions of the channels of a checkpoint."""
+        if read.versions is not None:
+            return read.versions
+        versions: Mapping[str, Any] = self._serde.loads_typed(read.state)["checkpoint"][
+            "channel_versions"
+        ]
+        return versions
 
     async def writes(self, ns: str, id: str) -> list[PendingWrite]:
         """Return the pending writes of a checkpoint, in the order of `writes_sort_key`."""
         alias: str | None = writes_alias(ns, id)
-        found: list[Mapping[str, Any]] = []
-        while alias is not None and (note := await self._note(alias)) is not None:
+        found: list[WritesBody] = []
+        while alias is not None and (note := await self._note(alias, WritesBody)) is not None:
             found.append(note)
-            alias = note["before"]
+            alias = note.before
         kept: dict[tuple[str, int], PendingWrite] = {}
-        for data in reversed(found):
+        for note in reversed(found):
             contents: dict[str, bytes] = {}
-            await self._fetch(contents, [each[5] for each in data["writes"]])
-            for task, path, index, channel, kind, record in data["writes"]:
+            await self._fetch(contents, [each[5] for each in note.writes])
+            for task, path, index, channel, kind, record in note.writes:
                 if index < 0 or (task, index) not in kept:
                     made = PendingWrite(task, path, index, channel, kind, decoded(record, contents))
                     kept[task, index] = made
@@ -173,19 +236,28 @@ class CheckpointReader:
         entry = await self.entry(checkpoint_alias(ns, id))
         if entry is None and COPIED in self.session.metadata:
             # The origin may have given the alias to a newer entry, which a copy does not share.
-            found = (each for each in await self.all(ns) if key_of(each) == (ns, id))
-            entry = next(found, None)
-        return None if entry is None or body_of(entry) is None else await self.read(entry)
+            entry = (await self.history(ns)).keys.get((ns, id))
+        return None if entry is None or place_in(entry) is None else await self.read(entry)
 
-    async def _path(self, entry: perdure.Entry, window: int) -> list[dict[str, Any]]:
-        """Return the records of `window` checkpoints down to `entry`."""
-        last: int | None = window
-        while True:
-            path = await self.session.path(entry, last=last, kind="custom")
-            bodies = [body["values"] for each in path if (body := body_of(each)) is not None]
-            if len(bodies) >= window or last is None or len(path) < last:
-                return bodies
+    async def _path(
+        self, entry: perdure.Entry, body: CheckpointBody, history: History | None
+    ) -> list[dict[str, dict[str, Any]]]:
+        """Return the records of `body.window` checkpoints down to `entry`."""
+        path = [body.values]
+        if history is not None:
+            at: perdure.Entry | None = entry
+            while len(path) < body.window and (at := history.above(at)) is not None:
+                if (found := checkpoint_in(at)) is not None:
+                    path.append(found.values)
+            return path[::-1]
+        last: int | None = body.window
+        while body.window > 1:
+            entries = await self.session.path(entry, last=last, kind="custom")
+            path = [found.values for each in entries if (found := checkpoint_in(each)) is not None]
+            if len(path) >= body.window or last is None or len(entries) < last:
+                break
             last = None  # other programs' entries lie between
+        return path
 
     async def _fetch(
         self, contents: dict[str, bytes], records: Sequence[Mapping[str, Any]]
@@ -202,14 +274,14 @@ class CheckpointReader:
             return None
         return None if entry.is_erased else entry
 
-    async def _note(self, alias: str) -> Mapping[str, Any] | None:
+    async def _note(self, alias: str, shape: type[T]) -> T | None:
         entry = await self.entry(alias)
-        return None if entry is None else note_data(entry)
+        return None if entry is None else note_in(entry, shape)
 
     async def newest_id(self, ns: str) -> str | None:
         """Return the id of the newest checkpoint of `ns`."""
-        note = await self._note(newest_alias(ns))
-        return None if note is None else note["checkpoint"]
+        note = await self._note(newest_alias(ns), NewestBody)
+        return None if note is None else note.checkpoint
 
     def remember(self, read: StoredCheckpoint) -> None:
         """Cache a checkpoint."""
@@ -220,50 +292,3 @@ class CheckpointReader:
     def forget(self) -> None:
         """Empty the cache."""
         self._known.clear()
-
-
-def body_of(entry: perdure.Entry) -> dict[str, Any] | None:
-    """Return the data of a checkpoint's entry; None for another entry, and an erased one."""
-    if entry.kind != "custom" or entry.is_erased:
-        return None
-    body = perdure.body_of(entry)
-    if not isinstance(body, perdure.Custom) or body.custom_type != CHECKPOINT:
-        return None
-    return cast("dict[str, Any]", body.data)
-
-
-def key_of(entry: perdure.Entry) -> Key:
-    """Return namespace and id of the checkpoint of `entry`."""
-    body = body_of(entry)
-    assert body is not None
-    return body["ns"], body["id"]
-
-
-def note_data(entry: perdure.Entry) -> dict[str, Any]:
-    """Return the data of a note."""
-    return cast("perdure.Note", perdure.body_of(entry)).data
-
-
-def newest_note(ns: str, id: str | None) -> perdure.Note:
-    """Return the note that `id` is the newest checkpoint of `ns`."""
-    return perdure.Note(NEWEST, {"ns": ns, "checkpoint": id})
-
-
-def checkpoint_alias(ns: str, id: str) -> str:
-    """Return the alias of a checkpoint."""
-    return f"langgraph/{ns}/{id}"
-
-
-def newest_alias(ns: str) -> str:
-    """Return the alias of the note of the newest checkpoint."""
-    return f"langgraph-newest/{ns}/"
-
-
-def writes_alias(ns: str, id: str) -> str:
-    """Return the alias of the notes of pending writes."""
-    return f"langgraph-writes/{ns}/{id}"
-
-
-def id_of(entry: perdure.Entry) -> str:
-    """Return the id of the checkpoint of `entry`."""
-    return key_of(entry)[1]

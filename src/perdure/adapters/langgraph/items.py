@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,21 @@ DELETED: Final = "langgraph.item.deleted"
 """`Note.note_type` of a deletion."""
 
 Vector = Sequence[float]
+
+_logger = logging.getLogger(__name__)
+
+
+class _Value(msgspec.Struct, gc=False):
+    json: str
+
+
+class _Kept(msgspec.Struct, gc=False):
+    """What an entry holds of an item beside its text, which is the value if there is no other."""
+
+    key: str
+    created_at: int
+    vectors: list[str] = []
+    value: _Value | None = None
 
 
 class StoredItem(msgspec.Struct, frozen=True):
@@ -94,15 +110,14 @@ def item_of(entry: perdure.Entry) -> StoredItem | None:
         kept, text = (message.foreign or {}).get(ITEM), message.text
     if not isinstance(kept, Mapping):
         return None
-    fields = cast("Mapping[str, Any]", kept)
-    value: Mapping[str, str] | None = fields.get("value")
-    return StoredItem(
-        fields["key"],
-        text if value is None else value["json"],
-        fields["created_at"],
-        entry.at,
-        tuple(array("f", b64decode(each)) for each in fields.get("vectors", ())),
-    )
+    try:
+        fields = msgspec.convert(kept, _Kept)
+        vectors = tuple(array("f", b64decode(each)) for each in fields.vectors)
+    except (msgspec.ValidationError, ValueError):
+        _logger.warning("entry %s is not counted: this adapter did not write it", entry.id)
+        return None
+    value = text if fields.value is None else fields.value.json
+    return StoredItem(fields.key, value, fields.created_at, entry.at, vectors)
 
 
 def deleted_key(entry: perdure.Entry) -> str | None:
@@ -111,7 +126,8 @@ def deleted_key(entry: perdure.Entry) -> str | None:
         return None
     note = perdure.body_of(entry)
     if isinstance(note, perdure.Note) and note.note_type == DELETED:
-        return str(note.data["key"])
+        key = note.data.get("key")
+        return key if isinstance(key, str) else None
     return None
 
 

@@ -8,8 +8,7 @@ All of these expect the session's head, so a cached state is never older than th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from copy import deepcopy
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
@@ -18,20 +17,23 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 import perdure
 from perdure.adapters.langgraph.cached_thread import CachedThread
 from perdure.adapters.langgraph.checkpoints import (
+    CheckpointReader,
+    PendingWrite,
+    StoredCheckpoint,
+)
+from perdure.adapters.langgraph.entries import (
     CHECKPOINT,
     DELETED,
     WRITES,
-    CheckpointReader,
     Key,
-    PendingWrite,
-    StoredCheckpoint,
-    body_of,
+    WritesBody,
     checkpoint_alias,
-    key_of,
+    checkpoint_in,
     newest_alias,
     newest_note,
-    note_data,
+    note_in,
     writes_alias,
+    writes_note,
 )
 from perdure.adapters.langgraph.messages import messages_of, readable
 from perdure.adapters.langgraph.values import (
@@ -80,15 +82,14 @@ class Thread:
 
     async def put_writes(self, ns: str, id: str, writes: Sequence[PendingWrite]) -> None:
         """Store `writes` of a checkpoint, which may come later. Durable: when this returns."""
-        listed = [
+        listed: list[list[object]] = [
             [each.task, each.path, each.index, each.channel, each.type, encoded(each.data)]
             for each in writes
         ]
 
         async def put() -> None:
             before = await self.cached.tail(ns, id)
-            data: Record = {"ns": ns, "checkpoint": id, "before": before, "writes": listed}
-            await self._append([perdure.Note(WRITES, data)], [writes_alias(ns, id)])
+            await self._append([writes_note(ns, id, before, listed)], [writes_alias(ns, id)])
             self.cached.tails[ns, id] = f"{self.session.id}/{self.cached.head}"
             self.cached.written.pop((ns, id), None)
 
@@ -142,11 +143,13 @@ class Thread:
             "shown": len(messages),
             "said": 0,
         }
+        if whole:
+            body["is_again"] = True
         at = None if above is None else above.entry
         entry = await self._append_checkpoint(body, at, readable(messages[shown:]))
-        own = cast("Checkpoint", deepcopy(state))
+        versions = dict(checkpoint["channel_versions"])
         known = StoredCheckpoint(
-            ns, id, parent, entry, own, deepcopy(metadata), values, len(messages)
+            ns, id, parent, entry, (kind, data), values, len(messages), versions
         )
         self.reader.remember(known)
         self.cached.place(known)
@@ -182,7 +185,7 @@ class Thread:
         records: dict[str, Record] = {}
         values: dict[str, ChannelValue] = {}
         versions = checkpoint["channel_versions"]
-        before = {} if above is None else above.checkpoint["channel_versions"]
+        before: Mapping[str, Any] = {} if above is None else self.reader.versions_of(above)
         for channel, value in checkpoint["channel_values"].items():
             old = None if above is None else above.values.get(channel)
             version = versions.get(channel)
@@ -198,10 +201,13 @@ class Thread:
 
     async def adopt(self, origin: Thread) -> None:
         """Complete this fork of `origin`: its newest checkpoints and pending writes are notes."""
-        keys = [key_of(entry) for entry in await self.reader.all(None)]
+        shown = (await origin.reader.history()).keys
+        keys = list((await self.reader.history()).keys)
+        gone = [key for key in keys if key not in shown]
+        kept = [key for key in keys if key in shown]
         async with self._lock:
-            await self._retried(lambda: self._forget([], keys, keys))
-        for ns, id in keys:
+            await self._retried(lambda: self._forget(gone, keys, kept))
+        for ns, id in kept:
             if writes := await origin.reader.writes(ns, id):
                 await self.put_writes(ns, id, writes)
 
@@ -214,7 +220,7 @@ class Thread:
         """
         async with self._lock:
             await self.cached.refresh()
-            known = {key_of(entry) for entry in await self.reader.all(None)}
+            known = (await self.reader.history()).keys
             await self._retried(lambda: self._keep(kept, known))
             self.reader.forget()
             await self.cached.refresh()
@@ -224,7 +230,7 @@ class Thread:
 
         Raises: HeadConflict, with nothing erased, if another process wrote in the meantime.
         """
-        old = [key_of(entry) for entry in await self.reader.all(None)]
+        old = list((await self.reader.history()).keys)
         entries = await self.session.tree_entries()
         chosen = {key for key in old if key in kept or key not in known}
         for ns, id in sorted(chosen, key=lambda key: key[1]):
@@ -237,10 +243,10 @@ class Thread:
         read = await self.reader.checkpoint(ns, id)
         if read is None:
             return
-        again = self.reader.state_of(read)
+        again, metadata = self.reader.whole(read)
         is_first = read.parent is None or (ns, read.parent) not in chosen
         whole: Whole = "with messages" if is_first else "values"
-        await self._put(ns, read.parent, again, read.metadata, (), whole=whole)
+        await self._put(ns, read.parent, again, metadata, (), whole=whole)
 
     async def _forget(self, gone: Sequence[Key], old: Sequence[Key], kept: Sequence[Key]) -> None:
         """Note the newest kept checkpoints, and which ones a fork no longer shows."""
@@ -265,13 +271,13 @@ class Thread:
         own = [e for e in entries if e.stream == self.session.id and not e.is_erased]
         ours: set[int] = set()
         for entry in own:
-            if (body := body_of(entry)) is not None:
-                ours.update(range(entry.seq - body["said"], entry.seq + 1))
+            if (body := checkpoint_in(entry)) is not None:
+                ours.update(range(entry.seq - body.said, entry.seq + 1))
         found = [entry for entry in own if entry.seq in ours]
         lost = set(gone)
         async for note in self.session.notes(WRITES):
-            data = note_data(note)
-            if (data["ns"], data["checkpoint"]) in lost:
+            data = note_in(note, WritesBody)
+            if data is not None and (data.ns, data.checkpoint) in lost:
                 found.append(note)
         if found:
             await self.session.erase_entries(found, forks="keep", by="perdure.adapters.langgraph")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -19,7 +18,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 import perdure
-from perdure.adapters.langgraph.checkpoints import COPIED, PendingWrite, StoredCheckpoint, id_of
+from perdure.adapters.langgraph.checkpoints import COPIED, PendingWrite, StoredCheckpoint
 from perdure.adapters.langgraph.thread import Thread
 from perdure.adapters.session_ids import session_id_of
 from perdure.errors import Erased, SessionExists, SessionNotFound, WrongArgument
@@ -63,10 +62,11 @@ class Threads:
             (each.task, each.channel, self.serde.loads_typed((each.type, each.data)))
             for each in await thread.cached.writes(read.ns, read.id)
         ]
+        checkpoint, metadata = thread.reader.whole(read)
         return CheckpointTuple(
             config=_config(thread_id, read.ns, read.id),
-            checkpoint=thread.reader.state_of(read),
-            metadata=deepcopy(read.metadata),
+            checkpoint=checkpoint,
+            metadata=metadata,
             parent_config=None if read.parent is None else _config(thread_id, read.ns, read.parent),
             pending_writes=writes,
         )
@@ -86,19 +86,27 @@ class Threads:
         end = None if before is None else get_checkpoint_id(before)
         found: list[CheckpointTuple] = []
         for each in threads:
+            if limit is not None and len(found) >= limit:
+                break
             thread = await self._current(each)
             if thread is None:
                 continue
-            for entry in await thread.reader.all(ns):
-                if limit is not None and len(found) >= limit:
-                    return found
-                id = id_of(entry)
+            history = await thread.reader.history(ns)
+            chosen: list[perdure.Entry] = []
+            for (_, id), entry in history.keys.items():
+                if limit is not None and len(found) + len(chosen) >= limit:
+                    break
                 if (only is not None and id != only) or (end is not None and id >= end):
                     continue
-                read = await thread.reader.read(entry)
-                metadata = cast("dict[str, Any]", read.metadata)
+                metadata = await thread.reader.metadata(entry) if wanted else {}
                 if all(metadata.get(key) == value for key, value in (wanted or {}).items()):
-                    found.append(await self._tuple(each, thread, read))
+                    chosen.append(entry)
+            # The oldest first: each is made from the one above it.
+            made = [
+                await self._tuple(each, thread, await thread.reader.read(entry, history))
+                for entry in reversed(chosen)
+            ]
+            found += reversed(made)
         return found
 
     async def put(
@@ -170,10 +178,11 @@ class Threads:
                 await Thread(self._store, session, self.serde).adopt(thread)
                 return
         to = await self._create(target)
-        for entry in reversed(await thread.reader.all(None)):
-            read = await thread.reader.read(entry)
-            state = thread.reader.state_of(read)
-            await to.put(read.ns, read.parent, state, read.metadata, state["channel_versions"])
+        history = await thread.reader.history()
+        for entry in reversed(list(history.keys.values())):
+            read = await thread.reader.read(entry, history)
+            state, metadata = thread.reader.whole(read)
+            await to.put(read.ns, read.parent, state, metadata, state["channel_versions"])
             if writes := await thread.reader.writes(read.ns, read.id):
                 await to.put_writes(read.ns, read.id, writes)
 
@@ -191,7 +200,7 @@ class Threads:
         """Erase the checkpoints of runs."""
         runs = set(run_ids)
         for thread_id in await self._thread_ids() if runs else ():
-            await self._keep(thread_id, lambda read: read.metadata.get("run_id") not in runs)
+            await self._keep(thread_id, lambda metadata: metadata.get("run_id") not in runs)
 
     async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
         """Keep the newest checkpoint of each namespace, or with "delete" none."""
@@ -204,13 +213,13 @@ class Threads:
                 await thread.keep(await thread.reader.newest())
                 self._threads.pop(thread_id, None)
 
-    async def _keep(self, thread_id: str, is_kept: Callable[[StoredCheckpoint], bool]) -> None:
-        """Delete the checkpoints of a thread that are not to be kept."""
+    async def _keep(self, thread_id: str, is_kept: Callable[[dict[str, Any]], bool]) -> None:
+        """Delete the checkpoints of a thread whose metadata are not to be kept."""
         thread = await self._current(thread_id)
         if thread is None:
             return
-        every = [await thread.reader.read(entry) for entry in await thread.reader.all(None)]
-        kept = [(read.ns, read.id) for read in every if is_kept(read)]
+        every = (await thread.reader.history()).keys
+        kept = [key for key, entry in every.items() if is_kept(await thread.reader.metadata(entry))]
         if not kept and every:
             await self.delete(thread_id)
         elif len(kept) < len(every):

@@ -71,7 +71,7 @@ def _tail(before: ChannelValue, data: bytes) -> tuple[Record, ChannelValue] | No
     if len(data) < _SHORTEST:
         return None
     head, skip = _header(data), _header(before.data)
-    keep = _common(memoryview(before.data)[skip:], memoryview(data)[head:])
+    keep = _common(before.data[skip:], data[head:])
     tail = data[head + keep :]
     linked = before.linked + len(tail)
     is_long = before.links >= _LINKS and linked * _SHARE > len(data)
@@ -95,12 +95,11 @@ def _header(data: bytes) -> int:
     return 1 if 0x90 <= first <= 0x9F else {0xDC: 3, 0xDD: 5}.get(first, 0)
 
 
-def _common(one: memoryview, other: memoryview) -> int:
+def _common(one: bytes, other: bytes) -> int:
     """Return the length of the common beginning."""
-    most = min(len(one), len(other))
-    if one[:most] == other[:most]:
-        return most
-    least = 0
+    if other.startswith(one):  # a grown list
+        return len(one)
+    least, most = 0, min(len(one), len(other)) + 1
     while most - least > 1:
         middle = (least + most) // 2
         if one[least:middle] == other[least:middle]:
@@ -133,6 +132,29 @@ def decoded(record: Mapping[str, Any], contents: Mapping[str, bytes]) -> bytes:
     return b64decode(cast("str", record["data"])) if handle is None else contents[handle]
 
 
+def continued(
+    records: Mapping[str, Mapping[str, Any]],
+    above: Mapping[str, ChannelValue],
+    contents: Mapping[str, bytes],
+) -> dict[str, ChannelValue] | None:
+    """Return the values of `records`, given those of the next checkpoint up the path.
+
+    Shape: None if a record needs a checkpoint that is further up.
+    """
+    values: dict[str, ChannelValue] = {}
+    for channel, record in records.items():
+        old, up = above.get(channel), record.get("back") or record.get("from")
+        if up is None:
+            values[channel] = combined(0, [record], contents)
+        elif old is None or old.back + 1 != up:
+            return None
+        elif "from" in record:
+            values[channel] = _grown(old, record)
+        else:
+            values[channel] = msgspec.structs.replace(old, back=up)
+    return values
+
+
 def whole_records(
     path: Sequence[Mapping[str, Mapping[str, Any]]], channel: str
 ) -> tuple[int, list[Mapping[str, Any]]]:
@@ -159,15 +181,19 @@ def combined(
 ) -> ChannelValue:
     """Return the value of `records`, which are those of `whole_records`."""
     whole = records[-1]
-    data, linked, span = decoded(whole, contents), 0, 0
+    value = ChannelValue(cast("str", whole["type"]), decoded(whole, contents))
     for record in reversed(records[:-1]):
-        tail = b64decode(cast("str", record["tail"]))
-        skip = cast("int", record["skip"])
-        kept = memoryview(data)[skip : skip + cast("int", record["keep"])]
-        data = b"".join((b64decode(cast("str", record["head"])), kept, tail))
-        linked += len(tail)
-        span += cast("int", record["from"])
-    return ChannelValue(cast("str", whole["type"]), data, back, span, len(records) - 1, linked)
+        value = _grown(value, record)
+    return msgspec.structs.replace(value, back=back)
+
+
+def _grown(before: ChannelValue, record: Mapping[str, Any]) -> ChannelValue:
+    """Return the value of a tail of `before`."""
+    tail, skip = b64decode(cast("str", record["tail"])), cast("int", record["skip"])
+    kept = memoryview(before.data)[skip : skip + cast("int", record["keep"])]
+    data = b"".join((b64decode(cast("str", record["head"])), kept, tail))
+    span = cast("int", record["from"]) + before.span
+    return ChannelValue(before.type, data, 0, span, before.links + 1, before.linked + len(tail))
 
 
 def window_of(values: Mapping[str, ChannelValue]) -> int:

@@ -176,6 +176,54 @@ def test_copy_shows_what_it_copied_after_its_origin_is_gone(store_address: str) 
         assert texts(graph.get_state(config("b")))[::2] == ["one", "three"]
 
 
+def test_deleted_checkpoint_that_a_copy_shows_is_listed_there_alone(store_address: str) -> None:
+    with perdure.blocking.open(store_address) as store:
+        graph_with(PerdureSaver(store)).invoke({"messages": [("user", "one")]}, config("a"))
+        PerdureSaver(store).copy_thread("a", "b")
+        graph_with(PerdureSaver(store)).invoke({"messages": [("user", "two")]}, config("a"))
+        PerdureSaver(store).prune(["a"])
+        PerdureSaver(store).copy_thread("a", "c")
+        graph_with(PerdureSaver(store)).invoke({"messages": [("user", "three")]}, config("c"))
+        for thread, count, newest in (("a", 1, " answer 3"), ("b", 3, " answer 1"), ("c", 4, "")):
+            saver = PerdureSaver(store)
+            assert len(list(saver.list(config(thread)))) == count
+            assert texts(graph_with(saver).get_state(config(thread)))[-1].startswith(newest)
+
+
+def test_entries_that_the_saver_did_not_write_are_reported_and_not_counted(
+    store_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with perdure.blocking.open(store_address) as store:
+        graph = graph_with(PerdureSaver(store))
+        graph.invoke({"messages": [("user", "one")]}, config("a"))
+        PerdureSaver(store).copy_thread("a", "b")
+        strange: list[dict[str, object]] = [
+            {"n": 7},
+            {"ns": 7, "checkpoint": 7},
+            {"ns": "", "id": 7},
+        ]
+        for thread in ("a", "b"):
+            session = store.open(f"lg:{thread}")
+            for data in strange:
+                for kind in ("writes", "deleted", "newest"):
+                    session.append(perdure.Note(f"langgraph.{kind}", data))
+                session.append(perdure.Custom("langgraph.checkpoint", data))
+        for thread in ("a", "b"):
+            saver = PerdureSaver(store)
+            assert texts(graph_with(saver).get_state(config(thread))) == ["one", " answer 1"]
+            assert len(list(saver.list(config(thread)))) == 3
+            graph_with(saver).invoke({"messages": [("user", "two")]}, config(thread))
+            saver.prune([thread])
+            assert len(list(saver.list(config(thread)))) == 1
+            saver.copy_thread(thread, f"{thread}-copy")
+            assert len(list(saver.list(config(f"{thread}-copy")))) == 1
+            copied = graph_with(saver).get_state(config(f"{thread}-copy"))
+            assert texts(copied)[:3] == ["one", " answer 1", "two"]
+    for what in ("note lg:a/", "note lg:b/", "entry lg:a/", "entry lg:b/"):
+        assert f"{what}" in caplog.text
+    assert "is not counted: this adapter did not write it" in caplog.text
+
+
 @pytest.mark.parametrize(
     "store_address", ["sqlite", pytest.param("postgres", marks=pytest.mark.all_only)], indirect=True
 )

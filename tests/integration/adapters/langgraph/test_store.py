@@ -95,6 +95,27 @@ def test_any_value_comes_back_unchanged(store_address: str) -> None:
                 assert item.key == key
 
 
+def test_entries_that_the_store_did_not_write_are_reported_and_not_counted(
+    store_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with perdure.blocking.open(store_address) as store:
+        PerdureStore(store).put(("a",), "k", {"n": 1})
+        (info,) = store.recent(None, scope="all", id_prefix="lgs:a:")
+        session = store.open(info.id)
+        wrong: list[object] = [{}, {"key": 7, "created_at": 7}, {"key": "k", "created_at": "now"}]
+        wrong += [{"key": "k", "created_at": 7, "value": 7}]
+        wrong += [{"key": "k", "created_at": 7, "vectors": ["abc"]}]
+        for each in wrong:
+            session.append(perdure.user("{}", foreign={"langgraph.item": each}))
+        session.append(perdure.Note("langgraph.item.deleted", {"n": 7}))
+        items = PerdureStore(store)
+        assert [each.value for each in items.search(("a",))] == [{"n": 1}]
+        items.put(("a",), "k", {"n": 2})
+        items.delete(("a",), "k")
+        assert items.search(("a",)) == []
+    assert caplog.text.count("is not counted: this adapter did not write it") >= len(wrong)
+
+
 def test_namespaces_never_share_items(store_address: str) -> None:
     names = [("a", "b", "c"), ("a", "b:c"), ("a:b", "c"), ("ä",), ("x" * 90, "y" * 90), ("a", "b")]
     with perdure.blocking.open(store_address) as store:

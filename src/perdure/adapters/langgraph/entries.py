@@ -1,0 +1,144 @@
+"""What the entries of a thread hold, and their names."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+import perdure
+from perdure.adapters.langgraph.values import Record
+
+CHECKPOINT: Final = "langgraph.checkpoint"
+NEWEST: Final = "langgraph.newest"
+WRITES: Final = "langgraph.writes"
+DELETED: Final = "langgraph.deleted"
+
+Key = tuple[str, str]
+"""Namespace and id of a checkpoint."""
+
+T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
+
+
+class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
+    """The data of a checkpoint's entry.
+
+    Shape: `values` are records of channel values (`values.py`), which need `window` checkpoints of
+    the path. The `said` entries above it are readable messages; `shown` messages of the channel are
+    readable in all.
+    """
+
+    ns: str
+    id: str
+    parent: str | None
+    state: dict[str, Any]
+    values: dict[str, dict[str, Any]]
+    window: int
+    shown: int
+    said: int
+
+
+class WritesBody(msgspec.Struct, frozen=True, gc=False):
+    """The data of a note of pending writes; `before` is the note before it."""
+
+    ns: str
+    checkpoint: str
+    before: str | None
+    writes: list[tuple[str, str, int, str, str, dict[str, Any]]]
+
+
+class NewestBody(msgspec.Struct, frozen=True, gc=False):
+    """The data of the note of the newest checkpoint of a namespace; None: it has none."""
+
+    ns: str
+    checkpoint: str | None
+
+
+class DeletedBody(msgspec.Struct, frozen=True, gc=False):
+    """The data of the note of a deleted checkpoint, which a fork does not show."""
+
+    ns: str
+    checkpoint: str
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Namespace and id of a checkpoint; `is_again` if it was stored again, and others deleted."""
+
+    ns: str
+    id: str
+    is_again: bool = False
+
+    @property
+    def key(self) -> Key:
+        """Both names."""
+        return self.ns, self.id
+
+
+class _Body(msgspec.Struct, gc=False):
+    custom_type: str = ""
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_body = msgspec.json.Decoder(_Body)
+_place = msgspec.json.Decoder(Place)
+_checkpoint = msgspec.json.Decoder(CheckpointBody)
+
+
+def checkpoint_in(entry: perdure.Entry) -> CheckpointBody | None:
+    """Return the data of a checkpoint's entry; None for another entry, and an erased one."""
+    return _decoded(entry, _checkpoint)
+
+
+def place_in(entry: perdure.Entry) -> Place | None:
+    """Return the place of a checkpoint's entry, without decoding the rest; None likewise."""
+    return _decoded(entry, _place)
+
+
+def _decoded(entry: perdure.Entry, decoder: msgspec.json.Decoder[T]) -> T | None:
+    if entry.kind != "custom" or entry.is_erased:
+        return None
+    try:
+        body = _body.decode(entry.body)
+        return decoder.decode(body.data) if body.custom_type == CHECKPOINT else None
+    except msgspec.MsgspecError:
+        _logger.warning("entry %s is not counted: this adapter did not write it", entry.id)
+        return None
+
+
+def note_in(entry: perdure.Entry, shape: type[T]) -> T | None:
+    """Return the data of a note; None, with a warning, if it has not the `shape`."""
+    note = perdure.body_of(entry)
+    try:
+        return msgspec.convert(note.data if isinstance(note, perdure.Note) else None, shape)
+    except msgspec.ValidationError:
+        _logger.warning("note %s is not counted: this adapter did not write it", entry.id)
+        return None
+
+
+def newest_note(ns: str, id: str | None) -> perdure.Note:
+    """Return the note that `id` is the newest checkpoint of `ns`."""
+    return perdure.Note(NEWEST, {"ns": ns, "checkpoint": id})
+
+
+def writes_note(ns: str, id: str, before: str | None, writes: list[list[object]]) -> perdure.Note:
+    """Return the note of pending writes of the checkpoint `id`."""
+    data: Record = {"ns": ns, "checkpoint": id, "before": before, "writes": writes}
+    return perdure.Note(WRITES, data)
+
+
+def checkpoint_alias(ns: str, id: str) -> str:
+    """Return the alias of a checkpoint."""
+    return f"langgraph/{ns}/{id}"
+
+
+def newest_alias(ns: str) -> str:
+    """Return the alias of the note of the newest checkpoint."""
+    return f"langgraph-newest/{ns}/"
+
+
+def writes_alias(ns: str, id: str) -> str:
+    """Return the alias of the notes of pending writes."""
+    return f"langgraph-writes/{ns}/{id}"
