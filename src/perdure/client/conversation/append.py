@@ -338,9 +338,13 @@ def _settled_item(item: Item) -> tuple[Durable, tuple[bytes, ...]]:
             return settled_message(item)
         case Custom():
             data = settled_data(item.data)
+            if data.value is item.data:
+                return item, data.contents
             return msgspec.structs.replace(item, data=data.value), data.contents
         case Note():
             data = settled_data(item.data)
+            if data.value is item.data:
+                return item, data.contents
             fields = cast("dict[str, object]", data.value)
             return msgspec.structs.replace(item, data=fields), data.contents
         case CustomMessage():

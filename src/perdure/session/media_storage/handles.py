@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -32,6 +32,9 @@ from perdure.session.messages import (
 
 _DATA_URL = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
 _object = msgspec.json.Decoder()
+
+_DEEPEST = 50
+"""Data nested deeper is searched for itself."""
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -80,8 +83,33 @@ def settled_data(value: object) -> Settled:
     Raises: ValueError for bytes that were not passed as media (raw, or as a ``data:`` address), and
     for data that contains itself.
     """
+    if _is_durable(value, 0):
+        return Settled(value, ())
     contents: dict[bytes, None] = {}
     return Settled(_taken_out(value, contents, ()), tuple(contents))
+
+
+def _is_durable(value: object, depth: int) -> bool:
+    """Return True for plain JSON without media; False if only `_taken_out` can tell."""
+    kind = type(value)
+    if kind is str:
+        return _DATA_URL.match(cast("str", value)) is None
+    if value is None or kind is bool or kind is float:
+        return True
+    if kind is int:
+        return is_kept(value)
+    if depth > _DEEPEST:  # it may contain itself
+        return False
+    if kind is dict:
+        fields = cast("dict[object, object]", value)
+        if any(type(key) is not str for key in fields):
+            return False
+        items: Iterable[object] = fields.values()
+    elif kind is list or kind is tuple:
+        items = cast("Sequence[object]", value)
+    else:
+        return False
+    return all(_is_durable(item, depth + 1) for item in items)  # ends at the first cycle
 
 
 def _taken_out(value: object, contents: dict[bytes, None], above: tuple[int, ...]) -> object:

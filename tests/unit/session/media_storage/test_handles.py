@@ -82,6 +82,21 @@ def test_data_with_cycle_or_bytes_is_rejected_without_content() -> None:
     assert "c2VjcmV0" not in str(caught.value)
 
 
+@pytest.mark.parametrize("depth", [1, 49, 50, 51, 200])
+def test_data_is_checked_at_every_depth(depth: int) -> None:
+    def nested(value: object) -> object:
+        for number in range(depth):
+            value = {"a": value} if number % 2 else [1.5, None, True, value]
+        return value
+
+    plain = nested({"a": ("x", 2**63 - 1)})
+    assert settled_data(plain).value is plain
+    assert settled_data(nested(PICTURE)).contents == (PNG,)
+    for wrong in (b"secret", "data:image/png;base64,c2VjcmV0", {7: "x"}, 2**64, {1, 2}):
+        with pytest.raises(ValueError, match=r"in a log|data (is JSON|holds)"):
+            settled_data(nested(wrong))
+
+
 @pytest.mark.parametrize(
     "part",
     [
