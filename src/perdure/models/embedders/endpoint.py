@@ -16,6 +16,12 @@ from perdure.secrets.mask import mask_secrets
 _MOST_BYTES = 64_000_000
 _OK = 200
 
+_REFUSED = (400, 413, 422)
+"""Statuses with which endpoints refuse a text that is too long for their model."""
+
+_SHORT = 1_000
+"""Characters of a text that nearly every model reads."""
+
 
 class _Vector(msgspec.Struct):
     index: int
@@ -53,7 +59,20 @@ class EmbeddingEndpoint:
         self._destination = _destination(address, is_local_open=is_local_open)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return the vectors of the endpoint's answer, in the order of `texts`."""
+        """Return the vectors of the endpoint's answer, in the order of `texts`.
+
+        If the endpoint refuses long texts, it is asked for their beginnings.
+        """
+        try:
+            response = await self._answer(texts)
+            if response.status in _REFUSED and any(len(text) > _SHORT for text in texts):
+                response = await self._answer([text[:_SHORT] for text in texts])
+        except EgressError as error:
+            raise EmbedderUnavailable(self.model, str(error)) from error
+        return self._vectors(response, len(texts))
+
+    async def _answer(self, texts: Sequence[str]) -> HttpResponse:
+        """Raises: EgressError."""
         body = {"model": self._name, "input": list(texts), "encoding_format": "float"}
         headers = {"content-type": "application/json", "accept": "application/json"}
         if self._key is not None:
@@ -67,10 +86,7 @@ class EmbeddingEndpoint:
             max_answer_bytes=_MOST_BYTES,
             is_local_open=self._is_local_open,
         )
-        try:
-            return self._vectors(await self._fetch(request), len(texts))
-        except EgressError as error:
-            raise EmbedderUnavailable(self.model, str(error)) from error
+        return await self._fetch(request)
 
     def _vectors(self, response: HttpResponse, count: int) -> list[list[float]]:
         if response.status != _OK:

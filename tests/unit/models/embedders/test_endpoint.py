@@ -18,17 +18,25 @@ Seen = list[tuple[str, dict[str, str], object]]
 
 
 @asynccontextmanager
-async def serving(status: int, answer: bytes) -> AsyncGenerator[tuple[str, Seen]]:
-    """Answer every request the same; yield the address, and what was asked."""
+async def serving(
+    status: int, answer: bytes, most: int = 100_000
+) -> AsyncGenerator[tuple[str, Seen]]:
+    """Answer every request the same; yield the address, and what was asked.
+
+    A text of more than `most` characters is refused.
+    """
     seen: Seen = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
         body = await reader.readexactly(int(headers["content-length"]))
-        seen.append((head[0], headers, json.loads(body)))
-        length = len(answer)
-        writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n".encode() + answer)
+        asked = json.loads(body)
+        seen.append((head[0], headers, asked))
+        is_long = any(len(text) > most for text in asked["input"])
+        code, said = (400, b"too many tokens") if is_long else (status, answer)
+        line = f"HTTP/1.1 {code} X\r\ncontent-length: {len(said)}\r\n\r\n"
+        writer.write(line.encode() + said)
         await writer.drain()
         writer.close()
 
@@ -55,6 +63,24 @@ async def test_texts_are_sent_and_vectors_returned_in_their_order() -> None:
     assert headers["authorization"] == "bearer secret-key"
     assert body == {"model": "small", "input": ["one", "two"], "encoding_format": "float"}
     assert embedder.model == "ollama:small"
+
+
+async def test_refused_long_texts_are_sent_again_as_their_beginnings() -> None:
+    rows = [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [2]}]
+    answer = json.dumps({"data": rows}).encode()
+    async with serving(200, answer, most=1_500) as (address, seen):
+        assert await endpoint(address).embed(["one", "long " * 800]) == [[1], [2]]
+        assert await endpoint(address).embed(["one", "long " * 300]) == [[1], [2]]
+    assert [[len(text) for text in body["input"]] for _, _, body in seen] == [  # pyright: ignore[reportIndexIssue, reportUnknownVariableType, reportUnknownArgumentType] - of JSON
+        *([3, 4_000], [3, 1_000]),
+        [3, 1_500],
+    ]
+    for most, calls in ((900, 2), (2, 1)):
+        text = "long " * 800 if most > 2 else "long"
+        async with serving(200, answer, most) as (address, seen):
+            with case(most), pytest.raises(EmbedderUnavailable, match="status 400: too many"):
+                await endpoint(address).embed([text, text])
+        assert len(seen) == calls
 
 
 async def test_other_answers_are_named_without_the_key() -> None:
