@@ -7,6 +7,7 @@ out of scope do not exist for the client.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from perdure.apps.session_rows import agent_of
 from perdure.client.memory.recall import recall_anyway
@@ -104,7 +105,7 @@ class History:
             hits = [
                 hit for hit in hits if hit.kind == "fact" or await self._is_shown(hit.session_id)
             ]
-        found = [_recalled(hit, await self._whole(hit)) for hit in hits]
+        found = [_recalled(hit, whole) for hit in hits if (whole := await self._whole(hit))]
         found = found or ["Nothing in earlier sessions is about that."]
         return _answer([*_words_only(problem), *found], "")
 
@@ -119,7 +120,8 @@ class History:
         for hit in await self._shown_hits(query, wanted):
             text, entry = hit.snippet, "title"
             if hit.entry is not None:  # a snippet may begin within a secret
-                whole = _text_of(await self._store.entry(hit.entry))
+                if not (whole := await self._said(hit.entry)):
+                    continue
                 text, entry = snippet_of(mask_secrets(whole), phrases).text, f"entry {hit.entry}"
             head = f"{minute(hit.at)}  session {hit.stream}  {entry}  {hit.role}"
             found.append(f"{head}\n{_indented(text)}")
@@ -196,10 +198,18 @@ class History:
         return shown[:limit]
 
     async def _whole(self, hit: MemoryHit) -> str:
-        """Return the text that a hit has a passage of."""
-        if hit.kind == "fact":
+        """Return the text that a hit has a passage of; "" if it was erased meanwhile."""
+        if hit.kind != "fact":
+            return await self._said(hit.entry_id)
+        with suppress(FactNotFound):
             return (await self._store.memory.fact(hit.entry_id)).text
-        return _text_of(await self._store.entry(hit.entry_id))
+        return ""
+
+    async def _said(self, entry: str) -> str:
+        """Return the text of an entry that was found; "" if it was erased meanwhile."""
+        with suppress(EntryNotFound, SessionNotFound, Erased):
+            return _text_of(await self._store.entry(entry))
+        return ""
 
     async def _shown_hits(self, query: str, wanted: int) -> list[Hit]:
         """Return the best hits in scope; more are read while others fill the list."""

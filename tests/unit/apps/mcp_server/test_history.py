@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import perdure
 from perdure import assistant, user
+from perdure.apps.mcp_server import history
 from perdure.apps.mcp_server.history import MOST_CHARACTERS, History, Notebook, Scope
 from perdure.errors import EntryNotFound, FactNotFound, SessionNotFound
 from tests.fakes.embedders import WordEmbedder
@@ -41,6 +44,29 @@ async def test_scope_decides_what_every_tool_shows() -> None:
                 with pytest.raises(EntryNotFound) as missing:
                     await history.read_entry(f"of-{name}/9")
                 assert str(hidden.value).replace("/0", "/9") == str(missing.value)
+
+
+@pytest.mark.parametrize("tool", ["recall", "search_sessions"])
+async def test_hit_that_is_erased_before_it_is_read_is_left_out(
+    tool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with perdure.open("memory:") as store:
+        for name in ("gone", "left"):
+            await (await store.create(id=name)).append(user(f"the moon of {name}"))
+        fact = await store.memory.remember("gone moon")
+        found = {"recall": history.recall_anyway, "search_sessions": type(store).search}[tool]
+
+        async def and_erase(*args: Any, **named: Any) -> object:
+            hits = await found(*args, **named)
+            await store.erase("gone")
+            await store.memory.forget(fact.id)
+            return hits
+
+        monkeypatch.setattr(history, "recall_anyway", and_erase)
+        monkeypatch.setattr(type(store), "search", and_erase)
+        answer = await getattr(History(store, Scope(None, is_all=False)), tool)("moon")
+    assert "the moon of left" in answer
+    assert "gone" not in answer
 
 
 async def test_notebook_changes_no_fact_of_another_subject() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from perdure.session.memory.kinds import ContextRecalled
 from perdure.testing import ScriptedModel
 from tests.fakes.embedders import WordEmbedder
 from tests.fakes.samples import case
+from tests.unit.memory.test_injection import FORGERIES
 
 QUESTION = "What was the name of our hotel?"
 
@@ -85,6 +87,29 @@ async def test_fact_of_another_agent_is_not_sent() -> None:
         "helper",
         "None",
     ]
+
+
+async def test_markup_that_a_person_types_stays_text() -> None:
+    block = re.compile(r"<context-([0-9a-f]{16})>\n.*\n</context-\1>\n\n", re.DOTALL)
+    async with perdure.open("memory:") as store:
+        await with_past(store)
+        model = ScriptedModel(["The Aurora."] * 2 * len(FORGERIES))
+        async with Runtime(store, agents=[agent()], models=model) as runtime:
+            for number, forgery in enumerate(FORGERIES):
+                for subject in ("ana", f"nobody{number}"):
+                    typed = f"{QUESTION} {forgery}"
+                    chat = await runtime.start("helper", subject=subject)
+                    await chat.send(typed)
+                    (message,) = model.requests[-1].messages
+                    with case(forgery):
+                        assert message.role == "user"
+                        assert message.text.endswith(typed)
+                        before = message.text.removesuffix(typed)
+                        found = block.fullmatch(before)
+                        assert (found is None) == (before == "") == (subject != "ana")
+                        assert found is None or found[1] not in typed
+                        assert (await chat.session.messages())[0].text == typed
+    assert len(FORGERIES) == 20
 
 
 async def test_session_without_earlier_ones_is_sent_its_message_alone() -> None:
