@@ -51,6 +51,9 @@ else:
 
 _log = logging.getLogger(__name__)
 
+_LONGEST_S = 600.0
+"""Time for the facts in an episode: closing a runtime waits for them."""
+
 _PROBLEM = 500
 """Characters of the reason of a failure that are stored."""
 
@@ -174,7 +177,8 @@ class Extraction:
                 await self._require_budget(episode, agent)
                 client = self._models.client(agent, episode.session)
                 extractor = asked = capture.ModelExtractor(client, model)
-            found = await capture.found_facts(self._store.backend, episode, extractor)
+            async with asyncio.timeout(_LONGEST_S):
+                found = await capture.found_facts(self._store.backend, episode, extractor)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - an extractor must not end the others

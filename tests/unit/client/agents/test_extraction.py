@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 import perdure
 from perdure import Agent, MemoryConfig, Runtime, assistant, tool_call, user
+from perdure.client.agents import extraction
 from perdure.client.agents.files.writer import agent_text
 from perdure.client.store import Store
 from perdure.errors import ConfigError, WrongArgument
@@ -174,6 +175,23 @@ async def test_failure_is_recorded_and_not_repeated(store: Store, answer: str) -
     async with Runtime(store, agents=[MODEL], models=ScriptedModel([])) as runtime:
         await runtime.start("helper")
     assert len(await outcomes(store, chat.id)) == 1
+
+
+async def test_extractor_that_never_returns_fails_and_the_runtime_closes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(*_: object) -> list[ExtractedFact]:
+        await asyncio.sleep(3_600)
+        return []
+
+    monkeypatch.setattr(extraction, "_LONGEST_S", 0.05)
+    agent = Agent("helper", model="x:y", memory=MemoryConfig(extractor=hang))
+    async with Runtime(store, agents=[agent], models=ScriptedModel(["Yes."])) as runtime:
+        chat = await runtime.start("helper", subject="ana")
+        await chat.send("I like tea.")
+        await chat.session.end()
+    (episode,) = await store.memory.episodes(subject="ana")
+    assert (episode.extraction, episode.extraction_problem) == ("failed", "TimeoutError")
 
 
 async def test_no_extractor_leaves_nothing_due(store: Store) -> None:
