@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +74,28 @@ def project_file(start: Path) -> Path | None:
 
     The home folder is not a project: its files do not concern the folders below.
     """
-    folder = start.absolute()
-    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
-    for each in (folder, *folder.parents):
-        if str(each) != home and (each / FOLDER / FILE).is_file():
-            return each / FOLDER / FILE
+    for each in _folders_around(start):
+        if (each / FILE).is_file():
+            return each / FILE
     return None
 
 
 def agent_folders(start: Path, environment: Mapping[str, str]) -> dict[str, Path]:
-    """Return the folders of agent files: ``project`` if `start` is in one, then ``user``."""
-    project = project_file(start)
-    folders = {} if project is None else {"project": project.parent / AGENTS}
+    """Return the folders of agent files: ``project`` if `start` is in one, then ``user``.
+
+    A folder of agents needs no settings beside it: the nearest one with either is the project.
+    """
+    around = _folders_around(start)
+    found = (
+        each / AGENTS for each in around if (each / FILE).is_file() or (each / AGENTS).is_dir()
+    )
+    project = next(found, None)
+    folders = {} if project is None else {"project": project}
     return {**folders, "user": person_file(environment).parent / AGENTS}
+
+
+def _folders_around(start: Path) -> Iterator[Path]:
+    """Return the places of a project's files around `start`, the nearest first."""
+    folder = start.absolute()
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
+    return (each / FOLDER for each in (folder, *folder.parents) if str(each) != home)

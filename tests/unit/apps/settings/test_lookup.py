@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.apps.settings.lookup import setting
+from perdure.apps.settings.lookup import agent_folders, project_file, setting
 
 
 def project(folder: Path, text: str) -> Path:
@@ -37,3 +37,21 @@ def test_home_folder_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "work").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
     assert setting("store.namespace", tmp_path / "work") is None
+
+
+def test_agents_of_a_project_need_no_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    inner = tmp_path / "home" / "outer" / "inner"
+    agents = tmp_path / "home" / "outer" / ".perdure" / "agents"
+    (tmp_path / "home" / ".perdure" / "agents").mkdir(parents=True)
+    inner.mkdir(parents=True)
+    assert set(agent_folders(inner, {"HOME": str(tmp_path / "home")})) == {"user"}
+    agents.mkdir(parents=True)
+    assert agent_folders(inner, {})["project"] == agents
+    (inner / ".perdure").mkdir()
+    assert agent_folders(inner, {})["project"] == agents
+    (inner / ".perdure" / "config.toml").write_text("")
+    assert agent_folders(inner, {})["project"] == inner / ".perdure" / "agents"
+    assert project_file(agents) is None
