@@ -121,6 +121,10 @@ async def test_picker_searches_previews_and_continues(store: Store, tmp_path: Pa
         await seen.until(lambda: isinstance(seen.program.screen, SessionScreen))
         await seen.shows("The trip", "user: How high?")
         assert "Cake" not in seen.screen
+        await seen.press(*"soup")
+        await seen.shows("nothing matches in this folder; Tab lists 1 session of other folders")
+        await seen.press(*["backspace"] * 4)
+        await seen.shows("The trip")
         await seen.press("tab")
         await seen.shows("Bread", "Cake", "Soup")
         await seen.press(*"cake")

@@ -13,7 +13,7 @@ from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from perdure.apps.picker.selection import Choice, State, after, choices_of, first_state
-from perdure.apps.terminal.output import local_time
+from perdure.apps.terminal.output import count_of, local_time
 from perdure.apps.terminal.previews import message_line
 from perdure.apps.terminal.text import one_line
 from perdure.apps.tui.text import plain
@@ -75,7 +75,7 @@ class SessionScreen(ModalScreen[str | None]):
         if self._state.fitting:
             sessions.highlighted = 0
         else:
-            self.query_one("#session-preview", Static).update(plain("nothing matches"))
+            self.query_one("#session-preview", Static).update(plain(_none_text(self._state)))
 
     def _choice(self) -> Choice | None:
         at = self.query_one(OptionList).highlighted
@@ -142,6 +142,16 @@ class SessionScreen(ModalScreen[str | None]):
     def action_leave(self) -> None:
         """Choose none."""
         self.dismiss(None)
+
+
+def _none_text(state: State) -> str:
+    """Return what is shown without a match, with the number of matches in other folders. Pure."""
+    if state.is_everywhere:
+        return "nothing matches"
+    widened = after(state, "everywhere")
+    count = len(widened.fitting) if isinstance(widened, State) else 0
+    found = count_of(count, "session")
+    return f"nothing matches in this folder; Tab lists {found} of other folders"
 
 
 def _row(choice: Choice, width: int) -> str:
