@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from perdure.client.amounts import amount
 from perdure.client.clock import Outside
-from perdure.client.session_fields import entry_cursor_place, require_subject
+from perdure.client.session_fields import entry_cursor_place, require_subject, require_text
 from perdure.errors import WrongArgument
 from perdure.memory.episodes import Episode, episodes_in
 from perdure.memory.extraction import Extractor
@@ -109,6 +109,7 @@ class Memory:
         and for the scope "agent" without an agent; ValueError when `limit` is negative.
         """
         amount("limit", limit)
+        require_text("knowledge_of", knowledge_of)
         within = _scope(subject, agent, scope)
         wanted = statements.Wanted(kinds, within, sessions, without, knowledge_of)
         now = self.outside.clock.now_ms()
@@ -255,11 +256,8 @@ class Memory:
         Durable: each file, when this returns. Raises: WrongArgument for a folder that cannot be
         read, and for `subject` with `agent`; Unsupported in a store of session files.
         """
-        require_subject(subject)
-        if subject is not None and agent is not None:
-            raise WrongArgument("knowledge belongs to a subject or to an agent", argument="agent")
-        scope = subject if agent is None else agent_subject(agent)
-        return await knowledge.index_folder(self.backend, self.outside, Path(folder), scope)
+        owner = _owner(subject, agent)
+        return await knowledge.index_folder(self.backend, self.outside, Path(folder), owner)
 
     async def import_facts(
         self,
@@ -362,8 +360,18 @@ async def _recorded(
     return [each for each in found if within.agent in (None, each.agent)]
 
 
+def _owner(subject: str | None, agent: str | None) -> str | None:
+    """Return the subject of the knowledge of `subject`, or of `agent`."""
+    require_subject(subject)
+    require_text("agent", agent)
+    if subject is not None and agent is not None:
+        raise WrongArgument("knowledge belongs to a subject or to an agent", argument="agent")
+    return subject if agent is None else agent_subject(agent)
+
+
 def _scope(subject: str | None, agent: str | None, scope: ScopeName) -> MemoryFilter:
     require_subject(subject)
+    require_text("agent", agent)
     if scope == "agent" and agent is None:
         raise WrongArgument('scope="agent" needs an agent', argument="agent")
     if scope != "subject" and subject is not None:

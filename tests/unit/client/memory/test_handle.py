@@ -78,3 +78,19 @@ async def test_recall_by_agent_finds_only_sessions_of_that_agent() -> None:
             assert {hit.session_id for hit in hits} == wanted, arguments
         with pytest.raises(WrongArgument, match="agent"):
             await store.memory.recall("moon", scope="agent")
+
+
+@pytest.mark.parametrize("name", ["half \ud800", "a\0b"])
+async def test_agent_that_no_store_can_hold_is_a_wrong_argument(name: str, tmp_path: Path) -> None:
+    async with perdure.open("memory:") as store:
+        memory = store.memory
+        for call in (
+            memory.recall("moon", agent=name),
+            memory.recall("moon", knowledge_of=name),
+            memory.facts(agent=name),
+            memory.episodes(agent=name),
+            memory.remember("the moon", agent=name),
+            memory.import_folder(tmp_path, agent=name),
+        ):
+            with pytest.raises(WrongArgument, match="cannot hold"):
+                await call
