@@ -214,7 +214,7 @@ def test_index_of_an_archive_searches_what_was_written(sample: World) -> None:
     assert "&lt;" not in said
 
 
-@pytest.mark.parametrize("name", ["backup.jsonl", "backup.JSON", "all.md", "all.zip", "all.TGZ"])
+@pytest.mark.parametrize("name", ["backup.jsonl", "backup.JSON", "all.md"])
 def test_archive_with_the_ending_of_a_file_format_is_refused(sample: World, name: str) -> None:
     refused = sample.run("export", "--all", "-o", name)
     assert refused.code == 2
@@ -226,6 +226,18 @@ def test_archive_with_the_ending_of_a_file_format_is_refused(sample: World, name
     sample.ok("export", "--all", "--format", "html", "-o", name)
     assert (sample.folder / name / "index.html").is_file()
     sample.ok("export", "--all", "-o", name, "--force")
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "html")])
+@pytest.mark.parametrize("name", ["all.zip", "all.TGZ"])
+def test_archive_with_the_name_of_a_packed_file_is_refused(
+    sample: World, name: str, options: tuple[str, ...]
+) -> None:
+    refused = sample.run("export", "--all", "-o", name, *options)
+    assert refused.code == 2
+    ending = name[name.index(".") :].lower()
+    assert f"end its name without {ending}, and pack the folder afterwards" in refused.err
+    assert not (sample.folder / name).exists()
 
 
 def test_markdown_numbers_an_entry_as_the_commands_do(sample: World) -> None:

@@ -241,9 +241,13 @@ def _archive_folder(
     if output.is_file():
         raise UsageMistake(f"{output} is a file; name a folder")
     ending = output.suffix.lower()
+    if ending in _PACKED and not output.is_dir():
+        raise UsageMistake(
+            "an archive of many sessions is a folder of HTML pages: "
+            f"end its name without {ending}, and pack the folder afterwards"
+        )
     is_as_named = named is not None or output.is_dir() or not ending
-    is_other = ending in _PACKED or _ENDINGS.get(ending, "html") != "html"
-    if not is_as_named and is_other:
+    if not is_as_named and _ENDINGS.get(ending, "html") != "html":
         raise UsageMistake(
             "an archive of many sessions is a folder of HTML pages: "
             f"end its name without {ending}, or add --format html"

@@ -204,7 +204,8 @@ def _tell(address: str, change: Change) -> None:
         return
     show(f"{safe(address)} is encrypted with its new key")
     if change.file is not None:
-        show(f"It opens with PERDURE_KEY_FILE={safe(str(change.file.absolute()))}")
+        named = f"PERDURE_KEY_FILE={safe(str(change.file.absolute()))}"
+        show(f"It opens with {named}: export it in the profile of your shell.")
     if change.place == "keyring":
         show("The key is in the keyring of this system; perdure finds it there.")
     for name in ("PERDURE_KEY", "PERDURE_KEY_FILE"):
