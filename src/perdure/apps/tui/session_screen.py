@@ -75,7 +75,7 @@ class SessionScreen(ModalScreen[str | None]):
         if self._state.fitting:
             sessions.highlighted = 0
         else:
-            self.query_one("#session-preview", Static).update(plain(_none_text(self._state)))
+            self._preview()  # it ends the preview of an earlier selection
 
     def _choice(self) -> Choice | None:
         at = self.query_one(OptionList).highlighted
@@ -99,6 +99,9 @@ class SessionScreen(ModalScreen[str | None]):
     async def _preview(self) -> None:
         choice = self._choice()
         if choice is None:
+            if not self._state.fitting:
+                text = _none_text(self._state)
+                self.query_one("#session-preview", Static).update(plain(text))
             return
         info = choice.info
         lines = [
