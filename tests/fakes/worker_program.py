@@ -7,7 +7,7 @@ import importlib
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,24 +145,48 @@ STANDS_STILL_AT = ('INSERT INTO "perdure_work".dbos_migrations', "INSERT INTO pe
 
 def standing(store: Store) -> Runtime:
     """Return the runtime of a worker that stands still for two seconds twice as it starts."""
-    execute, left = psycopg.Cursor.execute, list(STANDS_STILL_AT)
+    halt_once_at(STANDS_STILL_AT, lambda: time.sleep(2))
+    return Runtime(store, agents=[HELPER])
+
+
+def halt_once_at(beginnings: Sequence[str], wait: Callable[[], None]) -> None:
+    """Note the first statement with each of the beginnings, and `wait` before it is sent."""
+    execute, left = psycopg.Cursor.execute, list(beginnings)
 
     def slow_execute(cursor: Any, query: Any, *values: Any, **options: Any) -> Any:
         for begin in tuple(left):
             if str(query).strip().startswith(begin):
                 left.remove(begin)
                 note(begin)
-                time.sleep(2)
+                wait()
         return execute(cursor, query, *values, **options)
 
     psycopg.Cursor.execute = slow_execute  # type: ignore[method-assign]  # in this process only
-    return Runtime(store, agents=[HELPER])
+
+
+def wait_to_go() -> None:
+    """Block until a test makes the file ``go``."""
+    while not (Path(os.environ[FOLDER]) / "go").exists():
+        time.sleep(0.05)
 
 
 def halting(store: Store) -> Sequence[Agent]:
     """Return the agents of a worker whose start halts until a test makes the file ``go``."""
     del store
     note("halted")
-    while not (Path(os.environ[FOLDER]) / "go").exists():
-        time.sleep(0.05)
+    wait_to_go()
+    return [HELPER]
+
+
+def halting_in_launch(store: Store) -> Sequence[Agent]:
+    """Return the agents of a worker that halts as it makes the schema of its queues."""
+    del store
+    halt_once_at(STANDS_STILL_AT[:1], wait_to_go)
+    return [HELPER]
+
+
+def halting_in_registration(store: Store) -> Sequence[Agent]:
+    """Return the agents of a worker that halts as it registers itself."""
+    del store
+    halt_once_at(STANDS_STILL_AT[1:], wait_to_go)
     return [HELPER]

@@ -66,6 +66,13 @@ class WorkerProcess:
         assert self._process.poll() is None, self.log.read_text()
         return _ID.search(self.log.read_text()) is not None
 
+    def has_printed(self, text: str) -> bool:
+        """Whether it has printed `text`. Fails the test if it ended instead."""
+        has_ended = self._process.poll() is not None
+        printed = self.log.read_text()
+        assert text in printed or not has_ended, printed
+        return text in printed
+
     @property
     def id(self) -> str:
         """Its id among the workers of the database."""

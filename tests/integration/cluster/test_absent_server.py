@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,7 @@ import pytest
 import perdure
 from perdure import Runtime
 from tests.fakes.postgres import PostgresServer, serving
-from tests.fakes.worker_program import HELPER
+from tests.fakes.worker_program import HELPER, STANDS_STILL_AT
 from tests.fakes.workers import WorkerProcess, effect_of, until
 
 pytestmark = pytest.mark.full_only
@@ -33,7 +32,7 @@ async def printed(worker: WorkerProcess, text: str) -> None:
     """Wait until the worker has printed `text`."""
 
     async def is_there() -> bool:
-        return text in worker.log.read_text()
+        return worker.has_printed(text)
 
     await until(is_there)
 
@@ -101,19 +100,63 @@ async def test_worker_without_rights_on_schema_ends_with_one_sentence(
     assert "grant the role perdure_app to the user" in line
 
 
-async def test_worker_whose_server_leaves_at_its_start_ends_with_one_sentence(
-    own: PostgresServer, folder: Path
+async def test_first_worker_that_may_make_no_schema_ends_with_one_sentence(
+    own: PostgresServer, tmp_path: Path
 ) -> None:
-    worker = WorkerProcess(own.new_database(), folder, "halting")
+    address = own.new_database()
+    async with perdure.open(address):
+        own.execute(address, f"CREATE ROLE {STRANGER} LOGIN IN ROLE perdure_app")
+    worker = WorkerProcess(address.replace("postgres@", f"{STRANGER}@"), tmp_path, "runtime")
     try:
-        await effect_of(folder, "halted")
-        own.kill()
-        (folder / "go").touch()
         assert worker.end() == 1
-    except subprocess.TimeoutExpired:
-        pytest.fail(worker.log.read_text())
     finally:
         worker.kill()
     (line,) = worker.log.read_text().splitlines()
-    assert line.startswith("perdure: postgresql://")
-    assert " is not available: " in line
+    assert line.startswith(f"perdure: postgresql://{STRANGER}@")
+    assert "permission denied for database" in line
+
+
+@pytest.mark.parametrize(
+    ("factory", "halt"),
+    [
+        pytest.param("halting", "halted", marks=pytest.mark.all_only),
+        ("halting_in_launch", STANDS_STILL_AT[0]),
+        pytest.param("halting_in_registration", STANDS_STILL_AT[1], marks=pytest.mark.all_only),
+    ],
+)
+async def test_worker_whose_server_leaves_at_its_start_waits_and_then_takes_work(
+    own: PostgresServer, tmp_path: Path, factory: str, halt: str
+) -> None:
+    address = own.new_database()
+    worker = WorkerProcess(address, tmp_path, factory)
+    try:
+        await effect_of(tmp_path, halt)
+        own.kill()
+        (tmp_path / "go").touch()
+        await printed(worker, WAITS)
+        own.start()
+        await printed(worker, "it takes queued turns")
+        async with (
+            perdure.open(address) as store,
+            Runtime(store, agents=[HELPER], runner="workers") as runtime,
+        ):
+            assert "hello" in (await (await runtime.start(HELPER)).send("hello")).text
+        worker.send(signal.SIGTERM)
+        assert worker.end() == 0
+    finally:
+        worker.kill()
+
+
+async def test_worker_whose_server_leaves_at_its_start_ends_at_sigterm(
+    own: PostgresServer, tmp_path: Path
+) -> None:
+    worker = WorkerProcess(own.new_database(), tmp_path, "halting")
+    try:
+        await effect_of(tmp_path, "halted")
+        own.kill()
+        (tmp_path / "go").touch()
+        await printed(worker, WAITS)
+        worker.send(signal.SIGTERM)
+        assert worker.end() == 0
+    finally:
+        worker.kill()

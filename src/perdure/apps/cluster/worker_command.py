@@ -61,7 +61,7 @@ async def worker(
         perdure worker shop.agents:runtime --also tenant-b --slots 64
 
     Exit codes:
-        1  the database refused the worker, or went away while it was starting
+        1  the database refused the worker
         2  the store is not on PostgreSQL, or the extra "cluster" is not installed
     """
     stopping = asyncio.Event()
@@ -77,14 +77,12 @@ async def worker(
             made = await made_by(factory, store)
             runtime = made if isinstance(made, Runtime) else Runtime(store, made)
             runtimes[store.backend.namespace] = await opened.enter_async_context(runtime)
-        running = Worker(runtimes, slots=slots)
-
-        def tell() -> None:
-            show(f"worker {running.id}")
+        id = await _begun(opened, Worker(runtimes, slots=slots), drain_seconds, stopping)
+        if id is not None:
+            show(f"worker {id}")
             remark("it takes queued turns. Stop with Ctrl-C or SIGTERM.")
             sys.stdout.flush()
-
-        await running.run(stopping, drain_seconds, tell)
+            await stopping.wait()
 
 
 async def _opened(
@@ -93,4 +91,13 @@ async def _opened(
     """Open the store in `opened`, once its server is there; None: the worker was stopped first."""
     return await when_available(
         lambda: opened.enter_async_context(writable_store(named, namespace)), stopping
+    )
+
+
+async def _begun(
+    opened: AsyncExitStack, running: Worker, drain_s: float, stopping: asyncio.Event
+) -> str | None:
+    """Have the worker take work in `opened`, and return its id; None: it was stopped first."""
+    return await when_available(
+        lambda: opened.enter_async_context(running.taking(drain_s)), stopping
     )

@@ -253,10 +253,9 @@ class DbosQueue:
         return await self._perform(work)
 
 
-def reason_of(error: Exception) -> str:
-    """Return the first line of one of `SERVER_ERRORS`."""
-    told = error.orig if isinstance(error, DBAPIError) and error.orig else error
-    return str(told).partition("\n")[0] or type(told).__name__
+def cause_of(error: Exception) -> BaseException:
+    """Return the error of psycopg in one of `SERVER_ERRORS`."""
+    return error.orig if isinstance(error, DBAPIError) and error.orig else error
 
 
 def listen_to(dbos: Any, queues: list[str]) -> None:

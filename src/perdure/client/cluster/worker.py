@@ -6,8 +6,8 @@ import asyncio
 import importlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 from weakref import WeakValueDictionary
@@ -83,33 +83,15 @@ class Worker:
         )
         self._module = _queue_module()
 
-    async def run(
-        self, stopping: asyncio.Event, drain_s: float, on_ready: Callable[[], None] = lambda: None
-    ) -> None:
-        """Take work until `stopping` is set; then finish what runs, for `drain_s` at most.
+    @asynccontextmanager
+    async def taking(self, drain_s: float) -> AsyncGenerator[str]:
+        """Take work inside, and yield the worker's id; on exit finish what runs.
 
-        `on_ready` is called when others can see the worker. Turns that have not ended by then stay
-        open, and other workers continue them.
-
-        Raises: StoreUnavailable if the server goes away before `on_ready` is called.
+        Turns that have not ended `drain_s` after that stay open, and other workers continue them.
+        Raises: StoreUnavailable, on entry, if the server goes away or refuses the worker. If the
+        error is not lasting, it can be entered again.
         """
-        cluster = self._cluster
-        queue = self._module.DbosQueue(
-            cluster.conninfo, self.id, self._perform, self._slots, direct=cluster.direct
-        )
-        liveness = self._cluster.liveness(self._facts)
-        liveness.running = lambda: len(self._running)
-        try:
-            await asyncio.to_thread(queue.launch)
-            await asyncio.to_thread(liveness.start)
-        except self._module.SERVER_ERRORS as error:
-            await asyncio.to_thread(queue.close)
-            store = next(iter(self._runtimes.values())).host.store.backend
-            raise StoreUnavailable(store.address, self._module.reason_of(error)) from error
-        for runtime in self._runtimes.values():
-            await cluster_of(runtime.host.store.backend).limit_stalls()
-            runtime.host.owner = self._facts.owner
-            runtime.host.is_gone = lambda owner: is_gone(owner) or owner in liveness.dead_owners
+        queue, liveness = await self._started()
         keeping = [
             asyncio.ensure_future(self._keep(queue, liveness)),
             asyncio.ensure_future(self._end_idle()),
@@ -117,12 +99,38 @@ class Worker:
         ]
         asking = asyncio.ensure_future(self._turn_slots.keep())
         try:
-            on_ready()
-            await stopping.wait()
+            yield self.id
         finally:
             await end_tasks(*keeping)
             await self._drain(queue, liveness, drain_s)
             await end_tasks(asking)
+
+    async def _started(self) -> tuple[Any, Liveness]:
+        """Return the queue and the reports of the worker, which others can see now."""
+        cluster = self._cluster
+        for runtime in self._runtimes.values():
+            await cluster_of(runtime.host.store.backend).limit_stalls()
+        queue = self._module.DbosQueue(
+            cluster.conninfo, self.id, self._perform, self._slots, direct=cluster.direct
+        )
+        liveness = cluster.liveness(self._facts)
+        liveness.running = lambda: len(self._running)
+        try:
+            await asyncio.to_thread(queue.launch)
+            await asyncio.to_thread(liveness.start)
+        except self._module.SERVER_ERRORS as error:
+            await asyncio.to_thread(queue.close)
+            store = next(iter(self._runtimes.values())).host.store.backend
+            cause = self._module.cause_of(error)
+            raise StoreUnavailable(
+                store.address,
+                str(cause).partition("\n")[0] or type(cause).__name__,
+                is_lasting=not cluster.may_pass(cause),
+            ) from error
+        for runtime in self._runtimes.values():
+            runtime.host.owner = self._facts.owner
+            runtime.host.is_gone = lambda owner: is_gone(owner) or owner in liveness.dead_owners
+        return queue, liveness
 
     async def _perform(self, work: Work) -> str:
         self._running[work] += 1

@@ -138,7 +138,7 @@ class Liveness(Protocol):
     def start(self) -> None:
         """Register the worker, and report from now on. Blocks until it is registered.
 
-        Raises: StoreUnavailable.
+        Raises: the errors of the server's driver.
         """
         ...
 
@@ -160,6 +160,10 @@ class ClusterService(Protocol):
 
     def liveness(self, facts: WorkerFacts) -> Liveness:
         """Return the reports of a worker of the database, not started yet."""
+        ...
+
+    def may_pass(self, error: BaseException) -> bool:
+        """Whether trying again may help after `error` of the server or its driver."""
         ...
 
     async def enqueue(self, order: Order) -> bool:

@@ -98,7 +98,7 @@ def meaning_of(error: psycopg.Error, store: str) -> PerdureError:
     found = (meaning for kind, meaning in MEANINGS if isinstance(error, kind))
     meant = next(found, _in_its_words)(store, words)
     if isinstance(meant, StoreUnavailable):
-        meant.is_lasting = not _is_passing(error)
+        meant.is_lasting = not is_passing(error)
     return meant
 
 
@@ -112,7 +112,7 @@ def is_lost(error: BaseException | None) -> bool:
     return not state or state.startswith(("08", "57P"))
 
 
-def _is_passing(error: psycopg.Error) -> bool:
+def is_passing(error: psycopg.Error) -> bool:
     """Whether waiting may help; also where libpq gives no SQLSTATE: while it connects."""
     state = error.sqlstate
     return state.startswith(_PASSING) if state else isinstance(error, psycopg.OperationalError)

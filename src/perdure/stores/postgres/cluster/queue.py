@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import LiteralString
 
 import msgspec
+import psycopg
 from psycopg import errors
 
 from perdure.errors import StoreError
@@ -28,6 +29,7 @@ from perdure.stores.postgres.cluster.limits import PostgresLimits
 from perdure.stores.postgres.cluster.liveness import SILENCE_S, PostgresLiveness
 from perdure.stores.postgres.cluster.takeover import BEGUN, REQUEUE, begun_work
 from perdure.stores.postgres.database import Database, Statement
+from perdure.stores.postgres.faults import is_passing
 from perdure.stores.postgres.rows import Row
 
 _log = logging.getLogger(__name__)
@@ -120,6 +122,9 @@ class PostgresCluster:
 
     def liveness(self, facts: WorkerFacts) -> PostgresLiveness:
         return PostgresLiveness(self.direct, facts)
+
+    def may_pass(self, error: BaseException) -> bool:
+        return isinstance(error, psycopg.Error) and is_passing(error)
 
     async def enqueue(self, order: Order) -> bool:
         work = order.work
