@@ -225,21 +225,28 @@ async def test_recalled_texts_give_way_to_pinned_messages() -> None:
             assert estimate_request(model.requests[0]) <= budget or not is_recalled
 
 
-async def test_recalled_texts_are_within_the_window_of_the_model() -> None:
-    async with perdure.open("memory:") as store:
-        for _ in range(5):
-            past = await store.create(subject="ana")
-            await past.append(user("Which hotel did we choose? " + "blank " * 100))
-        model = ScriptedModel(["One."] * 30, context_window=4_000)
-        compaction = CompactionSettings(is_enabled=False)
-        helper = Agent("helper", model="x:y", memory=MemoryConfig(), compaction=compaction)
-        async with Runtime(store, agents=[helper], models=model) as runtime:
-            chat = await runtime.start("helper", subject="ana")
-            for number in range(20):
-                await chat.session.append(user(f"{number} " * 300), assistant("Yes."))
-            await chat.send(QUESTION)
-    assert "<context-" in sent(model.requests[0])
-    assert 3_000 < estimate_request(model.requests[0]) <= 3_600
+async def test_recalled_texts_give_way_to_the_history_in_the_window_of_the_model() -> None:
+    compaction = CompactionSettings(is_enabled=False)
+    helper = Agent("helper", model="x:y", memory=MemoryConfig(), compaction=compaction)
+    recalled: list[int] = []
+    for said in (0, 10, 12, 14, 40):
+        async with perdure.open("memory:") as store:
+            for _ in range(5):
+                past = await store.create(subject="ana")
+                await past.append(user("Which hotel did we choose? " + "blank " * 100))
+            model = ScriptedModel(["One."] * 50, context_window=4_000)
+            async with Runtime(store, agents=[helper], models=model) as runtime:
+                chat = await runtime.start("helper", subject="ana")
+                for number in range(10, 10 + said):
+                    await chat.session.append(user(f"{number} " * 350), assistant("Yes."))
+                await chat.send(QUESTION)
+        (request,) = model.requests
+        recalled.append(sent(request).count("Which hotel did we choose?"))
+        with case(said):
+            assert estimate_request(request) <= 3_600
+            assert said < 40 or estimate_request(request) > 3_200
+    assert recalled[0] > recalled[2] > recalled[-1] == 0
+    assert recalled == sorted(recalled, reverse=True)
 
 
 async def test_memory_that_fails_does_not_fail_the_turn(

@@ -228,7 +228,7 @@ class AnswerCall:
         scale = self._environment.scales.of(self._call.model)
         budget = _budget(self._config.link(self._call.link), self._settings)
         memory, limit = self._settings.memory, _Limit("window", budget)
-        (texts, boundary), block = await self._texts(), None
+        (texts, boundary), block, most = await self._texts(), None, budget
         if memory is not None:
             around = math.ceil(self._settings.size * scale)
             room = room_for(conversation, self._call.model, memory.max_tokens, around, scale)
@@ -236,9 +236,8 @@ class AnswerCall:
             if memory.max_tokens is not None:
                 left = memory.max_tokens - around
                 if budget is None or left < budget:
-                    budget, limit = left, _Limit("max_working_tokens", memory.max_tokens)
-            if budget is not None:
-                budget -= tokens_of(block, scale)
+                    most, limit = left, _Limit("max_working_tokens", memory.max_tokens)
+                    budget = left - tokens_of(block, scale)
         prompt = prompt_of(
             conversation,
             budget_tokens=budget,
@@ -253,7 +252,7 @@ class AnswerCall:
         if prompt.dropped and limit.name == "max_working_tokens" and self._prefers_compaction:
             reason = "the history does not fit into max_working_tokens, and can be compacted"
             raise ContextOverflow(self._call.model, reason, prompt.tokens, limit.tokens)
-        block = smaller_block(block, texts, boundary, prompt, scale=scale, budget=budget)
+        block = smaller_block(block, texts, boundary, prompt, scale=scale, most=most)
         trimmed, left_out = None, len(texts) - items_in(block)
         if prompt.dropped or left_out:
             why = limit if prompt.dropped else _Limit(None, None)

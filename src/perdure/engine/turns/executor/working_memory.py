@@ -68,18 +68,19 @@ def smaller_block(
     prompt: Prompt,
     *,
     scale: float,
-    budget: int | None,
+    most: int | None,
 ) -> str | None:
-    """Return `block`, the first of `texts`, or fewer of them if `prompt` exceeds its `budget`.
+    """Return `block`, the first of `texts`, or fewer: with `prompt`, at most `most` tokens.
 
-    Pinned messages, a summary, and the tool calls of the newest turn are always in a prompt.
+    Pinned messages, a summary, and the tool calls of the newest turn are always in a prompt. In the
+    window of a model, recalled texts also give way to the history, which is compacted in time.
     """
-    if block is None or budget is None or prompt.tokens <= budget:
+    if block is None or most is None or prompt.tokens + tokens_of(block, scale) <= most:
         return block
-    excess = sum(estimate_tokens(message, scale) for message in prompt.messages) - budget
-    if excess <= 0:
+    left = most - sum(estimate_tokens(message, scale) for message in prompt.messages)
+    if tokens_of(block, scale) <= left:
         return block
-    return recalled_block(texts, boundary, scale, tokens_of(block, scale) - excess, None)
+    return recalled_block(texts, boundary, scale, left, None)
 
 
 def without_unanswered(
