@@ -342,6 +342,7 @@ def test_invalid_cron_expression_in_agent_file_names_its_line() -> None:
         perdure.agent_of_text(FILE.format(cron='"61 9 * * *"'))
 
 
+@pytest.mark.full_only
 async def test_planned_session_connects_its_mcp_server_when_it_is_due(
     store: Store, tmp_path: Path
 ) -> None:
@@ -364,6 +365,7 @@ async def test_planned_session_connects_its_mcp_server_when_it_is_due(
         assert bindings == ["agent_bound"]
 
 
+@pytest.mark.full_only
 async def test_planned_session_keeps_its_mcp_tools_after_it_was_resumed_with_other_agents(
     store: Store, tmp_path: Path
 ) -> None:
@@ -392,6 +394,7 @@ async def test_planned_session_keeps_its_mcp_tools_after_it_was_resumed_with_oth
         assert again.workspace.working_dir == str(tmp_path)
 
 
+@pytest.mark.full_only
 async def test_planned_session_is_connected_with_the_parameters_and_servers_of_its_start(
     store: Store, tmp_path: Path
 ) -> None:
@@ -413,6 +416,7 @@ async def test_planned_session_is_connected_with_the_parameters_and_servers_of_i
         assert (await runtime.resume(planned.session)).agent.registry.names == ("look", *names)
 
 
+@pytest.mark.full_only
 @pytest.mark.parametrize("granted", [[], ["second"], ["first", "second"]])
 async def test_planned_session_that_was_granted_other_tools_keeps_its_mcp_servers(
     store: Store, tmp_path: Path, granted: list[str]
