@@ -14,13 +14,13 @@ from perdure.client.cluster.limits import Slots, paced
 from perdure.client.cluster.parked_turns import ParkedTurns, awaited_sessions
 from perdure.client.cluster.runner import cluster_of
 from perdure.engine.telemetry.activation import ClusterReport
-from perdure.engine.turns.lease import led_elsewhere
+from perdure.engine.turns.lease import led_by_other
 from perdure.engine.turns.requests import (
     STOPPED,
+    OpenRequest,
     break_turn,
-    closing_entry,
+    open_request,
     refuse_request,
-    requested_stop,
     stop_of_turn,
 )
 from perdure.errors import (
@@ -33,7 +33,6 @@ from perdure.errors import (
     TurnSuspended,
 )
 from perdure.session.codec import body_of
-from perdure.session.entries import Entry
 from perdure.session.ledger import TurnRequested
 from perdure.stores.cluster.protocol import Work
 from perdure.stores.wakeups import change
@@ -114,7 +113,7 @@ class Performer:
             return "answered"
         if request is not None and state.open_turn is not None and await self._is_asking(work):
             raise _WaitsForPerson
-        held = await led_elsewhere(self._host.claim(work.stream))
+        held = led_by_other(self._host.claim(work.stream), state)
         if held is not None:
             raise held
         async with self._slots.held(work, self._store, lambda: self._is_over(work)):
@@ -126,13 +125,9 @@ class Performer:
         if turn is not None:
             return await stop_of_turn(self._store, work.stream, turn) is not None
         request = await self._open_request(work)
-        return request is None or await self._is_stopped(work, request)
+        return request is None or request.stop is not None
 
-    async def _is_stopped(self, work: Work, request: Entry) -> bool:
-        stop = await requested_stop(self._store, work.stream, request.seq, request.seq)
-        return stop is not None
-
-    async def _run(self, work: Work, request: Entry | None) -> str:
+    async def _run(self, work: Work, request: OpenRequest | None) -> str:
         """Continue the open turn, if there is one, then answer `request`."""
         try:
             chat = await self._runtime.resume(work.stream)
@@ -142,20 +137,19 @@ class Performer:
             return await self._refuse(work, request, error)
         if chat.turn is not None:
             await self._settle(work, chat.turn)
-        if request is not None and await self._open_request(work) is not None:
-            return await self._answer(work, chat, request)
-        return "continued"
+        request = await self._open_request(work)  # time has passed
+        return "continued" if request is None else await self._answer(work, chat, request)
 
-    async def _answer(self, work: Work, chat: Chat, request: Entry) -> str:
-        body = body_of(request)
+    async def _answer(self, work: Work, chat: Chat, request: OpenRequest) -> str:
+        body, seq = body_of(request.entry), request.entry.seq
         assert isinstance(body, TurnRequested)
-        if await self._is_stopped(work, request):
-            await refuse_request(self._host.claim(work.stream), request.seq, *STOPPED)
+        if request.stop is not None:
+            await refuse_request(self._host.claim(work.stream), seq, *STOPPED)
             return "stopped"
         taken_at = self._host.store.outside.clock.now_ms()
-        delay_s = (taken_at - max(request.at, body.due_at or 0)) / 1000
+        delay_s = (taken_at - max(request.entry.at, body.due_at or 0)) / 1000
         try:
-            with answering(work.stream, request.seq):
+            with answering(work.stream, seq):
                 turn = chat.send(body.message)
             report = self._report_start(work, chat.agent.id, turn, delay_s)
             reporting = asyncio.ensure_future(report)
@@ -238,20 +232,17 @@ class Performer:
                         turn.abort()
             await change(changes, self._store.address)
 
-    async def _open_request(self, work: Work) -> Entry | None:
-        """Return the entry of the request, None without one or if it is answered."""
+    async def _open_request(self, work: Work) -> OpenRequest | None:
+        """Return the request of `work`; None without one, or if it is answered."""
         if work.request is None:
             return None
-        if await closing_entry(self._store, work.stream, work.request) is not None:
-            return None
-        found = await self._store.entries(work.stream, after=work.request - 1, limit=1)
-        return None if not found or found[0].is_erased else found[0]
+        return await open_request(self._store, work.stream, work.request)
 
-    async def _refuse(self, work: Work, request: Entry | None, error: PerdureError) -> str:
+    async def _refuse(self, work: Work, request: OpenRequest | None, error: PerdureError) -> str:
         _log.warning("session %s: no turn can begin: %s", work.stream, error)
         if request is not None:
             claim = self._host.claim(work.stream)
-            await refuse_request(claim, request.seq, error.code, str(error))
+            await refuse_request(claim, request.entry.seq, error.code, str(error))
         return "refused"
 
     async def _give_up(self, work: Work, losses: int) -> str:
@@ -264,7 +255,7 @@ class Performer:
         claim = self._host.claim(work.stream)
         request = await self._open_request(work)
         if request is not None:
-            await refuse_request(claim, request.seq, "workers_died", reason)
+            await refuse_request(claim, request.entry.seq, "workers_died", reason)
         elif (await self._store.state(work.stream)).open_turn is not None:
             await break_turn(claim, reason)
         return "given up"

@@ -20,7 +20,14 @@ from perdure.errors import LeaseHeld, StoreError
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
 from perdure.stores.access.cancellation import finished
-from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, Write
+from perdure.stores.protocol import (
+    Commit,
+    CommitResult,
+    Lease,
+    LeaseRequest,
+    StreamState,
+    Write,
+)
 from perdure.stores.session_store import SessionStore
 
 T = TypeVar("T")
@@ -56,7 +63,12 @@ async def is_led_elsewhere(claim: Claim) -> bool:
 
 async def led_elsewhere(claim: Claim) -> LeaseHeld | None:
     """Return the error that names the other process which holds the lease now; None without one."""
-    lease = (await claim.store.state(claim.stream)).lease
+    return led_by_other(claim, await claim.store.state(claim.stream))
+
+
+def led_by_other(claim: Claim, state: StreamState) -> LeaseHeld | None:
+    """Return the error that names the other process which holds the lease in `state`, or None."""
+    lease = state.lease
     if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
         return None
     if lease.until <= claim.clock.now_ms():

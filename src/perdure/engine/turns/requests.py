@@ -6,7 +6,10 @@ session's lease appends either, at a head up to which it has checked that the re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+
+import msgspec
 
 from perdure.engine.turns.inputs import Broken
 from perdure.engine.turns.lease import Claim, leading
@@ -14,7 +17,7 @@ from perdure.engine.turns.recovery import close_turn, open_turn
 from perdure.errors import HeadConflict, RequestAnswered
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
-from perdure.session.ids import StreamId, entry_id, entry_place
+from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
 from perdure.session.ledger import TurnRefused, TurnStarted, TurnStopRequested
 from perdure.stores.protocol import Commit, LogReader, Write
 
@@ -23,20 +26,66 @@ STOPPED = ("aborted", "the request was stopped before a worker began it")
 
 _CLOSING = (TurnStarted.kind, TurnRefused.kind)
 
+_FEW = 32
+"""Entries read at once: few follow most requests. Of more, only those of the wanted kinds."""
+
+
+class OpenRequest(msgspec.Struct, frozen=True):
+    """A request that no turn has answered, and the newest request to stop it."""
+
+    entry: Entry
+    stop: TurnStopRequested | None
+
+
+async def open_request(store: LogReader, stream: StreamId, request: int) -> OpenRequest | None:
+    """Return the request at seq `request`; None if it is answered or erased."""
+    found = await store.entries(stream, after=request - 1, limit=_FEW)
+    if not found or found[0].is_erased:
+        return None
+    entry, *following = found
+    if len(found) == _FEW:
+        following = await _of_kinds(store, stream, request, (*_CLOSING, TurnStopRequested.kind))
+    if _closing(following, entry.id) is not None:
+        return None
+    return OpenRequest(entry, _newest_stop(following, {entry.id}))
+
 
 async def closing_entry(store: LogReader, stream: StreamId, request: int) -> Entry | None:
     """Return the entry that answers the request at seq `request`; None while it is open."""
-    wanted = entry_id(stream, request)
-    for kind in _CLOSING:
-        for entry in await store.entries(stream, after=request, kind=kind):
-            if entry.about == wanted:
-                return entry
+    following = await store.entries(stream, after=request, limit=_FEW)
+    if len(following) == _FEW:
+        following = await _of_kinds(store, stream, request, _CLOSING)
+    return _closing(following, entry_id(stream, request))
+
+
+async def _of_kinds(
+    store: LogReader, stream: StreamId, after: int, kinds: tuple[str, ...]
+) -> list[Entry]:
+    """Return the entries of `kinds` after seq `after`, in the order of `kinds`."""
+    return [each for kind in kinds for each in await store.entries(stream, after, kind=kind)]
+
+
+def _closing(entries: Sequence[Entry], request: EntryId) -> Entry | None:
+    found = (each for each in entries if each.kind in _CLOSING and each.about == request)
+    return next(found, None)
+
+
+def _newest_stop(entries: Sequence[Entry], about: set[EntryId]) -> TurnStopRequested | None:
+    for entry in reversed(entries):
+        if entry.kind == TurnStopRequested.kind and entry.about in about:
+            body = body_of(entry)
+            if isinstance(body, TurnStopRequested):
+                return body
     return None
 
 
-async def require_unanswered(store: LogReader, stream: StreamId, request: int | None) -> None:
-    """Raises: RequestAnswered if a turn has answered `request`."""
-    if request is not None and await closing_entry(store, stream, request) is not None:
+async def require_unanswered(
+    store: LogReader, stream: StreamId, request: int | None, head: int
+) -> None:
+    """Raises: RequestAnswered if a turn has answered `request`; `head` is the newest seq."""
+    if request is None or request == head:  # nothing follows the request
+        return
+    if await closing_entry(store, stream, request) is not None:
         raise RequestAnswered(stream, request)
 
 
@@ -77,11 +126,7 @@ async def requested_stop(
     after = turn if request is None else min(turn, request)
     about = {entry_id(stream, turn), entry_id(stream, after)}
     found = await store.entries(stream, after=after, kind=TurnStopRequested.kind)
-    for entry in reversed(found):
-        body = body_of(entry)
-        if entry.about in about and isinstance(body, TurnStopRequested):
-            return body
-    return None
+    return _newest_stop(found, about)
 
 
 async def stop_of_turn(store: LogReader, stream: StreamId, turn: int) -> TurnStopRequested | None:

@@ -170,7 +170,7 @@ class SessionTurns:
                 at = standing or await self._standing()
                 if standing is None:
                     await follow(at.head)
-                await require_unanswered(self.environment.store, self._stream, request)
+                await require_unanswered(self.environment.store, self._stream, request, at.head)
                 so_far = await self._known.so_far(at.head)
                 settings = await self._switches.in_force(await self._known.branch.settings())
                 begin = await self._begin(message, contents, at, so_far)

@@ -13,6 +13,7 @@ from perdure.client.agents.runners import answering
 from perdure.engine.turns.requests import (
     break_turn,
     closing_entry,
+    open_request,
     refuse_request,
     requested_stop,
     require_unanswered,
@@ -63,13 +64,14 @@ async def test_refused_request_is_closed_with_its_reason(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         request = await append(chat, store, TurnRequested(SAID))
-        await require_unanswered(store.backend, chat.id, request)
+        await require_unanswered(store.backend, chat.id, request, request)
         for _ in range(2):  # the second time changes nothing
             await refuse_request(runtime.host.claim(chat.id), request, "config", "no agent")
         refusals = [each async for each in chat.session.entries(kind=TurnRefused.kind)]
         assert [each.about for each in refusals] == [entry_id(chat.id, request)]
+        head = (await store.backend.state(chat.id)).head
         with pytest.raises(RequestAnswered):
-            await require_unanswered(store.backend, chat.id, request)
+            await require_unanswered(store.backend, chat.id, request, head)
 
 
 async def test_newest_stop_of_turn_or_its_request_counts(store: Store) -> None:
@@ -82,6 +84,32 @@ async def test_newest_stop_of_turn_or_its_request_counts(store: Store) -> None:
         assert await requested_stop(store.backend, chat.id, turn, request) is None
         await append(chat, store, TurnStopRequested(), about=request)
         assert await requested_stop(store.backend, chat.id, turn, request) == TurnStopRequested()
+
+
+@pytest.mark.parametrize("between", [0, 30, 31, 32, 33, 80])
+async def test_open_request_with_few_or_many_entries_after_it_is_found_with_its_stop(
+    store: Store, between: int
+) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        request = await append(chat, store, TurnRequested(SAID))
+        for _ in range(between):
+            await append(chat, store, TurnRequested(SAID))
+        found = await open_request(store.backend, chat.id, request)
+        assert found is not None
+        assert (found.entry.seq, found.stop) == (request, None)
+        if between:  # of another request
+            await append(chat, store, TurnStopRequested(), about=request + between)
+        await append(chat, store, TurnStopRequested(is_cancel=True), about=request)
+        found = await open_request(store.backend, chat.id, request)
+        assert found is not None
+        assert found.stop == TurnStopRequested(is_cancel=True)
+        assert await closing_entry(store.backend, chat.id, request) is None
+        await refuse_request(runtime.host.claim(chat.id), request, "config", "no agent")
+        assert await open_request(store.backend, chat.id, request) is None
+        assert await closing_entry(store.backend, chat.id, request) is not None
+        if between:
+            assert await open_request(store.backend, chat.id, request + 1) is not None
 
 
 async def test_breaking_without_open_turn_changes_nothing(store: Store) -> None:
