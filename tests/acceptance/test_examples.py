@@ -195,6 +195,7 @@ async def test_page_of_the_fastapi_example_shows_words_and_answers_a_question(
                 await browser.close()
 
 
+@pytest.mark.all_only
 @pytest.mark.full_only
 def test_litestar_example_returns_question_then_typed_answer(tmp_path: Path) -> None:
     with serving(tmp_path, "litestar_service:app") as client:
@@ -230,6 +231,7 @@ def test_tool_agent_example_killed_while_it_asks_asks_again(tmp_path: Path) -> N
     assert names == ["find_hotels", "find_trains", "book"]
 
 
+@pytest.mark.all_only
 @pytest.mark.full_only
 def test_batch_example_killed_in_the_middle_calls_each_ticket_once(tmp_path: Path) -> None:
     with start(tmp_path, EXAMPLES / "batch.py") as process:

@@ -27,6 +27,7 @@ from perdure.models.scenario import CallTools, ScriptedCall
 from perdure.session.ids import StreamId
 from perdure.tools.permissions import Permissions
 from tests.fakes.chats import MODEL, Stage, says, until
+from tests.fakes.samples import sampled
 
 Change = Callable[[Path], object]
 TOOLS = ("write_file", "edit_file", "run_command", "git_commit")
@@ -400,7 +401,7 @@ async def test_change_before_the_answer_is_asked_again(tmp_path: Path, name: str
     await case.does_not_run(chat)
 
 
-@pytest.mark.parametrize("name", FORMS)
+@sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
 async def test_change_while_no_process_runs_is_asked_again(tmp_path: Path, name: str) -> None:
     case = Case(FORMS[name], tmp_path)
     chat = await case.asked()
@@ -412,7 +413,7 @@ async def test_change_while_no_process_runs_is_asked_again(tmp_path: Path, name:
     await case.does_not_run(resumed)
 
 
-@pytest.mark.parametrize("name", FORMS)
+@sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
 async def test_change_between_intent_and_run_is_asked_again(tmp_path: Path, name: str) -> None:
     """The hook runs when the intent is already in the log: the last moment before the run."""
     form = FORMS[name]
@@ -433,7 +434,7 @@ async def test_change_between_intent_and_run_is_asked_again(tmp_path: Path, name
     assert has_changed
 
 
-@pytest.mark.parametrize("name", FORMS)
+@sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
 async def test_always_does_not_cover_the_change(tmp_path: Path, name: str) -> None:
     case = Case(FORMS[name], tmp_path)
     chat = await case.asked()
@@ -444,7 +445,7 @@ async def test_always_does_not_cover_the_change(tmp_path: Path, name: str) -> No
     await case.does_not_run(chat)
 
 
-@pytest.mark.parametrize("name", FORMS)
+@sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
 async def test_unchanged_call_runs_once_it_is_allowed(tmp_path: Path, name: str) -> None:
     """Control: without a change the same call runs, and is asked once."""
     case = Case(FORMS[name], tmp_path)

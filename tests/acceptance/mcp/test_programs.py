@@ -164,6 +164,7 @@ async def test_call_is_approved_first_for_exactly_what_it_says(deeds: Path) -> N
     assert not has_sent(deeds)
 
 
+@pytest.mark.all_only
 async def test_only_a_trusted_server_is_believed_that_a_tool_only_reads(deeds: Path) -> None:
     for trusts in (False, True):
         stage = Stage(call("add", '{"a": 1, "b": 1}'), says("done"))

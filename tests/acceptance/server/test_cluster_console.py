@@ -40,7 +40,9 @@ async def server(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[Serv
     postgres.drop(address)
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    "size", [WIDE, pytest.param(NARROW, marks=pytest.mark.all_only)], ids=["wide", "narrow"]
+)
 async def test_cluster_view_shows_workers_queues_and_stuck_turns(
     server: Served, chromium: str, size: tuple[int, int]
 ) -> None:

@@ -69,6 +69,7 @@ async def test_worker_that_waits_for_its_server_ends_at_sigterm(folder: Path) ->
     assert worker.log.read_text().count(WAITS) == 1
 
 
+@pytest.mark.all_only
 async def test_worker_whose_database_is_missing_waits_until_it_is_created(
     own: PostgresServer, folder: Path
 ) -> None:

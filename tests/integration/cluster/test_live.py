@@ -223,6 +223,7 @@ async def test_worker_deletes_old_rows_of_dead_processes(
         db.execute("DELETE FROM perdure.live_delta WHERE stream = 'dead'")
 
 
+@pytest.mark.all_only
 async def test_server_without_worker_streams_live_events(
     both: list[WorkerProcess], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ async def state_of(address: str, chat: Chat) -> str:
         return str(state)
 
 
+@pytest.mark.all_only
 async def test_claim_whose_answer_was_lost_is_queued_again(
     store: Store, address: str, folder: Path, ordinary: WorkerProcess
 ) -> None:
@@ -212,6 +213,7 @@ def make_multixacts(db: Connection, lockers: Sequence[Connection], last: int) ->
                 return
 
 
+@pytest.mark.all_only
 async def test_transaction_whose_id_equals_one_of_several_lockers_goes_on() -> None:
     with serving(is_own=True) as server, ExitStack() as connections:
         address = server.new_database()

@@ -51,6 +51,7 @@ async def test_request_whose_work_failed_is_queued_again_and_answered(
             assert "again" in (await turn).text
 
 
+@pytest.mark.all_only
 @pytest.mark.usefixtures("prepared")
 async def test_request_whose_work_always_fails_is_refused_with_reason(
     store: Store, address: str

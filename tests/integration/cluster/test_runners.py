@@ -112,6 +112,7 @@ async def test_runner_continues_after_answer_of_another_handle(
     assert [text for _, text in effects(folder) if text == chat.id] == [chat.id]
 
 
+@pytest.mark.all_only
 async def test_workers_refuse_store_that_they_cannot_share() -> None:
     async with (
         perdure.open("memory:") as store,

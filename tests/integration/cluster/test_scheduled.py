@@ -25,6 +25,7 @@ def soon(ms: int) -> int:
     return round(time.time() * 1000) + ms
 
 
+@pytest.mark.all_only
 async def test_scheduled_message_is_sent_once_by_workers_when_due(
     store: Store, address: str, folder: Path
 ) -> None:

@@ -76,6 +76,7 @@ async def test_killed_worker_is_replaced_within_its_turn(
     assert len(await store.tool_calls(session=chat.id)) == 2
 
 
+@pytest.mark.all_only
 async def test_worker_stopped_inside_a_pipeline_is_replaced_within_its_turn(
     postgres: PostgresServer, folder: Path
 ) -> None:
@@ -107,6 +108,7 @@ async def test_worker_stopped_inside_a_pipeline_is_replaced_within_its_turn(
     postgres.drop(address)
 
 
+@pytest.mark.all_only
 async def test_turn_waits_for_worker_that_has_its_agent(
     store: Store, address: str, folder: Path, two: list[WorkerProcess]
 ) -> None:

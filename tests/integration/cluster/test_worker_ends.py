@@ -110,6 +110,7 @@ async def test_request_stopped_before_first_worker_ends_as_aborted_and_never_run
     assert chat.id not in [text for _, text in effects(folder)]
 
 
+@pytest.mark.all_only
 async def test_request_that_the_agent_of_the_worker_refuses_ends_with_reason(
     store: Store, address: str, folder: Path
 ) -> None:

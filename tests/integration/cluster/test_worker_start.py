@@ -16,6 +16,7 @@ from tests.fakes.workers import effects, workers
 pytestmark = pytest.mark.full_only
 
 
+@pytest.mark.all_only
 async def test_worker_that_stands_still_as_it_starts_takes_work(
     store: Store, address: str, folder: Path
 ) -> None:

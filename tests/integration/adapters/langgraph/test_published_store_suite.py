@@ -32,10 +32,8 @@ def run_suite(archive: str, files: list[str], address: str) -> dict[str, int]:
     return {outcome: int(number) for number, outcome in re.findall(r"(\d+) (\w+)", summary)}
 
 
-@pytest.mark.full_only
-@pytest.mark.parametrize(
-    "store_address", ["sqlite", pytest.param("postgres", marks=pytest.mark.all_only)], indirect=True
-)
+@pytest.mark.all_only
+@pytest.mark.parametrize("store_address", ["sqlite", "postgres"], indirect=True)
 def test_published_tests_of_in_memory_store_pass(store_address: str) -> None:
     outcomes = run_suite("langgraph_checkpoint-4.3.2", ["tests/test_store.py"], store_address)
     assert outcomes == {"passed": 116, "deselected": 1}
