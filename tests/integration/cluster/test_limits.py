@@ -116,7 +116,8 @@ async def test_slot_of_killed_worker_is_free_again_and_no_turn_is_lost(
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         first, second = await runtime.start(HELPER), await runtime.start(HELPER)
         with workers(2, address, folder) as two:
-            begun = waiting(first, 1)
+            (folder / HELD).touch()  # until the second turn waits
+            begun = waiting(first, 0)
             dead = of(await effect_of(folder, first.id), two)
             held = second.send("after it")
 
@@ -125,6 +126,7 @@ async def test_slot_of_killed_worker_is_free_again_and_no_turn_is_lost(
 
             await until(is_held)
             dead.kill()
+            (folder / HELD).unlink()
             assert (await begun).end == "stop"
             assert "after it" in (await held).text
 
