@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from perdure import Runtime, Store
+from perdure import Chat, Runtime, Store
 from perdure.client.cluster.status import cluster_status
 from perdure.stores.cluster.protocol import PROTOCOL
-from tests.fakes.worker_program import HELPER
+from tests.fakes.worker_program import HELD, HELPER
 from tests.fakes.workers import effects, until, workers
 
 pytestmark = pytest.mark.full_only
 
 TURNS = 6
+LOOKED_AT_S = 1.0
+"""Twenty times as long as a worker waits until it looks for work again."""
 
 
 @pytest.mark.all_only
@@ -25,26 +28,48 @@ TURNS = 6
 async def test_rolling_upgrade_loses_no_turn_and_runs_none_twice(
     store: Store, address: str, folder: Path
 ) -> None:
+    (folder / HELD).touch()
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chats = [await runtime.start(HELPER) for _ in range(TURNS)]
         with ExitStack() as stack:
             old = stack.enter_context(
                 workers(1, address, folder, "--drain-seconds", "0.2", "--slots", "2")
             )
+            turns = [
+                chat.send(f'/tool once {{"text": "{chat.id}", "seconds": 0}}') for chat in chats
+            ]
+            await until(lambda: have_begun(folder, chats, 2))  # the others wait
             stack.enter_context(workers(1, address, folder, protocol=PROTOCOL + 1))
             status = await cluster_status(store.backend, store.outside.clock)
             assert {each.protocol for each in status.workers} == {PROTOCOL, PROTOCOL + 1}
-            turns = [
-                chat.send(f'/tool once {{"text": "{chat.id}", "seconds": 2}}') for chat in chats
-            ]
-            await asyncio.gather(*(turn.stored() for turn in turns))
-            await until(lambda: _has_effect(folder))
-            old[0].send(signal.SIGTERM)  # two turns run, and the others wait in the old queue
+            old[0].send(signal.SIGTERM)
             assert old[0].end() == 0
+            (folder / HELD).unlink()
             replies = await asyncio.wait_for(asyncio.gather(*turns), 200)
         assert [reply.end for reply in replies] == ["stop"] * TURNS
     done = [text for _, text in effects(folder)]
     assert [done.count(each.id) for each in chats] == [1] * TURNS
+
+
+async def test_each_worker_has_its_own_number_of_slots(
+    store: Store, address: str, folder: Path
+) -> None:
+    (folder / HELD).touch()
+    async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+        chats = [await runtime.start(HELPER) for _ in range(TURNS)]
+        with (
+            workers(1, address, folder, "--slots", "2") as (two,),
+            workers(1, address, folder, "--slots", "3") as (three,),
+        ):
+            turns = [
+                chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}') for chat in chats
+            ]
+            await until(lambda: have_begun(folder, chats, 5))
+            await asyncio.sleep(LOOKED_AT_S)
+            assert Counter(begun(folder, chats)) == {two.pid: 2, three.pid: 3}
+            (folder / HELD).unlink()
+            replies = await asyncio.wait_for(asyncio.gather(*turns), 200)
+    assert [reply.end for reply in replies] == ["stop"] * TURNS
 
 
 async def test_worker_ends_sessions_that_are_idle(store: Store, address: str, folder: Path) -> None:
@@ -61,5 +86,11 @@ async def test_worker_ends_sessions_that_are_idle(store: Store, address: str, fo
     assert len(ends) == 1
 
 
-async def _has_effect(folder: Path) -> bool:
-    return bool(effects(folder))
+def begun(folder: Path, chats: list[Chat]) -> list[int]:
+    """Return the process of each tool that a turn of `chats` began."""
+    ids = {chat.id for chat in chats}
+    return [pid for pid, text in effects(folder) if text in ids]
+
+
+async def have_begun(folder: Path, chats: list[Chat], count: int) -> bool:
+    return len(begun(folder, chats)) == count

@@ -2,8 +2,9 @@
 
 DBOS keeps which work waits, runs and is done, in the schema ``perdure_work`` of the store's
 database. It never sees a message: its inputs are ids. Of DBOS 3.4 this module uses the public
-names, and `_listening_queues`, because queues may only be named before the launch otherwise;
-a DBOS without it is refused. DBOS is one per process.
+names, `_listening_queues`, because queues may only be named before the launch otherwise, and two
+names by which each worker keeps its own number of slots: the database has one number for all. A
+DBOS without them is refused. DBOS is one per process.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
@@ -60,6 +61,7 @@ _LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', %s, %s)"
 _LIMITED = "limit_ms"
 
 _LISTENED = "_listening_queues"
+_SLOTS = "_worker_concurrency"
 
 _GRANTS = (
     f"GRANT USAGE ON SCHEMA {SCHEMA} TO perdure_app",
@@ -106,7 +108,7 @@ class DbosQueue:
         self._slots = slots
         self._loop = asyncio.get_running_loop()
         self._listened: list[str] = []
-        self._registered: set[str] = set()
+        self._registered: dict[str, Any] = {}
         self._has_launched = False
         self._is_closing = threading.Event()
         self._gate = PollGate(self._listened, self._with_work, POLL_S)
@@ -153,6 +155,7 @@ class DbosQueue:
         finally:
             log.setLevel(logging.ERROR)
         self._has_launched = True
+        keep_queues(self._dbos, self._registered)
         self._gate.start(self._dbos.background_thread_stop_events)
         with suppress(DBAPIError), self._engine.begin() as db:  # only its owner may
             for grant in _GRANTS:
@@ -175,14 +178,16 @@ class DbosQueue:
         wanted = sorted(queues)
         for queue in wanted:
             if queue not in self._registered:
-                DBOS.register_queue(
+                registered = DBOS.register_queue(
                     queue,
                     worker_concurrency=self._slots,
                     partition_concurrency=1,
                     polling_interval_sec=POLL_S,
                     on_conflict="always_update",
                 )
-                self._registered.add(queue)
+                _require(registered, _SLOTS)
+                setattr(registered, _SLOTS, self._slots)
+                self._registered[queue] = registered
         self._listened[:] = wanted
 
     def stop_taking(self) -> None:
@@ -263,9 +268,28 @@ def listen_to(dbos: Any, queues: list[str]) -> None:
 
     Raises: ConfigError for a DBOS that cannot.
     """
-    if not hasattr(dbos, _LISTENED):
-        raise ConfigError(
-            f"dbos {version('dbos')} cannot be used: its queues can no longer change after the "
-            "launch. Install another one: pip install 'dbos>=3.4,<3.5'"
-        )
+    _require(dbos, _LISTENED)
     setattr(dbos, _LISTENED, queues)
+
+
+def keep_queues(dbos: Any, queues: Mapping[str, Any]) -> None:
+    """Have `dbos` use `queues`, by name, as they are: it would read each again before every poll.
+
+    Raises: ConfigError for a DBOS that cannot.
+    """
+    database: Any = getattr(dbos, "_sys_db", None)
+    _require(database, "get_queue")
+    read: Callable[[str], Any] = database.get_queue
+
+    def get_queue(name: str) -> Any:
+        return queues.get(name) or read(name)
+
+    database.get_queue = get_queue
+
+
+def _require(owner: object, name: str) -> None:
+    if not hasattr(owner, name):
+        raise ConfigError(
+            f"dbos {version('dbos')} cannot be used: it has no {name}. Install another one: "
+            "pip install 'dbos>=3.4,<3.5'"
+        )

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perdure.client.cluster.dbos_queue import SERVER_ERRORS, DbosQueue, listen_to
+from perdure.client.cluster.dbos_queue import SERVER_ERRORS, DbosQueue, keep_queues, listen_to
 from perdure.errors import ConfigError
 from perdure.stores.cluster.protocol import Work
 
@@ -24,6 +24,11 @@ def test_dbos_follows_given_list() -> None:
     listen_to(dbos, queues)
     queues.append("later")
     assert dbos._listening_queues == ["later"]
+
+
+def test_dbos_without_reads_of_queues_is_refused_with_remedy() -> None:
+    with pytest.raises(ConfigError, match=r"no get_queue.*pip install 'dbos>=3\.4,<3\.5'"):
+        keep_queues(SimpleNamespace(), {})
 
 
 async def test_failed_launch_leaves_the_log_of_dbos_at_errors() -> None:
