@@ -149,6 +149,14 @@ def standing(store: Store) -> Runtime:
     return Runtime(store, agents=[HELPER])
 
 
+def stalled(store: Store) -> Runtime:
+    """Return the runtime of a worker that stands still in its launch for longer than it may."""
+    queues: Any = importlib.import_module("perdure.client.cluster.dbos_queue")
+    queues.LAUNCHING_MS = 500
+    halt_once_at(STANDS_STILL_AT[:1], lambda: time.sleep(2))
+    return Runtime(store, agents=[HELPER])
+
+
 def halt_once_at(beginnings: Sequence[str], wait: Callable[[], None]) -> None:
     """Note the first statement with each of the beginnings, and `wait` before it is sent."""
     execute, left = psycopg.Cursor.execute, list(beginnings)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import perdure
 from perdure import Runtime, Store
 from perdure.client.cluster.dbos_queue import LAUNCHING_MS, STALLED_MS, DbosQueue
 from perdure.stores.cluster.protocol import Work
+from tests.fakes.postgres import PostgresServer
 from tests.fakes.worker_program import HELPER, STANDS_STILL_AT
 from tests.fakes.workers import effects, workers
 
@@ -23,6 +25,19 @@ async def test_worker_that_stands_still_as_it_starts_takes_work(
     with workers(1, address, folder, factory="standing"):
         assert [text for _, text in effects(folder)] == list(STANDS_STILL_AT)
         async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+            assert "hello" in (await (await runtime.start(HELPER)).send("hello")).text
+
+
+async def test_worker_that_stands_still_too_long_starts_again(
+    postgres: PostgresServer, folder: Path
+) -> None:
+    address = postgres.new_database()
+    with workers(1, address, folder, factory="stalled") as (worker,):
+        assert "waiting for the store" in worker.log.read_text()
+        async with (
+            perdure.open(address) as store,
+            Runtime(store, agents=[HELPER], runner="workers") as runtime,
+        ):
             assert "hello" in (await (await runtime.start(HELPER)).send("hello")).text
 
 

@@ -470,6 +470,7 @@ STAYS: list[tuple[psycopg.Error, bool]] = [
     (errors.TooManyConnections("x"), False),
     (errors.LockNotAvailable("x"), False),
     (errors.DeadlockDetected("x"), False),
+    (errors.IdleInTransactionSessionTimeout("x"), False),
 ]
 
 

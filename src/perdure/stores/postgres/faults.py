@@ -31,8 +31,10 @@ ERASED = "PD004"
 OVER_QUOTA = "PD005"
 GONE = "PD006"
 
-_PASSING = ("08", "40", "53", "55P03", "57")
-"""SQLSTATEs: connection lost, conflict, server full, locked, stopping or starting or too slow."""
+_PASSING = ("08", "25P03", "40", "53", "55P03", "57")
+"""SQLSTATEs: connection lost, process stopped inside a transaction, conflict, server full, locked,
+stopping or starting or too slow.
+"""
 
 Meaning = Callable[[str, str], PerdureError]
 
