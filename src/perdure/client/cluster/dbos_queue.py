@@ -273,7 +273,9 @@ def listen_to(dbos: Any, queues: list[str]) -> None:
 
 
 def keep_queues(dbos: Any, queues: Mapping[str, Any]) -> None:
-    """Have `dbos` use `queues`, by name, as they are: it would read each again before every poll.
+    """Have `dbos` use the settings in `queues`, by name.
+
+    Otherwise it reads them from the database before each poll.
 
     Raises: ConfigError for a DBOS that cannot.
     """

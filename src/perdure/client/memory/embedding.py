@@ -33,10 +33,10 @@ else:
     similarities = Later("perdure.memory.similarity")
 
 QUESTION_TIMEOUT_S = 10.0
-"""Of a question, and of each call for texts during a recall: somebody waits for it."""
+"""How long an embedder may take for a question, and for each batch of texts during a recall."""
 
 TEXTS_TIMEOUT_S = 120.0
-"""Of a call for texts in the background and in `Memory.embed`."""
+"""How long it may take for a batch of texts in the background and in `Memory.embed`."""
 
 AT_ONCE = 32
 """Texts that an embedder gets at once, and that a recall gives vectors to."""

@@ -27,7 +27,7 @@ KNOWN_S = 0.5
 """How long limits that were read are used."""
 
 LATER_S = 60
-"""The longest time after which a caller is told to try again."""
+"""The longest wait that an error suggests to its caller."""
 
 _LIMITS: LiteralString = """
 SELECT subject, turns, per_minute, waiting FROM perdure.work_limit
