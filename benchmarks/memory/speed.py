@@ -48,8 +48,10 @@ async def measure_speed(count: int, address: str | None, embedder: Embedder | No
             await store.memory.recall("nothing to recall")
             recalled_s = time.perf_counter() - began
             laps = await _laps(store, chance.sample(asked, min(QUESTIONS, len(asked))))
-            waits = await _waits(store, count // 5, words, chance)
         with_recall = _size(folder)
+        async with perdure.open(store_at, durability="normal") as store:
+            waits = await _waits(store, count // 5, words, chance)
+        with_waits = _size(folder)
         rows = [] if embedder is None else await _with_vectors(store_at, embedder, asked, chance)
         with_vectors = _size(folder)
     table = Table("what", "figure", title=f"{count:,} messages, {size / 1e6:.1f} MB of text")
@@ -69,20 +71,33 @@ async def measure_speed(count: int, address: str | None, embedder: Embedder | No
     ):
         table.add_row(*row)
     if rows:
-        table.add_row("vectors / text", f"{(with_vectors - with_recall) / size:.2f}")
+        table.add_row("vectors / text", f"{(with_vectors - with_waits) / size:.2f}")
     return table
 
 
 async def _laps(store: perdure.Store, asked: list[str]) -> dict[str, Stopwatch]:
-    """Ask each question once."""
-    search, recall, cpu = Stopwatch(), Stopwatch(), Stopwatch(time.process_time)
+    """Ask each question, and recall it again when its words were looked up."""
+    search, recall, cpu, again = (
+        Stopwatch(),
+        Stopwatch(),
+        Stopwatch(time.process_time),
+        Stopwatch(),
+    )
     for question in asked:
         query = any_of(question_words(LANGUAGES, question))
         with search:
             await store.search(query, limit=10)
         with recall, cpu:
             await store.memory.recall(question, limit=10)
-    return {"search, any of the words": search, "recall": recall, "recall, time of the CPU": cpu}
+    for question in asked:
+        with again:
+            await store.memory.recall(question, limit=10)
+    return {
+        "search, any of the words": search,
+        "recall": recall,
+        "recall, time of the CPU": cpu,
+        "recall of a question asked before": again,
+    }
 
 
 async def _waits(

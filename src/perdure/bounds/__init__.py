@@ -1,1 +1,1 @@
-"""Bounds on outside input: limits, and files read within them."""
+"""Bounds on what comes from outside: limits, files read within them, guarded callbacks."""

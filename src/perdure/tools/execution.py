@@ -12,11 +12,11 @@ from typing import cast
 
 import msgspec
 
+from perdure.bounds.callbacks import CallbackFailed, run_callback
 from perdure.errors import ApprovalStale, PerdureError, ToolDenied, ToolError, ToolLost, ToolTimeout
 from perdure.secrets.mask import mask_secrets
 from perdure.session.clock import Clock
 from perdure.session.ledger import ToolOutcome
-from perdure.tools.callbacks import CallbackFailed, run_callback
 from perdure.tools.permission_check import effective_args
 from perdure.tools.spec import DEFAULT_OUTPUT_LINES, ToolCall, ToolOutput, ToolSpec
 

@@ -99,6 +99,8 @@ def test_question_finds_what_sessions_said_and_says_why(world: World) -> None:
     assert world.ok("memory", "search", "zebra").out.strip() == "Nothing found."
     assert world.ok("memory", "search", "hotel", "--subject", "ana").out.strip() == "Nothing found."
     assert world.run("memory", "search", "?!").code == 2
+    others = world.ok("memory", "search", "hotel", "--all", "--agent", "nobody").out
+    assert others.strip() == "Nothing found."
 
 
 def test_hit_without_any_word_says_that_its_session_is_about_the_question(world: World) -> None:

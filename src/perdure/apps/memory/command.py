@@ -118,6 +118,7 @@ async def search(
     ],
     *,
     subject: SubjectOption = None,
+    agent: AgentOption = None,
     every: EverySubject = False,
     session: Annotated[
         list[str] | None,
@@ -152,7 +153,8 @@ async def search(
             question,
             limit=limit,
             subject=subject,
-            scope="namespace" if scope == "namespace" else "subject",
+            agent=agent,
+            scope=scope,
             sessions=sessions or None,
         )
     common.show(

@@ -7,6 +7,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable
 
+from perdure.bounds.callbacks import run_callback
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.turn_config import guarded_cost
 from perdure.client.reads import OpenQuestion, open_questions
@@ -17,7 +18,6 @@ from perdure.secrets.mask import mask_secrets
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Usage
 from perdure.session.printable import reveal
-from perdure.tools.callbacks import run_callback
 
 _log = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from perdure.bounds.callbacks import run_callback
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.invocation import AgentInvoker, with_agent_list
 from perdure.client.agents.extraction import Extraction, ExtractionModels
@@ -51,7 +52,6 @@ from perdure.models.protocol import ModelClient
 from perdure.models.router import ModelRouter
 from perdure.secrets.vault import Vault
 from perdure.session.ids import StreamId
-from perdure.tools.callbacks import run_callback
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permission_check import judge_of
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perdure.bounds.callbacks import run_plain_callback
 from perdure.client.agents.agent import Agent
 from perdure.client.clock import Outside
 from perdure.context.tokens import unscaled_around
@@ -33,7 +34,6 @@ from perdure.models.protocol import ToolDeclaration
 from perdure.secrets.mask import log_failure
 from perdure.session.messages import Usage
 from perdure.stores.access.lazy_modules import Later
-from perdure.tools.callbacks import run_plain_callback
 from perdure.tools.output import output_of
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast
 
 from msgspec import Meta
 
+from perdure.bounds.callbacks import run_callback
 from perdure.client.clock import Outside
 from perdure.client.memory.fact_writes import NewFact, facts_in, remember
 from perdure.errors import EntryNotFound, LimitExceeded, SecretPasted, WrongArgument
@@ -28,7 +29,6 @@ from perdure.session.entries import Entry
 from perdure.session.memory.facts import Fact
 from perdure.session.messages import MESSAGE, Usage
 from perdure.stores.session_store import SessionStore
-from perdure.tools.callbacks import run_callback
 
 _log = logging.getLogger(__name__)
 

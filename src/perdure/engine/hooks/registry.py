@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from perdure.bounds.callbacks import run_callback
 from perdure.bounds.short_repr import ShortRepr
 from perdure.secrets.mask import log_failure
 from perdure.session.argument_checks import takes_declared
 from perdure.stores.access.lazy_modules import Later
-from perdure.tools.callbacks import run_callback
 
 if TYPE_CHECKING:
     from perdure.engine.hooks import points

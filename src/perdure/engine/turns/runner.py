@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from perdure.bounds.callbacks import run_guarded
 from perdure.engine.episodes import with_episode
 from perdure.engine.turns.co_commit import CoCommit, CommitParticipant
 from perdure.engine.turns.config import TurnConfig
@@ -69,7 +70,6 @@ from perdure.stores.access.cancellation import finished
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.validation import named_contents
 from perdure.tools.approval import Bound
-from perdure.tools.callbacks import run_guarded
 
 T = TypeVar("T")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from perdure.bounds.callbacks import run_guarded
 from perdure.errors import EmbedderUnavailable, PerdureError
 from perdure.models.embedders.protocol import Embedder
 from perdure.secrets.mask import mask_secrets
@@ -31,7 +32,7 @@ async def vectors_of(
     cut = [text[:MOST_CHARACTERS] for text in texts]
     try:
         async with asyncio.timeout(timeout_s):
-            answer = await embedder.embed(cut)
+            answer = await run_guarded(embedder.embed(cut))
         found = [list(map(float, vector)) for vector in answer]
     except EmbedderUnavailable:
         raise

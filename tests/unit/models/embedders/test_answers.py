@@ -24,7 +24,7 @@ class Odd:
         self._answer = answer
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        if isinstance(self._answer, Exception):
+        if isinstance(self._answer, BaseException):
             raise self._answer
         if self._answer == "hang":
             await asyncio.sleep(60)
@@ -44,6 +44,8 @@ async def test_wrong_answers_and_failures_are_one_error() -> None:
         ("hang", "no vectors within 0.05 s"),
         (RuntimeError("key sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"), "key"),
         (StoreFull("sqlite:///x"), "x"),
+        (asyncio.CancelledError(), "cancelled from inside"),
+        (GeneratorExit(), "GeneratorExit"),
         (EmbedderUnavailable("odd:1", "down"), "down"),
     )
     for answer, reason in answers:

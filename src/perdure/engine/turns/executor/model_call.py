@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from perdure.bounds.callbacks import run_callback, run_guarded
 from perdure.context.incremental.prompt import Prompt, prompt_of
 from perdure.engine.turns.config import Link, TurnConfig
 from perdure.engine.turns.environment import Environment, RenewCredentials, RequestSettings
@@ -51,7 +52,6 @@ from perdure.session.ledger import TrimLimit, Trimmed
 from perdure.session.media.inline import SCHEME
 from perdure.session.media_storage.embedded_base64 import stored_message
 from perdure.session.messages import Message, Usage
-from perdure.tools.callbacks import run_callback, run_guarded
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from perdure.tools.callbacks import CallbackFailed, run_callback, run_guarded
+from perdure.bounds.callbacks import CallbackFailed, run_callback, run_guarded
 
 
 class Odd(BaseException):
