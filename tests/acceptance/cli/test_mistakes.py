@@ -116,6 +116,16 @@ MISTAKES = (
         "there is no store sqlite:///nope/dir/x.db yet; `perdure",
     ),
     (
+        "chat -p hello --store sqlite:///nope/x.db",
+        3,
+        "the folder nope does not exist: create it, or correct the address",
+    ),
+    (
+        "chat -p hello --store sqlite:///tmp/x.db",
+        3,
+        "the folder tmp does not exist: did you mean sqlite:////tmp/x.db?",
+    ),
+    (
         'sessions list --store ""',
         2,
         "--store is empty: write an address, such as sqlite:///agents.db",
@@ -229,6 +239,7 @@ MISTAKES = (
     ("export S --format md", 2, "Invalid value for '--format': 'md' is not one of 'perdure',"),
     ("export S -o file.txt", 4, "file.txt exists already; choose another name, or add --force"),
     ("export S --format html -o .", 2, ". is a folder; name a file"),
+    ("export S -o nope/x.html", 3, "no such file or folder: nope"),
     ("export --all --format pi", 2, "an archive of many sessions is made of HTML pages: omit"),
     ("export --all", 2, "name the folder of the archive: -o DIR"),
     ("export S --redact all", 2, "Invalid value for --redact: 'all' is none of secrets, paths;"),

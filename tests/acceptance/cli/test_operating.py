@@ -101,7 +101,7 @@ def test_copy_with_forks_and_the_list_of_forks_have_forks_of_forks_too(sample: W
 
 
 def test_forks_of_session_files_are_copies_and_are_found_by_their_origin(sample: World) -> None:
-    files = f"jsonl://{sample.folder}/files"
+    files = f"jsonl:///{sample.folder}/files"
     sample.ok("store", "copy", files, "--session", SAMPLE_ID)
     there = ("--store", files, "--json")
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "3", *there).json["session"]

@@ -67,6 +67,7 @@ def test_line_of_usage_is_today_for_a_prompt(world: World, monkeypatch: pytest.M
     world.ok("chat", "-p", "hello")
     assert world.ok("usage", "--line", "--until", "7d").out == "$0.00 0 tokens\n"
     assert re.fullmatch(r"[0-9.k]+ tokens, no price\n", world.ok("usage", "--line").out)
+    assert "sessions" not in world.ok("usage", "--line", "--json").json
     (row,) = world.ok("usage", "--json").json
     assert row["key"] == moment_of(now + to_noon).date().isoformat()
 

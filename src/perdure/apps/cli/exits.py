@@ -36,6 +36,15 @@ class PathNotFound(PerdureError):
         self.path = path
 
 
+class StoreFolderNotFound(PathNotFound):
+    """The folder in which a named store would be created does not exist."""
+
+    def __init__(self, folder: str, near: str | None = None) -> None:
+        super().__init__(folder)
+        advice = "create it, or correct the address" if near is None else f"did you mean {near}?"
+        self.args = (f"the folder {folder} does not exist: {advice}",)
+
+
 class PathExists(PerdureError):
     """A file exists, and replacing it was not requested."""
 

@@ -91,7 +91,9 @@ async def usage(
             found = await read(_GROUPS[by])
             models = await read("model")
     if is_line:
-        common.show(_usage_data(sum_of(found)), _line(sum_of(found)))
+        data = _usage_data(sum_of(found))
+        del data["sessions"]  # one may be in several groups
+        common.show(data, _line(sum_of(found)))
     else:
         lines = _usage_lines(by, found, models, prices) if found else _NO_USAGE
         common.show([_usage_data(each) for each in found], lines)

@@ -8,6 +8,8 @@ session. A file stands for its session in the store; nothing is imported.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path, PurePath
@@ -15,7 +17,13 @@ from typing import get_args
 
 import msgspec
 
-from perdure.apps.cli.exits import ImportNeeded, PathNotFound, StoreNotFound, UsageMistake
+from perdure.apps.cli.exits import (
+    ImportNeeded,
+    PathNotFound,
+    StoreFolderNotFound,
+    StoreNotFound,
+    UsageMistake,
+)
 from perdure.apps.cli.options import JsonOption, NamespaceOption, StoreOption
 from perdure.apps.store_access import (
     NAMESPACE,
@@ -27,7 +35,12 @@ from perdure.apps.store_access import (
 from perdure.apps.terminal.output import remark, show_result
 from perdure.apps.terminal.text import safe
 from perdure.client.lookup.session_files import find_file
-from perdure.client.lookup.store_files import near_address
+from perdure.client.lookup.store_files import (
+    database_file,
+    near_address,
+    own_folders,
+)
+from perdure.client.open import default_address
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import NotImported, SessionNotFound
@@ -50,7 +63,11 @@ class CommonOptions(msgspec.Struct, frozen=True):
     as_json: JsonOption = False
 
     def writable_store(self) -> AbstractAsyncContextManager[Store]:
-        """Open the store; create it if it does not exist. Raises: the errors of `perdure.open`."""
+        """Open the store; create it if it does not exist.
+
+        Raises: StoreFolderNotFound; the errors of `perdure.open`.
+        """
+        require_store_folder(store_address(self.store))
         return writable_store(self.store, self.namespace)
 
     def existing_store(self) -> AbstractAsyncContextManager[Store]:
@@ -76,6 +93,23 @@ def existing_address(store: str | None) -> str:
     if is_missing(address):
         raise StoreNotFound(address, near_address(address))
     return address
+
+
+def require_store_folder(address: str) -> None:
+    """Require the folder in which the store at `address` is, or would be created.
+
+    The default address is exempt: its folder is created with the store.
+    Raises: StoreFolderNotFound.
+    """
+    if address == default_address(os.environ, sys.platform):
+        return
+    scheme, _, rest = address.partition(":///")
+    file = database_file(address)
+    for place in own_folders(address) if file is None else (file,):
+        if not place.parent.is_dir():
+            is_near = not rest.startswith("/") and Path("/", rest).parent.is_dir()
+            near = f"{scheme}:////{rest}" if is_near else None
+            raise StoreFolderNotFound(str(place.parent), near)
 
 
 async def opened_session(store: Store, named: str) -> Session:

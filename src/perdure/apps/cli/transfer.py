@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from perdure import errors
-from perdure.apps.cli.exits import PathExists, UsageMistake
+from perdure.apps.cli.exits import PathExists, PathNotFound, UsageMistake
 from perdure.apps.cli.options import FolderFilter, SourceFilter
 from perdure.apps.cli.store_options import (
     CommonOptions,
@@ -358,7 +358,12 @@ def _counts(exported: Exported) -> str:
 
 
 def write_whole(file: Path, content: bytes, *, is_forced: bool) -> None:
-    """Write `content` to `file`, like `write_file`. Raises: PathExists of the command line."""
+    """Write `content` to `file`, like `write_file`.
+
+    Raises: PathExists of the command line; PathNotFound if its folder does not exist.
+    """
+    if not file.parent.is_dir():
+        raise PathNotFound(str(file.parent))
     try:
         write_file(file, content, is_replacing=is_forced)
     except errors.PathExists as error:

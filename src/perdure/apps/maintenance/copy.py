@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import CONFLICT, DONE, FAILED, UsageMistake
-from perdure.apps.cli.store_options import CommonOptions, existing_address
+from perdure.apps.cli.store_options import CommonOptions, existing_address, require_store_folder
 from perdure.apps.maintenance.trust import TrustOption
 from perdure.apps.maintenance.whole_store import untold
 from perdure.apps.progress import progress_bar
@@ -116,6 +116,7 @@ async def copy(
     into = target_namespace or common.namespace
     if canonical(address) == canonical(target) and into == common.namespace:
         raise UsageMistake("source and target are the same; name another store or namespace")
+    require_store_folder(target)
 
     key = None if target_key_file is None else key_in_file(target_key_file, target)
     async with (

@@ -16,7 +16,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import PathNotFound, UsageMistake
-from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.cli.store_options import CommonOptions, require_store_folder
 from perdure.apps.maintenance.backup import check_copied, folder_named
 from perdure.apps.maintenance.copy import copy_of
 from perdure.apps.maintenance.trust import TrustOption, trust_store
@@ -289,6 +289,7 @@ async def restore(
         if folder.exists():
             raise UsageMistake(f"{folder} is a file: name the folder of a backup")
         raise PathNotFound(str(folder))
+    require_store_folder(address)
     moment = _moment(until)
 
     done = await restore_backup(
