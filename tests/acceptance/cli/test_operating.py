@@ -16,6 +16,13 @@ def test_store_is_backed_up_and_restored(sample: World) -> None:
     entries = sample.ok("store", "info", "--json").json["entries"]
     assert sample.ok("store", "backup", str(folder), "--json").json["entries"] == entries
     assert sample.run("store", "backup", str(folder)).code == 4
+    kept = ("--store", address(folder / "store.sqlite"))
+    before = (folder / "store.sqlite").read_bytes()
+    assert sample.ok("store", "verify", *kept, "--json").json["ok"]
+    assert sample.ok("sessions", "list", "--all", *kept).out
+    assert sample.ok("sessions", "search", "the", *kept).code == 0
+    assert "cannot be written" in sample.run("sessions", "label", SAMPLE_ID, "1", "x", *kept).err
+    assert (folder / "store.sqlite").read_bytes() == before
     done = sample.ok("store", "restore", str(folder), "--store", address(again), "--json").json
     assert done["entries"] == entries
     assert sample.ok("store", "verify", "--store", address(again), "--json").json["ok"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import stat
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -204,6 +205,7 @@ def _partial(folder: Path) -> Generator[Path]:
                 raise
             for path in partial.iterdir():
                 sync_file(path)
+                path.chmod(stat.S_IRUSR)  # opening it as a store does not change its hash
             sync_folder(partial)
             partial.replace(folder)
             sync_folder(folder.parent)

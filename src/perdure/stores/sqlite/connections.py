@@ -9,6 +9,7 @@ closing a file in any other way drops the locks that this process holds on it.
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -71,6 +72,7 @@ LOG_FILES = ("-wal", "-shm")
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
+_ANY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 _NO_DATABASE = "it is not an SQLite database, nor one that perdure encrypted"
 _FOREIGN = "it is the database of another program"
 
@@ -255,9 +257,14 @@ def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) ->
     if not os.access(path, os.R_OK):
         raise StoreUnavailable(str(path), "this user may not read it")
     _check_file(path, key, is_copied=is_copied)
-    can_write = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    can_write = _is_writable(path) and os.access(path.parent, os.W_OK)
     is_immutable = not can_write and not _has_log(path)
     return Site(path, identity_of(path), can_write and not is_copied, is_immutable, key, is_copied)
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether this user may write `path`: not even root, if nobody has the permission."""
+    return os.access(path, os.W_OK) and bool(path.stat().st_mode & _ANY_WRITE)
 
 
 def _check_file(path: Path, key: StoreKey | None, *, is_copied: bool) -> None:
