@@ -94,8 +94,10 @@ def test_question_finds_what_sessions_said_and_says_why(world: World) -> None:
     best = found[0]
     assert best["entry_id"].startswith(best["session"])
     assert "hotels" in [*best["why"].get("terms", ()), *best["why"].get("neighbours", ())]
+    assert best["title"] == "Which hotel near the river did we choose?"
     shown = world.ok("memory", "search", "what about the hotels?", "--limit", "1").out
     assert "hotels" in shown
+    assert "“Which hotel near the river did we choose?”" in shown
     assert world.ok("memory", "search", "zebra").out.strip() == "Nothing found."
     assert world.ok("memory", "search", "hotel", "--subject", "ana").out.strip() == "Nothing found."
     assert world.run("memory", "search", "?!").code == 2

@@ -110,4 +110,4 @@ async def revoke(
         found = None if grant is None else _find_grant(grant, known)
         await revoke_grant(opened, stream, found)
         left = (await standing_of(opened, stream)).grants
-    common.show(list(left), "Taken back.")
+    common.show(list(left), "Revoked." if known else "This session has no grants.")

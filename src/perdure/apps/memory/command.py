@@ -157,9 +157,13 @@ async def search(
             scope=scope,
             sessions=sessions or None,
         )
+        said = [hit.session_id for hit in found if hit.kind in ("said", "episode")]
+        titles = {
+            each: (await opened.backend.state(each)).info.name for each in dict.fromkeys(said)
+        }
     common.show(
-        [hit_data(hit) for hit in found],
-        hit_lines(found, width(), out_style()) if found else "Nothing found.",
+        [hit_data(hit, titles) for hit in found],
+        hit_lines(found, titles, width(), out_style()) if found else "Nothing found.",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -15,16 +15,21 @@ from perdure.bounds.limits import limits
 from perdure.memory.episodes import Episode
 from perdure.memory.hits import MemoryHit, Why
 from perdure.session.clock import timestamp
+from perdure.session.ids import StreamId
 from perdure.session.memory.facts import Fact
 
 _TEXT = 400
 """Characters of a text in a line."""
 
+_TITLE = 40
+"""Characters of the title of a session in a line."""
 
-def hit_data(hit: MemoryHit) -> dict[str, object]:
-    """Return the JSON of a hit."""
+
+def hit_data(hit: MemoryHit, titles: Mapping[StreamId, str]) -> dict[str, object]:
+    """Return the JSON of a hit; `titles` are those of sessions."""
     return {
         "session": hit.session_id,
+        "title": titles.get(hit.session_id) or None,
         "entry_id": hit.entry_id,
         "role": hit.role,
         "author": hit.author,
@@ -38,10 +43,14 @@ def hit_data(hit: MemoryHit) -> dict[str, object]:
     }
 
 
-def hit_lines(hits: Sequence[MemoryHit], width: int, style: Style) -> Iterator[str]:
-    """Return the lines of hits for people."""
+def hit_lines(
+    hits: Sequence[MemoryHit], titles: Mapping[StreamId, str], width: int, style: Style
+) -> Iterator[str]:
+    """Return the lines of hits for people; `titles` are those of sessions."""
     for hit in hits:
-        facts = [_origin(hit), local_time(hit.at), *_why(hit.why)]
+        title = one_line(titles.get(hit.session_id, ""), _TITLE)
+        named = [f"“{title}”"] if title else []
+        facts = [*named, _origin(hit), local_time(hit.at), *_why(hit.why)]
         entry = style.paint(safe(hit.entry_id), "strong")
         yield f"{entry}  {style.paint('  '.join(facts), 'faint')}"
         text = one_line(hit.text, _TEXT)
