@@ -714,6 +714,7 @@ class SessionTurnRefused(Event, frozen=True):
 class _SessionTurnRequested(payloads.Place, TypedDict):
     message: dict[str, object]
     dueAt: NotRequired[int]
+    priority: NotRequired[Literal["low", "normal", "high"]]
 
 class SessionTurnRequested(Event, frozen=True):
     type: Literal["session:turn_requested"]

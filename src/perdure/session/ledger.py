@@ -21,6 +21,8 @@ UnknownPolicy = Literal["retry", "ask", "never"]
 InterruptPolicy = Literal["retry", "continue", "rollback", "ask"]
 History = Literal["full", "text_only"]
 """What a request has of earlier turns; ``text_only``: no tool calls, results and thinking."""
+Priority = Literal["low", "normal", "high"]
+"""Of the turns that wait for workers, those of a higher priority begin first."""
 CallPurpose = Literal["answer", "summary"]
 CompactingReason = Literal["manual", "threshold", "overflow"]
 ToolOutcome = Literal["ok", "error", "refused", "timeout", "aborted", "unknown"]
@@ -99,7 +101,8 @@ class TurnRequested(SideBody, frozen=True, omit_defaults=True):
 
     The ``turn_started`` about it begins that turn, or a ``turn_refused`` about it says why none
     can. The turn does not begin before `due_at` (Unix milliseconds). Requests of one session are
-    answered in order.
+    answered in order. Of several sessions, the one with a waiting request of the highest `priority`
+    is first.
     """
 
     kind: ClassVar[str] = "turn_requested"
@@ -107,6 +110,7 @@ class TurnRequested(SideBody, frozen=True, omit_defaults=True):
 
     message: Message
     due_at: int | None = None
+    priority: Priority = "normal"
 
 
 class TurnRefused(SideBody, frozen=True):

@@ -289,6 +289,7 @@ EXPECTED: tuple[Body, ...] = (
     TurnRequested(Message("user", (TextPart("Later, please."),)), 1_700_000_100_000),
     TurnRefused("config", "there is no agent"),
     TurnStopRequested(is_cancel=True),
+    TurnRequested(Message("user", (TextPart("At once, please."),)), priority="high"),
 )
 
 
@@ -306,7 +307,7 @@ def test_golden_line_is_encoded_identically() -> None:
 def test_golden_header_decodes_as_expected() -> None:
     for seq, entry in enumerate(ENTRIES):
         assert (entry.stream, entry.seq, entry.at) == ("golden", seq, 1_700_000_000_000 + seq)
-    first, second, *_, last = ENTRIES
+    first, second, *_, last, _ = ENTRIES
     assert (first.lane, first.parent_id) == ("tree", None)
     assert (second.lane, second.parent_id) == ("tree", first.id)
     assert (last.lane, last.about) == ("side", "golden/90")

@@ -47,7 +47,7 @@ from perdure.session.codec import encode
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE, ModelChange, ThinkingChange
-from perdure.session.ledger import Spending
+from perdure.session.ledger import Priority, Spending
 from perdure.session.messages import InFlightMessage, Message
 from perdure.session.notes import PROGRAM, Queued, SessionCancelled
 from perdure.stores.protocol import LogReader
@@ -114,43 +114,43 @@ class Chat(Generic[OutputT]):
         selection: Selection | None = None,
         variables: Mapping[str, str] | None = None,
         at: datetime | int | None = None,
+        priority: Priority = "normal",
         while_waiting: WhileWaiting = "wait",
     ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
-        The turn runs in the session's folder, even if another handle has moved it.
-        `active_file`, `selection` and `variables` change the session's workspace from this message
-        on, and the values of ``{{ctx.name}}`` in the instructions and tool descriptions.
-        A file without a selection clears the selection; the file "" clears the file. A selection
-        alone makes its file the active one.
+        The turn runs in the session's folder, even if another handle has moved it. `active_file`,
+        `selection` and `variables` change the workspace from this message on, and ``{{ctx.name}}``
+        in the instructions and tool descriptions. A file without a selection clears it; the file ""
+        clears the file. A selection alone activates its file.
         With `at` (a time, or Unix milliseconds) the message waits in the log until then;
-        ``await turn.stored()`` returns once it cannot be lost.
-        With `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as
-        it waits for a person. The turn stays open: answer its question, then await it again.
+        ``await turn.stored()`` returns once it cannot be lost. Of turns that wait for workers,
+        those of a higher `priority` begin first; those of one session stay in order. With
+        `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as it waits
+        for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
-        raises later errors: LeaseHeld when another process has begun one meanwhile, TurnOpen when
-        one was interrupted (`Runtime.resume` continues it), TurnFailed, and QueueFull when too many
-        turns wait for workers: then nothing was written.
-        SecretPasted for a credential in a variable, or in the message if the agent refuses them
-        (the turn raises it for messages over 64 kB). WrongArgument for a selection in another file
-        than `active_file`, and for a variable with a reserved name (``working_dir``).
+        raises LeaseHeld when another process has begun one meanwhile, TurnOpen when one was
+        interrupted (`Runtime.resume` continues it), TurnFailed, and, before anything is written,
+        QueueFull when too many turns wait for workers. SecretPasted for a credential in a variable,
+        or in the message if the agent refuses them (the turn raises it over 64 kB). WrongArgument
+        for a selection in another file than `active_file`, or a variable named ``working_dir``.
         """
         due_at = None if at is None else due_at_of(at)
         _require_idle(self, "send", is_later=due_at is not None)
         durable, contents = prepare_input(said)
         policy = self.agent.on_pasted
         message = message_of(durable, policy)
-        shown = Shown(active_file, selection, variables or {})
-        self._place.show(shown, is_later=due_at is not None)
+        place, shown = self._place, Shown(active_file, selection, variables or {})
+        place.show(shown, is_later=due_at is not None)
 
         async def work(signals: Signals) -> TurnState:
             try:
                 whole = await screen_message(message, policy)
-                new = NewTurn(whole, contents, self._place.follow, self._place.record, due_at)
+                new = NewTurn(whole, contents, place.follow, place.record, due_at, priority)
                 return await self._runner.new_turn(self._running, new, signals)
             except (SecretPasted, LeaseHeld, QueueFull):
-                self._place.take_back(shown)
+                place.take_back(shown)
                 raise
 
         return self._turn(work, while_waiting, is_later=due_at is not None)

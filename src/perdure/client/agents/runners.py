@@ -20,6 +20,7 @@ from perdure.engine.turns.session_turns import Follow, SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import ConfigError, InvalidTransition
 from perdure.session.ids import StreamId
+from perdure.session.ledger import Priority, TurnRequested
 from perdure.session.messages import Message
 from perdure.stores.session_store import SessionStore
 
@@ -38,7 +39,7 @@ class NewTurn:
 
     `follow` applies the settings of the session up to an entry. `record` stores the changes of the
     workspace that come with the message, before it. The turn does not begin before `due_at`.
-    Units: Unix milliseconds.
+    Waiting turns of a higher `priority` begin before it. Units: Unix milliseconds.
     """
 
     message: Message
@@ -46,6 +47,7 @@ class NewTurn:
     follow: Follow
     record: Callable[[], Awaitable[None]]
     due_at: int | None = None
+    priority: Priority = "normal"
 
 
 class Runner(Protocol):
@@ -105,7 +107,8 @@ class EmbeddedRunner:
 
         if new.due_at is None:
             return await begin(request)
-        request = await store_request(environment, new.message, new.due_at, new.contents)
+        body = TurnRequested(new.message, new.due_at, new.priority)
+        request = await store_request(environment, body, new.contents)
         signals.is_stored()
         return await turn_when_due(environment, signals, request, new.due_at, begin)
 

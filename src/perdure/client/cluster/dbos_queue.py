@@ -2,9 +2,9 @@
 
 DBOS keeps which work waits, runs and is done, in the schema ``perdure_work`` of the store's
 database. It never sees a message: its inputs are ids. Of DBOS 3.4 this module uses the public
-names, `_listening_queues`, because queues may only be named before the launch otherwise, and two
-names by which each worker keeps its own number of slots: the database has one number for all. A
-DBOS without them is refused. DBOS is one per process.
+names, `_listening_queues`, because queues may only be named before the launch otherwise, two names
+by which each worker keeps its own number of slots: the database has one number for all, and the
+name of its claim (`claim.py`). A DBOS without them is refused. DBOS is one per process.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from perdure.client.cluster.claim import APPLICATION, CLAIM, SCHEMA, claim_by_priority
 from perdure.client.cluster.poll_gate import PollGate
 from perdure.errors import ConfigError
 from perdure.stores.cluster.protocol import PROTOCOL, Work, work_of
 
-SCHEMA = "perdure_work"
-APPLICATION = "perdure"
 WORKFLOW = "perdure.turn"
 
 POLL_S = 0.05
@@ -156,6 +155,7 @@ class DbosQueue:
             log.setLevel(logging.ERROR)
         self._has_launched = True
         keep_queues(self._dbos, self._registered)
+        order_claims(self._dbos, self._engine)
         self._gate.start(self._dbos.background_thread_stop_events)
         with suppress(DBAPIError), self._engine.begin() as db:  # only its owner may
             for grant in _GRANTS:
@@ -287,6 +287,13 @@ def keep_queues(dbos: Any, queues: Mapping[str, Any]) -> None:
         return queues.get(name) or read(name)
 
     database.get_queue = get_queue
+
+
+def order_claims(dbos: Any, engine: sqlalchemy.Engine) -> None:
+    """Have `dbos` take work by priority. Raises: ConfigError for a DBOS that cannot."""
+    database: Any = getattr(dbos, "_sys_db", None)
+    _require(database, CLAIM)
+    claim_by_priority(database, engine)
 
 
 def _require(owner: object, name: str) -> None:

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from perdure.client.cluster.runner import cluster_of
+from perdure.client.cluster.runner import cluster_of, priority_of
 from perdure.client.conversation.agent_binding import model_of
 from perdure.errors import PerdureError, StoreUnavailable, TurnSuspended
 from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
 from perdure.stores.cluster.limits import LimitService, Slot, slot_id, subjects_of
-from perdure.stores.cluster.protocol import Work
+from perdure.stores.cluster.protocol import RANKS, Work
 from perdure.stores.session_store import SessionStore
 from perdure.stores.wakeups import change
 
@@ -44,6 +44,7 @@ class _Turn:
     work: Work
     store: SessionStore
     subjects: tuple[str, ...] = ()
+    rank: int = 0
     is_running: bool = False
     may_run: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -76,7 +77,7 @@ class Slots:
         """
         turn, limited = _Turn(work, store), await self._limited()
         if limited:
-            turn.subjects = await _subjects(turn)
+            await _look_up(turn)
         if self._is_stopped:
             raise TurnSuspended
         id = slot_id(self._worker, work.id)
@@ -149,14 +150,14 @@ class Slots:
         for turn in list(self._turns.values()):
             if limited and not turn.subjects:
                 try:
-                    turn.subjects = await _subjects(turn)
+                    await _look_up(turn)
                 except StoreUnavailable:
                     raise
                 except PerdureError as error:  # the session was removed, and its turn ends
                     _log.info("session %s: %s", turn.work.stream, error)
         free = [turn for turn in self._turns.values() if limited.isdisjoint(turn.subjects)]
         slots = [
-            Slot(id, turn.work.namespace, turn.subjects, self._runs(turn, limited))
+            Slot(id, turn.work.namespace, turn.subjects, self._runs(turn, limited), turn.rank)
             for id, turn in self._turns.items()
             if limited and turn.subjects
         ]
@@ -179,10 +180,13 @@ class Slots:
         return frozenset(each.subject for each in found if each.turns is not None)
 
 
-async def _subjects(turn: _Turn) -> tuple[str, ...]:
+async def _look_up(turn: _Turn) -> None:
+    """Set the subjects and the rank of `turn`, from the log."""
     store, stream = turn.store, turn.work.stream
     window = await store.context_window(stream, (await store.state(stream)).leaf, 1)
-    return subjects_of(turn.work.namespace, await model_of(store, stream, window))
+    subjects = subjects_of(turn.work.namespace, await model_of(store, stream, window))
+    turn.rank = RANKS[await priority_of(store, turn.work)]
+    turn.subjects = subjects
 
 
 class Pace:

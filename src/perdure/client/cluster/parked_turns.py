@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from perdure.client.agents.delegation.questions import asked_below
-from perdure.client.cluster.runner import queue_open_turn, queue_work
+from perdure.client.cluster.runner import priority_of, queue_open_turn, queue_work
 from perdure.client.reads import open_questions
 from perdure.engine.turns.requests import stop_of_turn
 from perdure.errors import SessionNotFound, StoreError
@@ -81,7 +81,8 @@ class ParkedTurns:
                 await queue_open_turn(self._store, stream)
             else:
                 again = msgspec.structs.replace(behind, attempt=behind.attempt + 1)
-                await queue_work(self._store, again)
+                priority = await priority_of(self._store, again)
+                await queue_work(self._store, again, priority=priority)
         except SessionNotFound:
             pass
         except StoreError as error:  # the sweep finds the turn

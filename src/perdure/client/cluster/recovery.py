@@ -20,9 +20,8 @@ from perdure.client.reads import open_questions
 from perdure.engine.turns.requests import closing_entry, refuse_request
 from perdure.errors import LeaseHeld, LeaseLost, SessionNotFound
 from perdure.session.codec import body_of
-from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
-from perdure.session.ledger import TurnRequested
+from perdure.session.ledger import Priority, TurnRequested
 from perdure.session.notes import Question
 from perdure.stores.cluster.protocol import ACTIVE, Work
 
@@ -60,12 +59,16 @@ class Recovery:
         for work, entry in works.items():
             state = states.get(work.id)
             with suppress(SessionNotFound):
+                body = body_of(entry)
+                if not isinstance(body, TurnRequested):
+                    continue
                 if state is None:
-                    await queue_work(self._store, work, due_at=_due_at(entry))
+                    due_at, priority = body.due_at, body.priority
+                    await queue_work(self._store, work, due_at=due_at, priority=priority)
                 elif state not in ACTIVE:
-                    await self._again(work)
+                    await self._again(work, body.priority)
 
-    async def _again(self, work: Work) -> None:
+    async def _again(self, work: Work, priority: Priority) -> None:
         """Queue the next attempt, unless the session has an open turn that comes first."""
         if (await self._store.state(work.stream)).open_turn is not None:
             return
@@ -76,7 +79,7 @@ class Recovery:
         states = await self._cluster.states_of(attempts)
         following = _next(attempts, states)
         if following is not None:
-            await queue_work(self._store, following)
+            await queue_work(self._store, following, priority=priority)
         elif ACTIVE.isdisjoint(states.values()):
             with suppress(LeaseHeld, LeaseLost):  # the next sweep tries again
                 await refuse_request(self._host.claim(work.stream), work.request, *GIVEN_UP)
@@ -106,8 +109,3 @@ def _next(attempts: list[Work], states: Mapping[str, str]) -> Work | None:
     if not ACTIVE.isdisjoint(states.values()):
         return None
     return next((each for each in attempts if each.id not in states), None)
-
-
-def _due_at(request: Entry) -> int | None:
-    body = body_of(request)
-    return body.due_at if isinstance(body, TurnRequested) else None

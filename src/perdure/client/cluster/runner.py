@@ -18,8 +18,11 @@ from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import ConfigError, InvalidTransition
-from perdure.session.ids import StreamId
+from perdure.session.codec import body_of
+from perdure.session.ids import StreamId, entry_place
+from perdure.session.ledger import Priority, TurnRequested
 from perdure.stores.cluster.protocol import ClusterService, Order, SharedStore, Work
+from perdure.stores.protocol import LogReader
 from perdure.stores.session_store import SessionStore
 
 _PLACES: ContextVar[list[str | None] | None] = ContextVar("places", default=None)
@@ -34,11 +37,12 @@ class DbosRunner:
         store, stream = environment.store, environment.stream
         async with _place(store, new.due_at) as key:
             await new.record()
-            request = await store_request(environment, new.message, new.due_at, new.contents, key)
+            body = TurnRequested(new.message, new.due_at, new.priority)
+            request = await store_request(environment, body, new.contents, key)
             signals.is_stored()
             followed = FollowedTurn(environment, signals, request=request)
             work = Work(store.namespace, stream, request)
-            await queue_work(store, work, due_at=new.due_at)
+            await queue_work(store, work, due_at=new.due_at, priority=new.priority)
         return await _followed(environment, signals, followed)
 
     @asynccontextmanager
@@ -63,9 +67,8 @@ class DbosRunner:
             raise InvalidTransition("idle", "recover")
         followed = FollowedTurn(environment, signals, turn=state.open_turn)
         if not await queue_open_turn(store, stream):
-            await queue_work(
-                store, Work(store.namespace, stream, None, state.open_turn, state.epoch)
-            )
+            work = Work(store.namespace, stream, None, state.open_turn, state.epoch)
+            await queue_work(store, work, priority="normal")
         return await _followed(environment, signals, followed)
 
 
@@ -93,7 +96,7 @@ async def _place(store: SessionStore, due_at: int | None) -> AsyncGenerator[str 
 
 
 async def queue_work(
-    store: SessionStore, work: Work, *, due_at: int | None = None, priority: int = 0
+    store: SessionStore, work: Work, *, due_at: int | None = None, priority: Priority
 ) -> bool:
     """Queue `work` for the workers that can do it; as `ClusterService.enqueue`."""
     required = await requirement_for(store, StreamId(work.stream))
@@ -113,8 +116,23 @@ async def queue_open_turn(store: SessionStore, stream: StreamId) -> bool:
     (begun,) = await store.entries(stream, after=state.open_turn - 1, limit=1)
     if begun.about is None:
         return False
-    await queue_work(store, Work(store.namespace, stream, None, state.open_turn, state.epoch))
+    work = Work(store.namespace, stream, None, state.open_turn, state.epoch)
+    await queue_work(store, work, priority=await priority_of(store, work))
     return True
+
+
+async def priority_of(log: LogReader, work: Work) -> Priority:
+    """Return the priority of the request of `work`, or of the request that its turn answers."""
+    seq = work.request
+    if seq is None:
+        assert work.turn is not None
+        begun = await log.entries(work.stream, after=work.turn - 1, limit=1)
+        if not begun or begun[0].about is None:
+            return "normal"
+        seq = entry_place(begun[0].about)[1]
+    found = await log.entries(work.stream, after=seq - 1, limit=1)
+    body = body_of(found[0]) if found and not found[0].is_erased else None
+    return body.priority if isinstance(body, TurnRequested) else "normal"
 
 
 async def _followed(

@@ -14,7 +14,6 @@ from perdure.engine.turns.state import TurnState
 from perdure.errors import LeaseHeld, RequestAnswered, TurnOpen
 from perdure.session.codec import new_side
 from perdure.session.ledger import TurnRequested
-from perdure.session.messages import Message
 from perdure.stores.protocol import Commit, Write
 
 BUSY_S = 0.5
@@ -29,8 +28,7 @@ Begin = Callable[[int], Awaitable[TurnState]]
 
 async def store_request(
     environment: Environment,
-    message: Message,
-    due_at: int | None,
+    request: TurnRequested,
     contents: tuple[bytes, ...],
     key: str | None = None,
 ) -> int:
@@ -38,8 +36,7 @@ async def store_request(
 
     `key` is the idempotency key of its commit.
     """
-    body = new_side(TurnRequested(message, due_at))
-    write = Write(stream=environment.stream, entries=(body,))
+    write = Write(stream=environment.stream, entries=(new_side(request),))
     at = environment.clock.now_ms()
     commit = Commit(writes=(write,), at=at, idempotency_key=key, blobs=contents)
     return (await environment.store.commit(commit)).entries[0][0].seq

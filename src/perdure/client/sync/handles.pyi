@@ -71,7 +71,7 @@ from perdure.session.entries import LEAF, Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import Origin, SessionInfo, SessionScope, SoughtStatus
 from perdure.session.kinds import BranchSummary
-from perdure.session.ledger import Spending
+from perdure.session.ledger import Priority, Spending
 from perdure.session.media.inline import InlineMedia
 from perdure.session.memory.facts import Fact
 from perdure.session.memory.kinds import SaidBy
@@ -1122,27 +1122,27 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         selection: Selection | None = None,
         variables: Mapping[str, str] | None = None,
         at: datetime | int | None = None,
+        priority: Priority = "normal",
         while_waiting: WhileWaiting = "wait",
     ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
-        The turn runs in the session's folder, even if another handle has moved it.
-        `active_file`, `selection` and `variables` change the session's workspace from this message
-        on, and the values of ``{{ctx.name}}`` in the instructions and tool descriptions.
-        A file without a selection clears the selection; the file "" clears the file. A selection
-        alone makes its file the active one.
+        The turn runs in the session's folder, even if another handle has moved it. `active_file`,
+        `selection` and `variables` change the workspace from this message on, and ``{{ctx.name}}``
+        in the instructions and tool descriptions. A file without a selection clears it; the file ""
+        clears the file. A selection alone activates its file.
         With `at` (a time, or Unix milliseconds) the message waits in the log until then;
-        ``await turn.stored()`` returns once it cannot be lost.
-        With `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as
-        it waits for a person. The turn stays open: answer its question, then await it again.
+        ``await turn.stored()`` returns once it cannot be lost. Of turns that wait for workers,
+        those of a higher `priority` begin first; those of one session stay in order. With
+        `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as it waits
+        for a person. The turn stays open: answer its question, then await it again.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
-        raises later errors: LeaseHeld when another process has begun one meanwhile, TurnOpen when
-        one was interrupted (`Runtime.resume` continues it), TurnFailed, and QueueFull when too many
-        turns wait for workers: then nothing was written.
-        SecretPasted for a credential in a variable, or in the message if the agent refuses them
-        (the turn raises it for messages over 64 kB). WrongArgument for a selection in another file
-        than `active_file`, and for a variable with a reserved name (``working_dir``).
+        raises LeaseHeld when another process has begun one meanwhile, TurnOpen when one was
+        interrupted (`Runtime.resume` continues it), TurnFailed, and, before anything is written,
+        QueueFull when too many turns wait for workers. SecretPasted for a credential in a variable,
+        or in the message if the agent refuses them (the turn raises it over 64 kB). WrongArgument
+        for a selection in another file than `active_file`, or a variable named ``working_dir``.
         """
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:

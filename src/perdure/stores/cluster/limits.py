@@ -53,14 +53,17 @@ class LimitInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Slot(msgspec.Struct, frozen=True):
     """A turn of the namespace that a worker runs, or will run once its slot is granted.
 
-    One that is `running` is granted whatever the limits say: it began before they were set.
-    Shape: `id` is `slot_id` of its worker and work; `subjects` are as of `subjects_of`.
+    One that is `running` is granted whatever the limits say: it began before they were set. Of the
+    others of a namespace, those of the lowest `rank` are granted first.
+    Shape: `id` is `slot_id` of its worker and work; `subjects` are as of `subjects_of`; `rank` is
+    one of `RANKS`.
     """
 
     id: str
     namespace: str
     subjects: tuple[str, ...]
     running: bool
+    rank: int = 0
 
 
 def slot_id(worker: str, work: str) -> str:

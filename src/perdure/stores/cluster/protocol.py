@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.bounds.short_repr import ShortRepr
 from perdure.session.ids import StreamId
+from perdure.session.ledger import Priority
 from perdure.stores.cluster.limits import LimitService
 
 PROTOCOL = 2
@@ -23,6 +24,9 @@ Since 2 several tools of a turn may be open, which earlier workers cannot resume
 
 ACTIVE = frozenset({"ENQUEUED", "DELAYED", "PENDING"})
 """The states of work that is queued or runs; work in any other state has ended."""
+
+RANKS: Mapping[Priority, int] = {"high": -1, "normal": 0, "low": 1}
+"""The numbers of priorities in the database: the lowest is first."""
 
 WorkerState = Literal["alive", "draining", "dead"]
 
@@ -54,15 +58,14 @@ def work_of(id: str) -> Work:
 class Order(msgspec.Struct, frozen=True):
     """Work to be queued. `queue` is for workers that satisfy `requires`, which is JSON.
 
-    Units: `due_at` is Unix milliseconds. Of the work of one session, a lower `priority` comes
-    first.
+    Units: `due_at` is Unix milliseconds.
     """
 
     work: Work
     queue: str
     requires: bytes
     due_at: int | None = None
-    priority: int = 0
+    priority: Priority = "normal"
 
 
 class WorkerInfo(ShortRepr, frozen=True, kw_only=True):

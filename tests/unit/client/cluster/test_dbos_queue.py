@@ -7,8 +7,15 @@ import logging
 from types import SimpleNamespace
 
 import pytest
+import sqlalchemy
 
-from perdure.client.cluster.dbos_queue import SERVER_ERRORS, DbosQueue, keep_queues, listen_to
+from perdure.client.cluster.dbos_queue import (
+    SERVER_ERRORS,
+    DbosQueue,
+    keep_queues,
+    listen_to,
+    order_claims,
+)
 from perdure.errors import ConfigError
 from perdure.stores.cluster.protocol import Work
 
@@ -29,6 +36,12 @@ def test_dbos_follows_given_list() -> None:
 def test_dbos_without_reads_of_queues_is_refused_with_remedy() -> None:
     with pytest.raises(ConfigError, match=r"no get_queue.*pip install 'dbos>=3\.4,<3\.5'"):
         keep_queues(SimpleNamespace(), {})
+
+
+def test_dbos_without_claim_is_refused_with_remedy() -> None:
+    dbos = SimpleNamespace(_sys_db=SimpleNamespace())
+    with pytest.raises(ConfigError, match=r"no start_queued_.*pip install 'dbos>=3\.4,<3\.5'"):
+        order_claims(dbos, sqlalchemy.create_engine("postgresql+psycopg://"))
 
 
 async def test_failed_launch_leaves_the_log_of_dbos_at_errors() -> None:

@@ -18,6 +18,7 @@ from perdure.errors import StoreError
 from perdure.session.ids import StreamId
 from perdure.stores.cluster.protocol import (
     PROTOCOL,
+    RANKS,
     ClusterStatus,
     Order,
     QueueInfo,
@@ -136,7 +137,7 @@ class PostgresCluster:
                     work.id,
                     work.id,
                     str(PROTOCOL),
-                    order.priority,
+                    RANKS[order.priority],
                     work.stream,
                     order.due_at,
                 ),

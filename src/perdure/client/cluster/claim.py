@@ -1,0 +1,99 @@
+"""Take work by priority, and the work of each session in order.
+
+DBOS draws the sessions whose work a worker takes, and orders by priority only within a session,
+where perdure needs the order of the requests. So `claim_by_priority` replaces its claim by one
+statement.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import sqlalchemy
+
+SCHEMA = "perdure_work"
+"""Where DBOS keeps work."""
+
+APPLICATION = "perdure"
+
+CLAIM = "start_queued_partitioned_workflows"
+"""The claim of DBOS for queues that run one piece of work of each session at a time."""
+
+_LOOKED_FOR = (
+    "w.queue_name = %(queue)s AND w.status = 'ENQUEUED' AND w.application_version = %(version)s"
+)
+
+# `waiting` reads one row of an index for each session: its first one, by priority. The rows are
+# locked once they are chosen: a query with both a limit and locks could skip a locked row, and take
+# a later one of the same session.
+_CLAIM = f"""
+WITH RECURSIVE waiting (session, priority) AS (
+    (
+        SELECT w.queue_partition_key, w.priority FROM {SCHEMA}.workflow_status AS w
+        WHERE {_LOOKED_FOR} AND w.queue_partition_key IS NOT NULL
+        ORDER BY w.queue_partition_key, w.priority LIMIT 1
+    )
+    UNION ALL
+    SELECT n.* FROM waiting AS p CROSS JOIN LATERAL (
+        SELECT w.queue_partition_key, w.priority FROM {SCHEMA}.workflow_status AS w
+        WHERE {_LOOKED_FOR} AND w.queue_partition_key > p.session
+        ORDER BY w.queue_partition_key, w.priority LIMIT 1
+    ) AS n
+), chosen AS MATERIALIZED (
+    SELECT p.session FROM waiting AS p
+    WHERE NOT EXISTS (
+        SELECT FROM {SCHEMA}.workflow_status AS w
+        WHERE w.queue_name = %(queue)s AND w.status = 'PENDING'
+            AND w.queue_partition_key = p.session
+    )
+    ORDER BY p.priority, random() LIMIT %(most)s
+), first AS MATERIALIZED (
+    SELECT f.id FROM chosen AS c CROSS JOIN LATERAL (
+        SELECT w.workflow_uuid AS id FROM {SCHEMA}.workflow_status AS w
+        WHERE {_LOOKED_FOR} AND w.queue_partition_key = c.session
+        ORDER BY w.created_at, w.workflow_uuid LIMIT 1
+    ) AS f
+), free AS MATERIALIZED (
+    SELECT w.workflow_uuid AS id FROM {SCHEMA}.workflow_status AS w
+    WHERE w.workflow_uuid IN (SELECT f.id FROM first AS f) AND {_LOOKED_FOR}
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE {SCHEMA}.workflow_status AS w
+SET status = 'PENDING', owner_xid = %(claim)s, executor_id = %(worker)s, rate_limited = false,
+    recovery_attempts = w.recovery_attempts + 1, application_name = %(application)s,
+    started_at_epoch_ms = floor(extract(epoch FROM now()) * 1000)::bigint,
+    updated_at = floor(extract(epoch FROM now()) * 1000)::bigint
+FROM free AS f WHERE w.workflow_uuid = f.id AND {_LOOKED_FOR}
+RETURNING w.workflow_uuid
+"""  # noqa: S608 - put together from constants
+
+_MOST = 8_192
+"""Work taken at once, at most."""
+
+
+def claim_by_priority(database: Any, engine: sqlalchemy.Engine) -> None:
+    """Have the system database of DBOS take work on `engine` as described above."""
+
+    def claim(
+        queue: Any,
+        executor_id: str,
+        app_version: str,
+        max_tasks: int = sys.maxsize,
+        *,
+        owner_xid: str | None = None,
+        is_latest_version: bool | None = None,
+    ) -> list[str]:
+        del is_latest_version  # it decides about work without a version, and ours has one
+        values = {
+            "queue": queue.name,
+            "version": app_version,
+            "most": min(max_tasks, _MOST),
+            "claim": owner_xid,
+            "worker": executor_id,
+            "application": APPLICATION,
+        }
+        with engine.begin() as db:
+            return [row[0] for row in db.exec_driver_sql(_CLAIM, values)]
+
+    setattr(database, CLAIM, claim)

@@ -1,0 +1,177 @@
+"""Turns that wait for workers begin by their priority; those of one session stay in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import Chat, Runtime, Store, Turn
+from perdure.client.cluster.runner import cluster_of
+from perdure.client.cluster.status import cluster_status
+from perdure.errors import WrongArgument
+from perdure.session.codec import body_of
+from perdure.session.ledger import Priority, TurnRequested
+from perdure.stores.cluster.limits import Limit
+from perdure.stores.cluster.protocol import RANKS as NUMBERS
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.worker_program import HELD, HELPER
+from tests.fakes.workers import effect_of, effects, until, workers
+
+pytestmark = pytest.mark.full_only
+
+RANKS: dict[str, Priority] = {
+    "late": "low",
+    "usual": "normal",
+    "as usual": "normal",
+    "urgent": "high",
+}
+
+
+@pytest.fixture
+async def runtime(store: Store, folder: Path) -> AsyncIterator[Runtime]:
+    async with Runtime(store, agents=[HELPER], runner="workers") as made:
+        yield made
+
+
+def wait(chat: Chat, text: str, priority: Priority = "normal") -> Turn:
+    return chat.send(f'/tool wait {{"text": "{text}", "seconds": 0}}', priority=priority)
+
+
+async def has_waiting(store: Store, count: int) -> None:
+    """Wait until the queue has `count` turns of the helper that wait."""
+
+    async def is_so() -> bool:
+        status = await cluster_status(store.backend, store.outside.clock)
+        return sum(each.waiting for each in status.queues) == count
+
+    await until(is_so)
+
+
+def order(folder: Path, *texts: str) -> list[str]:
+    """Return `texts` in the order in which the tools wrote them."""
+    return [text for _, text in effects(folder) if text in texts]
+
+
+async def test_turn_of_higher_priority_begins_before_those_that_wait(
+    runtime: Runtime, store: Store, address: str, folder: Path
+) -> None:
+    async with (
+        perdure.open(address) as elsewhere,
+        Runtime(elsewhere, agents=[HELPER], runner="workers") as other,
+    ):
+        with workers(1, address, folder, "--slots", "1"):
+            (folder / HELD).touch()
+            turns = [wait(await runtime.start(HELPER), "running")]
+            await effect_of(folder, "running")
+            for text, priority in RANKS.items():
+                turns.append(wait(await runtime.start(HELPER), text, priority))
+            session = await runtime.start(HELPER)
+            turns.append(wait(session, "first of session"))
+            await turns[-1].stored()
+            turns.append(wait(await other.resume(session.id), "second of session", "high"))
+            await has_waiting(store, 6)
+            (folder / HELD).unlink()
+            assert [(await turn).end for turn in turns] == ["stop"] * 7
+    of_session = ["first of session", "second of session"]
+    begun = order(folder, *RANKS, *of_session)
+    assert set(begun[:3]) == {"urgent", *of_session}
+    assert order(folder, *of_session) == of_session
+    assert set(begun[3:5]) == {"usual", "as usual"}
+    assert begun[5:] == ["late"]
+
+
+async def test_turn_of_higher_priority_gets_slot_of_limit_first(
+    runtime: Runtime, store: Store, address: str, folder: Path
+) -> None:
+    limits = cluster_of(store.backend).limits
+    await limits.set_limit(Limit(subject="namespace:default", turns=1))
+    try:
+        with workers(1, address, folder):
+            (folder / HELD).touch()
+            turns = [wait(await runtime.start(HELPER), "granted")]
+            await effect_of(folder, "granted")
+
+            async def are_held() -> bool:
+                (found,) = await limits.infos()
+                return found.held == len(turns) - 1
+
+            for priority in sorted(NUMBERS, key=lambda each: -NUMBERS[each]):
+                turns.append(wait(await runtime.start(HELPER), f"a {priority}", priority))
+                await until(are_held)
+            (folder / HELD).unlink()
+            assert [(await turn).end for turn in turns] == ["stop"] * 4
+    finally:
+        await limits.set_limit(Limit(subject="namespace:default"))
+    assert order(folder, "a low", "a normal", "a high") == ["a high", "a normal", "a low"]
+
+
+async def test_turn_that_waited_for_person_keeps_its_priority(
+    runtime: Runtime, store: Store, address: str, folder: Path
+) -> None:
+    with workers(1, address, folder, "--slots", "1"):
+        asking = await runtime.start(HELPER)
+        turns = [asking.send('/tool publish {"text": "published"}', priority="high")]
+
+        async def is_parked() -> bool:
+            status = await cluster_status(store.backend, store.outside.clock)
+            return bool(await asking.questions()) and not any(q.running for q in status.queues)
+
+        await until(is_parked)
+        (folder / HELD).touch()
+        turns += [wait(await runtime.start(HELPER), "before")]
+        await effect_of(folder, "before")
+        turns += [wait(await runtime.start(HELPER), "behind")]
+        await has_waiting(store, 1)
+        (question,) = await asking.questions()
+        await store.answer(question.id, "allow", by="Ana")
+        await has_waiting(store, 2)
+        (folder / HELD).unlink()
+        assert [(await turn).end for turn in turns] == ["stop"] * 3
+    assert order(folder, "published", "behind") == ["published", "behind"]
+
+
+async def test_request_in_log_keeps_its_priority_until_first_worker_starts(
+    postgres: PostgresServer, folder: Path
+) -> None:
+    address = postgres.new_database()
+    try:
+        async with (
+            perdure.open(address) as store,
+            Runtime(store, agents=[HELPER], runner="workers") as runtime,
+        ):
+            (folder / HELD).touch()
+            turns = [wait(await runtime.start(HELPER), f"stored {t}", p) for t, p in RANKS.items()]
+            for turn in turns:
+                await turn.stored()
+            with workers(1, address, folder, "--slots", "1"):
+
+                async def is_queued() -> bool:
+                    status = await cluster_status(store.backend, store.outside.clock)
+                    return [(q.waiting, q.running) for q in status.queues if q.running] == [(3, 1)]
+
+                await until(is_queued)  # one of them was queued first, and runs
+                (folder / HELD).unlink()
+                assert [(await turn).end for turn in turns] == ["stop"] * 4
+    finally:
+        postgres.drop(address)
+    _, *following = order(folder, *(f"stored {text}" for text in RANKS))
+    ranks = [NUMBERS[RANKS[text.removeprefix("stored ")]] for text in following]
+    assert ranks == sorted(ranks)
+
+
+async def test_priority_of_message_for_later_is_recorded_by_embedded_runner(store: Store) -> None:
+    async with Runtime(store, agents=[HELPER], runner="embedded") as runtime:
+        chat = await runtime.start(HELPER)
+        tomorrow = round(time.time() * 1000) + 86_400_000
+        await chat.send("tomorrow", at=tomorrow, priority="high").stored()
+        (request,) = [entry async for entry in chat.session.entries(kind="turn_requested")]
+        body = body_of(request)
+        assert isinstance(body, TurnRequested)
+        assert body.priority == "high"
+        await store.schedule.cancel(request.id)
+        with pytest.raises(WrongArgument, match="priority"):
+            chat.send("now", priority="urgent")  # type: ignore[arg-type] # that is the test
