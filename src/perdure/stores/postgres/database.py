@@ -52,8 +52,6 @@ WAIT_S = 15.0
 STATEMENT_S = 60
 IDLE_IN_TRANSACTION_S = 10
 
-_AUTOCOMMIT: dict[str, Any] = {"autocommit": True, "connect_timeout": CONNECT_S}
-
 CLOSING_S = 2.0
 """How long closing waits for running calls before it cancels them on the server."""
 
@@ -170,7 +168,7 @@ class _PooledConnection(AsyncConnection[Row]):
 class Database:
     """One namespace of one database, until it is closed. Use it on the event loop that opens it.
 
-    Units: `lock_timeout_s` seconds, the longest wait for a lock.
+    Units: seconds, the longest wait for a lock (`lock_timeout_s`) and for a server (`connect_s`).
     """
 
     def __init__(
@@ -179,7 +177,9 @@ class Database:
         namespace: str,
         durability: Durability,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
+        connect_s: int = CONNECT_S,
     ) -> None:
+        self._connecting: dict[str, Any] = {"autocommit": True, "connect_timeout": connect_s}
         self.address = public_address(route.direct)
         self.namespace = key_of(namespace)
         self.durability: Durability = durability
@@ -205,16 +205,17 @@ class Database:
         Raises: NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable.
         """
         try:
-            async with await AsyncConnection.connect(self.route.direct, **_AUTOCOMMIT) as first:
+            async with await AsyncConnection.connect(
+                self.route.direct, **self._connecting
+            ) as first:
                 await first.execute(_LIMITS, (self._lock_ms, f"{IDLE_IN_TRANSACTION_S * 1000}"))
                 self._role = await prepare_schema(first, self.address, is_copied=is_copied)
                 if has_pooler := self.route.has_pooler:
                     await _check_isolation(first, self.address)
-            threshold = None if has_pooler else 0
             pool: AsyncConnectionPool[_PooledConnection] = AsyncConnectionPool(
                 self.route.pooled,
                 connection_class=_PooledConnection,
-                kwargs={**_AUTOCOMMIT, "prepare_threshold": threshold},
+                kwargs={**self._connecting, "prepare_threshold": None if has_pooler else 0},
                 min_size=1,
                 max_size=max_connections,
                 timeout=WAIT_S,
@@ -248,9 +249,7 @@ class Database:
 
     async def connect_apart(self) -> Connected:
         """Open a connection outside the pool; the caller must close it."""
-        db = await AsyncConnection.connect(
-            self.route.direct, autocommit=True, connect_timeout=CONNECT_S
-        )
+        db = await AsyncConnection.connect(self.route.direct, **self._connecting)
         try:
             await self._configure(db)
         except BaseException:

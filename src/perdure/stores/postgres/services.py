@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from perdure.errors import SessionNotFound, StoreFull, StoreReadOnly
 from perdure.session.clock import Clock, RandomSource
@@ -16,11 +17,11 @@ from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.maintenance.protocol import VacuumReport
 from perdure.stores.maintenance.salvage import SalvagedNamespace
 from perdure.stores.maintenance.segments import StreamSegment
-from perdure.stores.postgres import verify
 from perdure.stores.postgres.append import Appender
 from perdure.stores.postgres.database import Database
-from perdure.stores.postgres.maintenance import salvage, segments, stats
+from perdure.stores.postgres.maintenance import salvage, segments, stats, verify
 from perdure.stores.postgres.notifications import Watcher
+from perdure.stores.postgres.replica import Replica
 from perdure.stores.postgres.retention import content_gc, quotas
 from perdure.stores.postgres.retention import erase as erasure
 from perdure.stores.postgres.retention import policy as retention_policy
@@ -42,10 +43,16 @@ class PostgresHandle:
     """A namespace of a database. Leases use `clock` if given, otherwise the server's clock."""
 
     def __init__(
-        self, database: Database, namespace: str, clock: Clock | None, random: RandomSource
+        self,
+        database: Database,
+        replica: Replica,
+        namespace: str,
+        clock: Clock | None,
+        random: RandomSource,
     ) -> None:
         self.namespace = namespace
         self.db = database
+        self.replica = replica
         self.clock = clock
         self.random = random
         self.appender = Appender(database)
@@ -74,26 +81,41 @@ def asking(
     return method
 
 
+def asking_replica(
+    ask: Callable[Concatenate[Database, P], Awaitable[T]],
+) -> Callable[Concatenate[Any, P], CoroutineType[Any, Any, T]]:
+    """Return the method that calls `ask` with the replica of its store, if that can be used."""
+
+    async def method(self: Served, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.handle.replica.read(lambda db: ask(db, *args, **kwargs))
+
+    return method
+
+
 class PostgresSearch:
     """`SearchService`: an index that is updated in steps before each search."""
 
     def __init__(self, handle: PostgresHandle) -> None:
         self.handle = handle
-        self._cache = RecallCache()
+        self._caches: WeakKeyDictionary[Database, RecallCache] = WeakKeyDictionary()
         self._recalling = asyncio.Lock()
 
     async def recall(self, asked: Asked) -> list[Recalled]:
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
         async with self._recalling:
-            return await search_index.recalled(self.handle.db, self._cache, asked)
+            return await self.handle.replica.read(lambda db: self._recalled(db, asked))
+
+    async def _recalled(self, db: Database, asked: Asked) -> list[Recalled]:
+        cache = self._caches.setdefault(db, RecallCache())  # the index of a replica may be older
+        return await search_index.recalled(db, cache, asked)
 
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         sought = sought_in(query.text)
         # If the database is read-only or full, the search reads unindexed entries itself.
         with suppress(StoreReadOnly, StoreFull):
             await self.index()
-        return await search_index.hits(self.handle.db, query, sought)
+        return await self.handle.replica.read(lambda db: search_index.hits(db, query, sought))
 
     unembedded = asking(search_index.unembedded)
     add_vectors = asking(search_index.add_vectors)

@@ -28,6 +28,7 @@ from perdure.stores.postgres.append import Request
 from perdure.stores.postgres.cluster.live import PostgresLive, sweep
 from perdure.stores.postgres.cluster.queue import PostgresCluster
 from perdure.stores.postgres.database import CONNECTIONS, Database
+from perdure.stores.postgres.replica import Replica
 from perdure.stores.postgres.retention import usage
 from perdure.stores.postgres.rows import is_text
 from perdure.stores.postgres.services import (
@@ -36,6 +37,7 @@ from perdure.stores.postgres.services import (
     PostgresRetention,
     PostgresSearch,
     asking,
+    asking_replica,
 )
 from perdure.stores.protocol import (
     Capabilities,
@@ -94,7 +96,8 @@ class PostgresStore:
         await database.open(max_connections, is_copied=is_copied)
         if not is_copied:
             await sweep(database)
-        return cls(PostgresHandle(database, namespace, clock, random))
+        replica = Replica(database, max_connections)
+        return cls(PostgresHandle(database, replica, namespace, clock, random))
 
     async def commit(self, commit: Commit) -> CommitResult:
         self.handle.db.check_usable()
@@ -147,7 +150,7 @@ class PostgresStore:
     aliases = asking(reads.aliases)
     find = asking(reads.find)
     entries_named = asking(reads.entries_named)
-    sessions = asking(reads.sessions)
+    sessions = asking_replica(reads.sessions)
     idle_sessions = asking(reads.idle_sessions)
 
     async def open_turns(self) -> list[OpenTurn]:
@@ -201,6 +204,7 @@ class PostgresStore:
                 await relay.aclose()
             await self.handle.watcher.close()
         finally:
+            await self.handle.replica.close()
             await self.handle.db.close()
 
 

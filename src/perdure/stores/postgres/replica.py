@@ -1,0 +1,142 @@
+"""Reads on a streaming replica: lists and search, as new as on the primary.
+
+A read asks the primary how far its log goes, and is run on the replica once that has replayed as
+much. So it sees every commit that had returned when it began, of any process. Otherwise, and if the
+replica is down, the primary answers (``docs/decisions/0080-read-replicas.md``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import LiteralString, TypeVar
+
+from perdure.errors import NotAStore, PerdureError, StoreReadOnly, StoreUnavailable
+from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
+from perdure.stores.postgres.address import Route
+from perdure.stores.postgres.database import Database, Statement
+
+CONNECT_S = 3
+"""Longest wait for the server of the replica when it is connected."""
+
+CATCH_UP_S = 0.1
+"""Longest wait until the replica has replayed what the primary had when a read began."""
+
+LAG_PAUSE_S = 1.0
+DOWN_PAUSE_S = 30.0
+"""How long the primary answers alone after the replica was behind, or could not be used."""
+
+_SYSTEM: LiteralString = "SELECT system_identifier FROM pg_control_system()"
+
+# A commit of durability "full" is visible once it is flushed. One of "normal" is visible earlier.
+_UPTO: dict[str, LiteralString] = {
+    "full": """SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+        ELSE pg_current_wal_flush_lsn() END::text""",
+    "normal": """SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+        ELSE pg_current_wal_insert_lsn() END::text""",
+}
+
+_REPLAYED: LiteralString = """
+SELECT pg_is_in_recovery(),
+    greatest(pg_wal_lsn_diff(%s::pg_lsn, pg_last_wal_replay_lsn()), 0)::bigint
+"""
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class _Behind(Exception):
+    """The replica lacks the newest commits."""
+
+
+class Replica:
+    """The replica of `primary` that its route names, connected when it is first used."""
+
+    def __init__(self, primary: Database, max_connections: int) -> None:
+        self._primary = primary
+        self._max_connections = max_connections
+        self._db: Database | None = None
+        self._opening = asyncio.Lock()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._paused_until = 0.0
+        self._is_warned = False
+
+    async def read(self, ask: Callable[[Database], Awaitable[T]]) -> T:
+        """Return what `ask` reads from the replica, or from the primary if it cannot be used."""
+        conninfo = self._primary.route.replica
+        if conninfo is None or time.monotonic() < self._paused_until:
+            return await ask(self._primary)
+        (rows,) = await self._primary.ask(Statement(_UPTO[self._primary.durability]))
+        try:
+            db = await self._opened(conninfo)
+            await _catch_up(db, str(rows[0][0]))
+            self._is_warned = False
+            return await ask(db)
+        except _Behind as behind:
+            self._pause(LAG_PAUSE_S, str(behind))
+        except (NotAStore, StoreReadOnly, StoreUnavailable) as error:
+            self._primary.check_usable()
+            self._pause(DOWN_PAUSE_S, str(error))
+            self._drop()
+        return await ask(self._primary)
+
+    async def close(self) -> None:
+        """Close its connections."""
+        self._drop()
+        await asyncio.gather(*self._closing)
+
+    async def _opened(self, conninfo: str) -> Database:
+        async with self._opening:
+            if self._db is None:
+                db = Database(
+                    Route(conninfo, conninfo),
+                    self._primary.namespace,
+                    self._primary.durability,
+                    LOCK_TIMEOUT_S,
+                    CONNECT_S,
+                )
+                await db.open(self._max_connections)
+                self._db = db
+                (own,) = await db.ask_once(Statement(_SYSTEM))
+                (primary,) = await self._primary.ask(Statement(_SYSTEM))
+                if own != primary:
+                    raise StoreUnavailable(db.address, "it is a replica of another server")
+            return self._db
+
+    def _pause(self, seconds: float, reason: str) -> None:
+        """Use the primary for `seconds`; warn if the replica was in use before."""
+        self._paused_until = time.monotonic() + seconds
+        if not self._is_warned:
+            _log.warning("lists and search read the primary, not its replica: %s", reason)
+        self._is_warned = True
+
+    def _drop(self) -> None:
+        """Close the connections, in the background: other reads may still wait for an answer."""
+        db, self._db = self._db, None
+        if db is not None:
+            task = asyncio.ensure_future(_close(db))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+
+async def _catch_up(db: Database, upto: str) -> None:
+    """Wait until the replica has replayed the log up to `upto`. Raises: _Behind."""
+    until = time.monotonic() + CATCH_UP_S
+    while True:
+        (((is_replica, missing),),) = await db.ask_once(Statement(_REPLAYED, (upto,)))
+        if not is_replica:
+            raise StoreUnavailable(db.address, "it is no replica: it can be written to")
+        if not missing:
+            return
+        if time.monotonic() >= until:
+            raise _Behind(f"{db.address} is {missing} bytes of log behind")
+        await asyncio.sleep(0.005)
+
+
+async def _close(db: Database) -> None:
+    with suppress(PerdureError):
+        await db.close()
