@@ -82,3 +82,14 @@ def test_pasted_lines_keep_their_order_and_indentation(
         while len("\n".join(said(world)).split("\n")) < len(lines):
             chat.read()
     assert "\n".join(said(world)).split("\n") == list(lines)
+
+
+def test_text_typed_during_the_start_stays_in_the_text_field_until_enter(world: World) -> None:
+    with terminal(world, "-m", "scripted:echo") as chat:
+        chat.type("early")
+        while "/help" not in chat.read():
+            pass
+        chat.type(" words\x1b\rand a second line\r")  # ESC CR is Alt-Enter
+        while not said(world):
+            chat.read()
+    assert said(world) == ["early words\nand a second line"]

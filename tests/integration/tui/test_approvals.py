@@ -132,6 +132,18 @@ async def test_question_answered_elsewhere_is_closed(store: Store, tmp_path: Pat
         assert seen.program.input.composer.display
 
 
+async def test_turn_stopped_at_a_question_is_not_called_answered(
+    store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("the sea\n")
+    async with chatting(store, tmp_path, scenario=WRITES) as seen:
+        await seen.type("change it")
+        await asked(seen)
+        await seen.press("escape")
+        await seen.idle()
+        assert "answered elsewhere" not in seen.transcript
+
+
 async def test_always_and_the_scrolling_keys_are_visible_in_24_rows(
     store: Store, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from perdure.errors import AlreadyAnswered, QuestionClosed
 from perdure.events.projection import events_of
 from perdure.events.types import AnyEvent, Event
 from perdure.session.ids import entry_place
-from perdure.session.notes import PROGRAM
+from perdure.session.notes import PROGRAM, Answer
 from perdure.stores.wakeups import change
 from perdure.tools.builtin.delegation import INVOKE_AGENT
 
@@ -79,16 +79,18 @@ class QuestionLoop:
             raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.question_text)
         async with self._turn:
             asking = asyncio.ensure_future(self._ask(asked))
-            elsewhere = asyncio.ensure_future(self._wait_until_answered(asked.id))
+            elsewhere = asyncio.ensure_future(self._wait_until_closed(asked.id))
             try:
                 await asyncio.wait((asking, elsewhere), return_when=asyncio.FIRST_COMPLETED)
                 if asking.done():
                     given, by = asking.result(), getpass.getuser()
                     await self._store.answer(asked.id, given.choice, by=by, note=given.note)
-                else:
+                elif elsewhere.result():
                     self._teller.remark(ELSEWHERE)
-            except (AlreadyAnswered, QuestionClosed):
+            except AlreadyAnswered:
                 self._teller.remark(ELSEWHERE)
+            except QuestionClosed as error:
+                self._teller.remark(str(error))
             finally:
                 await cancel_tasks((asking, elsewhere))
 
@@ -118,12 +120,16 @@ class QuestionLoop:
         for event in events_of(entry):
             self._teller.tell(event)
 
-    async def _wait_until_answered(self, question: str) -> None:
-        """Wait until `question` is closed."""
+    async def _wait_until_closed(self, question: str) -> bool:
+        """Wait until `question` is closed; return whether an answer closed it."""
         session = await self._store.open(entry_place(question)[0])
         changes = self._store.backend.changes(session.id)
         while question in {each.id for each in await session.questions()}:
             await change(changes, self._store.backend.address)
+        async for each in session.entries(kind=Answer.kind, newest_first=True):
+            if each.about == question:
+                return True
+        return False
 
 
 async def pending_questions(chat: Chat) -> tuple[Asked, ...]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from textual import events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS  # it has no public name
 from textual.binding import Binding, BindingType
+from textual.keys import Keys
 from textual.message import Message
 from textual.widgets import TextArea
 
 from perdure.session.printable import safe
+
+# Alt-Enter of tmux and others; Textual takes it for Enter.
+cast("dict[str, object]", ANSI_SEQUENCES_KEYS)["\x1b\r"] = (Keys.ControlJ,)
 
 LONG_PASTE = 20_000
 """Characters from which on a paste is attached instead of inserted."""

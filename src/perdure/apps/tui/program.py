@@ -54,6 +54,7 @@ class ChatProgram(App[int]):
 
     CSS_PATH = "style.tcss"
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = "Composer"  # also of what was typed during the start
     INLINE_PADDING = 0
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -102,7 +103,6 @@ class ChatProgram(App[int]):
     def on_mount(self) -> None:
         """Open the session."""
         self.begin_capture_print(self)
-        self.input.composer.focus()
         self.run_worker(self._show_told(), group="told")
         self.run_worker(self._open(), group="open")
 
