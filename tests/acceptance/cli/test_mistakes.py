@@ -49,8 +49,8 @@ MISTAKES = (
     ("chat --agent nope -p hi", 3, "there is no agent 'nope'; there are: none"),
     (
         "chat --agent nope.agent.yaml -p hi",
-        2,
-        "nope.agent.yaml cannot be read (No such file or directory)",
+        3,
+        "there is no agent 'nope.agent.yaml'; there are: none",
     ),
     ("chat --cwd /nope -p hi", 3, "no such file or folder: /nope"),
     ("chat --cwd file.txt -p hi", 2, "file.txt is a file: name a folder after --cwd"),
@@ -239,6 +239,11 @@ MISTAKES = (
     ("export S --format md", 2, "Invalid value for '--format': 'md' is not one of 'perdure',"),
     ("export S -o file.txt", 4, "file.txt exists already; choose another name, or add --force"),
     ("export S --format html -o .", 2, ". is a folder; name a file"),
+    (
+        "store rekey --new-key-file nope",
+        2,
+        "the key file nope cannot be read: No such file or directory",
+    ),
     ("export S -o nope/x.html", 3, "no such file or folder: nope"),
     ("export --all --format pi", 2, "an archive of many sessions is made of HTML pages: omit"),
     ("export --all", 2, "name the folder of the archive: -o DIR"),

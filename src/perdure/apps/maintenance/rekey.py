@@ -39,7 +39,7 @@ from perdure.client.keys import (
     key_in_file,
     write_key_file,
 )
-from perdure.errors import KeyWrong, PerdureError, StoreUnavailable
+from perdure.errors import KeyMissing, KeyWrong, PerdureError, StoreUnavailable
 from perdure.stores.key import KEY_BYTES, StoreKey
 
 
@@ -157,7 +157,10 @@ def _change(address: str, wanted: Wanted, *, was_encrypted: bool) -> Change:
     if wanted.is_generated:
         return _generate_key(address, wanted.file)
     if wanted.file is not None:
-        return Change(key_in_file(wanted.file, address), "file", wanted.file)
+        try:
+            return Change(key_in_file(wanted.file, address), "file", wanted.file)
+        except KeyMissing as error:  # of the new key: the store itself may be plain
+            raise UsageMistake(error.reason) from error
     configured = None if was_encrypted else configured_key(None, os.environ, address)
     if configured is None:
         raise UsageMistake("say which key: --generate, --new-key-file FILE, or --plain for none")

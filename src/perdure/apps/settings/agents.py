@@ -19,7 +19,7 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.restriction import within
 from perdure.client.agents.files.lookup import AgentPlace, FoundAgentFile, agent_named, agents_found
 from perdure.client.agents.files.reader import agent_in
-from perdure.errors import ConfigError
+from perdure.errors import AgentNotFound, ConfigError
 from perdure.tools.permissions import Permissions
 
 _NOT_OF_PROJECTS = ("mcp_servers", "recurring")
@@ -47,10 +47,12 @@ def chosen_agent(named: str, found: Sequence[FoundAgentFile], allowed: Permissio
     """Return the agent `named`: a file, or an id among `found`.
 
     `allowed` are the user's permissions for a project's agent.
-    Raises: InvalidAgentFile; ConfigError for an unknown or duplicate id, or a project's agent that
-    would start programs.
+    Raises: AgentNotFound; InvalidAgentFile; ConfigError for a duplicate id, or a project's agent
+    that would start programs.
     """
     if is_file_name(named):
+        if not Path(named).exists():
+            raise AgentNotFound(named, tuple([filed.id for filed in found]))
         return Chosen(agent_in(Path(named)), Path(named))
     filed = agent_named(named, found)
     assert filed.agent is not None
