@@ -151,6 +151,7 @@ def test_pinned_entry_is_sent_again_until_it_is_unpinned(sample: World) -> None:
     assert (pinned["entry_id"], pinned["is_pinned"]) == (f"{SAMPLE_ID}/3", True)
     assert is_sent()
     assert "may leave the context" in sample.ok("sessions", "unpin", SAMPLE_ID, "3").out
+    assert "is not pinned" in sample.run("sessions", "unpin", SAMPLE_ID, "3").err
     assert not is_sent()
     assert sample.run("sessions", "pin", SAMPLE_ID, "root").code == 2
 

@@ -89,6 +89,7 @@ def test_unknown_program_or_folder_is_named_where_nothing_matches(imported: Worl
         wrong = imported.run("sessions", *command, "--source", "cladue")
         assert wrong.code == 2
         assert "no program 'cladue': use one of perdure, pi, claude-code" in wrong.err
+        assert "did you mean claude-code?" in wrong.err
         assert imported.run("sessions", *command, "--source", "codex").code == 0
     gone = ("--cwd", "/home/mira/tidepool", "--since", "1d")
     assert "No session matches" in imported.ok("sessions", "list", *gone).out

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
+from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import get_args
 
@@ -48,6 +49,9 @@ from perdure.interop.reports import Format
 from perdure.session.ids import StreamId
 
 _ENDINGS = (".json", ".jsonl")
+_LIKE = 0.5
+"""How alike a mistyped name must be to be offered; from 0 to 1."""
+
 _LISTED = 5
 """The most folders that a message names."""
 
@@ -176,8 +180,12 @@ async def require_known(store: Store, folder: str | None, source: str | None) ->
         require_folder(Path(folder))
     if source is None or await store.recent(1, scope="all", source=source):
         return
-    if source not in get_args(Format):
-        raise UsageMistake(f"no program {source!r}: use one of {', '.join(get_args(Format))}")
+    names: tuple[str, ...] = get_args(Format)
+    if source not in names:
+        longer = [name for name in names if name.startswith(source)]
+        like = longer or get_close_matches(source, names, 1, _LIKE)
+        meant = f"; did you mean {like[0]}?" if like else ""
+        raise UsageMistake(f"no program {source!r}: use one of {', '.join(names)}{meant}")
 
 
 def require_folder(named: Path) -> None:

@@ -276,6 +276,8 @@ async def _pin(session: str, entry: str, common: CommonOptions, *, is_pinned: bo
 
     async def work(handle: Session, _: Store) -> Told:
         found = await handle.find(entry)
+        if not is_pinned and found not in await handle.pins():
+            raise UsageMistake(f"{found} is not pinned")
         noted = await (handle.pin(found) if is_pinned else handle.unpin(found))
         tokens = (await handle.context()).tokens
         verb = "stays in the context" if is_pinned else "may leave the context"
