@@ -133,7 +133,7 @@ def _format_of(content: Content, format: FormatName) -> Format:
         advice = detection.packed_as(content)
         if advice is not None:
             raise FormatError(content.name, advice)
-        raise UnknownFormat(content.name, _NO_SESSION)
+        raise UnknownFormat(content.name, _NO_SESSION if content.length else "the file is empty")
     if format not in ("auto", found):
         reason = f"no line of it is a record of {format}; it is a session of {found}"
         raise FormatError(content.name, reason)

@@ -223,6 +223,7 @@ MISTAKES = (
     ("sessions resume", 2, "name sessions, or add --all for every interrupted one"),
     ("sessions resume nope", 3, "no session 'nope' here; `perdure sessions list --all` shows them"),
     ("import /nope/f.jsonl", 3, "no such file or folder: /nope/f.jsonl"),
+    ("import empty.jsonl", 2, "empty.jsonl: the file is empty"),
     ("import file.txt", 2, "file.txt: not a recognized session file (supported: perdure,"),
     ("import empty", 3, "nothing to import: no .jsonl file in empty"),
     (
@@ -367,6 +368,7 @@ def made(sample: World) -> World:
     """A store with one session, a file that is none, and an empty folder."""
     (sample.folder / "file.txt").write_text("just text\n")
     (sample.folder / "empty").mkdir()
+    (sample.folder / "empty.jsonl").touch()
     return sample
 
 

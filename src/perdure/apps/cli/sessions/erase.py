@@ -143,7 +143,10 @@ async def _erase_many(
 async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> int:
     named = asked.session, asked.subject
     if [named[0] is not None, named[1] is not None, asked.is_everything].count(True) != 1:
-        raise UsageMistake("say what to erase: an ID, --subject NAME or --everything, one of them")
+        raise UsageMistake(
+            "say what to erase: an ID, --subject NAME or --everything, one of them; or filters, "
+            "such as --cwd"
+        )
     if is_preview and asked.file is not None:
         raise UsageMistake("--dry-run erases nothing, so there is no certificate: leave out one")
     async with common.existing_store() as opened:
