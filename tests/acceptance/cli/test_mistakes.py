@@ -223,6 +223,11 @@ MISTAKES = (
     ("sessions resume", 2, "name sessions, or add --all for every interrupted one"),
     ("sessions resume nope", 3, "no session 'nope' here; `perdure sessions list --all` shows them"),
     ("import /nope/f.jsonl", 3, "no such file or folder: /nope/f.jsonl"),
+    (
+        "--store sqlite:///x.db sessions list",
+        2,
+        "--store is an option of commands: write it after the command",
+    ),
     ("import empty.jsonl", 2, "empty.jsonl: the file is empty"),
     ("import file.txt", 2, "file.txt: not a recognized session file (supported: perdure,"),
     ("import empty", 3, "nothing to import: no .jsonl file in empty"),

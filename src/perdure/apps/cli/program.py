@@ -259,6 +259,9 @@ _COUNTS: Mapping[str, str] = {"--last": "--limit", "--limit": "--last"}
 """How many rows are printed: best or newest first with ``--limit``, the end with ``--last``."""
 
 
+_OF_COMMANDS = frozenset({"--store", "--namespace", "--json"})
+"""Options of nearly every command."""
+
 _MEANT_FORMATS: Mapping[str, str] = {
     "jsonl": "perdure, which is JSON lines",
     "json": "perdure, which is JSON lines",
@@ -297,6 +300,8 @@ def _report_misuse(message: str, called: Command, words: Sequence[str]) -> int:
     meant = None if unknown is None else _COUNTS.get(unknown[1])
     if unknown is not None and meant in spelled:
         raise UsageMistake(f"{unknown[0]}; did you mean {meant}?")
+    if unknown is not None and called.commands and unknown[1] in _OF_COMMANDS:
+        raise UsageMistake(f"{unknown[1]} is an option of commands: write it after the command")
     wrong = _WRONG_FORMAT.match(message)
     if wrong is not None and wrong[1].lower() in _MEANT_FORMATS:
         meant = _MEANT_FORMATS[wrong[1].lower()]
