@@ -103,7 +103,9 @@ async def test_navigator_compares_and_forks(store: Store, tmp_path: Path) -> Non
     session = await trip(store, tmp_path)
     async with chatting(store, tmp_path, session=session.id) as seen:
         await opened_tree(seen)
-        await seen.press("c", "slash", *"train", "enter", "c")
+        await seen.press("c", "down", "up")
+        await seen.until(lambda: "is marked: now press c" in seen.screen)
+        await seen.press("slash", *"train", "enter", "c")
         await seen.until(lambda: isinstance(seen.program.screen, LinesScreen))
         await seen.shows("They share 1 entry and part after", "To the sea.")
         await seen.press("escape", "f")

@@ -90,13 +90,16 @@ class TreeScreen(ModalScreen[str | None]):
         self._show_title()
 
     def _show_title(self, match: tuple[int, int] | None = None) -> None:
-        """Show what is read, or the place of `match` among the matches and the keys for others."""
+        """Show the place of `match` among the matches, the entry to compare, or what is read."""
         read = len(self.lines.state.rows)
         more = "; + reads earlier ones" if read >= self._limit else ""
         title = f"{read} entries of {self._session.id}{more}"
         if match is not None:
             sought = one_line(self._sought, _SOUGHT_CELLS)
             title = f"“{sought}”: match {match[0]} of {match[1]}; n next, N previous"
+        elif self._compared is not None:
+            number = self._compared.rpartition("/")[2]
+            title = f"Entry {number} is marked: now press c at the end of the other branch"
         self.query_one("#tree-title", Static).update(plain(title))
 
     def on_resize(self) -> None:
@@ -167,10 +170,11 @@ class TreeScreen(ModalScreen[str | None]):
             return
         if self._compared is None:
             self._compared = entry.id
-            self._hint("now press c at the end of the other branch")
+            self._show_title()
             return
         ends = (self._compared, entry.id)
         self._compared = None
+        self._show_title()
         paths = [await self._session.path(end) for end in ends]
         room = max(self.size.width - 6, _LEAST_CELLS)
         found = difference(*paths)
