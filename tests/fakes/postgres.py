@@ -37,6 +37,7 @@ _EMPTY = "; ".join(
             "cluster_count",
             "work_class",
             "lost_work",
+            "upkeep",
             "work_limit",
             "work_slot",
             "work_share",

@@ -14,13 +14,14 @@ from typing import Any
 import msgspec
 import psycopg
 
-from perdure import Agent, Recurring, Runtime, Store, tool
+from perdure import Agent, MemoryConfig, Recurring, Runtime, Store, tool
 from perdure.client.clock import SystemClock
 from perdure.engine.turns.config import Limits
 from perdure.models.protocol import Delta, ModelRequest
 from perdure.models.scenario import Reply, Say, Scenario, When
 from perdure.models.scripted import ScriptedModel
 from perdure.stores.cluster import live_sender
+from tests.fakes.embedders import WordEmbedder
 
 FOLDER = "WORKER_FOLDER"
 HELD = "held"
@@ -126,6 +127,31 @@ def slow_model() -> ScriptedModel:
 def impatient(store: Store) -> Runtime:
     """Return the runtime of a worker that ends sessions which are idle for a moment."""
     return Runtime(store, agents=[HELPER], idle_timeout_s=0.2)
+
+
+class NotedEmbedder(WordEmbedder):
+    """An embedder that notes each call of this process."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        note("embedded")
+        await released()
+        return await super().embed(texts)
+
+
+def upkeeping(store: Store) -> Runtime:
+    """Return the runtime of a worker that halts, while held, at each removal and each vector."""
+    service: Any = store.backend.retention
+    remove = service.remove
+
+    async def slow_remove(stream: str, *, is_erased: bool) -> bool:
+        done = bool(await remove(stream, is_erased=is_erased))
+        note("removed")
+        await released()
+        return done
+
+    service.remove = slow_remove
+    remembering = Agent("remembering", model=MODEL, memory=MemoryConfig(embedder=NotedEmbedder()))
+    return Runtime(store, agents=[remembering])
 
 
 def special(store: Store) -> Sequence[Agent]:

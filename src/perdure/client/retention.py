@@ -20,7 +20,7 @@ async def retention(store: Store) -> Retention:
 
 
 async def set_retention(store: Store, policy: Retention) -> None:
-    """Set the policy of the namespace; `apply_retention` applies it.
+    """Set the policy of the namespace; `apply_retention` applies it, and so do workers.
 
     Raises: Unsupported.
     """

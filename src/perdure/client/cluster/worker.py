@@ -20,6 +20,7 @@ from perdure.client.cluster.requirements import own_queues, requirement_in
 from perdure.client.cluster.runner import cluster_of
 from perdure.client.cluster.scheduler import Scheduler
 from perdure.client.cluster.status import cluster_status
+from perdure.client.cluster.upkeep import Upkeep
 from perdure.client.processes import is_gone
 from perdure.engine.telemetry.activation import chosen_cluster_report
 from perdure.errors import ConfigError, StoreUnavailable, TurnSuspended
@@ -64,6 +65,7 @@ class Worker:
             for name, each in self._runtimes.items()
         }
         self._recoveries = [Recovery(each.host) for each in self._runtimes.values()]
+        self._upkeeps = [Upkeep(each, self.id) for each in self._runtimes.values()]
         self._schedulers = [Scheduler(each) for each in self._runtimes.values()]
         self._slots = slots
         self._running: Counter[Work] = Counter()
@@ -102,6 +104,8 @@ class Worker:
             yield self.id
         finally:
             await end_tasks(*keeping)
+            for upkeep in self._upkeeps:
+                await upkeep.aclose()
             await self._drain(queue, liveness, drain_s)
             await end_tasks(asking)
 
@@ -202,6 +206,8 @@ class Worker:
                     swept_at = loop.time()
                     for recovery in self._recoveries:
                         await recovery.run()
+                    for upkeep in self._upkeeps:
+                        await upkeep.run()
                     await asyncio.to_thread(queue.forget_done)
                     await self._measure()
             except Exception:  # noqa: BLE001 - the next pass is due whatever failed in this one

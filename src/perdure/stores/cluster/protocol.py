@@ -219,6 +219,19 @@ class ClusterService(Protocol):
         """Forget the workers that died while they ran `work`: it is done."""
         ...
 
+    async def take_upkeep(self, worker: str, every_s: Mapping[str, float]) -> set[str]:
+        """Return the tasks that `worker` has to do now, of those in `every_s`.
+
+        No other worker gets them until `end_upkeep`, or until this one is dead. Then they are due
+        at once, else again when that many seconds have passed since they began. A task that the
+        worker has already is returned again: the answer of an earlier call may be lost.
+        """
+        ...
+
+    async def end_upkeep(self, worker: str, task: str) -> None:
+        """Say that `worker` has ended `task`, if it still is its task."""
+        ...
+
     async def status(self) -> ClusterStatus:
         """Return the workers of the database and the queues of the namespace."""
         ...

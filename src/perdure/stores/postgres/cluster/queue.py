@@ -7,7 +7,7 @@ is queued by DBOS's function for SQL clients, so a program that only sends needs
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import LiteralString
 
 import msgspec
@@ -88,6 +88,33 @@ SELECT count(*) FROM perdure.lost_work WHERE namespace = %s AND work = %s
 
 _FORGET: LiteralString = "DELETE FROM perdure.lost_work WHERE namespace = %s AND work = %s"
 
+_KNOW_UPKEEP: LiteralString = """
+INSERT INTO perdure.upkeep (namespace, task) SELECT %s, unnest(%s::text[]) ON CONFLICT DO NOTHING
+"""
+
+# It waits for no other worker: one that was stopped may have locked the rows.
+_TAKE_UPKEEP: LiteralString = """
+UPDATE perdure.upkeep AS u SET worker = %s, begun_at = clock_timestamp()
+FROM (
+    SELECT f.namespace, f.task FROM perdure.upkeep AS f
+    JOIN unnest(%s::text[], %s::float8[]) AS t (task, every_s) USING (task)
+    WHERE f.namespace = %s AND CASE
+        WHEN f.worker IS NULL
+            THEN f.begun_at <= clock_timestamp() - make_interval(secs => t.every_s)
+        ELSE f.worker = %s OR NOT EXISTS (
+            SELECT FROM perdure.worker AS w WHERE w.id = f.worker AND w.state <> 'dead'
+        )
+    END
+    FOR UPDATE OF f SKIP LOCKED
+) AS due
+WHERE u.namespace = due.namespace AND u.task = due.task
+RETURNING u.task
+"""
+
+_END_UPKEEP: LiteralString = """
+UPDATE perdure.upkeep SET worker = NULL WHERE namespace = %s AND task = %s AND worker = %s
+"""
+
 _WORKERS: LiteralString = """
 SELECT id, owner, version, protocol, namespaces, agents, slots, running, state,
     extract(epoch FROM clock_timestamp() - started_at)::float8,
@@ -120,6 +147,7 @@ class PostgresCluster:
         self.limits = PostgresLimits(database, namespace)
         self._known: set[str] = set()
         self._has_warned = False
+        self._upkeep: set[str] = set()
 
     def liveness(self, facts: WorkerFacts) -> PostgresLiveness:
         return PostgresLiveness(self.direct, facts)
@@ -194,6 +222,18 @@ class PostgresCluster:
 
     async def forget_losses(self, work: Work) -> None:
         await self._db.ask(Statement(_FORGET, (self._db.namespace, work.id)))
+
+    async def take_upkeep(self, worker: str, every_s: Mapping[str, float]) -> set[str]:
+        tasks, namespace = list(every_s), self._db.namespace
+        if not self._upkeep.issuperset(tasks):
+            await self._db.ask(Statement(_KNOW_UPKEEP, (namespace, tasks)))
+            self._upkeep.update(tasks)
+        values = (worker, tasks, list(every_s.values()), namespace, worker)
+        (rows,) = await self._db.ask_once(Statement(_TAKE_UPKEEP, values))
+        return {row[0] for row in rows}
+
+    async def end_upkeep(self, worker: str, task: str) -> None:
+        await self._db.ask(Statement(_END_UPKEEP, (self._db.namespace, task, worker)))
 
     async def status(self) -> ClusterStatus:
         workers, counts = await self._db.ask(Statement(_WORKERS), Statement(_COUNTS))

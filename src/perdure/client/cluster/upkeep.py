@@ -1,0 +1,95 @@
+"""Upkeep of one namespace by workers: retention, the index of search, vectors of texts.
+
+The store says which worker does what: one at a time, and each again only after a while. If it dies,
+another one continues: everything done here is done piece by piece in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from perdure.client.agents.runtime import Runtime
+from perdure.client.cluster.runner import cluster_of
+from perdure.client.memory.embedding import embed_all, resolved
+from perdure.client.retention import apply_retention
+from perdure.errors import PerdureError, Unsupported
+from perdure.models.embedders.protocol import Embedder, EmbedderName
+from perdure.secrets.mask import log_failure
+
+RETENTION_S = 600.0
+INDEX_S = 30.0
+VECTORS_S = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """The upkeep of one namespace in one worker."""
+
+    def __init__(self, runtime: Runtime, worker: str) -> None:
+        self._store = runtime.host.store
+        self._agents = runtime.host.agents
+        self._cluster = cluster_of(self._store.backend)
+        self._worker = worker
+        self._tasks: dict[str, tuple[float, Callable[[], Awaitable[None]]]] = {
+            "retention": (RETENTION_S, self._apply_retention),
+            "index": (INDEX_S, self._index),
+        }
+        if self._embedders():
+            self._tasks["vectors"] = (VECTORS_S, self._embed)
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Begin what is due and no other worker does. Raises: StoreError."""
+        every_s = {
+            name: after_s for name, (after_s, _) in self._tasks.items() if name not in self._running
+        }
+        for name in await self._cluster.take_upkeep(self._worker, every_s):
+            self._running[name] = task = asyncio.create_task(self._done(name))
+            task.add_done_callback(lambda _, name=name: self._running.pop(name))
+
+    async def aclose(self) -> None:
+        """Stop at once: another worker continues."""
+        running = tuple(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _done(self, name: str) -> None:
+        try:
+            await self._tasks[name][1]()
+        except Unsupported as error:
+            _log.info("upkeep of %s: %s", name, error)
+        except Exception as error:  # noqa: BLE001 - it is due again, whatever failed
+            log_failure(_log, error, f"upkeep failed: {name}; it is tried again later")
+        try:
+            await self._cluster.end_upkeep(self._worker, name)
+        except PerdureError as error:  # it belongs to this worker until that ends
+            log_failure(_log, error, f"the end of the upkeep could not be stored: {name}")
+
+    async def _apply_retention(self) -> None:
+        planned = await apply_retention(self._store, is_dry_run=True)
+        if planned.plan.expiring:
+            report = await apply_retention(self._store)
+            _log.info("retention removed %s sessions", report.sessions)
+
+    async def _index(self) -> None:
+        await self._store.index()
+
+    def _embedders(self) -> list[Embedder | EmbedderName]:
+        named = [each.memory.embedder for each in self._agents.values() if each.memory is not None]
+        return [each for each in named if each is not None]
+
+    async def _embed(self) -> None:
+        for named in self._embedders():
+            embedder = await resolved(named)
+            if await self._has_unembedded(embedder.model):
+                await embed_all(self._store.backend, embedder, is_only=False)
+
+    async def _has_unembedded(self, model: str) -> bool:
+        """Whether a text has no vector of `model`: without one the embedder is not called."""
+        search = self._store.backend.search
+        known = [each for each in await search.vector_models() if each.name == model]
+        return not known or any([(await search.unembedded(each)).texts for each in known])
