@@ -142,10 +142,13 @@ def test_command_of_other_programs_names_what_does_it_here(world: World) -> None
 
 
 def test_lines_of_a_pipe_are_turns_one_after_the_other(world: World) -> None:
-    ended = world.ok("chat", stdin="first\nsecond\n/tree\n/nonsense\n/label\n/quit\nnever said\n")
+    ended = world.ok(
+        "chat", stdin="first\nsecond\n/tree\n/nonsense\n/exprot a\n/label\n/quit\nnever said\n"
+    )
     assert ended.out.index("“first”") < ended.out.index("“second”")
     assert "● user       first" in ended.out
     assert "unknown command /nonsense" in ended.out
+    assert "unknown command /exprot; did you mean /export?" in ended.out
     assert "/label ENTRY [TEXT]" in ended.out
     assert "never said" not in ended.out
     assert f"perdure chat --session {only_session(world)}  continues it" in ended.out

@@ -130,7 +130,7 @@ class Conversation:
             if (command := self.commands.by_word.get(word)) is not None:
                 await command(rest.strip())
             elif is_command(word):
-                self.remark(unknown_command(word))
+                self.remark(unknown_command(word, self.commands.by_word))
             elif text.startswith("!") and text.strip("! \n"):
                 await self._run(text)
             else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol, get_args
 
@@ -139,9 +140,11 @@ _MEANT: Mapping[str, str] = {
 """A command of other programs -> what does it here."""
 
 
-def unknown_command(word: str) -> str:
-    """Return the remark about an unknown command. Pure."""
-    return f"unknown command {word}; {_MEANT.get(word, '/help lists the commands')}"
+def unknown_command(word: str, known: Collection[str]) -> str:
+    """Return the remark about a command that is not one of `known`. Pure."""
+    like = get_close_matches(word, known, 1)
+    other = f"did you mean {like[0]}?" if like else "/help lists the commands"
+    return f"unknown command {word}; {_MEANT.get(word, other)}"
 
 
 class SlashCommands:
