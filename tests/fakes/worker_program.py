@@ -145,8 +145,9 @@ def upkeeping(store: Store) -> Runtime:
 
     async def slow_remove(stream: str, *, is_erased: bool) -> bool:
         done = bool(await remove(stream, is_erased=is_erased))
-        note("removed")
-        await released()
+        if done:
+            note("removed")
+            await released()
         return done
 
     service.remove = slow_remove
