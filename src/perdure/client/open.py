@@ -22,6 +22,8 @@ from msgspec import Meta
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.keys import configured_key, keyring_keys
 from perdure.client.lookup.store_files import intended_address
+from perdure.client.routes import SCHEME as ROUTES
+from perdure.client.routes import file_of, routed
 from perdure.client.store import Store
 from perdure.client.trust import TrustFolder
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, PerdureError, StoreTooOld, Unsupported
@@ -131,7 +133,8 @@ def open(
     ``async with perdure.open(…) as store`` closes the store at the end of the block; after
     ``store = await perdure.open(…)`` the program calls ``await store.close()``.
     Shape: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder``,
-    ``postgresql://user@host/database`` or ``memory:``; None is `default_address` of this process.
+    ``postgresql://user@host/database``, ``routes:///file`` or ``memory:``; None is
+    `default_address` of this process.
     `key` is 32 bytes or 64 hexadecimal digits; without it `perdure.client.keys` searches for one.
     With `is_trusted` False, sessions and flows keep their permissions and open turns only if this
     user's perdure wrote them (``perdure store trust``); docs/guides/trust.md.
@@ -186,6 +189,9 @@ def check_address(address: str) -> str:
     Raises: ConfigError for an unknown scheme, a missing file name, or options of SQLite.
     """
     scheme, colon, _ = address.partition(":")
+    if scheme == ROUTES and colon:
+        file_of(address)
+        return address
     if not colon or scheme not in _BACKENDS:
         intended = intended_address(address)
         if intended is not None:
@@ -193,7 +199,8 @@ def check_address(address: str) -> str:
             raise ConfigError(told)
         raise ConfigError(
             f"there is no store {address!r}: use sqlite:///FILE, jsonl:///FOLDER, "
-            "postgresql://USER@HOST/DATABASE or memory: (nothing else is available in this version)"
+            "postgresql://USER@HOST/DATABASE, routes:///FILE or memory: (nothing else is available "
+            "in this version)"
         )
     if scheme == "sqlite":
         name = address.removeprefix(_SQLITE)
@@ -230,8 +237,8 @@ async def connect_store(
     With `is_copied`, a store of the last unreleased schema is opened too, to read it only.
     Raises: as `open`.
     """
-    address = address or default_address(os.environ, sys.platform)
     _check_namespace(namespace)
+    address = routed(address or default_address(os.environ, sys.platform), namespace)
     scheme = check_address(address).partition(":")[0]
     opener = partial(
         _opener_of(scheme),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from perdure.apps.terminal.output import remark, show
 from perdure.client.agents.runtime import Runtime
 from perdure.client.cluster.worker import SLOTS, Worker
 from perdure.client.store import Store
+from perdure.errors import ConfigError
 
 DRAIN_S = 25.0
 """Less than the 30 s after which Kubernetes kills a container."""
@@ -62,7 +64,7 @@ async def worker(
 
     Exit codes:
         1  the database refused the worker
-        2  the store is not on PostgreSQL, or the extra "cluster" is not installed
+        2  the store is not on PostgreSQL or is several databases, or the extra "cluster" is missing
     """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -74,6 +76,7 @@ async def worker(
             store = await _opened(opened, common.store, namespace, stopping)
             if store is None:
                 return
+            _check_database(store, runtimes)
             made = await made_by(factory, store)
             runtime = made if isinstance(made, Runtime) else Runtime(store, made)
             runtimes[store.backend.namespace] = await opened.enter_async_context(runtime)
@@ -83,6 +86,17 @@ async def worker(
             remark("it takes queued turns. Stop with Ctrl-C or SIGTERM.")
             sys.stdout.flush()
             await stopping.wait()
+
+
+def _check_database(store: Store, runtimes: Mapping[str, Runtime]) -> None:
+    """Require the database of the namespaces before. Raises: ConfigError."""
+    for namespace, runtime in runtimes.items():
+        first = runtime.host.store.backend
+        if first.address != store.backend.address:
+            raise ConfigError(
+                f"the namespaces {namespace!r} and {store.backend.namespace!r} are in different "
+                f"databases, {first.address} and {store.backend.address}: start a worker for each"
+            )
 
 
 async def _opened(

@@ -18,6 +18,7 @@ from perdure.apps.store_access import writable_store
 from perdure.apps.terminal.output import count_of, show, show_json, size
 from perdure.apps.terminal.text import safe
 from perdure.client.open import default_address
+from perdure.client.routes import one_database
 from perdure.stores.maintenance.protocol import MigrationPlan
 
 
@@ -45,9 +46,10 @@ async def planned_migration(
 ) -> MigrationPlan:
     """Rehearse the migration on opening the store, and roll it back.
 
-    Raises: as `perdure.open`; Unsupported for stores without schemas.
+    Raises: as `perdure.open`; ConfigError for routes, which are several databases; Unsupported for
+    stores without schemas.
     """
-    address = address or default_address(os.environ, sys.platform)
+    address = one_database(address or default_address(os.environ, sys.platform))
     if address.partition(":")[0] in ("postgres", "postgresql"):
         server = importlib.import_module("perdure.stores.postgres.maintenance.migration_rehearsal")
         return cast("MigrationPlan", await server.rehearse_migration(address))

@@ -33,6 +33,7 @@ from perdure.apps.terminal.output import count_of, show, show_json
 from perdure.apps.terminal.text import safe
 from perdure.client.open import default_address
 from perdure.client.open import open as open_store
+from perdure.client.routes import routed
 from perdure.errors import (
     BackupDamaged,
     KeyMissing,
@@ -99,7 +100,7 @@ async def restore_backup(
     Raises: BackupDamaged; StoreExists, StoreInUse, CopyConflict; EntryNotFound; KeyMissing,
     KeyWrong; as `perdure.open`.
     """
-    address = address or default_address(os.environ, sys.platform)
+    address = routed(address or default_address(os.environ, sys.platform), namespace)
     if not address.startswith(SQLITE) and is_forced:
         raise Unsupported("replacing_by_a_backup", address.partition(":")[0])
     path = _path_of(address)

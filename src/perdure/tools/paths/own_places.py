@@ -62,11 +62,11 @@ def places_of_store(address: str) -> tuple[str, ...]:
 
 
 def place_of_store(address: str) -> str | None:
-    """Return the file or folder of the store at `address`; None if it is not a file store."""
+    """Return the file or folder that `address` of a store names; None if it names none."""
     scheme, colon, rest = address.partition("://")
     if not colon:
         return None
-    if scheme not in ("sqlite", "jsonl"):
+    if scheme not in ("sqlite", "jsonl", "routes"):
         return None
     path = rest.partition("?")[0].removeprefix("/")
     return (unquote(path) if scheme == "jsonl" else path) or None

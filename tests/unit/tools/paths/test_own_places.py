@@ -22,6 +22,7 @@ from perdure.tools.paths.own_places import (
         ("sqlite:////w/agents.db", "/w/agents.db"),
         ("jsonl:///a%20b?dialect=pi", "a b"),
         ("jsonl:////w/x?dialect=operator", "/w/x"),
+        ("routes:////w/routes.toml", "/w/routes.toml"),
         ("postgresql://localhost/x", None),
         ("memory:", None),
         ("", None),
