@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from event_streams import end_streams_at_signal, until_shutdown
 from fastapi import Body, Depends, FastAPI, Header, Request
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
@@ -67,6 +68,7 @@ async def lifespan(_: FastAPI) -> AsyncGenerator[dict[str, Service]]:
         perdure.Runtime(store, [AGENT], models=SCRIPT) as runtime,
     ):
         chats = {str(chat.id): chat for chat in await runtime.resume_all()}
+        end_streams_at_signal()
         yield {"service": Service(store, runtime, chats)}
 
 
@@ -109,7 +111,7 @@ async def events(
     last_event_id: Annotated[int, Header()] = -1,
 ) -> AsyncIterable[ServerSentEvent]:
     """Stream the events after the last one that the browser has, then those to come."""
-    async for event in session.watch(after=last_event_id):
+    async for event in until_shutdown(session.watch(after=last_event_id)):
         number = None
         if isinstance(event, perdure.Event) and not event.has_more:
             number = str(event.seq)

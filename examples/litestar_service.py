@@ -19,6 +19,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from event_streams import end_streams_at_signal, until_shutdown
 from litestar import Litestar, Request, Response, get, post
 from litestar.datastructures import State
 from litestar.exceptions import NotFoundException
@@ -73,6 +74,7 @@ async def lifespan(app: Litestar) -> AsyncGenerator[None]:
     ):
         app.state.store, app.state.runtime = store, runtime
         app.state.chats = {chat.id: chat for chat in await runtime.resume_all()}
+        end_streams_at_signal()
         yield
 
 
@@ -109,7 +111,7 @@ async def events(session: str, request: Request[object, object, State]) -> Serve
     after = int(request.headers.get("last-event-id", -1))
 
     async def messages() -> AsyncIterator[ServerSentEventMessage]:
-        async for event in opened.watch(after=after):
+        async for event in until_shutdown(opened.watch(after=after)):
             number = None
             if isinstance(event, perdure.Event) and not event.has_more:
                 number = event.seq

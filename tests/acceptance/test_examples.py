@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -67,6 +68,13 @@ def run(folder: Path, example: str, *arguments: str, said: str = "") -> str:
 @contextmanager
 def serving(folder: Path, application: str) -> Generator[httpx.Client]:
     """A client of an example that uvicorn serves, which is killed at the end."""
+    with served(folder, application) as (_, client):
+        yield client
+
+
+@contextmanager
+def served(folder: Path, application: str) -> Generator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """The process and a client of an example; the process is killed at the end."""
     program = ("-m", "uvicorn", "--app-dir", EXAMPLES, application, "--port", "0")
     with start(folder, *program) as process:
         try:
@@ -76,7 +84,7 @@ def serving(folder: Path, application: str) -> Generator[httpx.Client]:
                 assert process.poll() is None
                 found = SERVES.search((folder / "log.txt").read_text("utf-8"))
             with httpx.Client(base_url=found[1], timeout=PATIENCE_S) as client:
-                yield client
+                yield process, client
         finally:
             process.kill()
 
@@ -130,6 +138,32 @@ def test_fastapi_example_killed_while_it_asks_continues_after_the_answer(tmp_pat
     durable = [each["sequenceNumber"] for each in followed if "sequenceNumber" in each]
     assert sorted(set(durable)) == list(range(durable[-1] + 1))
     assert "no further answer" in followed[-1]["error"]["message"]
+
+
+@pytest.mark.full_only
+@pytest.mark.parametrize(
+    ("application", "chat", "body"),
+    [
+        ("fastapi_service:app", "/chats/1", "/chats/1/messages"),
+        ("litestar_service:app", "/trips/1", "/trips/1"),
+    ],
+)
+def test_service_with_open_stream_ends_at_sigterm_without_error(
+    tmp_path: Path, application: str, chat: str, body: str
+) -> None:
+    with served(tmp_path, application) as (process, client):
+        client.post(body, json={"text": "Go"}).raise_for_status()
+        with client.stream("GET", f"{chat}/events") as response:
+            lines = response.iter_lines()
+            while "inbox:question" not in next(lines):
+                pass
+            process.terminate()
+            assert list(lines)[-1:] == [""]
+        assert process.wait(PATIENCE_S) == -signal.SIGTERM
+    log = (tmp_path / "log.txt").read_text("utf-8")
+    assert "Application shutdown complete" in log
+    assert "ERROR" not in log
+    assert "Traceback" not in log
 
 
 async def followed_until_failure(url: str) -> list[dict[str, Any]]:

@@ -54,13 +54,17 @@ _Page = Sequence[tuple[Positioned, tuple[Event, ...]]]
 Read = Callable[[int], Awaitable[_Page]]
 """Return the next entries after a seq or position, at most `_PAGE`."""
 
+_Feed = Callable[["Watch", "list[_Wakes]"], AsyncGenerator[AnyEvent]]
+"""Return the events of a watch, and add the wake-ups that it waits for to the list."""
+
 
 class Watch:
     """An endless iterator over events. A later watch can continue after `cursor`."""
 
-    def __init__(self, feed: Callable[[Watch], AsyncGenerator[AnyEvent]], after: int) -> None:
+    def __init__(self, feed: _Feed, after: int) -> None:
         self.cursor = Cursor(after)
-        self._events = feed(self)
+        self._wakes: list[_Wakes] = []
+        self._events = feed(self, self._wakes)
 
     def __repr__(self) -> str:
         return f"<Watch after={self.cursor.after}>"
@@ -72,8 +76,13 @@ class Watch:
         return await anext(self._events)
 
     async def aclose(self) -> None:
-        """Stop watching."""
-        await self._events.aclose()
+        """Stop watching. A task that waits for the next event leaves its loop."""
+        try:
+            await self._events.aclose()
+        except RuntimeError:  # another task waits in it
+            if not self._wakes:
+                raise
+            self._wakes[0].stop()
 
 
 def watch_session(
@@ -103,7 +112,9 @@ def watch_session(
     # Register now, not at the first step, so that no change is missed.
     changes, live = backing.changes(stream), bus.subscribe(stream)
     elsewhere = _Elsewhere(bus.relay, backing.store, stream)
-    return Watch(lambda watch: _feed(watch, read, changes, live, elsewhere), after)
+    return Watch(
+        lambda watch, waits: _feed(watch, read, changes, live, elsewhere, waits=waits), after
+    )
 
 
 def watch_namespace(store: NamespaceReader, bus: LiveBus, after: int | None) -> Watch:
@@ -118,13 +129,13 @@ def watch_namespace(store: NamespaceReader, bus: LiveBus, after: int | None) -> 
     async def read(place: int) -> _Page:
         return await _together(store, None, place, page)
 
-    async def feed(watch: Watch) -> AsyncGenerator[AnyEvent]:
+    async def feed(watch: Watch, waits: list[_Wakes]) -> AsyncGenerator[AnyEvent]:
         newest = await store.position() if after is None or after > 0 else 0
         if after is None:
             watch.cursor = Cursor(newest)
         elif after > newest:
             _log.warning(_PAST_POSITION, after, newest)
-        async for event in _feed(watch, read, changes, live, elsewhere):
+        async for event in _feed(watch, read, changes, live, elsewhere, waits=waits):
             yield event
 
     changes, live = store.changes(), bus.subscribe()
@@ -171,8 +182,11 @@ async def _feed(
     changes: AsyncIterator[None],
     live: Subscription,
     elsewhere: _Elsewhere,
+    *,
+    waits: list[_Wakes],
 ) -> AsyncGenerator[AnyEvent]:
     wakes = _Wakes(changes, live)
+    waits.append(wakes)
     elsewhere.begin()
     await asyncio.sleep(0)  # they are waited for before the first read
     order = _Order(watch)
@@ -297,10 +311,11 @@ class _Wakes:
         return is_due
 
     def have_ended(self) -> bool:
-        """Return whether the store was closed. Raises: what the store raised."""
+        """Return whether the store or the watch was closed. Raises: what the store raised."""
         if not self._task.done():
             return False
-        self._task.result()
+        if not self._task.cancelled():
+            self._task.result()
         return True
 
     def stop(self) -> None:

@@ -268,6 +268,21 @@ async def test_watch_can_be_stopped(session: Session) -> None:
     assert [event async for event in watch] == []
 
 
+@pytest.mark.parametrize("is_of_store", [False, True])
+async def test_watch_closed_by_another_task_ends_its_loop(
+    store: Store, session: Session, is_of_store: bool
+) -> None:
+    watch = store.watch() if is_of_store else session.watch()
+    following = asyncio.ensure_future(anext(watch))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    await watch.aclose()
+    with pytest.raises(StopAsyncIteration):
+        await asyncio.wait_for(following, DEADLINE_S)
+    await watch.aclose()
+    assert [event async for event in watch] == []
+
+
 async def test_nothing_is_missed_or_repeated_while_others_append(
     store: Store, session: Session
 ) -> None:
