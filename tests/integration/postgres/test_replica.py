@@ -276,6 +276,32 @@ async def test_replica_that_is_down_at_the_start_is_bypassed(
     assert len(warnings_in(caplog)) == 1
 
 
+async def test_replica_that_failed_is_left_alone_for_a_while(
+    servers: Replicated, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        writer.close()
+
+    listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    address = f"{servers.at(database)}&replica=127.0.0.1:{port}&sslmode=disable"
+    async with listener, perdure.open(address) as store:
+        assert await store.recent() == []
+        first = asked
+        assert await store.recent() == []
+        assert asked > first > 0
+        monkeypatch.setattr(replica_module, "DOWN_PAUSE_S", 3600)
+        assert await store.recent() == []
+        before = asked
+        for _ in range(3):
+            assert await store.recent() == []
+        assert asked == before
+
+
 async def test_server_that_is_no_replica_of_this_one_is_not_read(
     servers: Replicated,
     database: str,
