@@ -14,6 +14,8 @@ from perdure.errors import QuotaExceeded, SessionNotFound, StoreUnavailable
 from perdure.session.codec import new_side, new_tree
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import ModelChange
+from perdure.session.ledger import TurnRequested
+from perdure.session.messages import user
 from perdure.session.notes import Answer, Question, QuestionWithdrawn
 from perdure.session.search.values import SearchQuery
 from perdure.stores.protocol import Commit, Write
@@ -111,12 +113,13 @@ async def test_removed_session_leaves_nothing_and_frees_no_position(
 async def test_forks_turns_questions_and_leases_hold_a_session(
     store: SessionStore, retaining: SessionStore
 ) -> None:
-    for name in ("forked", "turn", "asked", "led", "answered", "withdrawn"):
+    for name in ("forked", "turn", "requested", "asked", "led", "answered", "withdrawn"):
         await create(store, name, said("a"))
     await fork(store, StreamId("forked"), "f")
     lease = await store.acquire_lease(StreamId("turn"), "me", MINUTE_MS)
     await append(store, StreamId("turn"), turn_started(), lease=lease)
     await store.release_lease(lease)
+    await append(store, StreamId("requested"), new_side(TurnRequested(user("later"), MINUTE_MS)))
     await store.acquire_lease(StreamId("led"), "me", MINUTE_MS)
     question = Question("interrupted", "go on?", ("yes", "no"))
     for name in ("asked", "answered", "withdrawn"):
@@ -132,12 +135,13 @@ async def test_forks_turns_questions_and_leases_hold_a_session(
         "forked": (None, sharing),
         "f": (None, ()),
         "turn": ("turn", ()),
+        "requested": ("turn", ()),
         "led": ("lease", ()),
         "asked": ("question", ()),
         "answered": (None, ()),
         "withdrawn": (None, ()),
     }
-    for name in ("turn", "led", "asked"):
+    for name in ("turn", "requested", "led", "asked"):
         assert not await retaining.retention.remove(StreamId(name))
     assert await retaining.retention.remove(StreamId("forked")) is (not sharing)
     assert await retaining.retention.remove(StreamId("answered"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from perdure.errors import QuotaExceeded
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, blob_hash
+from perdure.session.ledger import TurnRequested
 from perdure.session.notes import Question
 from perdure.stores.access.lease_term import is_running
 from perdure.stores.in_memory.erase import forget_keys_of, without_contents
@@ -94,7 +95,7 @@ def _forks(heap: Heap) -> dict[StreamId, list[StreamId]]:
 
 
 def _hold(held: HeldStream, now: int) -> Hold | None:
-    if held.state.open_turn is not None:
+    if held.state.open_turn is not None or open_in(held, TurnRequested.kind):
         return "turn"
     if is_running(held.until, now):
         return "lease"

@@ -1,8 +1,8 @@
 """Retention: how long a namespace keeps its sessions, and which sessions expire.
 
-A session is removed whole or not at all. Forks protect what they share; an open turn, an open
-question and a lease protect a session. `expiring` is pure. A backend lists its sessions, and
-removes one at a time while others write.
+A session is removed whole or not at all. Forks protect what they share; an open turn, a requested
+one, an open question and a lease protect a session. `expiring` is pure. A backend lists its
+sessions, and removes one at a time while others write.
 """
 
 from __future__ import annotations

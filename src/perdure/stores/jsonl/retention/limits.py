@@ -16,6 +16,7 @@ import msgspec
 from perdure.errors import QuotaExceeded, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, blob_hash
+from perdure.session.ledger import TurnRequested
 from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
 from perdure.session.notes import Question
 from perdure.stores.access.lease_term import is_running
@@ -155,11 +156,12 @@ class Limits:
         return self._hold(log, now)
 
     def _hold(self, log: Log, now: int) -> Hold | None:
-        if log.open_turn is not None:
+        notes = reads.notes(log, OPEN_KINDS)
+        if log.open_turn is not None or unclosed(notes, TurnRequested.kind):
             return "turn"
         if is_running(lease_of(self.folder, log.header.id).until, now):
             return "lease"
-        return "question" if unclosed(reads.notes(log, OPEN_KINDS), Question.kind) else None
+        return "question" if unclosed(notes, Question.kind) else None
 
     def _keep(self, name: str, content: bytes) -> None:
         self.folder.replace(KIND, name, content, is_synced=True)

@@ -55,7 +55,12 @@ _NOW: LiteralString = "coalesce(%s::bigint, perdure.now_ms())"
 _AT: LiteralString = f"SELECT {_NOW}"
 
 _HOLDING: LiteralString = f"""
-SELECT s.id, b.header, s.updated_at, s.head + 1, s.open_turn IS NOT NULL,
+SELECT s.id, b.header, s.updated_at, s.head + 1,
+    s.open_turn IS NOT NULL OR EXISTS (
+        SELECT FROM perdure.open_question AS q JOIN perdure.entry AS e
+            ON e.namespace = q.namespace AND e.stream = q.stream AND e.seq = q.seq
+        WHERE q.namespace = s.namespace AND q.stream = s.id AND e.kind = 'turn_requested'
+    ),
     s.owner IS NOT NULL AND s.until - {_NOW} BETWEEN 1 AND 86400000,
     EXISTS (
         SELECT FROM perdure.open_question AS q JOIN perdure.entry AS e

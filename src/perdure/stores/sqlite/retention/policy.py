@@ -7,6 +7,7 @@ import msgspec
 from perdure.session.clock import RandomSource
 from perdure.session.ids import StreamId
 from perdure.session.info import LISTED_STATUSES, ORIGINS
+from perdure.session.ledger import TurnRequested
 from perdure.session.notes import Question
 from perdure.stores.access.lease_term import is_running
 from perdure.stores.retention.cascade import StreamErasure
@@ -122,12 +123,15 @@ def holdings(tables: Tables, namespace: str, now: int) -> list[Holding]:
 
 
 def _hold(tables: Tables, stream: int, *, is_open: bool, is_led: bool) -> Hold | None:
-    if is_open:
+    if is_open or _waits(tables, stream, TurnRequested.kind):
         return "turn"
     if is_led:
         return "lease"
-    asks = tables.value(_WAITS, stream, tables.kind_number(Question.kind))
-    return None if asks is None else "question"
+    return "question" if _waits(tables, stream, Question.kind) else None
+
+
+def _waits(tables: Tables, stream: int, kind: str) -> bool:
+    return tables.value(_WAITS, stream, tables.kind_number(kind)) is not None
 
 
 def holder(tables: Tables, namespace: str, stream: StreamId, now: int) -> Hold | None:
