@@ -256,7 +256,10 @@ class Store:
         Durable: all or none, when this returns. With `idempotency_key`, a repeated call appends
         nothing and returns the first call's entries, with ``is_replay``.
         Raises: Unsupported for several sessions in a store of session files (see `capabilities`);
-        InvalidEntry for two writes to one session; and as `Session.append_many`.
+        InvalidEntry for two writes to one session, and for an item that cannot be stored;
+        HeadConflict, LeafConflict, IdempotencyMismatch; EntryNotFound, WrongArgument,
+        LimitExceeded, Erased, QuotaExceeded; StoreUnavailable: the commit may have succeeded, so
+        repeat it with its `idempotency_key`.
         """
         written = [(each._writer, items, options) for each, items, options in writes]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of the handles
         return await commit_sessions(self.backend, self.outside, written, idempotency_key)

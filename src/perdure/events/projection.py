@@ -1,7 +1,7 @@
 """The durable events of an entry, and the wire form of every event.
 
 Each entry has one or more events, always the same ones: every kind has an event, and an unknown
-kind gives ``log:entry``. Names and payloads follow Relavium's if it has one; ``docs/log-format.md``
+kind gives ``log:entry``. Names and payloads follow Relavium's if it has one; ``docs/events.md``
 lists all of them.
 """
 

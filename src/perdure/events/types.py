@@ -24,7 +24,7 @@ class Event(ShortRepr, frozen=True):
 
     Units: `at` is Unix milliseconds. Shape: `seq` is the entry's; `index` numbers the events of one
     entry from 0, and `has_more` tells that another follows; `payload` is plain data whose names are
-    listed in ``docs/log-format.md``.
+    listed in ``docs/events.md``.
     """
 
     stream: StreamId
