@@ -58,8 +58,12 @@ def checked(checker: str, *arguments: str | Path) -> None:
 
 @pytest.mark.all_only
 @pytest.mark.timeout(900)  # without its cache mypy reads the whole library: 37 CPU-seconds
-def test_programs_pass_mypy_strict(programs: list[Path]) -> None:
-    checked("mypy", "--strict", *EXAMPLES, *programs)
+def test_programs_pass_mypy_strict(programs: list[Path], tmp_path: Path) -> None:
+    tests = [tmp_path / "conftest.py", tmp_path / "test_trip.py"]
+    for file in tests:
+        codes = [code for name, code in blocks("docs/guides/testing.md") if name == file.name]
+        file.write_text("\n\n".join(codes), encoding="utf-8")
+    checked("mypy", "--strict", *EXAMPLES, *programs, *tests)
 
 
 @pytest.mark.full_only
