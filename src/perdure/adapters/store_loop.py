@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import perdure
+from perdure.errors import WrongArgument
 
 T = TypeVar("T")
 
@@ -16,10 +17,11 @@ class StoreLoop:
     """A store, and how to await its calls from the event loop of a program.
 
     A `perdure.Store` belongs to the loop that opened it; a `perdure.blocking.Store` serves every
-    loop and thread.
+    loop and thread. Raises: WrongArgument for anything else.
     """
 
     def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:
+        _require_store(store)
         self._portal = None if isinstance(store, perdure.Store) else store.portal
         self.store = store if isinstance(store, perdure.Store) else store.asynchronous
 
@@ -61,3 +63,12 @@ class StoreLoop:
                 f"or a {what} with perdure.blocking.open(...)"
             )
         return self._portal.call(work)
+
+
+def _require_store(store: object) -> None:
+    if not isinstance(store, perdure.Store | perdure.blocking.Store):
+        raise WrongArgument(
+            f"store is {type(store).__name__}, not a store: give what perdure.open(...) or "
+            "perdure.blocking.open(...) opened",
+            argument="store",
+        )

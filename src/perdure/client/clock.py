@@ -47,7 +47,7 @@ class Outside(msgspec.Struct, frozen=True):
     def stream_id(self, chosen: str | None) -> StreamId:
         """Return `chosen` as a stream id, or a new one that cannot be guessed.
 
-        Raises: ValueError when `chosen` is not a valid id.
+        Raises: WrongArgument when `chosen` is not a valid id.
         """
         if chosen is not None:
             return stream_id(chosen)

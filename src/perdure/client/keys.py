@@ -51,7 +51,7 @@ def configured_key(
 ) -> StoreKey | None:
     """Return the key that is `given`, or that the environment names; None without one.
 
-    Raises: ValueError when `given` is not a key; KeyMissing when the key of the environment is
+    Raises: WrongArgument when `given` is not a key; KeyMissing when the key of the environment is
     missing, invalid, or in a file that other users can read.
     """
     if isinstance(given, StoreKey):

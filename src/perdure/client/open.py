@@ -143,7 +143,7 @@ def open(
     Raises: NotAsyncio outside an asyncio event loop; ConfigError for an invalid address;
     NotAStore, StoreTooNew, StoreTooOld, StoreCorrupt, StoreReadOnly, StoreUnavailable, KeyMissing,
     KeyWrong, StoreNotEncrypted if the store cannot be opened (it is unchanged); Unsupported for a
-    `key` if the backend has no encryption; ValueError for an invalid key.
+    `key` if the backend has no encryption; WrongArgument for an invalid key.
     """
 
     async def store() -> Store:

@@ -147,8 +147,8 @@ class Store:
         its entries; the certificate of the erasure stays.
         `subject` names the person the session is about or with; erasing by subject uses it.
         Durable: when this returns, unless `lazy`.
-        Raises: SessionExists; LimitExceeded for the title; ValueError when `id` cannot be an id;
-        WrongArgument for an empty subject, text with a NUL, and metadata that is not JSON.
+        Raises: SessionExists; LimitExceeded for the title; WrongArgument when `id` cannot be an id,
+        for an empty subject, text with a NUL, and metadata that is not JSON.
         """
         folder = absolute(cwd)
         require_header(subject=subject, metadata=metadata, cwd=folder)

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import NewType
 
+from perdure.errors.usage import WrongArgument
+
 StreamId = NewType("StreamId", str)
 EntryId = NewType("EntryId", str)
 
@@ -28,13 +30,14 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford base 32: sorts as it
 def stream_id(text: str) -> StreamId:
     """Return `text` as a stream id.
 
-    Raises: ValueError unless it is 1 to 128 characters out of ``A-Z a-z 0-9 . _ : @ -`` that start
-    with a letter or digit.
+    Raises: WrongArgument unless it is 1 to 128 characters out of ``A-Z a-z 0-9 . _ : @ -`` that
+    start with a letter or digit.
     """
     if not _STREAM_ID.fullmatch(text):
-        raise ValueError(
+        raise WrongArgument(
             f"{text!r} cannot be a session id: use 1 to 128 letters, digits, . _ : @ or -, "
-            "beginning with a letter or digit"
+            "beginning with a letter or digit",
+            argument="id",
         )
     return StreamId(text)
 

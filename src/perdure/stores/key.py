@@ -6,6 +6,8 @@ import hmac
 import re
 from typing import final
 
+from perdure.errors.usage import WrongArgument
+
 KEY_BYTES = 32
 
 _HEX = re.compile(r"[0-9a-fA-F]{64}")
@@ -19,19 +21,21 @@ class StoreKey:
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != KEY_BYTES:
-            raise ValueError(f"a key is {KEY_BYTES} bytes, not {len(secret)}")
+            raise WrongArgument(f"a key is {KEY_BYTES} bytes, not {len(secret)}", argument="key")
         self.__bytes = bytes(secret)
 
     @classmethod
     def of(cls, given: bytes | str) -> StoreKey:
         """Parse `given`: 32 bytes, or 64 hexadecimal digits.
 
-        Raises: ValueError, without the given value in its text.
+        Raises: WrongArgument, without the given value in its text.
         """
         if isinstance(given, bytes):
             return cls(given)
         if _HEX.fullmatch(given) is None:
-            raise ValueError(f"a key in writing is {2 * KEY_BYTES} hexadecimal digits")
+            raise WrongArgument(
+                f"a key in writing is {2 * KEY_BYTES} hexadecimal digits", argument="key"
+            )
         return cls(bytes.fromhex(given))
 
     def reveal(self) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.client.clock import Outside, SystemClock, absolute, system_random
+from perdure.errors import WrongArgument
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
 
@@ -43,7 +44,7 @@ def test_generated_ids_sort_by_time_and_differ() -> None:
 def test_chosen_id_is_checked() -> None:
     outside = Outside(ManualClock(), SeededRandom())
     assert outside.stream_id("my-session") == "my-session"
-    with pytest.raises(ValueError, match="cannot be a session id"):
+    with pytest.raises(WrongArgument, match="cannot be a session id"):
         outside.stream_id("../etc")
 
 

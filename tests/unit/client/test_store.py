@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.client.store import Store
-from perdure.errors import SessionExists, SessionNotFound, StoreUnavailable
+from perdure.errors import SessionExists, SessionNotFound, StoreUnavailable, WrongArgument
 from perdure.session.messages import assistant, user
 from perdure.stores.in_memory.store import MemoryStore
 from tests.fakes.clock import START_MS, ManualClock
@@ -43,7 +43,7 @@ async def test_chosen_id_that_exists_is_refused_at_once(store: Store, lazy: bool
 
 @pytest.mark.parametrize("lazy", [False, True])
 async def test_invalid_id_raises_value_error(store: Store, lazy: bool) -> None:
-    with pytest.raises(ValueError, match="cannot be a session id"):
+    with pytest.raises(WrongArgument, match="cannot be a session id"):
         await store.create(id="a/b", lazy=lazy)
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.errors import WrongArgument
 from perdure.session.ids import entry_id, entry_place, generated_stream_id, stream_id
 
 
@@ -17,7 +18,7 @@ def test_client_may_choose_an_id(text: str) -> None:
     ["", " ", "-a", ".a", "_a", "a b", "a/b", "a\n", "\na", "a\0", "ü", "x" * 129, "a\u2028"],
 )
 def test_invalid_id_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="cannot be a session id"):
+    with pytest.raises(WrongArgument, match="cannot be a session id"):
         stream_id(text)
 
 

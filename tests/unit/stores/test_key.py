@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from perdure.errors import WrongArgument
 from perdure.stores.key import StoreKey
 
 SECRET = bytes(range(32))
@@ -18,7 +19,7 @@ def test_key_accepts_32_bytes_or_64_hexadecimal_digits() -> None:
 
 @pytest.mark.parametrize("given", [b"", SECRET[1:], SECRET * 2, "", "0" * 63, "g" * 64, "0" * 65])
 def test_invalid_key_is_rejected_without_quoting_it(given: bytes | str) -> None:
-    with pytest.raises(ValueError, match="a key") as refused:
+    with pytest.raises(WrongArgument, match="a key") as refused:
         StoreKey.of(given)
     assert "ggg" not in str(refused.value)
 

@@ -83,6 +83,7 @@ class PerdureSession:
         subject: str | None = None,
         session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
+        _require_id(session_id)
         self.session_id = session_id
         self.session_settings = _settings(session_settings)
         if clear not in ("branch", "erase"):
@@ -402,3 +403,10 @@ async def _leave(
         return
     items = [entry_of(parts.item) for parts in kept]
     await session.append_many(items, parent=entry.parent_id, expected_leaf=leaf)
+
+
+def _require_id(session_id: object) -> None:
+    if not isinstance(session_id, str) or not session_id:
+        raise WrongArgument(
+            f"session_id is {session_id!r}: give a text that is not empty", argument="session_id"
+        )

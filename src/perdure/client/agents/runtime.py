@@ -55,7 +55,8 @@ class Runtime:
 
     `agents` can be started by id; resumed sessions get their tools. `models` is the client of all
     models (default: by provider, from the environment). `prices`, by model name (or
-    ``provider:*``), override every price list. `limits` and `budget` override those of the agents.
+    ``provider:*``), override every price list. `budget` overrides that of the agents; so does each
+    field of `limits` that is not the default.
     `renew_credentials` is called at most once a turn for another key if a provider rejects the
     current one. Agents may name `mcp_servers`, which stop with the runtime. `idle_timeout_s` closes
     sessions without a message for that long, on `end_idle` and when they are resumed.
@@ -134,7 +135,8 @@ class Runtime:
         Raises: ConfigError for an unknown agent, tool or model provider, for more permissions than
         the agent's, or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a
         variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for the title;
-        WrongArgument for an empty subject, text with a NUL, and metadata that is not JSON.
+        WrongArgument for an invalid id, an empty subject, text with a NUL, and metadata that is
+        not JSON.
         """
         require_header(subject=subject, metadata=metadata)
         place = detect_workspace(workspace)

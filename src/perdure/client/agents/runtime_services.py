@@ -94,7 +94,7 @@ class Host:
         self._router = self.models if isinstance(self.models, ModelRouter) else None
         self.prices = prices or {}
         self._cost = CostCalculator(self.prices, self.models)
-        self._limits, self._budget = limits, budget
+        self._limits, self._budget = limits or Limits(), budget
         self._renew = renew_credentials
         self.owner = named_process(owner)
         self._lease_ttl_ms, self._has_traced_content = lease_ttl_ms, has_traced_content
@@ -183,7 +183,7 @@ class Host:
         """Return the runner of turns. `caps` has its limits; `flow` replaces the permissions."""
         caps, tools = caps or agent, with_agent_list(agent.tools_in(workspace), self.agents)
         clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
-        observer = self._observer()
+        limits, observer = self._limits.over(caps.limits), self._observer()
         budget, router = budget or self.budget_of(caps), self._router
         invoker = AgentInvoker(self, stream, agent, workspace, budget=budget, invoked_by=invoked_by)
         environment = Environment(
@@ -216,7 +216,7 @@ class Host:
             on_session_end=self.extraction.wake,
             on_embedder=self.backlog.wake,
         )
-        today = Caps(self._limits or caps.limits, budget, self._cost, terms.judge, flow is not None)
+        today = Caps(limits, budget, self._cost, terms.judge, flow is not None)
         return _turns(environment, agent, Hooks(self.store.hooks, agent.hooks), prompt, today)
 
     async def aclose(self) -> None:

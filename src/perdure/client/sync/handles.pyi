@@ -525,8 +525,8 @@ class Store(Handle[AsyncStore]):
         its entries; the certificate of the erasure stays.
         `subject` names the person the session is about or with; erasing by subject uses it.
         Durable: when this returns, unless `lazy`.
-        Raises: SessionExists; LimitExceeded for the title; ValueError when `id` cannot be an id;
-        WrongArgument for an empty subject, text with a NUL, and metadata that is not JSON.
+        Raises: SessionExists; LimitExceeded for the title; WrongArgument when `id` cannot be an id,
+        for an empty subject, text with a NUL, and metadata that is not JSON.
         """
 
     def open_or_create(
@@ -1276,7 +1276,8 @@ class Runtime(Handle[AsyncRuntime]):
         Raises: ConfigError for an unknown agent, tool or model provider, for more permissions than
         the agent's, or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a
         variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for the title;
-        WrongArgument for an empty subject, text with a NUL, and metadata that is not JSON.
+        WrongArgument for an invalid id, an empty subject, text with a NUL, and metadata that is
+        not JSON.
         """
 
     def resume(

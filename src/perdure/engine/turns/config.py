@@ -57,6 +57,16 @@ class Limits(ShortRepr, frozen=True):
             for name, value, default in zip(self.__struct_fields__, asked, defaults, strict=True):
                 msgspec.structs.force_setattr(self, name, value if value > 0 else default)
 
+    def over(self, below: Limits) -> Limits:
+        """Return these limits, with those of `below` where these are the defaults."""
+        default = Limits()
+        chosen = {
+            name: mine
+            for name in self.__struct_fields__
+            if (mine := getattr(self, name)) != getattr(default, name)
+        }
+        return msgspec.structs.replace(below, **chosen)
+
 
 CompactionStrategy = Literal["tail", "node"]
 

@@ -14,7 +14,14 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.conversation.workspace import Selection, Workspace
 from perdure.engine.turns.config import Limits
-from perdure.errors import AgentNotFound, ConfigError, LeaseHeld, SessionExists, SessionNotFound
+from perdure.errors import (
+    AgentNotFound,
+    ConfigError,
+    LeaseHeld,
+    SessionExists,
+    SessionNotFound,
+    TurnFailed,
+)
 from perdure.models.protocol import ModelClient
 from perdure.models.router import ModelRouter
 from perdure.models.scenario import Hang
@@ -285,6 +292,19 @@ async def test_resumed_session_has_current_limits_and_its_first_agent() -> None:
     resumed = await stage.runtime(today).resume("s")
     assert (await resumed.send("two")).text == "two"
     assert resumed.agent.instructions == "Be brief."
+
+
+async def test_limit_of_the_runtime_leaves_the_other_limits_of_the_agent() -> None:
+    @tool(effect="read")
+    async def look() -> str:
+        """Look."""
+        return "cape"
+
+    stage = Stage(*[says(calls("look"))] * 4)
+    agent = Agent("a", model=MODEL, tools=[look], limits=Limits(max_tool_rounds=2))
+    runtime = Runtime(stage.store, [agent], models=stage.models, limits=Limits(max_turns=10_000))
+    with pytest.raises(TurnFailed, match="max_tool_rounds"):
+        await (await runtime.start(agent)).send("look")
 
 
 async def test_workspace_is_found_out_about_and_kept(tmp_path: Path) -> None:
