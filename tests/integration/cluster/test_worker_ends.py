@@ -87,6 +87,22 @@ async def test_request_before_first_worker_waits_in_log(
             assert "no worker yet" in (await turn).text
 
 
+async def test_runtime_left_before_the_first_worker_leaves_its_request_to_it(
+    postgres: PostgresServer, folder: Path
+) -> None:
+    address = postgres.new_database()
+    async with perdure.open(address) as store:
+        async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+            chat = await runtime.start(HELPER)
+            await chat.send("no worker yet").stored()
+
+        async def is_answered() -> bool:
+            return "turn_finished" in {each.kind async for each in chat.session.entries()}
+
+        with workers(1, address, folder):
+            await until(is_answered)
+
+
 async def test_request_stopped_before_first_worker_ends_as_aborted_and_never_runs(
     postgres: PostgresServer, folder: Path
 ) -> None:

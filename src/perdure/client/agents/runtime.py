@@ -17,7 +17,7 @@ from perdure.client.agents.bindings import Bindings
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.chats import Chats
 from perdure.client.agents.notices import OnQuestion
-from perdure.client.agents.runners import RunnerName, runner_of
+from perdure.client.agents.runners import EmbeddedRunner, RunnerName, runner_of
 from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.session_usage import end_if_idle, ending, expire_or_end
 from perdure.client.agents.turn import Turn
@@ -244,11 +244,13 @@ class Runtime:
     async def close(self) -> None:
         """Wait for the running turns, and suspend those that wait for a person or are not due.
 
-        `resume` continues a suspended turn. Facts that are due are extracted first
+        `resume` continues a suspended turn. Turns that workers run are only waited for until they
+        cannot be lost. Facts that are due are extracted first
         (`MemoryConfig.extractor`).
         """
+        runs_here = isinstance(self.host.runner, EmbeddedRunner)
         while running := tuple(self._running):
-            if waiting := [turn for turn in running if _has_to_wait(turn)]:
+            if waiting := [turn for turn in running if not runs_here or _has_to_wait(turn)]:
                 await _stop_stored(waiting)
             else:
                 await _first_of(running, self.host.person_waits.change())
