@@ -1342,7 +1342,8 @@ class Runtime(Handle[AsyncRuntime]):
     def close(self) -> None:
         """Wait for the running turns, and suspend those that wait for a person or are not due.
 
-        `resume` continues a suspended turn. Facts that are due are extracted first
+        `resume` continues a suspended turn. Turns that workers run are only waited for until they
+        cannot be lost. Facts that are due are extracted first
         (`MemoryConfig.extractor`).
         """
 
