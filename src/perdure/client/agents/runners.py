@@ -53,6 +53,10 @@ class NewTurn:
 class Runner(Protocol):
     """Runs the turns of sessions, or has them run."""
 
+    def require(self, store: SessionStore) -> None:
+        """Raises: ConfigError if turns of `store` cannot run here."""
+        ...
+
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         """Return the state of the turn that `new` begins, once it has ended.
 
@@ -93,6 +97,9 @@ def answering(stream: StreamId, request: int) -> Generator[None]:
 
 class EmbeddedRunner:
     """Runs turns in this process. The log is the only journal."""
+
+    def require(self, store: SessionStore) -> None:
+        """Turns of every store run here."""
 
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         environment = turns.environment

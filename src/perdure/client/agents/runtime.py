@@ -67,7 +67,8 @@ class Runtime:
     Flows use `host`.
     Leaving its ``async with`` waits for running turns but never for people: a turn that waits for
     one is suspended. If the block fails, all are. `resume` continues suspended turns.
-    Raises: ConfigError for two agents with one id; WrongArgument for a bad name in prices.
+    Raises: ConfigError for two agents with one id, and for "workers" with a store that is not on
+    PostgreSQL; WrongArgument for a bad name in prices.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named
@@ -103,6 +104,7 @@ class Runtime:
             on_question=on_question,
             runner=runner_of(runner),
         )
+        self.host.runner.require(store.backend)
         self._store = store
         self._bindings = Bindings(self.host)
         self._idle_timeout_s = idle_timeout_s

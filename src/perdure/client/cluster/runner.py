@@ -32,6 +32,9 @@ _PLACES: ContextVar[list[str | None] | None] = ContextVar("places", default=None
 class DbosRunner:
     """Queues turns for workers, and follows them in the log."""
 
+    def require(self, store: SessionStore) -> None:
+        cluster_of(store)
+
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         environment = turns.environment
         store, stream = environment.store, environment.stream

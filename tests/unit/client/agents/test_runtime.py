@@ -254,6 +254,11 @@ async def has_open_turn(stage: Stage) -> bool:
     return (await stage.memory.state(StreamId("s"))).open_turn is not None
 
 
+def test_workers_without_postgresql_are_refused_before_a_session_starts() -> None:
+    with pytest.raises(ConfigError, match="workers share a store on PostgreSQL"):
+        Runtime(Stage().store, [Agent("a", model=MODEL)], runner="workers")
+
+
 async def test_default_models_come_from_the_environment(tmp_path: Path) -> None:
     stage = Stage()
     runtime = Runtime(stage.store, [Agent("a", model="scripted:echo")])
