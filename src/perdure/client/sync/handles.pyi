@@ -1343,8 +1343,7 @@ class Runtime(Handle[AsyncRuntime]):
         """Wait for the running turns, and suspend those that wait for a person or are not due.
 
         `resume` continues a suspended turn. Turns that workers run are only waited for until they
-        cannot be lost. Facts that are due are extracted first
-        (`MemoryConfig.extractor`).
+        cannot be lost. Facts that are due are extracted first (`MemoryConfig.extractor`).
         """
 
     def suspend(self) -> None:
