@@ -89,9 +89,11 @@ def test_folder_is_not_replaced_by_a_file(sample: World, words: tuple[str, ...])
 
 
 @pytest.mark.parametrize("words", [("--force",), ()])
-def test_failure_names_the_file_as_it_was_named(sample: World, words: tuple[str, ...]) -> None:
+def test_missing_folder_of_a_file_is_named_as_it_was_typed(
+    sample: World, words: tuple[str, ...]
+) -> None:
     ended = sample.run("export", SAMPLE_ID, "-o", "nowhere/out", *words)
-    assert (ended.code, ended.err) == (1, "perdure: nowhere/out: No such file or directory\n")
+    assert (ended.code, ended.err) == (3, "perdure: no such file or folder: nowhere\n")
 
 
 @pytest.mark.parametrize("is_forced", [True, False])

@@ -63,8 +63,8 @@ def test_file_is_never_overwritten_unless_forced(sample: World) -> None:
 
 def test_place_that_cannot_be_written_to_is_named(sample: World) -> None:
     ended = sample.run("export", SAMPLE_ID, "-o", "nowhere/out.jsonl", "--json")
-    assert (ended.code, ended.error["code"]) == (1, "io_error")
-    assert "nowhere/out.jsonl" in ended.error["message"]
+    assert (ended.code, ended.error["code"]) == (3, "path_not_found")
+    assert "nowhere" in ended.error["message"]
     assert sample.run("export", SAMPLE_ID, "--json").code == 2
 
 

@@ -54,6 +54,7 @@ TABLES: tuple[LiteralString, ...] = (
     "work_place",
     "live_watch",
     "live_delta",
+    "upkeep",
 )
 OF_ALL = frozenset(
     {"schema_version", "worker", "cluster_count", "work_limit", "work_slot", "work_share"}
@@ -83,6 +84,7 @@ async def fill(store: PostgresStore) -> None:
         Statement("INSERT INTO perdure.work_place VALUES ('default', 'k')"),
         Statement("INSERT INTO perdure.live_watch VALUES ('default', 's', 'h', now())"),
         Statement("INSERT INTO perdure.live_delta VALUES ('default', 's', 1, 1, 1, now(), '')"),
+        Statement("INSERT INTO perdure.upkeep VALUES ('default', 'retention')"),
     )
     model, read = VectorModel("m", 1), await store.search.unembedded(VectorModel("m", 1))
     rows = {found.position: b"\x7f" for found, _ in read.texts}
