@@ -20,6 +20,7 @@ from perdure.client.clock import system_random
 from perdure.errors import ConfigError, StoreUnavailable
 from perdure.stores.postgres import replica as replica_module
 from perdure.stores.postgres.address import route_of
+from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.store import PostgresStore
 from tests.conformance.store.building import S, create, said
 from tests.fakes.postgres import PostgresServer, name_of
@@ -400,3 +401,46 @@ def test_route_of_an_address_with_a_replica_keeps_the_rest_of_it() -> None:
 def test_address_with_a_wrong_replica_is_refused(option: str) -> None:
     with pytest.raises(ConfigError, match="HOST:PORT"):
         route_of(f"postgresql://u:secret@h/db?{option}")
+
+
+async def test_reads_at_once_wait_for_one_connection_to_a_replica_that_hangs(
+    servers: Replicated, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_module, "DOWN_PAUSE_S", 60)
+    monkeypatch.setattr(replica_module, "CONNECT_S", 2)
+    accepted = list[asyncio.StreamWriter]()
+    silent = await asyncio.start_server(lambda _, writer: accepted.append(writer), "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    async with perdure.open(f"{servers.at(database)}&replica=127.0.0.1:{port}") as store:
+        await store.create(id="s")
+        found = await asyncio.gather(*(store.recent() for _ in range(5)))
+    assert [len(each) for each in found] == [1] * 5
+    assert len(accepted) == 1
+    for writer in accepted:
+        writer.close()
+    silent.close()
+
+
+async def test_read_cancelled_during_the_check_of_the_server_leaves_it_to_the_next(
+    servers: Replicated, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, never, ask_once = asyncio.Event(), asyncio.Event(), Database.ask_once
+    checked: list[Database] = []
+
+    async def slow(self: Database, *statements: Statement) -> object:
+        if statements[0].sql == replica_module.SYSTEM:
+            checked.append(self)
+            if not begun.is_set():
+                begun.set()
+                await never.wait()
+        return await ask_once(self, *statements)
+
+    monkeypatch.setattr(Database, "ask_once", slow)
+    reading = asyncio.ensure_future(store.recent())
+    await begun.wait()
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    readers = Readers(servers)
+    await store.recent()
+    assert readers.of("FROM perdure.stream") == {REPLICA}
+    assert len(set(checked)) == 3, "the replica twice, with new connections, and the primary"

@@ -17,6 +17,7 @@ from perdure.client.retention import apply_retention
 from perdure.errors import PerdureError, Unsupported
 from perdure.models.embedders.protocol import Embedder, EmbedderName
 from perdure.secrets.mask import log_failure
+from perdure.stores.search.vectors import VectorModel
 
 RETENTION_S = 600.0
 INDEX_S = 30.0
@@ -91,5 +92,6 @@ class Upkeep:
     async def _has_unembedded(self, model: str) -> bool:
         """Whether a text has no vector of `model`: without one the embedder is not called."""
         search = self._store.backend.search
-        known = [each for each in await search.vector_models() if each.name == model]
-        return not known or any([(await search.unembedded(each)).texts for each in known])
+        stored = [each for each in await search.vector_models() if each.name == model]
+        asked = stored or [VectorModel(model, 1)]  # of no vector yet: its size does not matter
+        return any([(await search.unembedded(each)).texts for each in asked])

@@ -222,7 +222,7 @@ class Database:
                 configure=self._configure_pooled if has_pooler else self._configure,
                 open=False,
             )
-            await pool.open(wait=True, timeout=WAIT_S)
+            await _connect(pool)
         except errors.LockNotAvailable as error:
             raise StoreUnavailable(self.address, await _lock_reason(self.route.direct)) from error
         except psycopg.Error as error:
@@ -431,6 +431,15 @@ async def _lock_reason(direct: str) -> str:
         f"the connection of {name or 'another program'} from {host} (server process {pid}) "
         f"has held a lock since {since} UTC; continue or end that program, then try again"
     )
+
+
+async def _connect(pool: AsyncConnectionPool[Any]) -> None:
+    """Make the first connection of `pool`. Raises: psycopg.Error."""
+    try:
+        await pool.open(wait=True, timeout=WAIT_S)
+    except BaseException:  # the pool would go on connecting
+        await pool.close()
+        raise
 
 
 async def _check_isolation(db: Connected, address: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import LiteralString, TypeVar
 
-from perdure.errors import NotAStore, PerdureError, StoreReadOnly, StoreUnavailable
+from perdure.errors import PerdureError, StoreError, StoreUnavailable
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.postgres.address import Route
 from perdure.stores.postgres.database import Database, Statement
@@ -29,7 +29,7 @@ LAG_PAUSE_S = 1.0
 DOWN_PAUSE_S = 30.0
 """How long the primary answers alone after the replica was behind, or could not be used."""
 
-_SYSTEM: LiteralString = "SELECT system_identifier FROM pg_control_system()"
+SYSTEM: LiteralString = "SELECT system_identifier FROM pg_control_system()"
 
 # A commit of durability "full" is visible once it is flushed. One of "normal" is visible earlier.
 _UPTO: dict[str, LiteralString] = {
@@ -51,6 +51,10 @@ T = TypeVar("T")
 
 class _Behind(Exception):
     """The replica lacks the newest commits."""
+
+
+class _Paused(Exception):
+    """The replica is left alone for a while."""
 
 
 class Replica:
@@ -78,7 +82,9 @@ class Replica:
             return await ask(db)
         except _Behind as behind:
             self._pause(LAG_PAUSE_S, str(behind))
-        except (NotAStore, StoreReadOnly, StoreUnavailable) as error:
+        except _Paused:
+            pass
+        except StoreError as error:
             self._primary.check_usable()
             self._pause(DOWN_PAUSE_S, str(error))
             self._drop()
@@ -92,20 +98,30 @@ class Replica:
     async def _opened(self, conninfo: str) -> Database:
         async with self._opening:
             if self._db is None:
-                db = Database(
-                    Route(conninfo, conninfo),
-                    self._primary.namespace,
-                    self._primary.durability,
-                    LOCK_TIMEOUT_S,
-                    CONNECT_S,
-                )
-                await db.open(self._max_connections)
-                self._db = db
-                (own,) = await db.ask_once(Statement(_SYSTEM))
-                (primary,) = await self._primary.ask(Statement(_SYSTEM))
-                if own != primary:
-                    raise StoreUnavailable(db.address, "it is a replica of another server")
+                if time.monotonic() < self._paused_until:  # it failed while this read waited
+                    raise _Paused
+                self._db = await self._connected(conninfo)
             return self._db
+
+    async def _connected(self, conninfo: str) -> Database:
+        """Connect to the replica. Raises: StoreError, also for a replica of another server."""
+        db = Database(
+            Route(conninfo, conninfo),
+            self._primary.namespace,
+            self._primary.durability,
+            LOCK_TIMEOUT_S,
+            CONNECT_S,
+        )
+        await db.open(self._max_connections)
+        try:
+            (own,) = await db.ask_once(Statement(SYSTEM))
+            (primary,) = await self._primary.ask(Statement(SYSTEM))
+            if own != primary:
+                raise StoreUnavailable(db.address, "it is a replica of another server")
+        except BaseException:
+            self._close_later(db)
+            raise
+        return db
 
     def _pause(self, seconds: float, reason: str) -> None:
         """Use the primary for `seconds`; warn if the replica was in use before."""
@@ -118,9 +134,12 @@ class Replica:
         """Close the connections, in the background: other reads may still wait for an answer."""
         db, self._db = self._db, None
         if db is not None:
-            task = asyncio.ensure_future(_close(db))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._close_later(db)
+
+    def _close_later(self, db: Database) -> None:
+        task = asyncio.ensure_future(_close(db))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
 
 async def _catch_up(db: Database, upto: str) -> None:
