@@ -106,7 +106,8 @@ async def test_flow_of_killed_server_is_resumed_and_approved(tmp_path: Path) -> 
     root = Path(__file__).parents[3]
     (tmp_path / "shop.py").write_text(PROGRAM.format(root=str(root)))
     (tmp_path / "workflow.yaml").write_text(WORKFLOW)
-    (tmp_path / "slow").touch()
+    for name in ("slow", "looked"):
+        (tmp_path / name).touch()
     cookies: dict[str, str] = {}
     async with served(tmp_path, cookies) as (process, client):
         new = {"workspace": str(tmp_path), "recordFolder": "record", "consent": "partial-access"}
@@ -116,7 +117,7 @@ async def test_flow_of_killed_server_is_resumed_and_approved(tmp_path: Path) -> 
         await until(client, url, waits_for("prompt-human"))
         (await client.post(f"{url}/reply", json={"text": "The night train"})).raise_for_status()
         async with asyncio.timeout(60):
-            while not (tmp_path / "looked").exists():  # noqa: ASYNC110 - another process makes it
+            while not (tmp_path / "looked").read_text():  # noqa: ASYNC110 - another process writes
                 await asyncio.sleep(0.01)
         await killed(process)  # in a tool call of the owner
     (tmp_path / "slow").unlink()
