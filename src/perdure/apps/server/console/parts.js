@@ -1,5 +1,5 @@
 // Small parts that every view uses: waiting, empty and fault; loading of data.
-import { html, useCallback, useEffect, useRef, useState } from "./html.js";
+import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 
 export const Waiting = ({ what = "Loading…" }) => html`<p class="waiting" role="status">${what}</p>`;
 export const Empty = ({ children }) => html`<div class="empty">${children}</div>`;
@@ -46,7 +46,7 @@ export function useSettled(value, ms) {
 /** The ref of a dialog that opens with its view; `close` is called when it closes. */
 export function useModal(close) {
   const box = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {  // at once: the next key belongs to the dialog
     box.current.showModal();
     const ended = () => close();
     box.current.addEventListener("close", ended);
