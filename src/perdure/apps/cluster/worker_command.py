@@ -64,7 +64,7 @@ async def worker(
 
     Exit codes:
         1  the database refused the worker
-        2  the store is not on PostgreSQL or is several databases, or the extra "cluster" is missing
+        2  the store is not on PostgreSQL; --also is in another database; no extra "cluster"
     """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

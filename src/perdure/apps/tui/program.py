@@ -54,7 +54,7 @@ class ChatProgram(App[int]):
 
     CSS_PATH = "style.tcss"
     ENABLE_COMMAND_PALETTE = False
-    AUTO_FOCUS = "Composer"  # also of what was typed during the start
+    AUTO_FOCUS = "Composer"  # from the start: no other widget gets what is typed
     INLINE_PADDING = 0
 
     BINDINGS: ClassVar[list[BindingType]] = [

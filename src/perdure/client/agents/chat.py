@@ -121,8 +121,8 @@ class Chat(Generic[OutputT]):
 
         The turn runs in the session's folder, even if another handle has moved it. `active_file`,
         `selection` and `variables` change the workspace from this message on, and ``{{ctx.name}}``
-        in the instructions and tool descriptions. A file without a selection clears it; the file ""
-        clears the file. A selection alone activates its file.
+        in the instructions and tool descriptions. A file without one clears the selection; the
+        file "" clears the file. A selection alone activates its file.
         With `at` (a time, or Unix milliseconds) the message waits in the log until then;
         ``await turn.stored()`` returns once it cannot be lost. Of turns that wait for workers,
         those of a higher `priority` begin first; those of one session stay in order. With
