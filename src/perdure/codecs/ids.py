@@ -11,6 +11,9 @@ from perdure.session.ids import EntryId
 _DIGITS = 16
 """Twice as long as the tools' own, so that ids do not collide in files of any size."""
 
+HEADER_TITLE = -2
+"""The seq that stands for the title in the header of a session, which is no entry."""
+
 _TOOL_RESULT = b'"tool_result"'  # each result of a message becomes a record of pi
 
 

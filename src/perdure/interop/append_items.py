@@ -42,6 +42,8 @@ class Base(msgspec.Struct, frozen=True):
     offset and seq of the pieces before it. `with_usage` are messages with usage. `has_own_leaf`:
     perdure moved the leaf, so it stays. `is_cut_off`: the import of the part before `begin` was not
     completed. `opaque` are the entries of unreadable lines, by the digest of the line.
+    The first `copied_lines` lines are copies of the parent's entries. The items `left_out` are not
+    added: the session has them in its header.
     """
 
     stream: StreamId
@@ -54,6 +56,8 @@ class Base(msgspec.Struct, frozen=True):
     has_own_leaf: bool = False
     is_cut_off: bool = False
     opaque: Mapping[bytes, Sequence[EntryId]] = {}
+    copied_lines: int = 0
+    left_out: Collection[int] = ()
 
 
 class Added(msgspec.Struct):
@@ -75,6 +79,8 @@ class ItemAppend:
         self._added = added
         self._places = _Places(base, len(source.parsed.items))
         self._leave_out_unread()
+        for position in base.left_out:
+            self._places.leave_out(position, source.parsed.items[position].parent, None)
         self._head = base.head
         self._leaf = base.leaf
         self._end = base.begin
@@ -200,7 +206,8 @@ class ItemAppend:
 
     def _place_of(self, item: Item) -> SourcePlace:
         number = bisect_right(self._parts, item.offset, key=lambda part: part[0]) - 1
-        return SourcePlace(self._parts[max(0, number)][1], item.offset, item.length)
+        is_copy = item.number <= self._base.copied_lines
+        return SourcePlace(self._parts[max(0, number)][1], item.offset, item.length, is_copy)
 
     def _import_source(self, piece: bytes, stretch: Stretch) -> ImportSource:
         return ImportSource(

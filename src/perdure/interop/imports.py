@@ -31,6 +31,7 @@ from perdure.errors import (
     TurnOpen,
     UnknownFormat,
 )
+from perdure.interop import matching
 from perdure.interop.aliases import Traces, foreign_ids, traces_of
 from perdure.interop.append_items import Added, Base, ItemAppend
 from perdure.interop.facts import import_facts
@@ -187,7 +188,10 @@ def _log_in(content: Content, bounds: Bounds) -> tuple[LogFile, int]:
 
 
 class _Work(msgspec.Struct, frozen=True):
-    """A source on its way into a store; what was `added` counts over all attempts."""
+    """A source on its way into a store; what was `added` counts over all attempts.
+
+    `origin` is the session that it continues, if perdure wrote its beginning.
+    """
 
     name: str
     source: Source
@@ -195,6 +199,7 @@ class _Work(msgspec.Struct, frozen=True):
     piece_bytes: int
     added: Added
     again: bool
+    origin: StreamId | None = None
 
     @property
     def parse(self) -> ParsedSource:
@@ -229,6 +234,10 @@ async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> Import
         except SessionNotFound:
             if erased is not None and not work.again:
                 return still_erased(erased, parsed.format)
+            origin, report = await matching.origin_of(store, work.source, again=work.again)
+            if report is not None:
+                return report
+            work = msgspec.structs.replace(work, origin=origin)
             return await _create(store, work, stream, _why_other(erased, other, stream), clock)
         report = await _update(store, work, state, clock)
         if report is not None:
@@ -266,7 +275,11 @@ def _report(work: _Work, stream: StreamId, warning: str | None) -> ImportReport:
 
 
 async def _create(
-    store: SessionStore, work: _Work, stream: StreamId, why_other: str | None, clock: Clock
+    store: SessionStore,
+    work: _Work,
+    stream: StreamId,
+    why_other: str | None,
+    clock: Clock,
 ) -> ImportReport:
     parsed, now = work.parse, clock.now_ms()
     first_at = next((item.at for item in parsed.items if item.at is not None), now)
@@ -276,7 +289,7 @@ async def _create(
         created_at=first_at if created_at is None else created_at,
         origin="subagent" if parsed.header.is_subagent else "import",
         cwd=parsed.header.cwd,
-        parent=_parent_of(parsed),
+        parent=work.origin or _parent_of(parsed),
         subject=work.subject,
         metadata={
             IMPORT: {
@@ -286,7 +299,10 @@ async def _create(
             }
         },
     )
-    adding = ItemAppend(work.source, work.name, Base(stream, EMPTY, None), work.added)
+    base = Base(
+        stream, EMPTY, None, copied_lines=matching.copied_lines(parsed.header, header.parent)
+    )
+    adding = ItemAppend(work.source, work.name, base, work.added)
     await adding.run(store, now, work.piece_bytes, header)
     return _report(work, stream, why_other)
 
@@ -331,11 +347,11 @@ async def _update(
         base = await _base(store, work, state, grown, others)
         if base is not None and grown is not None and grown is not originals[-1]:
             base = msgspec.structs.replace(base, begin=0, parts=())  # parts follow the newest only
-    if base is None and parsed.format in WRITTEN_HERE:
+    if (base is None or not notes) and parsed.format in WRITTEN_HERE:
         own = await own_file_of(store, state, work.source)
         if own is not None and own.is_complete:
             return _nothing_new(work, stream, FileRelation.SAME)
-        base = None if own is None else own.base
+        base = base if own is None else own.base
     if base is None:
         return None  # what the session has is not the beginning of this file
     if state.open_turn is not None:
@@ -438,6 +454,7 @@ async def _base(
         has_own_leaf=not _may_advance(traces, parsed, known),
         is_cut_off=grown is not None and grown.is_cut_off,
         opaque=traces.opaque,
+        copied_lines=matching.copied_lines(parsed.header, state.header.parent),
     )
 
 

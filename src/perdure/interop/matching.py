@@ -5,7 +5,8 @@ sessions exist.
 
 A file that perdure wrote for pi or Operator has the id of its session, and ids of records that are
 made of perdure's. Nothing else counts as proof: each record must also say, below the same parent,
-what an export of the session says now, and all new ones come after.
+what an export of the session says now, and all new ones come after. A file for Claude Code, Codex
+or opencode becomes a session of its own, with the one that its mark names as parent.
 """
 
 from __future__ import annotations
@@ -19,23 +20,31 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from perdure.codecs.fields import fields_of
-from perdure.codecs.ids import written_ids
+from perdure.codecs.ids import HEADER_TITLE, written_id, written_ids
 from perdure.codecs.operator import words as operator_words
 from perdure.codecs.pi import words as pi_words
+from perdure.errors import SessionNotFound
 from perdure.interop.append_items import Base
 from perdure.interop.bundle import bundle_of
-from perdure.interop.formats.items import Item, body_without_source, without_source
+from perdure.interop.formats.items import (
+    Item,
+    SourceHeader,
+    body_without_source,
+    without_source,
+)
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.operator import reader as operator
 from perdure.interop.formats.pi import reader as pi
 from perdure.interop.formats.sources.reader import Source
+from perdure.interop.reports import ImportReport, only_copies, still_erased
 from perdure.session.codec import encode
 from perdure.session.entries import Entry, Lane
-from perdure.session.ids import EntryId, StreamId, entry_place, stream_id
+from perdure.session.ids import EntryId, StreamId, entry_id, entry_place, stream_id
+from perdure.session.messages import MESSAGE
 from perdure.session.notes import ImportSource
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import StreamState
-from perdure.stores.session_store import SessionStore
+from perdure.stores.session_store import SessionStore, is_erased
 
 if TYPE_CHECKING:
     from perdure.interop import pi_export
@@ -63,7 +72,7 @@ def session_ids(format: str, foreign: str | None, first_line: bytes) -> Iterator
         yield StreamId(f"{base[:_LONGEST_BASE]}.{number}")
 
 
-def _valid(foreign: str | None) -> str | None:
+def _valid(foreign: str | None) -> StreamId | None:
     try:
         return None if foreign is None else stream_id(foreign)
     except ValueError:
@@ -76,6 +85,38 @@ def _digest(foreign: str | None, first_line: bytes) -> str:
 
 
 _decoder = msgspec.json.Decoder(dict[str, object])
+
+
+Origin = tuple[StreamId | None, ImportReport | None]
+"""The session that a file continues, and the report if nothing of the file is to be imported."""
+
+
+async def origin_of(store: SessionStore, source: Source, *, again: bool) -> Origin:
+    """Return the session of `store` that `source` continues.
+
+    With a report if `source` has no message of its own, or if the session was erased and the file
+    is not to be imported `again`.
+    """
+    mark, format = source.parsed.header.handover, source.parsed.format
+    session = None if mark is None else _valid(mark.session)
+    if mark is None or session is None:
+        return None, None
+    if await is_erased(store, session):
+        return None, None if again else still_erased(session, format)
+    try:
+        await store.state(session)
+    except SessionNotFound:
+        return None, None
+    items = source.parsed.items
+    if any(item.number > mark.lines and item.kind == MESSAGE for item in items):
+        return session, None
+    return session, only_copies(session, format)
+
+
+def copied_lines(header: SourceHeader, parent: StreamId | None) -> int:
+    """Return how many lines of a file with `header` are copies of entries of `parent`."""
+    mark = header.handover
+    return mark.lines if mark is not None and mark.session == parent else 0
 
 
 class OwnFile(msgspec.Struct, frozen=True):
@@ -111,9 +152,15 @@ def _own_file(bundle: Bundle, state: StreamState, source: Source) -> OwnFile | N
     entries = written_ids(_stored(bundle))
     known: dict[int, EntryId] = {}
     reached = 0
+    titled = written_id(entry_id(state.header.id, HEADER_TITLE))
+    left_out: list[int] = []
     items = (item for stretch in source.stretches() for item in stretch.items)
     for position, (name, said) in enumerate(_said(items)):
         entry = entries.get(name)
+        if name == titled and reached == position:  # of the header; it may have changed
+            reached += 1
+            left_out.append(position)
+            continue
         is_replaced = said.lane == "side" and entry is not None  # a later label, title or leaf
         if name not in written and not is_replaced:
             continue
@@ -130,6 +177,7 @@ def _own_file(bundle: Bundle, state: StreamState, source: Source) -> OwnFile | N
         leaf=state.leaf,
         known=known,
         has_own_leaf=not _is_on_path(source, known, state.leaf),
+        left_out=left_out,
     )
     return OwnFile(base, is_complete=reached == len(source.parsed.items))
 

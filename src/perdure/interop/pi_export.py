@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from perdure.codecs.fields import Fields, fields_of
-from perdure.codecs.ids import written_id, written_ids
+from perdure.codecs.ids import HEADER_TITLE, written_id, written_ids
 from perdure.codecs.pi import records
 from perdure.codecs.pi.codec import PI
 from perdure.codecs.pi.words import BASH, FORMAT, LEAF_MARKER, MOST_HEADER_BYTES, VERSION
@@ -337,7 +337,7 @@ class _Writer:
 
     def _title(self) -> list[tuple[EntryId, Fields]]:
         said: str | None = None
-        now, source = self._session.state.header.title, entry_id(self._session.stream, -2)
+        now, source = self._session.state.header.title, entry_id(self._session.stream, HEADER_TITLE)
         for note in self._session.notes:
             change = readable(note) if note.kind == SessionInfoChanged.kind else None
             if isinstance(change, SessionInfoChanged) and change.title is not msgspec.UNSET:

@@ -153,6 +153,12 @@ def still_erased(session: StreamId, format: str) -> ImportReport:
     return ImportReport(session, format, 0, 0, 0, (), (warning,), is_new=False, is_erased=True)
 
 
+def only_copies(session: StreamId, format: str) -> ImportReport:
+    """Report that perdure wrote all of the file, of `session`, so that nothing was imported."""
+    warning = f"perdure wrote this file of session {session}, and it has nothing new"
+    return ImportReport(session, format, 0, 0, 0, (), (warning,), is_new=False)
+
+
 def about(report: ImportReport, subject: str | None, header: StreamHeader) -> ImportReport:
     """Return `report` with a warning if `header` has a subject other than `subject`."""
     if subject in (None, header.subject):

@@ -293,15 +293,17 @@ class Adopted(SideBody, frozen=True):
     as_id: EntryId
 
 
-class SourcePlace(msgspec.Struct, frozen=True):
+class SourcePlace(msgspec.Struct, frozen=True, omit_defaults=True):
     """Position of an entry in its imported file: `part` is the seq of its ``import_source``.
 
+    `is_copy`: perdure wrote it there, of an entry of the session's parent.
     Units: bytes; `offset` counts from the start of the file, not of the part.
     """
 
     part: int
     offset: int
     length: int
+    is_copy: bool = False
 
 
 SOURCE_FIELD = b'"source":'
@@ -322,6 +324,14 @@ def source_of(body: bytes) -> SourcePlace | None:
         return _has_source.decode(body).source
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def is_copy(body: bytes) -> bool:
+    """Return whether the entry with `body` was imported from a file that perdure wrote."""
+    if b'"is_copy":true' not in body:
+        return False
+    place = source_of(body)
+    return place is not None and place.is_copy
 
 
 class ImportSource(SideBody, frozen=True, omit_defaults=True):

@@ -218,15 +218,28 @@ async def test_session_whose_folder_is_gone_says_what_to_do(world: World) -> Non
     assert command.startswith(f"cd {shlex.quote(str(world.project))} && ")
 
 
-async def test_session_that_went_on_there_comes_back(world: World) -> None:
-    real("codex")
+async def counted(world: World) -> int:
+    """The messages that the activity of all sessions counts."""
+    days = json.loads(await world.perdure("activity", "--json"))
+    return sum(day["messages"] for day in days)
+
+
+@pytest.mark.parametrize("program", ["claude-code", "codex"])
+async def test_session_that_went_on_there_comes_back(world: World, program: Program) -> None:
+    real(program)
     session = await bird_session(world)
-    await world.resumed("codex", await world.perdure("continue-in", session, "codex"))
+    before = await counted(world)
+    command = await world.perdure("continue-in", session, program)
+    unchanged = json.loads(await world.perdure("import", "--json"))
+    assert (unchanged["session"], unchanged["entries"]) == (session, 0)
+    await world.resumed(program, command)
     await world.perdure("import")
     async with perdure.open(world.address) as store:
-        back = [info for info in await store.recent() if info.id != session]
-        messages = await (await store.open(back[0].id)).messages()
+        (back,) = [info for info in await store.recent() if info.id != session]
+        messages = await (await store.open(back.id)).messages()
     assert [each.text for each in messages][-2:] == ["And what does it eat?", "Frogs."]
+    assert back.parent == session
+    assert await counted(world) == before + 2
 
 
 async def test_opencode_resumes_session_of_perdure(world: World) -> None:
@@ -248,5 +261,13 @@ async def test_opencode_resumes_session_of_perdure(world: World) -> None:
         words = ("run", *model, *resuming[1:], "And what does it eat?")
         out = await run(*words)
         sent = said_in(server.requests[-1].body)
+        exported = await run("export", resuming[2])
     assert "Frogs." in out
     assert in_order((*HISTORY, "And what does it eat?"), sent)
+    before = await counted(world)
+    file = world.home / "exported.json"
+    file.write_text(exported[exported.index("{") :])
+    report = json.loads(await world.perdure("import", str(file), "--json"))
+    async with perdure.open(world.address) as store:
+        assert (await (await store.open(report["session"])).info()).parent == session
+    assert await counted(world) == before + 2

@@ -60,7 +60,7 @@ async def continue_in(
     The program gets the conversation as the next request would have it: compactions are applied,
     reasoning and other branches stay here (stderr counts them). perdure's session does not change.
     What you add there comes back with `perdure import`: into this session from pi and Operator, and
-    from the others as a session of its own, whose earlier answers are not counted a second time.
+    from the others as a session of its own, whose earlier messages are not counted a second time.
 
     Examples:
         perdure continue-in 01jd codex

@@ -31,13 +31,13 @@ async def newest_edits(
         return []
     if session is not None:
         info = (await store.state(session)).info
-        await _add(store, session, info.cwd, found)
+        await _add(store, session, info.cwd, found, with_copies=True)
         return _newest(found, last)
     async for info in newest_sessions(store):
         kept = _newest(found, last)
         if last is not None and len(kept) == last and info.updated_at < kept[-1].at:
             break  # no change of this session, or of those after it, is newer
-        await _add(store, info.id, info.cwd, found)
+        await _add(store, info.id, info.cwd, found, with_copies=False)
     return _newest(found, last)
 
 
@@ -50,8 +50,10 @@ async def _add(
     session: StreamId,
     cwd: str | None,
     found: dict[tuple[str | None, str], FileEdit],
+    *,
+    with_copies: bool,
 ) -> None:
-    for call in await calls_of_session(store, session):
+    for call in await calls_of_session(store, session, with_copies=with_copies):
         if not call.success:
             continue
         for path in paths_of(call):

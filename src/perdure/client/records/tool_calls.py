@@ -12,14 +12,19 @@ from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.ledger import ToolFinished, ToolStarted
 from perdure.session.messages import Message, ToolResultPart
+from perdure.session.notes import is_copy
 from perdure.session.records import ToolCallRecord
 from perdure.stores.session_store import SessionStore
 
 
 class ToolCallFold:
-    """The tool calls of one session, from its entries in order."""
+    """The tool calls of one session, from its entries in order.
 
-    def __init__(self) -> None:
+    Without `with_copies`, it skips entries that were imported as copies of another session.
+    """
+
+    def __init__(self, *, with_copies: bool = True) -> None:
+        self._with_copies = with_copies
         self._records: list[ToolCallRecord] = []
         self._newest: dict[str, int] = {}
         """Id of a call -> place of its newest record: models use an id again."""
@@ -32,7 +37,7 @@ class ToolCallFold:
     def add(self, entries: Iterable[Entry]) -> None:
         """Add `entries`, which follow those that were added before."""
         for entry in entries:
-            if entry.kind not in _KINDS:
+            if entry.kind not in _KINDS or (not self._with_copies and is_copy(entry.body)):
                 continue
             body = readable(entry)
             if isinstance(body, Message):
@@ -104,9 +109,11 @@ def _new(
     )
 
 
-async def calls_of_session(store: SessionStore, session: StreamId) -> list[ToolCallRecord]:
+async def calls_of_session(
+    store: SessionStore, session: StreamId, *, with_copies: bool = True
+) -> list[ToolCallRecord]:
     """Return the tool calls in the session's own log, oldest first."""
-    fold = ToolCallFold()
+    fold = ToolCallFold(with_copies=with_copies)
     async for page in own_entries(store, session):
         fold.add(page)
     return fold.records
@@ -124,7 +131,7 @@ async def newest_calls(
     found: list[ToolCallRecord] = []
 
     async def add(id: StreamId) -> None:
-        calls = await calls_of_session(store, id)
+        calls = await calls_of_session(store, id, with_copies=session is not None)
         found.extend(each for each in calls if _fits(each, tool, failed=failed))
         found.sort(key=lambda each: each.called_at)
         if last is not None:

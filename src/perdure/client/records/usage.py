@@ -18,6 +18,7 @@ from perdure.session.info import SessionInfo
 from perdure.session.ledger import ModelCalled, ModelFinished, TurnStarted
 from perdure.session.memory.kinds import FactsCaptured
 from perdure.session.messages import Message, Usage
+from perdure.session.notes import is_copy
 from perdure.session.records import ActivityGroup, ActivityTotal, UsageGroup, UsageTotal
 from perdure.stores.session_store import SessionStore
 
@@ -76,7 +77,7 @@ class SessionTally:
         """Add `entries`, which follow those that were added before."""
         for entry in entries:
             self.head = entry.seq
-            if entry.kind not in _KINDS:
+            if entry.kind not in _KINDS or is_copy(entry.body):
                 continue
             body = readable(entry)
             if isinstance(body, Message):

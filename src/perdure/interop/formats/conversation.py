@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import UUID
 
 import msgspec
 
 from perdure.context.build import build_context
 from perdure.context.pins import pins_of, with_pins
 from perdure.interop.formats.bundles import branch_of, standing_of
+from perdure.interop.formats.handover import Handover, conversation_id
 from perdure.interop.formats.native import Bundle
 from perdure.session.fold import window_of
-from perdure.session.ids import StreamId, blob_hash
+from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import MediaPart, Message
 
@@ -46,6 +47,7 @@ class Conversation(msgspec.Struct, frozen=True):
     """
 
     session: StreamId
+    leaf: EntryId | None
     id: UUID
     cwd: str | None
     title: str | None
@@ -53,6 +55,10 @@ class Conversation(msgspec.Struct, frozen=True):
     said: tuple[Said, ...]
     left_out: int
     media: Mapping[str, bytes]
+
+    def handover(self, lines: int) -> Mapping[str, object]:
+        """Return the mark of a file whose first `lines` lines are this conversation."""
+        return Handover(self.session, str(self.leaf), lines).mark
 
     def base64(self, part: MediaPart) -> str | None:
         """Return the content of `part`; None if the store no longer has it."""
@@ -76,7 +82,8 @@ def conversation_of(bundle: Bundle) -> Conversation:
     stream = bundle.header.id
     return Conversation(
         session=stream,
-        id=uuid5(NAMESPACE_URL, f"perdure:{stream}:{standing.leaf}"),
+        leaf=standing.leaf,
+        id=conversation_id(stream, standing.leaf),
         cwd=standing.cwd,
         title=standing.title,
         created_at=bundle.header.created_at,

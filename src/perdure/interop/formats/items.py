@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from perdure.codecs.shared_keys import with_field, with_meta
+from perdure.interop.formats.handover import Handover
 from perdure.session.codec import encode
 from perdure.session.entries import Lane
 from perdure.session.ids import EntryId
@@ -103,7 +104,7 @@ class SourceHeader(msgspec.Struct, frozen=True):
 
     `parent` is the foreign id of the session it was started from; `is_subagent`: a call made there
     started it. `is_saved_whole`: its program rewrites the whole file at each save, so an older
-    version is no prefix of a newer one.
+    version is no prefix of a newer one. `handover` is perdure's mark in a file that it wrote.
     """
 
     session: str | None = None
@@ -113,6 +114,7 @@ class SourceHeader(msgspec.Struct, frozen=True):
     parent: str | None = None
     is_subagent: bool = False
     is_saved_whole: bool = False
+    handover: Handover | None = None
 
 
 class ParsedSource(msgspec.Struct, frozen=True):

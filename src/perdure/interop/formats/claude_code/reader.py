@@ -35,6 +35,7 @@ from perdure.interop.formats.claude_code.messages import (
     said_by_person,
     said_by_tools,
 )
+from perdure.interop.formats.handover import Handover, handover_in
 from perdure.interop.formats.items import (
     Item,
     ItemBody,
@@ -98,6 +99,7 @@ class _About:
         self.cwd: str | None = None
         self.metadata: dict[str, object] = {}
         self.has_main_chain = False
+        self._handover: Handover | None = None
         self._missing = list(_METADATA)
 
     def take(self, fields: Fields, at: int | None) -> None:
@@ -109,6 +111,8 @@ class _About:
             self.created_at = at
         if self.cwd is None:
             self.cwd = name_in(fields, "cwd")
+        if self._handover is None:
+            self._handover = handover_in(fields)
         for key in self._missing:
             if key in fields and (value := name_in(fields, key)) is not None:
                 self.metadata[_METADATA[key]] = value
@@ -119,6 +123,8 @@ class _About:
         session = next(iter(self.sessions), None)
         agent = self.metadata.get("agent")
         header = SourceHeader(session, self.created_at, self.cwd, self.metadata)
+        if self._handover is not None and str(self._handover.id) == session:
+            return msgspec.structs.replace(header, handover=self._handover)
         if session is None or not isinstance(agent, str) or self.has_main_chain:
             return header
         own = agent_session(session, agent)

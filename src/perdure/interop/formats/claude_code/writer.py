@@ -86,6 +86,8 @@ class _Writer:
 
     def records(self) -> Iterator[Mapping[str, object]]:
         parent: str | None = None
+        lines = len(self._conversation.said) + (self._conversation.title is not None)
+        mark = self._conversation.handover(lines)
         for number, said in enumerate(self._conversation.said):
             own = str(uuid5(self._conversation.id, str(number)))
             is_answer = said.message.role == "assistant"
@@ -96,6 +98,7 @@ class _Writer:
                 "message": self._answer(own, said) if is_answer else self._input(said.message),
                 "uuid": own,
                 "timestamp": timestamp(said.at),
+                **({} if number else mark),
             }
             parent = own
         if self._conversation.title is not None:

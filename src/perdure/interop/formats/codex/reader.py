@@ -33,6 +33,7 @@ from perdure.interop.formats.codex.messages import (
     retained_of,
     usage_of,
 )
+from perdure.interop.formats.handover import handover_in
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
 from perdure.interop.formats.sources.reader import whole_parser
@@ -155,6 +156,9 @@ class Reader:
         if header is None:
             return self.draft.headless(self.leaf, self.cwd)
         parent = _spawning(header)
+        handover = handover_in(header)
+        if handover is not None and str(handover.id) != name_in(header, "id"):
+            handover = None
         described = SourceHeader(
             session=name_in(header, "id"),
             created_at=time_in(header, "timestamp"),
@@ -162,6 +166,7 @@ class Reader:
             metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
             parent=parent or name_in(header, "forked_from_id"),
             is_subagent=parent is not None,
+            handover=handover,
         )
         return self.draft.finish(described, self.leaf)
 

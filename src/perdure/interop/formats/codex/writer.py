@@ -47,10 +47,12 @@ def rollout_file(conversation: Conversation) -> Exported:
     lost = Losses()
     lost.add(OTHER_ENTRIES, conversation.left_out)
     lost.add("title", conversation.title is not None)
-    lines = [_line("session_meta", _header(conversation), conversation.created_at)]
+    lines: list[Item] = []
     for said in conversation.said:
         for type, payload in _of_message(conversation, said.message, lost):
             lines.append(_line(type, payload, said.at))
+    header = {**_header(conversation), **conversation.handover(1 + len(lines))}
+    lines.insert(0, _line("session_meta", header, conversation.created_at))
     content = b"".join(encode(line) + b"\n" for line in lines)
     return Exported(conversation.session, FORMAT, content, tuple(lost.texts()))
 

@@ -24,7 +24,9 @@ from perdure.codecs.fields import (
     time_in,
 )
 from perdure.codecs.lines import Line, lines_of, read_line
+from perdure.interop.formats.handover import Handover, handover_in
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.opencode.ids import is_id_of
 from perdure.interop.formats.opencode.messages import (
     said_by_person,
     steps_of,
@@ -72,6 +74,7 @@ class _Reader:
         self._info: Fields = {}
         self._leaf: int | None = None
         self._own: dict[str, int] = {}  # message -> the first item made of it
+        self._mark: Handover | None = None
         self._tail: str | None = None  # the first message that the newest compaction keeps
         self.draft.count_lines()
 
@@ -113,6 +116,7 @@ class _Reader:
         fields = _fields_in(line)
         info, parts = object_in(fields, "info") or {}, list_in(fields, "parts")
         record = Record(line, fields, name_in(info, "id"), at=_created_at(info))
+        self._note_handover(line, info, parts or [])
         if parts is None or name_in(info, "role") not in ("user", "assistant"):
             self.draft.report_malformed(line, "a message of it has no role or no parts")
             self._add(record, [Custom("opencode:message", fields)])
@@ -122,6 +126,23 @@ class _Reader:
             self._take_summary(record, parts)
         else:
             self._add(record, steps_of(info, parts, self.draft.media), subagents_of(parts))
+
+    def _note_handover(self, line: Line, info: Fields, parts: list[object]) -> None:
+        """Remember the mark in `parts`, and that the message on `line` was written with it."""
+        at = _created_at(info)
+        for part in map(fields_of, parts) if self._mark is None else ():
+            self._mark = self._mark or handover_in(object_in(part or {}, "metadata") or {})
+        if self._mark is None or at is None:
+            return
+        if is_id_of(name_in(info, "id") or "", "msg", at, str(self._mark.id)):
+            self._mark = msgspec.structs.replace(self._mark, lines=line.number)
+
+    def _handover(self) -> Handover | None:
+        """Return the mark; None if it is that of another session."""
+        mark, at = self._mark, _created_at(self._info)
+        own = name_in(self._info, "id") or ""
+        is_own = mark is not None and at is not None and is_id_of(own, "ses", at, str(mark.id))
+        return mark if is_own else None
 
     def _take_said(self, record: Record, parts: list[object]) -> None:
         for part in map(fields_of, parts):
@@ -162,6 +183,7 @@ class _Reader:
             parent=parent,
             is_subagent=parent is not None,
             is_saved_whole=True,
+            handover=self._handover(),
         )
         return self.draft.finish(described, self._leaf)
 

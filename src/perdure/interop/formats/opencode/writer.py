@@ -6,7 +6,6 @@ messages by their ids, which begin with a time: here, the time of the message an
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -20,6 +19,7 @@ from perdure.interop.formats.conversation import (
     named,
 )
 from perdure.interop.formats.losses import MEDIUM, Losses
+from perdure.interop.formats.opencode.ids import opencode_id
 from perdure.interop.formats.opencode.reader import FORMAT
 from perdure.interop.reports import Exported
 from perdure.session.codec import encode
@@ -35,7 +35,6 @@ from perdure.session.messages import (
 VERSION = "1.18.0"
 AGENT = "build"
 
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _FINISHES = {"tool_calls": "tool-calls", "content_filter": "content-filter", "aborted": "unknown"}
 
 Fields = Mapping[str, object]
@@ -49,7 +48,7 @@ _SPENT_ELSEWHERE: Fields = {
 
 def session_id(conversation: Conversation) -> str:
     """Return the id of the session in opencode."""
-    return _id("ses", conversation.created_at, 0, str(conversation.id))
+    return opencode_id("ses", conversation.created_at, 0, str(conversation.id))
 
 
 def file_name(conversation: Conversation) -> str:
@@ -83,6 +82,7 @@ class _Writer:
         self._session = session_id(conversation)
         self._asked: str | None = None  # the newest message of the person
         self._number = 0
+        self._is_marked = False
 
     def messages(self) -> Iterator[Fields]:
         """Yield a record for each input and each answer."""
@@ -107,6 +107,10 @@ class _Writer:
             "model": {"providerID": provider, "modelID": model},
         }
         parts = [self._content(part) for part in said.message.parts]
+        marked = next((n for n, part in enumerate(parts) if part.get("type") == "text"), None)
+        if not self._is_marked and marked is not None:
+            self._is_marked = True
+            parts[marked] = {**parts[marked], "metadata": self._conversation.handover(0)}
         return {"info": info, "parts": self._placed(own, said.at, parts)}
 
     def _answer(self, said: Said, results: Sequence[Part]) -> Fields:
@@ -178,18 +182,9 @@ class _Writer:
 
     def _next(self, kind: str, at: int) -> str:
         self._number += 1
-        return _id(kind, at, self._number, str(self._conversation.id))
+        return opencode_id(kind, at, self._number, str(self._conversation.id))
 
 
 def _model(message: Message) -> tuple[str, str]:
     provider, _, model = (message.model or "unknown:unknown").partition(":")
     return (provider, model) if model else ("unknown", provider)
-
-
-def _id(kind: str, at: int, number: int, seed: str) -> str:
-    """Return an id in opencode's form: 12 hex digits of time and number, 14 letters and digits."""
-    time = (at * 0x1000 + number) % 2**48
-    if kind == "ses":
-        time = 2**48 - 1 - time  # the newest session first
-    digest = hashlib.sha256(f"{seed}:{kind}:{number}".encode()).digest()
-    return f"{kind}_{time:012x}" + "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:14])

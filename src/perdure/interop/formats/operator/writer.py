@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from perdure.codecs.fields import Fields, fields_of, name_in, number_in
-from perdure.codecs.ids import written_id
+from perdure.codecs.ids import HEADER_TITLE, written_id
 from perdure.codecs.lines import lines_of, read_line
 from perdure.codecs.operator import records
 from perdure.codecs.operator.codec import OPERATOR
@@ -185,7 +185,9 @@ class _Writer:
             return []
         header = self._bundle.header
         stream, at = header.id, header.created_at
-        nowhere = Entry(stream, -2, "side", None, None, at, SessionInfoChanged.kind, 1, b"{}")
+        nowhere = Entry(
+            stream, HEADER_TITLE, "side", None, None, at, SessionInfoChanged.kind, 1, b"{}"
+        )
         record = records.title(self._standing.title)
         return [(changes[-1] if changes else nowhere, record)]
 

@@ -1,0 +1,52 @@
+"""The mark in a file that hands a session to another program: which session, at which entry.
+
+An import finds by it that the first lines of a file are copies of a session. The id of the session
+in the other program is made of the mark, so a file with another id has no valid one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+import msgspec
+
+from perdure.codecs.fields import Fields, count_in, name_in, object_in
+from perdure.session.ids import EntryId, StreamId
+
+KEY = "perdure"
+"""Key of the mark in a record of the other program."""
+
+
+class Handover(msgspec.Struct, frozen=True):
+    """The session that a file continues from `entry`. The first `lines` lines are copies of it."""
+
+    session: str
+    entry: str
+    lines: int
+
+    @property
+    def id(self) -> UUID:
+        """The id of the conversation."""
+        return conversation_id(self.session, self.entry)
+
+    @property
+    def mark(self) -> Mapping[str, object]:
+        """The mark as a field of a record."""
+        return {KEY: msgspec.structs.asdict(self)}
+
+
+def conversation_id(session: StreamId | str, entry: EntryId | str | None) -> UUID:
+    """Return the id, in other programs, of the conversation of `session` at `entry`."""
+    return uuid5(NAMESPACE_URL, f"perdure:{session}:{entry}")
+
+
+def handover_in(fields: Fields) -> Handover | None:
+    """Return the mark in a record; None if it has none."""
+    mark = object_in(fields, KEY) if KEY in fields else None
+    if mark is None:
+        return None
+    session, entry = name_in(mark, "session"), name_in(mark, "entry")
+    if session is None or entry is None:
+        return None
+    return Handover(session, entry, count_in(mark, "lines"))

@@ -1,0 +1,30 @@
+"""Ids in opencode's form: a kind, 12 hex digits of time and number, 14 letters and digits."""
+
+from __future__ import annotations
+
+import hashlib
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_TIMES = 2**48
+
+
+def opencode_id(kind: str, at: int, number: int, seed: str) -> str:
+    """Return the id of the record `number` of `kind`. Units: `at` is Unix milliseconds."""
+    time = (at * 0x1000 + number) % _TIMES
+    if kind == "ses":
+        time = _TIMES - 1 - time  # the newest session first
+    digest = hashlib.sha256(f"{seed}:{kind}:{number}".encode()).digest()
+    return f"{kind}_{time:012x}" + "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:14])
+
+
+def is_id_of(id: str, kind: str, at: int, seed: str) -> bool:
+    """Return whether `id` is that of a record of `kind` and `seed` at the time `at`."""
+    digits = id.removeprefix(f"{kind}_")[:12]
+    try:
+        time = int(digits, 16)
+    except ValueError:
+        return False
+    if kind == "ses":
+        time = _TIMES - 1 - time
+    number = (time - at * 0x1000) % _TIMES
+    return id == opencode_id(kind, at, number, seed)
