@@ -6,9 +6,9 @@ Figures are CPU, which depends least on what else the machine does: of the proce
 server's processes that work for it. The three sizes are measured by turns and the best of the
 rounds counts, so that a load meets them alike; an operation over its limit is measured in up to 40
 rounds of some milliseconds, a long one that meets it only once.
-The exponent is that of the two greatest sizes: 0 where the cost stays the same, 1 where it grows as
-the size does. Memory is the most that Python allocates in one call, and has an exponent, too; under
-100 kB it counts as 100 kB. With ``--strict`` a missed goal makes the exit code 1.
+The exponent is computed from the two greatest sizes: 0 where the cost stays the same, 1 where it
+grows as the size does. Memory is the most that Python allocates in one call, and has an exponent,
+too; under 100 kB it counts as 100 kB. With ``--strict`` a missed goal makes the exit code 1.
 """
 
 from __future__ import annotations

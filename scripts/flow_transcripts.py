@@ -1,7 +1,7 @@
 """The transcripts in docs/flows.md: run again and compared, or rewritten.
 
 `python -m scripts.flow_transcripts` says where the document no longer tells the truth; with
-`--write` it puts the real output there instead. The rules are those of `readme_transcript`; the
+`--write` it puts the real output there instead. The rules of `readme_transcript` apply; the
 folder holds the projects of examples/flows, and everything runs offline.
 """
 

@@ -1,7 +1,7 @@
 """The transcript in docs/guides/new-user.md: run again and compared, or rewritten.
 
 `python -m scripts.guide_transcript` says where the guide no longer tells the truth; with `--write`
-it puts the real output there instead. The rules are those of `readme_transcript`. The home folder
+it puts the real output there instead. The rules of `readme_transcript` apply. The home folder
 is made of the files that the tests have of each program, and the model is a server on the loopback
 that speaks as Ollama does and always says the same.
 """

@@ -115,7 +115,7 @@ async def recorded_answers(file: str | os.PathLike[str]) -> list[Message]:
     """Return the answers of the model in a session file, in order, for `ScriptedModel`.
 
     The file has one session, of `Session.export` or of any other program whose sessions perdure
-    imports. The answers are those of its current branch.
+    imports. The answers come from its current branch.
     Raises: FormatError for an unreadable file, and for one without a session or with several.
     """
     async with open_store("memory:") as store:

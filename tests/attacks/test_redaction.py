@@ -59,7 +59,7 @@ async def test_redacted_export_holds_no_secret_in_any_format(tmp_path: Path) -> 
 
 
 def test_lock_error_masks_command_line_of_holder(tmp_path: Path) -> None:
-    """The holder's arguments are those of any program, including an address with a password."""
+    """The holder has the arguments of any program, including an address with a password."""
     place = tmp_path / "lock"
     place.touch()
     holding = (

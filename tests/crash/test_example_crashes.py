@@ -3,7 +3,7 @@
 Each command is a process that runs exactly what ``perdure`` runs. After a kill, another command
 follows, as a person would type it after checking. The end of the flow must not show the kill.
 
-The commands before the one that is killed are those of the example without a kill: they ran once,
+The commands before the killed one are copied from the example without a kill: they ran once,
 and the folder as they left it is copied.
 """
 

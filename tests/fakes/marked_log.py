@@ -1,6 +1,6 @@
 """A store in which every free text holds a marker of control characters.
 
-The texts are those of the golden logs: an entry of every kind.
+The texts come from the golden logs: an entry of every kind.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ _SUMMARY = Say("The plan has to say who signs it; what is handed over comes afte
 
 
 def _hands(at: str, file: str, target: str, usage: Usage | None = None) -> list[Reply]:
-    """Write `file` with a tool, then hand it over; `usage` is that of the last answer."""
+    """Write `file` with a tool, then hand it over; `usage` belongs to the last answer."""
     call = CallTools((ScriptedCall("write_note", f'{{"name": "{file}"}}'),))
     block = f"```handoff\ntarget_node_id: {target}\nartifact_path: {file}\n```"
     return [

@@ -1,7 +1,7 @@
 """What providers accept as a list of messages: three validators that know nothing of perdure's own.
 
 Each maps messages to the provider's shape as its adapters do, then states every rule that is
-broken. The rules are those of the documentation and of the errors the services answer with:
+broken. The rules come from the documentation and from the errors that the services return:
 
 - OpenAI chat completions: "An assistant message with 'tool_calls' must be followed by tool messages
   responding to each 'tool_call_id'"; "messages with role 'tool' must be a response to a preceding

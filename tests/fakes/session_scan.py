@@ -26,5 +26,5 @@ def scanned(folder: Path, dialect: str, query: SearchQuery) -> list[Hit]:
 
 
 def in_order(hits: list[Hit]) -> list[Hit]:
-    """Sort titles of one score: their order is that in which the index met the sessions."""
+    """Sort titles of one score: they keep the order in which the index met the sessions."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.stream if hit.role == "title" else ""))

@@ -12,5 +12,5 @@ def signature_of(text: str) -> str:
 
 
 def is_signed(text: str, signature: str) -> bool:
-    """Whether `signature` is that of `text`."""
+    """Whether `signature` signs `text`."""
     return signature == signature_of(text)

@@ -86,7 +86,7 @@ async def _check_lines(store: SessionStore, report: ImportReport, content: bytes
     kept = [await store.blob(part.blob) for part in parts[newest:]]
     assert b"".join(kept) == content
     if newest:
-        return  # what was rewritten is matched by id: its places are those of the former file
+        return  # what was rewritten is matched by id: its places refer to the former file
     lines = list(lines_of(content))
     begins = [line.offset for line in lines]
     sources = (source_of(entry.body) for entry in entries)

@@ -79,7 +79,7 @@ def _repeated(content: bytes) -> bytes:
 
 
 def _longer_log(content: bytes) -> bytes:
-    """A log whose entries are those of `content`, again and again; if it holds none, `content`."""
+    """A log with the entries of `content`, again and again; if it holds none, `content`."""
     try:
         bundle = native.parse(content, "source")
     except FormatError:

@@ -14,7 +14,7 @@ def user_folder(variable: str, default: str, environment: Mapping[str, str]) -> 
 
     `variable` names the environment variable of the base folder; a relative value is ignored, as
     the specification says. `default` is the base folder below the home folder. Without an absolute
-    path in a variable for the home folder, it is the one of the account.
+    path in a variable for the home folder, the account's home folder is used.
     Raises: ConfigError without a home folder.
     """
     chosen = environment.get(variable, "")

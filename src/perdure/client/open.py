@@ -328,7 +328,7 @@ async def _opened_with_key(
 def default_address(environment: Mapping[str, str], platform: str) -> str:
     """Return the default store: ``$PERDURE_STORE``, or a file in the user data directory.
 
-    `platform` is that of ``sys.platform``.
+    `platform` is ``sys.platform``.
     Raises: ConfigError without a home folder.
     """
     named = environment.get("PERDURE_STORE")

@@ -199,7 +199,7 @@ class SessionReader:
     ) -> None:
         """Update the cached state after `appended`; read it again only if others wrote.
 
-        `bodies` are those of `appended`, if known.
+        `bodies` has the bodies of `appended`, if known.
         """
         if not appended or appended[0].seq != self.state.head + 1:
             await self.look()

@@ -186,7 +186,7 @@ class Store:
     ) -> Session:
         """Return the session with the whole id `id`; create it if there is none.
 
-        The other arguments are those of a new session; an existing one keeps its own. Two processes
+        The other arguments apply to a new session; an existing one keeps its own. Two processes
         that call this at the same time get the same session.
         Raises: Erased; and as `create`.
         """

@@ -45,7 +45,7 @@ def context_of_end(
 ) -> Context | None:
     """Return the context of the window that `window` is the end of; None if more must be read.
 
-    `pins` are the pinned entries, on any branch; `near` has those of them on the branch before
+    `pins` are the pinned entries, on any branch; `near` has the pinned ones on the branch before
     `from_question(window)`, with their calls and results. The rest is as for `build_context`.
     """
     end = from_question(window)

@@ -59,7 +59,7 @@ class ExportSelection(msgspec.Struct, frozen=True):
 
     `leaf` alone selects the branch that ends there. With `has_all_branches` everything is exported,
     with the conversation at `leaf`, if given. Without either, everything is exported; Markdown and
-    workflows then have the current branch. `dialect` is that of a workflow.
+    workflows then have the current branch. `dialect` says which program reads the workflow.
     """
 
     leaf: EntryId | None = None

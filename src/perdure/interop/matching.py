@@ -129,7 +129,7 @@ class OwnFile(msgspec.Struct, frozen=True):
 class _Said(NamedTuple):
     """What an item says, with the ids of records for the items that it names.
 
-    Shape: `parent` is that of a tree entry; titles and labels follow wherever the leaf is.
+    Shape: `parent` is the parent of a tree entry; titles and labels follow wherever the leaf is.
     """
 
     lane: Lane

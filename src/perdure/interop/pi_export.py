@@ -45,7 +45,7 @@ _NOTES = (*ENTRY_NOTES, SessionInfoChanged.kind, ImportSource.kind)
 
 
 class _Session(msgspec.Struct, frozen=True):
-    """The session to export. `stored_ids` are those of `Bundle.stored_ids`."""
+    """The session to export. `stored_ids` comes from `Bundle.stored_ids`."""
 
     state: StreamState
     own: Sequence[Entry]

@@ -212,7 +212,7 @@ def summary_of(note: Entry) -> Summary | None:
 def _episode_of(entry: Entry, info: SessionInfo) -> Episode | None:
     """Return the episode that `entry` of the session `info` records; None if it is not readable.
 
-    The subject is that of the session, which an import does not bring along.
+    The subject comes from the session, which an import does not bring along.
     """
     body, last = readable(entry), _seq_of(entry)
     if not isinstance(body, EpisodeRecorded) or entry.about is None or last is None:

@@ -1,8 +1,8 @@
 """Rank facts and summaries of episodes for a question, beside the texts of a corpus.
 
 A statement is scored as a session with one text: by its words, its time, its cues and its meaning.
-Rarity and mean lengths are those of all texts and statements in scope, so its score compares with
-that of a text. A statement without a word of the question is found by its meaning only.
+Rarity and mean lengths are computed over all texts and statements in scope, so its score can
+be compared with a text's. A statement without a word of the question is found by its meaning only.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class TurnRequested(SideBody, frozen=True, omit_defaults=True):
 
 
 class TurnRefused(SideBody, frozen=True):
-    """No turn can answer the ``turn_requested`` it is about; `code` is that of the error."""
+    """No turn can answer the ``turn_requested`` it is about; `code` is the error's code."""
 
     kind: ClassVar[str] = "turn_refused"
     event: ClassVar[str] = "session:turn_refused"
@@ -163,7 +163,7 @@ class ModelFinished(SideBody, frozen=True, omit_defaults=True):
     is the provider's count, or an estimate (`is_estimated`) if the answer was cut off before;
     `spent` is the session's spending including this call. `parked_until` (Unix milliseconds): the
     model's provider is not called before; `is_renewed`: its key was renewed after a rejection.
-    `agent` and `attempt` are those of the ``model_called``.
+    `agent` and `attempt` are copied from the ``model_called``.
     """
 
     kind: ClassVar[str] = "model_finished"

@@ -27,7 +27,7 @@ from perdure.stores.validation import TIMES
 class Found(NamedTuple):
     """A searchable text: an entry's, or with `entry` None the title of a stream.
 
-    `position` is that of the entry. Titles have negative positions, before all entries; the first
+    `position` is the entry's. Titles have negative positions, before all entries; the first
     stream's title is the last of them. `at` is when the text was said, else when it was stored.
     `subject` is the person the stream is about.
     """

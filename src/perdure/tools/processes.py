@@ -32,7 +32,7 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 class ProcessResult(msgspec.Struct, frozen=True):
     """Exit of a program. `code` None: it timed out and was killed.
 
-    Units: bytes; `left_out` are those of both streams that were read and discarded.
+    Units: bytes; `left_out` counts what was read from both streams and discarded.
     """
 
     code: int | None

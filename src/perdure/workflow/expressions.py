@@ -39,7 +39,7 @@ FORM = (
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """A transformation of a value. `argument` is that of ``default``."""
+    """A transformation of a value. `argument` is the argument of ``default``."""
 
     name: FilterName
     argument: str | int | float | bool | None = None

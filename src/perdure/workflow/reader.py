@@ -250,7 +250,7 @@ class _Reader:
 
 
 def _lines(workflow: Workflow, fields: Mapping[str, YamlNode]) -> Lines:
-    """Return the line numbers of a workflow. Shape: `fields` are those of its mapping."""
+    """Return the line numbers of a workflow. Shape: `fields` has the fields of its mapping."""
     items = {key: node.items for key, node in fields.items() if node.kind == "seq"}
     below = {key: [dict(_keyed_nodes(item)) for item in found] for key, found in items.items()}
     ids = [node.id for node in workflow.nodes]

@@ -1,4 +1,4 @@
-"""The sums with and without numpy are those of the formula."""
+"""The sums with and without numpy follow the formula."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class PerdureSaver(AsyncSaver):
 
     `store` is a `perdure.blocking.Store`, for any event loop and thread, or a `perdure.Store`; then
     the async calls belong to the event loop that opened it, and there are no others.
-    `durability`, encryption and namespaces are those of the store.
+    The store decides `durability`, encryption and namespaces.
     """
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:

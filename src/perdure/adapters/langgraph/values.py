@@ -179,7 +179,7 @@ def whole_records(
 def combined(
     back: int, records: Sequence[Mapping[str, Any]], contents: Mapping[str, bytes]
 ) -> ChannelValue:
-    """Return the value of `records`, which are those of `whole_records`."""
+    """Return the value of `records`, which come from `whole_records`."""
     whole = records[-1]
     value = ChannelValue(cast("str", whole["type"]), decoded(whole, contents))
     for record in reversed(records[:-1]):

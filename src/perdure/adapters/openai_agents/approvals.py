@@ -88,7 +88,7 @@ async def asked_about(
 ) -> dict[str, list[perdure.Entry]]:
     """Return the questions about each call that the stored `state` waits for, by their digests.
 
-    `data` is that of its note. Questions that are closed are among them.
+    `data` is the data of its note. Questions that are closed are among them.
     """
     found: dict[str, list[perdure.Entry]] = {digest: [] for digest in data.get("calls", ())}
     entries = [await session.entry(id) for id in data.get("questions", ())]

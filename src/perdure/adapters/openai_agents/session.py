@@ -143,7 +143,7 @@ class PerdureSession:
         """Store the state of a paused run with the session; None removes it.
 
         Each call that waits for an approval becomes a question of the inbox; those of other calls
-        are withdrawn. `options` are those of `RunState.to_string`. Durable: when this returns.
+        are withdrawn. `options` are passed to `RunState.to_string`. Durable: when this returns.
         """
         wanted = approvals.undecided(state)
         text = None if state is None else state.to_string(**options)
@@ -153,11 +153,11 @@ class PerdureSession:
         """Return the state that was stored last, for a run that `agent` began; None without one.
 
         Calls that people allowed or denied in the inbox are approved or rejected in it, with their
-        note as the message of the rejection. `options` are those of `RunState.from_string`. Only
+        note as the message of the rejection. `options` are passed to `RunState.from_string`. Only
         one process may resume it.
 
         A state from an import or an untrusted store is loaded without the decisions in it: its run
-        asks again. Its context is that of the file: pass `context_override` if tools trust it.
+        asks again. Its context comes from the file: pass `context_override` if tools trust it.
         """
         stored = await self._loop.call(self._state())
         if stored is None:

@@ -144,7 +144,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
 ) -> int:
     """Chat with a model.
 
-    Messages are logged before they are processed. The model is the one of -m, $PERDURE_MODEL, or
+    Messages are logged before they are processed. The model comes from -m, $PERDURE_MODEL, or
     chat.model of your settings; scripted:echo works offline. An interrupted turn is resumed first.
     --json prints one event per line; a new session begins with session:started. @FILE attaches a
     file. Facts of `perdure memory remember` are recalled. --allow-command allows a command.

@@ -124,7 +124,7 @@ def permissions_of(
 ) -> Permissions:
     """Return the permissions of a new chat, from the command line or else the settings.
 
-    A command with ``*`` or ``?`` is a pattern. The default `configuration` is that of this folder.
+    A command with ``*`` or ``?`` is a pattern. The default `configuration` belongs to this folder.
     Raises: ConfigError.
     """
     configured = configuration or Configuration(Path(), environment)

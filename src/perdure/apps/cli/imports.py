@@ -67,7 +67,7 @@ def _check(
     if again and is_watching:
         raise UsageMistake("--again imports erased sessions once: not with --watch")
     if workspace is not None and format != "a-society":
-        raise UsageMistake("--workspace is that of flows: add --format a-society")
+        raise UsageMistake("--workspace works only with flows: add --format a-society")
     if workspace is not None and not workspace.is_dir():
         raise PathNotFound(str(workspace))
     for path in paths:

@@ -87,7 +87,7 @@ async def repair_store(
     target = None if to is None else place_of(to, "repair")[1].absolute()
     try:
         keys = await present_keys(address, path, key)
-    except StoreCorrupt:  # its damaged header is that of a plain store
+    except StoreCorrupt:  # its damaged header looks like a plain store's
         keys = (None,)
     except NotAStore:  # its header is too damaged to tell without a key
         configured = configured_key(key, os.environ, address)

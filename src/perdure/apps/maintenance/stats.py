@@ -97,7 +97,7 @@ async def stats(
 ) -> None:
     """Show the size of the namespace, its largest sessions, its growth, and the use of space.
 
-    The sizes of an SQLite file are those of all its namespaces together.
+    The sizes of an SQLite file count all its namespaces together.
 
     Examples:
         perdure store stats --json

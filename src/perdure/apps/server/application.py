@@ -214,7 +214,7 @@ def app(
     request. `hosts` are the names under which it is reached, besides those of loopback.
     `signing_in` accepts the one-time codes of the console; without it people sign in with a token.
     `projects` are the folders in which flows can be started, also below them: by default none.
-    `limits` are those of each caller. `embedder` compares the meaning of questions in recalls and
+    `limits` apply to each caller. `embedder` compares the meaning of questions in recalls and
     at ``/mcp``; by default the first that an agent of the runtime has (`MemoryConfig`).
     While it runs it continues interrupted turns, sends messages that are due, and ends idle
     sessions and expired questions. The caller of this function closes the runtime and its store,

@@ -22,7 +22,7 @@ class SentTool(Value, frozen=True, kw_only=True):
 
     Without `is_loaded` the server has no tool of this name with the schema that the session
     recorded: an MCP server is not connected, or the program has changed since. The log has no
-    descriptions: they are those of the program as it is loaded now.
+    descriptions: they come from the program as it is loaded now.
     """
 
     name: str

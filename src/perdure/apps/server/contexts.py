@@ -121,7 +121,7 @@ def _awaited(each: ContextMessage) -> ContextMessage:
 async def context_of_call(host: Host, session: Session, seq: int, last: int | None) -> ContextView:
     """Return what the model was sent by the call at `seq`, from the log as it was then.
 
-    The log has the names and the hashes of the tools: their schemas are those of the tools in
+    The log has the names and the hashes of the tools: their schemas come from the tools in
     `host` with the same hash.
     Raises: Problem 404 if no model call is there; 409 for one that only summarised.
     """

@@ -39,7 +39,7 @@ class McpApplication:
 
     `tokens` finds the caller of each request. `hosts` are the names under which it is reached,
     besides those of loopback. With `is_writable` a token of the role write may change facts.
-    `embedder` is that of recalls.
+    `embedder` is used by recalls.
     """
 
     def __init__(

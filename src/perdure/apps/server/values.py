@@ -122,7 +122,7 @@ class Messages(Value, frozen=True, kw_only=True):
 class RemovedView(Value, frozen=True, kw_only=True):
     """What a compaction removed from the context: the original messages, oldest first.
 
-    `pinned` are those of them that stay in the context.
+    `pinned` has the ones that stay in the context.
     """
 
     compaction: str

@@ -15,7 +15,7 @@ from perdure.apps.server_commands.endpoint import Draining
 
 
 def config(**options: Any) -> Config:
-    """Return the settings of a server process; `options` are those of uvicorn."""
+    """Return the settings of a server process; `options` are passed to uvicorn."""
     return Config(**options, ws_max_size=MAX_MESSAGE_BYTES)
 
 

@@ -35,7 +35,7 @@ from perdure.session.ledger import InterruptPolicy
 class Equipment:
     """The agents, models and hooks that a program provides for roles. See `Flows` for the fields.
 
-    `agents` are those of its runtime, by id.
+    `agents` has the agents of its runtime, by id.
     """
 
     models: ModelClient

@@ -184,7 +184,7 @@ class Memory:
     ) -> Fact:
         """Replace what the fact says; `Fact.history` keeps the earlier text.
 
-        Without `source`, the sources stay; the other arguments are those of the new text.
+        Without `source`, the sources stay; the other arguments describe the new text.
         Durable: when this returns. Raises: FactNotFound; and as `remember`.
         """
         return await fact_writes.correct(
@@ -268,7 +268,7 @@ class Memory:
     ) -> ImportedFacts:
         """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
 
-        `subject` and `agent` are those of lines without their own. A fact that is known is not
+        `subject` and `agent` apply to lines without their own. A fact that is known is not
         stored again. A wrong line does not stop the others: `ImportedFacts.problems` lists them.
         Durable: all facts, when this returns. Raises: FormatError for a file that cannot be read;
         LimitExceeded; Unsupported in a store of session files.

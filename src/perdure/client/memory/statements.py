@@ -72,7 +72,7 @@ async def statements_in(
 ) -> Statements:
     """Return the statements that a recall at `now` may find, with their meaning.
 
-    The scope of a summary is that of its session; the ranking decides on it. With `streams` only
+    A summary has the scope of its session; the ranking decides on it. With `streams` only
     summaries of these sessions are read.
     Units: Unix milliseconds. Raises: EmbedderUnavailable.
     """

@@ -540,7 +540,7 @@ class Store(Handle[AsyncStore]):
     ) -> Session:
         """Return the session with the whole id `id`; create it if there is none.
 
-        The other arguments are those of a new session; an existing one keeps its own. Two processes
+        The other arguments apply to a new session; an existing one keeps its own. Two processes
         that call this at the same time get the same session.
         Raises: Erased; and as `create`.
         """
@@ -918,7 +918,7 @@ class Memory(Handle[AsyncMemory]):
     ) -> Fact:
         """Replace what the fact says; `Fact.history` keeps the earlier text.
 
-        Without `source`, the sources stay; the other arguments are those of the new text.
+        Without `source`, the sources stay; the other arguments describe the new text.
         Durable: when this returns. Raises: FactNotFound; and as `remember`.
         """
 
@@ -980,7 +980,7 @@ class Memory(Handle[AsyncMemory]):
     ) -> ImportedFacts:
         """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
 
-        `subject` and `agent` are those of lines without their own. A fact that is known is not
+        `subject` and `agent` apply to lines without their own. A fact that is known is not
         stored again. A wrong line does not stop the others: `ImportedFacts.problems` lists them.
         Durable: all facts, when this returns. Raises: FormatError for a file that cannot be read;
         LimitExceeded; Unsupported in a store of session files.

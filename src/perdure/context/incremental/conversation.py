@@ -34,7 +34,7 @@ MOST_OPEN = 3
 class Conversation(msgspec.Struct, frozen=True):
     """The messages of a window: the `settled` and the `open` ones.
 
-    `tail` is `open`, paired after the settled ones, and `sizes` are those of its messages. `leaf`
+    `tail` is `open`, paired after the settled ones, and `sizes` has its messages' sizes. `leaf`
     is the end of the branch, `state` its inherited state. `is_fresh`: usage reported from now on
     counts. `pins` and `pinned` are the window's, and `pinned_calls` the ids of calls whose result
     would be pinned too.

@@ -29,7 +29,7 @@ class Prompt(msgspec.Struct, frozen=True):
     """The messages of a request.
 
     Shape: `messages` and `tokens` are as in `Context`; `dropped` counts the entries of the omitted
-    messages. `call_ids` holds the ids of all their calls, `handles` are those of all media.
+    messages. `call_ids` holds the ids of all their calls, `handles` the handles of all media.
     `is_counted`: some of `tokens` was reported by a provider, including the rest of the request.
     Units: `size` is the messages' size in tokens, unscaled.
     """

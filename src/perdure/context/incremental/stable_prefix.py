@@ -80,7 +80,7 @@ class Settled(msgspec.Struct, frozen=True):
     ``repair_pairs``. `sizes` are the unscaled tokens of `paired`, `size` is their sum. `messages`
     are in the form of ``merge_neighbours``, except `last`, which may be merged with later ones.
     `reported_at` is the index in `paired` of the newest usage that a provider reported (-1 without
-    one), `reported` is that usage in tokens. `handles` are those of all media.
+    one), `reported` is that usage in tokens. `handles` has the handles of all media.
     """
 
     said: Layers[ContextMessage] = Layers()
@@ -102,7 +102,7 @@ class Settled(msgspec.Struct, frozen=True):
     ) -> Settled:
         """Return these messages, followed by `said`, whose paired form is `paired`.
 
-        `sizes` are those of the messages in `paired`, if known.
+        `sizes` has the sizes of the messages in `paired`, if known.
         """
         sizes = sizes_of(paired.messages) if sizes is None else sizes
         together = merge_neighbours(self.before(paired.messages))

@@ -1,6 +1,6 @@
 """Report each model call's request, and the start of its answer, to OpenTelemetry.
 
-Reported on the current span, which is that of the call. The content of a request is reported only
+Reported on the current span, the span of the call. The content of a request is reported only
 if requested. Answers are passed through unchanged.
 """
 

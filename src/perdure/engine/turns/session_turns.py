@@ -193,7 +193,7 @@ class SessionTurns:
                 return self._known.left
 
     async def lost_turn(self, signals: Signals, seq: int | None = None) -> TurnState:
-        """Resume the turn of a process that died; `seq` is that of the turn, if it must be this.
+        """Resume the turn of a process that died; `seq`: only if the turn has it.
 
         Raises: LeaseHeld while that process is alive; InvalidTransition if no turn is open, or
         another one.

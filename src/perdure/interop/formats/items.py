@@ -146,7 +146,7 @@ class Ids(Protocol):
 
 
 def body_without_source(item: Item, ids: Ids) -> bytes:
-    """Return the body of an item without its place in the source; `ids` are those of all items."""
+    """Return the body of an item without its place in the source; `ids` has all items' ids."""
     body = item.body
     if isinstance(body, bytes):
         return body

@@ -127,7 +127,7 @@ Piece = Said | Thought | Medium | Called | Result | Strange
 class TranscriptLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of the tree.
 
-    Shape: `id` is the one in the store: a fork shares entries of other sessions. `role` is the
+    Shape: `id` is the id in the store: a fork shares entries of other sessions. `role` is the
     message's role, `STATE`, else the kind. `first_kept` is the number of the first
     entry a compaction keeps; None keeps nothing before it. `is_outside`: it is never sent to a
     model.

@@ -95,5 +95,5 @@ def without_sampling(settings: ModelSettings, profile: ModelProfile) -> ModelSet
 
 
 def is_openai(url: str) -> bool:
-    """Whether `url` is that of OpenAI itself."""
+    """Whether `url` belongs to OpenAI itself."""
     return url.startswith(OPENAI_URL)

@@ -67,7 +67,7 @@ class Fact(ShortRepr, frozen=True, kw_only=True):
 
 
 class StoredVersion(msgspec.Struct, frozen=True):
-    """A version with its entry; `sources` are those of it that were not erased."""
+    """A version with its entry; `sources` has its sources that were not erased."""
 
     entry: Entry
     body: FactRemembered | FactCorrected
@@ -90,8 +90,8 @@ class StoredFact(msgspec.Struct, frozen=True):
 def stored_facts(entries: Iterable[tuple[Entry, object]]) -> dict[EntryId, StoredFact]:
     """Return the facts of one memory stream by id, in the order they were remembered.
 
-    `entries` are those of ``FACT_KINDS`` with their bodies, in order. Forgotten and erased facts
-    are omitted.
+    `entries` has the entries of ``FACT_KINDS`` with their bodies, in order. Forgotten and erased
+    facts are omitted.
     """
     versions: dict[EntryId, list[StoredVersion]] = {}
     gone: set[EntryId] = set()

@@ -59,7 +59,7 @@ class _OpenCall:
     """An open call of this process that is, or may be, watched by others.
 
     `readers` None: the table must be read. `written` is the number of the last written event.
-    `epoch` is that of the lease under which it is shown.
+    `epoch` is the epoch of the lease under which it is shown.
     """
 
     def __init__(self, epoch: int) -> None:

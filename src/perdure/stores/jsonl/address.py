@@ -25,7 +25,7 @@ _HEAD_BYTES = 2**16
 async def open_jsonl(address: str, *, durability: str, **options: Any) -> JsonlStore:
     """Open the store at ``jsonl:///folder`` (or ``jsonl:////absolute``), ``?dialect=operator|pi``.
 
-    `options` are those of `JsonlStore.open`.
+    `options` are passed to `JsonlStore.open`.
     Raises: ConfigError for another address, dialect or durability, and for a folder whose files are
     of the other dialect; else as `JsonlStore.open`.
     """

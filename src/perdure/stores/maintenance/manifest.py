@@ -30,7 +30,7 @@ class Manifest(msgspec.Struct, frozen=True):
     """The file `MANIFEST_NAME` of a backup folder, beside `STORE_NAME`.
 
     Units: `created_at` is Unix milliseconds. Shape: `sha256` is the hash of the file, `heads` that
-    of all stream states (`heads_of`), both hexadecimal. `backend` is that of the source; the backup
+    of all stream states (`heads_of`), both hexadecimal. `backend` is the source's; the backup
     itself is always an SQLite store.
     """
 

@@ -53,7 +53,7 @@ class Route(NamedTuple):
 def route_of(address: str) -> Route:
     """Return the route of a ``postgresql:`` or ``postgres:`` address.
 
-    ``?direct=HOST:PORT`` names the server, where the address is that of a pooler, and
+    ``?direct=HOST:PORT`` names the server if the address belongs to a pooler, and
     ``?replica=HOST:PORT`` a streaming replica of it. Raises: ConfigError for another address.
     """
     plain, own = _split(address)

@@ -217,8 +217,8 @@ async def open_postgres(
 ) -> PostgresStore:
     """Open the store at an address ``postgresql://USER@HOST/DATABASE``.
 
-    `options` are those of `PostgresStore.open`. Leases use the clock of the server, since each host
-    has its own: `clock` is ignored.
+    `options` are passed to `PostgresStore.open`. Leases use the clock of the server, since each
+    host has its own: `clock` is ignored.
     Raises: ConfigError for another address or durability; else as `PostgresStore.open`.
     """
     del clock

@@ -152,8 +152,9 @@ def takings(
 ) -> list[StreamErasure] | None:
     """Return what is erased of every stream in `reach`.
 
-    `heads` are those of the targets; `seen` is what the `wanted` streams see. Returns None if the
-    erasure includes a summary that forks share: then the entries that all of them see are needed.
+    `heads` has the heads of the targets; `seen` is what the `wanted` streams see. Returns None if
+    the erasure includes a summary that forks share: then the entries that all of them see are
+    needed.
     """
     kin = _Kin(reach, relations)
     kept = kept_for((seen[fork] for fork in kin.nearest()), reach.targets)

@@ -67,7 +67,7 @@ def roots_among(
 ) -> list[StreamId]:
     """Return the streams that a `request` without a session names.
 
-    `headers` are those of all streams, each with whether the stream was erased.
+    `headers` has the header of every stream, and whether the stream was erased.
     """
     return [
         header.id
@@ -91,7 +91,7 @@ def erasures(
     relations: Collection[Relation],
     states: Mapping[StreamId, StreamState],
 ) -> Erasures:
-    """Return what is erased of the streams in `reach`; `states` are those of its targets.
+    """Return what is erased of the streams in `reach`; `states` has the states of its targets.
 
     Raises: as `entry_erasures`.
     """

@@ -14,7 +14,7 @@ from perdure.stores.sqlite.store import SqliteStore
 async def open_sqlite(address: str, *, durability: str, **options: Any) -> SqliteStore:
     """Open the store at an address ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
 
-    `options` are those of `SqliteStore.open`.
+    `options` are passed to `SqliteStore.open`.
     Raises: ConfigError for another address or durability; else as `SqliteStore.open`.
     """
     path = path_of(address)

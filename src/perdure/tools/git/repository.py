@@ -45,7 +45,7 @@ class Concern(msgspec.Struct, frozen=True):
 class Repository(msgspec.Struct, frozen=True):
     """A repository in which git can run.
 
-    `git_dir` is that of this working tree, `common_dir` the part shared by all its working trees.
+    `git_dir` belongs to this working tree, `common_dir` the part shared by all its working trees.
     `own` are the settings of its configuration. With `concerns` a person is asked first.
     """
 
@@ -93,7 +93,7 @@ class Repository(msgspec.Struct, frozen=True):
 def repository_at(place: Path, environment: Mapping[str, str]) -> Repository:
     """Return the repository whose working tree is `place`. Blocks.
 
-    `environment` is that of the started programs.
+    `environment` is given to the started programs.
     Raises: ToolError if there is none, or only a bare one; ToolDenied if its files cannot be read
     safely; ToolUnavailable without git.
     """

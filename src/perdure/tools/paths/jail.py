@@ -94,7 +94,7 @@ class OpenPath(msgspec.Struct, frozen=True):
     """The object a path led to. Shape: `names` are those from the root down, links resolved.
 
     `descriptor` is a regular file's or a directory's, open as long as its jail. `is_absolute`: the
-    root is that of the file system. `has_walls`: nothing outside is reachable. `floors` are its
+    root is the root of the file system. `has_walls`: nothing outside is reachable. `floors` are its
     closed places, `root` the jail's root as they name it.
     """
 

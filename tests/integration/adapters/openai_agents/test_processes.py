@@ -67,7 +67,7 @@ async def test_no_item_is_popped_twice_beside_clearing_processes(store_address: 
 
 
 async def items_of(kind: str, folder: Path) -> list[dict[str, Any]]:
-    """Return what the session holds; the order of its items is that of the run."""
+    """Return what the session holds; its items are in the order of the run."""
     async with runner.session_in(kind, folder, 0) as session:
         items = await session.get_items()
     if kind == "perdure":

@@ -1,4 +1,4 @@
-"""Prices are those of the address that was called, or unknown."""
+"""A price belongs to the address that was called, or it is unknown."""
 
 from __future__ import annotations
 

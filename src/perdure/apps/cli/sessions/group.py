@@ -40,7 +40,7 @@ _BY_NAME = (
     "perdure.apps.cli.sessions.erase",
     "perdure.apps.cli.sessions.tools",
 )
-"""Modules with commands of this group; the options of their commands are those of this package."""
+"""Modules with commands of this group; this package defines the options of their commands."""
 
 TREE_LINES = 200
 """Default number of lines into which `sessions tree` fits a tree."""

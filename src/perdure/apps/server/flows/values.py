@@ -115,8 +115,8 @@ class FlowSummary(Value, frozen=True, kw_only=True):
 class FlowView(Value, frozen=True, kw_only=True):
     """A flow. `can_resume`: it could continue, and no process runs it.
 
-    `faults` are those of its workflow file, which is not used; `error` is why its last run in this
-    server failed.
+    `faults` has the faults of its workflow file, which is not used; `error` is why its last run in
+    this server failed.
     """
 
     id: str

@@ -53,7 +53,7 @@ async def search(  # noqa: PLR0913 - each is a filter of its own
 ) -> Page[HitView]:
     """Find words in everything that was said, in every branch of every session; best first.
 
-    It was said from `since` and before `until`. The other filters are those of the sessions.
+    It was said from `since` and before `until`. The other filters work as for sessions.
     """
     for each in session or ():
         await caller.session(each)
@@ -240,7 +240,7 @@ async def _selected(
 async def list_session_values(caller: TheCaller, conversations: TheConversations) -> SessionValues:
     """List what the sessions that the caller sees have, to choose filters from.
 
-    Agents are those of this server and of the newest sessions.
+    Agents come from this server and from the newest sessions.
     """
     own = caller.principal
     newest = RowFilter(

@@ -114,7 +114,7 @@ def resumed_agent(kept: Agent, today: Agent) -> Agent:
 def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolRegistry) -> str:
     """Return the parts of `today`, the current agent, that a session with `snapshot` lacks.
 
-    `tools` are those of `today`. Shape: "" if it has all but tools that were added since.
+    `tools` has the tools of `today`. Shape: "" if it has all but tools that were added since.
     """
     hashes = tool_hashes(snapshot)
     lost = [

@@ -95,7 +95,7 @@ def runnable_agents(
 ) -> dict[str, Agent]:
     """Return the agents of the workflow `found`, after checking that it can run.
 
-    `given` are those of the program, by id. Raises: InvalidWorkflow with every fault.
+    `given` has the program's agents, by id. Raises: InvalidWorkflow with every fault.
     """
     agents, faults = bound_agents(found, given)
     names = in_folder(Workspace(), str(workspace)).names

@@ -25,7 +25,7 @@ _NODE = ("id", "role", *_LISTS, *_HUMAN, "await-all-inputs")
 
 
 class NodeDraft(msgspec.Struct, frozen=True):
-    """The fields of a node in a file. Shape: `fields` are those of `FlowNode` that it sets."""
+    """The fields of a node in a file. Shape: `fields` has the fields of `FlowNode` that it sets."""
 
     id: str
     line: int

@@ -19,7 +19,7 @@ def context_bundle(
 ) -> str:
     """Return the system prompt of the role instance `role`.
 
-    `instructions` are those of its agent; `readings` are required by the role; `skills` are its
+    `instructions` belong to its agent; `readings` are required by the role; `skills` are its
     additional skills.
     """
     parts = _parts(role, record_folder, contracts, readings, instructions)

@@ -67,7 +67,7 @@ def node_finished(
 ) -> SideBody:
     """Return the effect of a turn of `node` that `ended`.
 
-    `artifacts` are those of `artifacts_named`; `unhealthy` are failures of the project's own
+    `artifacts` comes from `artifacts_named`; `unhealthy` are failures of the project's own
     checks, which prevent closing the flow.
     """
     role = _role(state, node)

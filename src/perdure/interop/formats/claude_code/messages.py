@@ -60,7 +60,7 @@ def content_of(message: Fields, media: Media) -> tuple[Part, ...] | None:
 def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Message:
     """Return the answer (or the block of one) in a record of type ``assistant``.
 
-    Its usage is that of the whole answer. A block is written when it is complete, mostly before the
+    Its usage counts the whole answer. A block is written when it is complete, mostly before the
     stop reason is known; then its content determines the stop reason. An answer that perdure wrote
     for Claude Code to continue has no usage: it counts in the session that it is from.
     """

@@ -57,7 +57,7 @@ class SourceFile(msgspec.Struct, frozen=True):
 def is_current(content: bytes) -> bool:
     """Whether records of version 3 can be added to the file `content`.
 
-    A header that names no version is that of Operator's documentation.
+    A header without a version follows Operator's documentation.
     """
     for line in lines_of(content):
         fields = fields_of(read_line(line.content).value)

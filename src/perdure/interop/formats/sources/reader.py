@@ -88,7 +88,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
     Shape: `items` continue those of the last stretch; their lines may come earlier. `blobs` are the
     media they reference. `malformed` are numbers of lines. Nothing follows the stretch that
-    `is_last`, and its `end` is that of the source.
+    `is_last`, and its `end` is the end of the source.
     """
 
     end: int

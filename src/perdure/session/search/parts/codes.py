@@ -112,7 +112,7 @@ def counter(
 ) -> Counter:
     """Return a counter of `phrase` in texts of the part with these word `codes`.
 
-    `ranges` are those of its last word if that is a prefix.
+    `ranges` has the ranges of its last word if that is a prefix.
     """
     whole = phrase.terms[:-1] if phrase.is_prefix else phrase.terms
     ending = ranges.get(phrase.terms[-1], ()) if phrase.is_prefix else ()

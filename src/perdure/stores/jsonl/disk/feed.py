@@ -1,6 +1,6 @@
 """The order of all entries of a folder: one line per commit, in a file beside the sessions.
 
-A line is ``<position> <session> <first seq> <count>``; position is that of the commit's first
+A line is ``<position> <session> <first seq> <count>``; position belongs to the commit's first
 entry. Count 0 means that the session was erased and all its earlier lines are void. Count -n means
 that n acknowledged entries from that seq on were missing in the session's file at the next commit:
 their positions stay empty, and later entries reuse their seqs. The file is written after a commit,
@@ -101,7 +101,7 @@ class Feed:
             self._folder.fail(error)
 
     def goes_on_from(self, mark: FeedMark) -> bool:
-        """Whether every position that was given up to `mark` is that of the same entry still."""
+        """Whether every position up to `mark` still belongs to the same entry."""
         if mark == FeedMark():
             return True
         now = self.mark()

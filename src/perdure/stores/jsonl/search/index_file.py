@@ -283,7 +283,7 @@ class IndexFile:
         return db
 
     def _checked(self, db: _Connection) -> IndexTables:
-        """Return the tables of `db`, if they are those of this program, for this dialect."""
+        """Return the tables of `db`, if this program made them for this dialect."""
         is_ours = (db.pragma("application_id"), db.pragma("user_version")) == (
             APPLICATION_ID,
             FORMAT,

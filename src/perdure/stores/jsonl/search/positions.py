@@ -20,9 +20,10 @@ from perdure.stores.jsonl.session_index import FileState, SessionIndex
 
 
 class Places:
-    """The positions of one session's entries; `later` is that of the first, if the feed has none.
+    """The positions of one session's entries.
 
-    `newest`: no entry has a greater one. `is_in_order`: of two entries the later has the greater.
+    `later` is the position of the first, if the feed has none. `newest`: no entry has a greater
+    one. `is_in_order`: of two entries the later has the greater.
     """
 
     def __init__(self, spans: Sequence[Span], head: int, later: int) -> None:

@@ -1,6 +1,6 @@
 """The log of a namespace of a database, as the search index reads it.
 
-The position of a text is that of its entry; the position of a stream's initial title is the
+A text has the position of its entry; the position of a stream's initial title is the
 negative position of its birth. The log is read up to the horizon (``perdure.settle``): no commit in
 progress can add an entry before it.
 """

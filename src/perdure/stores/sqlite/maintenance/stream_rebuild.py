@@ -39,7 +39,7 @@ class SalvagedDatabase(msgspec.Struct, frozen=True):
 
 
 def remains_in(found: Salvage, kinds: Mapping[int, str]) -> SalvagedDatabase:
-    """Return `found` as streams; `kinds` are those of every database."""
+    """Return `found` as streams; `kinds` has the kinds of all databases."""
     return _StreamRebuild(found, kinds).rebuild()
 
 

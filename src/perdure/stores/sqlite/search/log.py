@@ -1,6 +1,6 @@
 """The log of a namespace of an SQLite file, as the search index reads it.
 
-The position of a text is that of its entry; the position of a stream's initial title is the
+A text has the position of its entry; the position of a stream's initial title is the
 negative number of the stream.
 """
 

@@ -1,4 +1,4 @@
-"""Handoffs. Numbers are those of the scenarios in the specification of flows."""
+"""Handoffs. The numbers name scenarios in the specification of flows."""
 
 from __future__ import annotations
 

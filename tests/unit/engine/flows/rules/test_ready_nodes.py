@@ -1,4 +1,4 @@
-"""Runnable nodes. Numbers are those of the scenarios in the specification of flows."""
+"""Runnable nodes. The numbers name scenarios in the specification of flows."""
 
 from __future__ import annotations
 
