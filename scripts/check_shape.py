@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import ast
 import gc
-import io
 import re
 import subprocess
 import sys
-import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from scripts.class_methods import Classes, Module, statements
+from scripts.suppressions import unexplained
 
 PACKAGE = PurePosixPath("src/perdure")
 CODE_FOLDERS = ("src", "scripts", "benchmarks", "examples", "tests")
@@ -151,30 +150,20 @@ TESTED_IN = {
 }
 
 # What no file may hold --------------------------------------------------------------------------
-# Written as patterns that do not match themselves.
+# Written as patterns that do not match themselves. To look for a pattern takes fifty times as long
+# as to look for words, so each has those of which one is in every text that matches, in lower case.
 
 FORBIDDEN_TEXT = {
-    "package-index-address": re.compile(
-        r"\bpypi[.]org|\bfiles[.]pythonhosted[.]org|\bregistry[.]npmjs[.]org"
-        r"|https?[:]//\S+/simple\b|(?<![\w-])--(?:extra-)?index[-]url[ =]",
-        re.IGNORECASE,
+    "package-index-address": (
+        (".org", "/simple", "index-url"),
+        re.compile(
+            r"\bpypi[.]org|\bfiles[.]pythonhosted[.]org|\bregistry[.]npmjs[.]org"
+            r"|https?[:]//\S+/simple\b|(?<![\w-])--(?:extra-)?index[-]url[ =]",
+            re.IGNORECASE,
+        ),
     ),
-    "machine-path": re.compile(r"(?<![\w.])/(?:work|root)[/]"),
+    "machine-path": (("/work", "/root"), re.compile(r"(?<![\w.])/(?:work|root)[/]")),
 }
-
-# A comment that silences a tool. A reason is two words or more after it and after its codes.
-SUPPRESSION = re.compile(
-    r"""\#\s*(?:
-        noqa\b(?:\s*:\s*[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*)?
-      | type:\s*ignore\b(?:\[[^\]]*\])?
-      | pyright:\s*ignore\b(?:\[[^\]]*\])?
-    )""",
-    re.VERBOSE | re.IGNORECASE,
-)
-FILE_WIDE_SUPPRESSION = re.compile(
-    r"#\s*(?:ruff:\s*noqa|flake8:\s*noqa|pyright:(?!\s*(?:ignore\b|strict\s*$)))"
-)
-REASON = re.compile(r"[A-Za-z][\w'`.-]*\W+[\w'`]")
 
 
 @dataclass(frozen=True, order=True)
@@ -200,6 +189,10 @@ class Source:
     @property
     def is_python(self) -> bool:
         return self.path.suffix == ".py" and self.path.parts[0] in CODE_FOLDERS
+
+    @property
+    def is_test(self) -> bool:
+        return self.path.parts[0] == "tests"
 
     @property
     def is_generated(self) -> bool:
@@ -239,16 +232,16 @@ class Repository:
             found.append(Source(PurePosixPath(path), text))
         return cls(tuple(found))
 
-    @property
-    def python(self) -> Iterator[Source]:
-        return (source for source in self.sources if source.is_python)
+    @cached_property
+    def python(self) -> tuple[Source, ...]:
+        return tuple(source for source in self.sources if source.is_python)
 
-    @property
-    def written(self) -> Iterator[Source]:
+    @cached_property
+    def written(self) -> tuple[Source, ...]:
         """The Python files that a person wrote."""
-        return (source for source in self.python if not source.is_generated)
+        return tuple(source for source in self.python if not source.is_generated)
 
-    @property
+    @cached_property
     def modules(self) -> dict[PurePosixPath, Source]:
         """The package's Python files by their path under it."""
         return {
@@ -284,7 +277,7 @@ def file_sizes(repository: Repository) -> Iterator[Violation]:
 
 def definition_sizes(repository: Repository) -> Iterator[Violation]:
     """A function or class outside the tests is too long, or a class does too much."""
-    sources = [each for each in repository.written if each.path.parts[0] != "tests"]
+    sources = [each for each in repository.written if not each.is_test]
     classes = Classes([Module(each.path, each.tree) for each in sources])
     for source in sources:
         if source.tree is None:
@@ -379,9 +372,9 @@ def package_files(repository: Repository) -> Iterator[Violation]:
 
 
 def syntax(repository: Repository) -> Iterator[Violation]:
-    """A file cannot be parsed."""
+    """A file cannot be parsed. No rule looks at the tree of a test, and ruff parses those too."""
     for source in repository.python:
-        if source.tree is None:
+        if not source.is_test and source.tree is None:
             yield source.at(1, "syntax", "is not valid Python, so most rules could not look at it")
 
 
@@ -420,32 +413,20 @@ def holds_tests(place: str, tests: set[str]) -> bool:
 def suppressions(repository: Repository) -> Iterator[Violation]:
     """A comment silences a tool without saying why, or for a whole file."""
     for source in repository.python:
-        if not any(pattern.search(source.text) for pattern in (SUPPRESSION, FILE_WIDE_SUPPRESSION)):
-            continue  # to find the comments of all files would take as long as all else here
-        for line, comment in comments(source):
-            if FILE_WIDE_SUPPRESSION.search(comment):
+        for line, comment, is_file_wide in unexplained(source.text):
+            if is_file_wide:
                 yield source.at(line, "file-wide-suppression", "silence one line, with a reason")
-                continue
-            silenced = SUPPRESSION.search(comment)
-            if silenced and not REASON.search(SUPPRESSION.sub("", comment[silenced.start() :])):
+            else:
                 message = f"`{comment.strip()}` has no reason after it"
                 yield source.at(line, "suppression-reason", message)
-
-
-def comments(source: Source) -> Iterator[tuple[int, str]]:
-    """Line number and text of each comment."""
-    if source.tree is None:
-        return
-    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
 
 
 def forbidden_text(repository: Repository) -> Iterator[Violation]:
     """A file holds an address of a package index or a path of one machine."""
     for source in repository.sources:
-        for rule, pattern in FORBIDDEN_TEXT.items():
-            if not pattern.search(source.text):
+        lower = source.text.lower()
+        for rule, (words, pattern) in FORBIDDEN_TEXT.items():
+            if not any(word in lower for word in words) or not pattern.search(source.text):
                 continue
             for number, line in enumerate(source.text.splitlines(), 1):
                 if match := pattern.search(line):
