@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 import pytest
 import typer
 
-from perdure.apps.cli.moments import moment, typed_moment
+from perdure.apps.cli import moments
+from perdure.apps.cli.moments import coming_moment, moment, typed_moment
+from tests.fakes.clock import ManualClock
 
 NOW = datetime.fromisoformat("2026-11-23T18:30:15")
 
@@ -50,43 +53,36 @@ def test_day_begins_at_local_midnight() -> None:
     assert typed_moment("today").tzinfo is None
 
 
-SPAN = """
-import sys
-from datetime import datetime
-from perdure.apps.cli import moments
-
-now, typed, find = sys.argv[1:]
-start_ms = int(datetime.fromisoformat(now).timestamp()) * 1000
-
-class Clock:
-    def now_ms(self):
-        return start_ms
-
-moments.SystemClock = Clock
-print((getattr(moments, find)(typed).timestamp() - start_ms / 1000) / 3600)
-"""
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The local time of this process is that of Berlin."""
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no TZ variable")
+@pytest.mark.usefixtures("berlin")
 @pytest.mark.parametrize(
     ("now", "typed", "find", "hours"),
     [
-        ("2026-10-24T23:30:00+00:00", "3h", "coming_moment", 3),
-        ("2026-10-24T23:30:00+00:00", "90m", "coming_moment", 1.5),
-        ("2026-10-25T01:15:00+00:00", "30m", "coming_moment", 0.5),
-        ("2026-03-29T00:30:00+00:00", "1h", "coming_moment", 1),
-        ("2026-10-24T10:00:00+00:00", "1d", "coming_moment", 25),
-        ("2026-10-25T02:30:00+00:00", "3h", "typed_moment", -3),
+        ("2026-10-24T23:30:00+00:00", "3h", coming_moment, 3),
+        ("2026-10-24T23:30:00+00:00", "90m", coming_moment, 1.5),
+        ("2026-10-25T01:15:00+00:00", "30m", coming_moment, 0.5),
+        ("2026-03-29T00:30:00+00:00", "1h", coming_moment, 1),
+        ("2026-10-24T10:00:00+00:00", "1d", coming_moment, 25),
+        ("2026-10-25T02:30:00+00:00", "3h", typed_moment, -3),
     ],
 )
 def test_span_of_hours_is_as_long_across_a_clock_change(
-    now: str, typed: str, find: str, hours: float
+    monkeypatch: pytest.MonkeyPatch,
+    now: str,
+    typed: str,
+    find: Callable[[str], datetime],
+    hours: float,
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SPAN, now, typed, find],
-        env={"TZ": "Europe/Berlin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert float(done.stdout) == hours
+    start_s = int(datetime.fromisoformat(now).timestamp())
+    monkeypatch.setattr(moments, "SystemClock", lambda: ManualClock(start_s * 1000))
+    assert (find(typed).timestamp() - start_s) / 3600 == hours
