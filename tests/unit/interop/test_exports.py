@@ -7,7 +7,7 @@ import re
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from perdure.context.emission import emit
 from perdure.errors import EntryNotFound, Erased, FormatError
@@ -219,7 +219,6 @@ async def test_unchanged_import_of_operator_gives_its_own_bytes(name: str) -> No
     assert (await export_session(store, report.session, "operator")).content == content
 
 
-@settings(max_examples=60)
 @given(spoilt([operator_file(name) for name in OPERATOR]))
 async def test_damaged_import_of_operator_gives_its_own_bytes(content: bytes) -> None:
     store = empty_store()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.workflow.document import AgentNode, Edge, InputNode, OutputNode, Workflow
@@ -70,7 +70,6 @@ def test_workflow_is_written_with_its_keys_in_order() -> None:
 
 @pytest.mark.full_only
 @given(workflows())
-@settings(max_examples=60, deadline=None)
 def test_written_workflow_round_trips(workflow: Workflow) -> None:
     text = serialize(workflow)
     assert parse(text) == workflow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.apps.picker.selection import (
@@ -102,7 +102,6 @@ def test_equally_good_ones_stay_in_their_order() -> None:
 WORDS = st.text(alphabet="abcdé -", min_size=1, max_size=8)
 
 
-@settings(max_examples=60)
 @given(text=st.text(max_size=40), word=st.text(min_size=1, max_size=6))
 def test_word_fits_where_its_letters_stand_in_order(text: str, word: str) -> None:
     text, word = fold(text), fold(word)
@@ -112,7 +111,6 @@ def test_word_fits_where_its_letters_stand_in_order(text: str, word: str) -> Non
     assert (phrase_score(text, word) is not None) == (word in text)
 
 
-@settings(max_examples=60)
 @given(texts=st.lists(WORDS, max_size=8), query=WORDS)
 def test_rank_returns_matches_best_first(texts: list[str], query: str) -> None:
     wanted = wanted_of(query)
@@ -124,7 +122,6 @@ def test_rank_returns_matches_best_first(texts: list[str], query: str) -> None:
     assert [match.score for match in found] == sorted((m.score for m in found), reverse=True)
 
 
-@settings(max_examples=60)
 @given(text=WORDS, query=WORDS, more=WORDS)
 def test_match_of_more_words_matches_fewer(text: str, query: str, more: str) -> None:
     fields = (fold(text),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.interop.formats.conversation import allowed_id, allowed_name, conversation_of, named
@@ -49,7 +49,6 @@ def test_compaction_replaces_older_messages() -> None:
     assert texts[-1] == "At the lake."
 
 
-@settings(max_examples=40)
 @given(st.data(), random_logs(12))
 def test_every_call_of_any_log_has_a_result(data: st.DataObject, log: TreeLog) -> None:
     leaf = data.draw(st.sampled_from([None, *log.by_id]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.session import ledger, notes
@@ -183,7 +183,6 @@ STEPS: tuple[object, ...] = (
 
 
 @pytest.mark.full_only
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(STEPS), max_size=30), st.data())
 def test_any_paging_of_log_gives_same_feed(bodies: list[object], data: st.DataObject) -> None:
     log = log_of(*bodies)

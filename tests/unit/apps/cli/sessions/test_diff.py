@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.apps.cli.sessions.diff import difference, difference_data, difference_lines
@@ -97,7 +97,6 @@ def test_json_comparison_has_leaf_and_entries_of_each_side() -> None:
     ] == ["said 3"]
 
 
-@settings(max_examples=40)
 @given(
     shared=st.integers(0, 5),
     first=st.integers(0, 5),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.engine.flows.files.workflow_file import graph_of, read_workflow
@@ -10,7 +10,6 @@ from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_categories=("Cs",))), max_size=3)
 
 
-@settings(max_examples=50)
 @given(LINES, LINES, st.booleans(), st.booleans())
 def test_written_graph_reads_back_unchanged(
     work: list[str], notes: list[str], has_human: bool, awaits_all: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.interop.formats.claude_code import writer
@@ -48,7 +48,6 @@ def test_folder_is_named_as_claude_code_names_it() -> None:
     assert writer.folder_of("/srv/my.book_é 1") == "-srv-my-book---1"
 
 
-@settings(max_examples=40)
 @given(data=st.data(), log=random_logs(12))
 async def test_any_conversation_is_read_back(data: st.DataObject, log: TreeLog) -> None:
     leaf = data.draw(st.sampled_from([None, *log.by_id]))

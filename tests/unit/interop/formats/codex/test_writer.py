@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.interop.formats.codex import writer
@@ -45,7 +45,6 @@ def test_file_is_named_as_codex_names_it() -> None:
     assert writer.file_name(conversation) == f"{day}{conversation.id}.jsonl"
 
 
-@settings(max_examples=40)
 @given(data=st.data(), log=random_logs(12))
 async def test_any_conversation_is_read_back(data: st.DataObject, log: TreeLog) -> None:
     leaf = data.draw(st.sampled_from([None, *log.by_id]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.interop.formats.conversation import conversation_of
@@ -48,7 +48,6 @@ def test_ids_keep_the_order_of_messages_and_are_unique() -> None:
     assert all(len(each.partition("_")[2]) == 26 for each in every)
 
 
-@settings(max_examples=40)
 @given(data=st.data(), log=random_logs(12))
 async def test_any_conversation_is_read_back(data: st.DataObject, log: TreeLog) -> None:
     leaf = data.draw(st.sampled_from([None, *log.by_id]))

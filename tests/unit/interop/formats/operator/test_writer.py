@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from perdure.codecs.operator.codec import OPERATOR
@@ -93,7 +93,6 @@ def stripped(said: Spoken) -> Spoken:
 
 
 @pytest.mark.full_only
-@settings(max_examples=60)
 @given(st.data(), random_logs(16))
 def test_any_log_gives_same_context_in_operator(data: st.DataObject, log: TreeLog) -> None:
     leaf = data.draw(st.sampled_from([None, *log.by_id]))
