@@ -41,7 +41,7 @@ MORE_OF_CLASS = {
     "PerdureSaver": (250, 17),
     "Session": (560, 47),
     "Store": (540, 30),
-    "Chat": (260, 18),
+    "Chat": (270, 18),
     "Flow": (280, 18),
     "Flows": (260, CLASS_PUBLIC_METHODS),
     "SessionStore": (CLASS_LINES, 36),

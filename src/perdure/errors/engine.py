@@ -55,9 +55,11 @@ class InvalidTransition(EngineError):
 
     code = "invalid_transition"
 
-    def __init__(self, phase: str, cause: str) -> None:
+    def __init__(self, phase: str, cause: str, *, is_of_runtime: bool = False) -> None:
         told = f"{cause} is not possible while the turn is {phase}"
-        if phase == "closed":
+        if is_of_runtime:
+            told = f"{cause} is not possible: the Runtime was closed; use another one"
+        elif phase == "closed":
             told = f"{cause} is not possible: this chat was closed; Runtime.resume opens it again"
         elif (phase, cause) == ("running", "send"):
             told += "; steer adds a message to it, follow_up one that it answers later"

@@ -140,8 +140,9 @@ class Bindings:
 
         If `workspace` differs from the current one, the session moves there.
         Raises: ConfigError without an agent in force and a given one; TurnOpen for a move during a
-        turn.
+        turn; InvalidTransition if the runtime was closed.
         """
+        self._host.require_open("resume")
         store = self._store
         while True:
             known = await authority_of(store, session)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, Protocol
 
 import msgspec
 
@@ -54,6 +54,20 @@ from perdure.stores.protocol import LogReader
 from perdure.tools.builtin.delegation import INVOKE_AGENT
 from perdure.tools.output import OutputT, output_of
 
+
+class Services(Protocol):
+    """What a chat needs of its runtime."""
+
+    @property
+    def runner(self) -> Runner:
+        """Runs the turns."""
+        ...
+
+    def require_open(self, wanted: str) -> None:
+        """Raises: InvalidTransition if the runtime was closed."""
+        ...
+
+
 ChatStatus = Literal["idle", "running", "closed"]
 
 
@@ -72,14 +86,14 @@ class Chat(Generic[OutputT]):
         running: SessionTurns,
         turns: set[Turn[Any]],
         *,
-        runner: Runner,
+        host: Services,
         order: CallOrder | None = None,
     ) -> None:
         self.session = session
         self.agent = agent
         self.turn: Turn[OutputT] | None = None
         self._place, self._running = place, running
-        self._turns, self._runner = turns, runner
+        self._turns, self._host = turns, host
         self._order = order or CallOrder()
         self._is_closed = False
 
@@ -116,6 +130,7 @@ class Chat(Generic[OutputT]):
         at: datetime | int | None = None,
         priority: Priority = "normal",
         while_waiting: WhileWaiting = "wait",
+        idempotency_key: str | None = None,
     ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
@@ -128,6 +143,8 @@ class Chat(Generic[OutputT]):
         those of a higher `priority` begin first; those of one session stay in order. With
         `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as it waits
         for a person. The turn stays open: answer its question, then await it again.
+        With `idempotency_key` the message waits in the log while the session has another turn, and
+        a repeated call, also by another process, follows the turn of the first one.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
         raises LeaseHeld when another process has begun one meanwhile, TurnOpen when one was
@@ -137,23 +154,22 @@ class Chat(Generic[OutputT]):
         for a selection in another file than `active_file`, or a variable named ``working_dir``.
         """
         due_at = None if at is None else due_at_of(at)
-        _require_idle(self, "send", is_later=due_at is not None)
+        is_later = due_at is not None or idempotency_key is not None
+        _require_idle(self, self._host, "send", is_later=is_later)
         durable, contents = prepare_input(said)
         policy = self.agent.on_pasted
         message = message_of(durable, policy)
         place, shown = self._place, Shown(active_file, selection, variables or {})
         place.show(shown, is_later=due_at is not None)
 
-        async def work(signals: Signals) -> TurnState:
-            try:
-                whole = await screen_message(message, policy)
-                new = NewTurn(whole, contents, place.follow, place.record, due_at, priority)
-                return await self._runner.new_turn(self._running, new, signals)
-            except (SecretPasted, LeaseHeld, QueueFull):
-                place.take_back(shown)
-                raise
+        async def new_turn(signals: Signals) -> TurnState:
+            whole = await screen_message(message, policy)
+            on = (place.follow, place.record)
+            new = NewTurn(whole, contents, *on, due_at, priority, idempotency_key)
+            return await self._host.runner.new_turn(self._running, new, signals)
 
-        return self._turn(work, while_waiting, is_later=due_at is not None)
+        work = partial(_unless_rejected, new_turn, partial(place.take_back, shown))
+        return self._turn(work, while_waiting, is_later=is_later, is_due=due_at is None)
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
         """Resume the interrupted turn, or follow it while another process runs it (`Turn.held`).
@@ -161,7 +177,7 @@ class Chat(Generic[OutputT]):
         `turn` is its seq, if known: it then returns its reply even if it has ended meanwhile.
         Raises: as `send`; the turn raises InvalidTransition when no turn is open.
         """
-        _require_idle(self, "recover")
+        _require_idle(self, self._host, "recover")
         return self._turn(partial(self._recover, turn))
 
     async def steer(
@@ -269,7 +285,7 @@ class Chat(Generic[OutputT]):
         Shape: None if there is nothing to summarise. Raises: HeadConflict, unless a commit finds
         `expected_head` before the model call; InvalidTransition; TurnOpen; LeaseHeld; TurnFailed.
         """
-        _require_idle(self, "compact")
+        _require_idle(self, self._host, "compact")
         its = self._running
         return await compact(its.environment, its.terms, focus, expected_head=expected_head)
 
@@ -287,7 +303,7 @@ class Chat(Generic[OutputT]):
         or not `expected_leaf`.
         Shape: None when `entry` is already the leaf. Raises: as `compact`; as `Session.branch`.
         """
-        _require_idle(self, "branch")
+        _require_idle(self, self._host, "branch")
         return await branch_summarised(self._running, self.session, entry, focus, expected_leaf)
 
     def _follow(self) -> Turn[OutputT]:
@@ -295,10 +311,15 @@ class Chat(Generic[OutputT]):
 
     async def _recover(self, turn: int | None, signals: Signals) -> TurnState:
         await self._place.follow(await self._head())
-        return await self._runner.lost_turn(self._running, signals, turn)
+        return await self._host.runner.lost_turn(self._running, signals, turn)
 
     def _turn(
-        self, work: TurnWork, while_waiting: WhileWaiting = "wait", *, is_later: bool = False
+        self,
+        work: TurnWork,
+        while_waiting: WhileWaiting = "wait",
+        *,
+        is_later: bool = False,
+        is_due: bool = True,
     ) -> Turn[OutputT]:
         signals, waits = Signals(), self._running.environment.person_waits
         turn: Turn[OutputT] = Turn(
@@ -309,7 +330,7 @@ class Chat(Generic[OutputT]):
             signals,
             while_waiting=while_waiting,
             output=output_of(self.agent.output),
-            is_scheduled=is_later,
+            is_scheduled=not is_due,
         )
         signals.on_begin = partial(setattr, self, "turn", turn)  # of a later one, not before
         self.turn = self.turn if is_later else turn
@@ -338,11 +359,23 @@ def _require_model(environment: Environment, model: str) -> None:
         environment.require_model(model)
 
 
-def _require_idle(chat: Chat, wanted: str, *, is_later: bool = False) -> None:
+def _require_idle(chat: Chat, host: Services, wanted: str, *, is_later: bool = False) -> None:
+    host.require_open(wanted)
     if not is_later and chat.turn is not None and chat.turn.held is not None:
         raise chat.turn.held
     if chat.status != "idle" and not (is_later and chat.is_running):
         raise InvalidTransition(chat.status, wanted)
+
+
+async def _unless_rejected(
+    work: TurnWork, take_back: Callable[[], None], signals: Signals
+) -> TurnState:
+    """Do `work`; call `take_back` if its message is rejected."""
+    try:
+        return await work(signals)
+    except (SecretPasted, LeaseHeld, QueueFull):
+        take_back()
+        raise
 
 
 def _in_order(work: TurnWork, before: Written | None) -> TurnWork:

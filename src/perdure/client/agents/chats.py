@@ -100,8 +100,8 @@ class Chats:
         handle = session if agent.hooks is None else session.asking(agent.hooks)
         order = self._host.call_order(session.id)
         place = ChatWorkspace(workspace, agent, running, staged, session.head)
-        runner = self._host.runner
-        return Chat(handle, agent, place, running, self._running, runner=runner, order=order)
+        its = self._host
+        return Chat(handle, agent, place, running, self._running, host=its, order=order)
 
 
 def _changes_text(snapshot: Mapping[str, object], today: Agent | None, tools: ToolRegistry) -> str:

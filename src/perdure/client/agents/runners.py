@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 from perdure.client.requests.due_turn import store_request, turn_when_due
+from perdure.client.requests.keyed_turn import keyed_turn
 from perdure.client.requests.led_turn import continue_or_follow
 from perdure.engine.turns.session_turns import Follow, SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
@@ -39,7 +40,8 @@ class NewTurn:
 
     `follow` applies the settings of the session up to an entry. `record` stores the changes of the
     workspace that come with the message, before it. The turn does not begin before `due_at`.
-    Waiting turns of a higher `priority` begin before it. Units: Unix milliseconds.
+    Waiting turns of a higher `priority` begin before it. Another message with the same `key` is the
+    same message. Units: Unix milliseconds.
     """
 
     message: Message
@@ -48,6 +50,7 @@ class NewTurn:
     record: Callable[[], Awaitable[None]]
     due_at: int | None = None
     priority: Priority = "normal"
+    key: str | None = None
 
 
 class Runner(Protocol):
@@ -112,11 +115,13 @@ class EmbeddedRunner:
                 new.message, new.contents, signals, new.follow, request=request
             )
 
-        if new.due_at is None:
+        if new.due_at is None and new.key is None:
             return await begin(request)
         body = TurnRequested(new.message, new.due_at, new.priority)
-        request = await store_request(environment, body, new.contents)
+        request = await store_request(environment, body, new.contents, new.key)
         signals.is_stored()
+        if new.due_at is None:
+            return await keyed_turn(turns, signals, request, begin)
         return await turn_when_due(environment, signals, request, new.due_at, begin)
 
     def room(self, store: SessionStore) -> AbstractAsyncContextManager[None]:

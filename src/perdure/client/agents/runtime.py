@@ -64,9 +64,9 @@ class Runtime:
     `on_question` is called, beside the turn, with each `OpenQuestion` that a turn here waits for,
     and again if the turn is resumed unanswered. The question stays open if it raises. With `runner`
     "workers", processes of `perdure worker` run the turns; None: $PERDURE_RUNNER, or "embedded".
-    Flows use `host`.
+    Flows use `host`. A closed Runtime runs no turn.
     Leaving its ``async with`` waits for running turns but never for people: a turn that waits for
-    one is suspended. If the block fails, all are. `resume` continues suspended turns.
+    one is suspended. If the block fails, all are. Another Runtime resumes them.
     Raises: ConfigError for two agents with one id, and for "workers" with a store that is not on
     PostgreSQL; WrongArgument for a bad name in prices.
     """
@@ -140,6 +140,7 @@ class Runtime:
         WrongArgument for an invalid id, an empty subject, text with a NUL, and metadata that is
         not JSON.
         """
+        self.host.require_open("start")
         require_header(subject=subject, metadata=metadata)
         place = detect_workspace(workspace)
         tools = None if tools is None else tuple(tools)
@@ -231,8 +232,7 @@ class Runtime:
         Durable: when this returns.
         Raises: SessionNotFound; TurnOpen while a turn is open; ConfigError; McpUnavailable.
         """
-        handle = await self._store.open(session)
-        await self._bindings.grant(handle.id, self.host.agent(agent), by)
+        await self._bindings.grant((await self._store.open(session)).id, self.host.agent(agent), by)
 
     def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:
         """Run `hook` at the point `name` in every session used through this store.
@@ -257,6 +257,7 @@ class Runtime:
                 await _first_of(running, self.host.person_waits.change())
         await self.host.extraction.settle()
         await self._let_go()
+        self.host.is_closed = True
 
     async def suspend(self) -> None:
         """Stop running turns at once; they stay open in the log and `resume` continues them."""
@@ -287,8 +288,7 @@ class Runtime:
         trace: TracebackType | None,
     ) -> None:
         await (self.close() if error is None else self.suspend())
-
-    # ------------------------------------------------------------ inside
+        self.host.is_closed = True
 
     async def _opened(self, chat: Chat, *, is_resumed: bool) -> None:
         self.host.extraction.follow(chat.agent)

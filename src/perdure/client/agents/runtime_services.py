@@ -46,7 +46,7 @@ from perdure.engine.turns.environment import (
 from perdure.engine.turns.lease import Claim
 from perdure.engine.turns.observer import Observer
 from perdure.engine.turns.session_turns import SessionTurns
-from perdure.errors import AgentNotFound, ConfigError
+from perdure.errors import AgentNotFound, ConfigError, InvalidTransition
 from perdure.models.prices import CostCalculator, Price
 from perdure.models.protocol import ModelClient
 from perdure.models.router import ModelRouter
@@ -65,6 +65,8 @@ class Host:
 
     Raises: ConfigError for two agents of one id.
     """
+
+    is_closed = False
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named
         self,
@@ -127,6 +129,11 @@ class Host:
         if agent not in self.agents:
             raise AgentNotFound(agent, tuple(sorted(self.agents)), " in this runtime")
         return self.agents[agent]
+
+    def require_open(self, wanted: str) -> None:
+        """Raises: InvalidTransition if the runtime was closed; `wanted` is the call."""
+        if self.is_closed:
+            raise InvalidTransition("closed", wanted, is_of_runtime=True)
 
     def require_models(self, agent: Agent) -> None:
         """Raises: ConfigError if the provider of one of the models of `agent` is unknown."""

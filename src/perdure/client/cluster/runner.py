@@ -38,10 +38,10 @@ class DbosRunner:
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         environment = turns.environment
         store, stream = environment.store, environment.stream
-        async with _place(store, new.due_at) as key:
+        async with _place(store, new.due_at) as place:
             await new.record()
             body = TurnRequested(new.message, new.due_at, new.priority)
-            request = await store_request(environment, body, new.contents, key)
+            request = await store_request(environment, body, new.contents, new.key or place)
             signals.is_stored()
             followed = FollowedTurn(environment, signals, request=request)
             work = Work(store.namespace, stream, request)

@@ -1127,6 +1127,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         at: datetime | int | None = None,
         priority: Priority = "normal",
         while_waiting: WhileWaiting = "wait",
+        idempotency_key: str | None = None,
     ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
@@ -1139,6 +1140,8 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         those of a higher `priority` begin first; those of one session stay in order. With
         `while_waiting` "raise", awaiting or iterating the turn raises Waiting as soon as it waits
         for a person. The turn stays open: answer its question, then await it again.
+        With `idempotency_key` the message waits in the log while the session has another turn, and
+        a repeated call, also by another process, follows the turn of the first one.
         Raises: InvalidTransition while a turn of this handle runs (use `steer` or `follow_up`), or
         after it was closed; LeaseHeld while `turn` runs in another process (`Turn.held`). The turn
         raises LeaseHeld when another process has begun one meanwhile, TurnOpen when one was

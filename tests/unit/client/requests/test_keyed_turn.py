@@ -1,0 +1,140 @@
+"""Messages with an idempotency key, sent again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+import perdure
+from perdure import Agent, Runtime, Store
+from perdure.errors import IdempotencyMismatch, InvalidTransition, TurnOpen
+from perdure.testing import ScriptedModel
+
+AGENT = Agent("local", model="test:m")
+
+
+@pytest.fixture
+async def store() -> AsyncGenerator[Store]:
+    async with perdure.open("memory:") as opened:
+        yield opened
+
+
+async def asked(store: Store, session: str) -> list[str]:
+    """What the person has said in the session."""
+    messages = await (await store.open(session)).messages()
+    return [message.text for message in messages if message.role == "user"]
+
+
+async def test_message_sent_again_gets_the_reply_of_the_first_call(store: Store) -> None:
+    models = ScriptedModel(["One.", "Two."])
+    async with Runtime(store, [AGENT], models=models) as runtime:
+        chat = await runtime.start("local")
+        first = await chat.send("Count.", idempotency_key="k")
+        assert first.text == "One."
+        again = chat.send("Count.", idempotency_key="k")
+        assert await again == first
+        types = [event.type async for event in again]
+        assert types[-1] == "session:turn_completed"
+        other = await runtime.resume(chat.id)
+        assert await other.send("Count.", idempotency_key="k") == first
+        assert (await other.send("Count.", idempotency_key="l")).text == "Two."
+    assert await asked(store, chat.id) == ["Count.", "Count."]
+    assert len(models.requests) == 2
+
+
+async def test_message_sent_again_while_its_turn_runs_follows_it(store: Store) -> None:
+    release = asyncio.Event()
+
+    async def slow() -> str:
+        """Wait."""
+        await release.wait()
+        return "done"
+
+    agent = Agent("slow", model="test:m", tools=[perdure.tool(slow)])
+    models = ScriptedModel([perdure.assistant(perdure.ToolCallPart("c1", "slow", {})), "Done."])
+    async with Runtime(store, [agent], models=models) as runtime:
+        chat = await runtime.start("slow")
+        turn = chat.send("Work.", idempotency_key="k")
+        await turn.started()
+        same = chat.send("Work.", idempotency_key="k")
+        other = (await runtime.resume(chat.id)).send("Work.", idempotency_key="k")
+        await asyncio.gather(same.started(), other.started())
+        release.set()
+        assert (await turn) == (await same) == (await other)
+    assert await asked(store, chat.id) == ["Work."]
+
+
+async def test_keyed_message_waits_for_another_turn_of_the_session(store: Store) -> None:
+    models = ScriptedModel(["One.", "Two."])
+    async with Runtime(store, [AGENT], models=models) as runtime:
+        chat = await runtime.start("local")
+        first = chat.send("First.")
+        second = chat.send("Second.", idempotency_key="k")
+        assert (await first).text == "One."
+        assert (await second).text == "Two."
+    assert await asked(store, chat.id) == ["First.", "Second."]
+
+
+async def test_key_of_another_message_is_refused(store: Store) -> None:
+    async with Runtime(store, [AGENT], models=ScriptedModel(["One."])) as runtime:
+        chat = await runtime.start("local")
+        await chat.send("Count.", idempotency_key="k")
+        with pytest.raises(IdempotencyMismatch):
+            await chat.send("Count down.", idempotency_key="k")
+    assert await asked(store, chat.id) == ["Count."]
+
+
+async def test_aborted_keyed_turn_stays_aborted(store: Store) -> None:
+    async with Runtime(store, [AGENT], models=ScriptedModel(["One."])) as runtime:
+        chat = await runtime.start("local")
+        turn = chat.send("Count.", idempotency_key="k")
+        turn.abort()
+        assert (await turn).end == "aborted"
+        assert (await chat.send("Count.", idempotency_key="k")).end == "aborted"
+
+
+async def test_suspended_turn_of_the_key_is_continued(store: Store) -> None:
+    ran = asyncio.Event()
+
+    async def slow() -> str:
+        """Wait the first time."""
+        if not ran.is_set():
+            ran.set()
+            await asyncio.Event().wait()
+        return "done"
+
+    agent = Agent("slow", model="test:m", tools=[perdure.tool(on_unknown="retry")(slow)])
+    models = ScriptedModel([perdure.assistant(perdure.ToolCallPart("c1", "slow", {})), "Done."])
+    async with Runtime(store, [agent], models=models) as runtime:
+        chat = await runtime.start("slow")
+        chat.send("Work.", idempotency_key="k")
+        await ran.wait()
+        await chat.suspend()
+        with pytest.raises(TurnOpen):
+            await chat.send("Something else.", idempotency_key="l")
+        assert (await chat.send("Work.", idempotency_key="k")).text == "Done."
+    assert await asked(store, chat.id) == ["Work."]
+
+
+async def test_closed_runtime_starts_nothing(store: Store) -> None:
+    async with Runtime(store, [AGENT], models=ScriptedModel(["One."] * 9)) as runtime:
+        chat = await runtime.start("local")
+        await chat.send("Count.")
+    for call in (
+        lambda: runtime.start("local"),
+        lambda: runtime.resume(chat.id),
+        chat.compact,
+        lambda: chat.branch(None),
+    ):
+        with pytest.raises(InvalidTransition, match="the Runtime was closed") as refused:
+            await call()
+        assert refused.value.phase == "closed"
+    for send in (lambda: chat.send("Again."), chat.recover):
+        with pytest.raises(InvalidTransition, match="the Runtime was closed"):
+            send()
+    assert await asked(store, chat.id) == ["Count."]
+    await runtime.close()
+    async with Runtime(store, [AGENT], models=ScriptedModel(["One.", "Two."])) as later:
+        assert (await (await later.resume(chat.id)).send("Again.")).text == "Two."
