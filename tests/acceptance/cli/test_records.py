@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,53 @@ def test_price_without_a_part_for_cached_tokens_is_named(world: World) -> None:
         assert told in text
     (settings / "config.toml").write_text(f"{price}cache_read = 0.3\ncache_write = 3.75\n")
     assert "has no cache" not in world.ok("usage").out
+
+
+def test_recorded_cost_is_not_changed_by_a_price_and_not_warned_of(world: World) -> None:
+    """Only the second answer, whose cost the file lacks, costs what the settings say."""
+    usage = {"input": 10, "output": 5, "cacheRead": 700, "cacheWrite": 0}
+    cost = {"input": 0.1, "output": 0.1, "cacheRead": 0.1, "cacheWrite": 0, "total": 0.3}
+    for name, used in (("first", {**usage, "cost": cost}), ("second", usage)):
+        import_answer(world, name, used)
+        settings = world.folder / ".config" / "perdure"
+        settings.mkdir(parents=True, exist_ok=True)
+        price = '[models.prices."anthropic:claude-x"]\ninput = 3\noutput = 15\n'
+        (settings / "config.toml").write_text(price)
+        text = world.ok("usage").out
+        assert ("has no cache_read: 700 tokens cost" in text) == (name == "second")
+
+
+def test_calls_without_tokens_need_no_price(world: World) -> None:
+    used = "{input_tokens: 0, output_tokens: 0}"
+    scenario = world.scenario(f"sequence:\n  - text: hi\n    usage: {used}\n")
+    world.ok("chat", "-p", "hello", "--scenario", scenario)
+    text = world.ok("usage", "models").out
+    assert "no price" not in text
+    assert "$0.00" in text
+
+
+def import_answer(world: World, name: str, usage: Mapping[str, object]) -> None:
+    """Import a session of pi with one answer that used `usage`."""
+    at = "2026-01-01T00:00:00Z"
+    lines = (
+        {"type": "session", "version": 3, "id": name, "timestamp": at, "cwd": "/a"},
+        {
+            "type": "message",
+            "id": "a",
+            "parentId": None,
+            "timestamp": at,
+            "message": {
+                "role": "assistant",
+                "provider": "anthropic",
+                "model": "claude-x",
+                "content": [{"type": "text", "text": "yes"}],
+                "usage": usage,
+            },
+        },
+    )
+    file = world.folder / f"{name}.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    world.ok("import", str(file))
 
 
 def test_activity_counts_days_and_hours(imported: World) -> None:

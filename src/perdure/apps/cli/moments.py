@@ -79,15 +79,38 @@ def _seen_from(typed: str, now: datetime) -> datetime:
     return now.astimezone().replace(tzinfo=None)
 
 
+def _ordered(
+    context: typer.Context, parameter: typer.CallbackParam, value: datetime | None
+) -> datetime | None:
+    """Return `value` unchanged; for ``--since`` and ``--until``.
+
+    Raises: typer.BadParameter if both are given and no time is between them.
+    """
+    is_since = parameter.name == "since"
+    other: datetime | None = context.params.get("until" if is_since else "since")
+    if value is None or other is None:
+        return value
+    since, until = (value, other) if is_since else (other, value)
+    if since.astimezone() >= until.astimezone():
+        raise typer.BadParameter("no time is between --since and --until: give an earlier --since")
+    return value
+
+
 SinceOption = Annotated[
     datetime | None,
     typer.Option(
         parser=typed_moment,
+        callback=_ordered,
         metavar="TIME",
         help="Not before this local date or time: 2026-11-21T09:30, yesterday, 7d.",
     ),
 ]
 UntilOption = Annotated[
     datetime | None,
-    typer.Option(parser=typed_moment, metavar="TIME", help="Before this local date or time."),
+    typer.Option(
+        parser=typed_moment,
+        callback=_ordered,
+        metavar="TIME",
+        help="Before this local date or time.",
+    ),
 ]

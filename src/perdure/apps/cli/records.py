@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from functools import partial
 from typing import Annotated, Literal
@@ -52,7 +52,18 @@ _CELLS = 60
 _BAR = 24
 """Cells of the longest bar of activity."""
 
+_PER_TOKEN = 1_000_000
+"""A price of one micro-cent per token."""
+
 _NO_USAGE = "No model calls found. `perdure import` brings in the sessions of other programs."
+
+
+class _DearerPart(msgspec.Struct, frozen=True):
+    """A part that the own price of `model` lacks: `tokens` cost as much as other input."""
+
+    model: str
+    name: str
+    tokens: int
 
 
 def add_to(program: typer.Typer) -> None:
@@ -90,12 +101,13 @@ async def usage(
             read = partial(opened.usage, since=begin, until=until, zone=_zone(), prices=prices)
             found = await read(_GROUPS[by])
             models = await read("model")
+            dearer = [] if is_line else await _dearer_parts(read, models, prices)
     if is_line:
         data = _usage_data(sum_of(found))
         del data["sessions"]  # one may be in several groups
         common.show(data, _line(sum_of(found)))
     else:
-        lines = _usage_lines(by, found, models, prices) if found else _NO_USAGE
+        lines = _usage_lines(by, found, models, dearer) if found else _NO_USAGE
         common.show([_usage_data(each) for each in found], lines)
 
 
@@ -118,7 +130,7 @@ def _usage_lines(
     by: Group,
     found: Sequence[UsageTotal],
     models: Sequence[UsageTotal],
-    prices: Mapping[str, Price],
+    dearer: Sequence[_DearerPart],
 ) -> Iterator[str]:
     columns = (
         Column(_HEADINGS[by], "strong", gives_way=True),
@@ -131,7 +143,10 @@ def _usage_lines(
     )
     totals = (*found, sum_of(found)) if len(found) > 1 else found
     yield from table(columns, [_usage_row(each) for each in totals], width(), out_style())
-    yield from _incomplete_prices(models, prices)
+    for part in dearer:
+        told = f"your price of {one_line(part.model, _CELLS)} has no {part.name}"
+        told = f"{told}: {part.tokens:,} tokens cost as much as other input"
+        yield out_style().paint(told, "warning")
     unpriced = [each for each in models if each.unpriced_calls]
     for each in unpriced:
         name = one_line(each.key, _CELLS) or "(model not named)"
@@ -142,21 +157,35 @@ def _usage_lines(
         yield "Prices go into [models.prices] of your settings: `perdure config path`"
 
 
-def _incomplete_prices(models: Sequence[UsageTotal], prices: Mapping[str, Price]) -> Iterator[str]:
-    """Warn of own prices without a part that the calls of a model use."""
+async def _dearer_parts(
+    read: Callable[..., Awaitable[list[UsageTotal]]],
+    models: Sequence[UsageTotal],
+    prices: Mapping[str, Price],
+) -> list[_DearerPart]:
+    """Return the parts that own prices lack, of models that have tokens priced as other input.
+
+    `read` reads the totals at other prices: one micro-cent more per token of a part adds as many
+    micro-cents as it has tokens. Calls whose cost is in the log add none.
+    """
+    found: list[_DearerPart] = []
     for each in models:
         price = own_price(prices, each.key)
-        if price is None:
+        if price is None or not price.input:
             continue
         used = (
             ("cache_read", price.cache_read, each.usage.cache_read_tokens),
             ("cache_write", price.cache_write, each.usage.cache_write_tokens),
         )
-        for name, part, tokens in used:
-            if part is None and tokens:
-                told = f"your price of {one_line(each.key, _CELLS)} has no {name}"
-                told = f"{told}: {tokens:,} tokens cost as much as other input"
-                yield out_style().paint(told, "warning")
+        for name, part, sent in used:
+            if part is not None or not sent:
+                continue
+            raised = msgspec.structs.replace(price, **{name: price.input + _PER_TOKEN})
+            after = await read("model", prices={**prices, each.key: raised})
+            (total,) = [one for one in after if one.key == each.key]
+            tokens = (total.usage.cost_microcents or 0) - (each.usage.cost_microcents or 0)
+            if tokens:
+                found.append(_DearerPart(each.key, name, tokens))
+    return found
 
 
 def _usage_row(total: UsageTotal) -> tuple[str, ...]:

@@ -113,7 +113,8 @@ class SessionTally:
         if usage.cost_microcents is None:
             usage = msgspec.structs.replace(usage, cost_microcents=self._cost(model, usage))
         cell = _Cell(entry.at // _QUARTER_MS, model, agent)
-        more = _Used(1, usage, int(usage.cost_microcents is None))
+        is_unpriced = usage.cost_microcents is None and usage.total_tokens > 0
+        more = _Used(1, usage, int(is_unpriced))
         self.used[cell] = self.used.get(cell, _Used()).plus(more)
         self._count(entry, _Count(tokens=usage.total_tokens))
 
