@@ -281,7 +281,7 @@ def test_scenario_is_acted(world: World) -> None:
     assert world.ok("chat", "-p", "hi", "--scenario", scenario).out == "Ahoy\n"
     ended = world.run("chat", "--continue", "-p", "and now?", "--scenario", scenario)
     assert ended.out == "Land\n"
-    assert world.run("chat", "-p", "x", "--scenario", "none.yaml").code == 2
+    assert world.run("chat", "-p", "x", "--scenario", "none.yaml").code == 3
 
 
 def test_turn_that_fails_says_why(world: World) -> None:
@@ -362,6 +362,9 @@ def test_killed_turn_is_listed_and_resumed_with_all_interrupted_turns(
     assert (check["status"], check["detail"]) == ("warn", "1 turn interrupted")
     failed = world.run("sessions", "resume", "--all", "--json")  # its model is not here
     assert (failed.code, failed.lines[0]["ending"]) == (1, "failed")
+    assert "name the file of its scenario with --scenario FILE" in failed.lines[0]["detail"]
+    ended = world.run("chat", "--session", session, "-p", "Go on", "--json")
+    assert (ended.code, ended.error["code"]) == (2, "model_not_here")  # and the turn stays open
     scenario = world.scenario(ANSWERS)
     done = world.ok("sessions", "resume", "--all", "--scenario", scenario, "--json").lines
     assert done == [{"session": session, "ending": "completed", "detail": "I have read it: sea"}]

@@ -280,5 +280,12 @@ def test_without_a_terminal_nothing_is_picked(imported: World) -> None:
     assert imported.run("chat", "--pick", "--continue").code == 2
 
 
+def test_missing_model_is_reported_before_the_choice(imported: World) -> None:
+    unset = World(imported.folder, {"PERDURE_MODEL": ""})
+    ended = unset.run("chat", "--pick", "--json")
+    assert (ended.code, ended.error["code"]) == (2, "model_missing")
+    assert "an imported session needs a model: name one with -m" in ended.error["message"]
+
+
 def test_picker_without_sessions_reports_so(world: World) -> None:
     assert world.run("sessions", "pick").code == 3

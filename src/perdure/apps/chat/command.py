@@ -249,6 +249,8 @@ def _check(wanted: Wanted, agent: str | None) -> None:
 
 
 async def _talk(answering: AnswerOptions, wanted: Wanted) -> int:
+    if wanted.is_picking:
+        await _require_resumable(answering)
     session = await _session_of(answering.store, wanted)
     if session is None:
         answering.require_choice()
@@ -275,6 +277,16 @@ async def _talk(answering: AnswerOptions, wanted: Wanted) -> int:
         return await talk.run(session)
     async with answering.runtime:
         return await _one_turn(answering, wanted.prompt, wanted, session)
+
+
+async def _require_resumable(answering: AnswerOptions) -> None:
+    """Check before the choice that a session can be resumed. Raises: ModelMissing.
+
+    An imported session has no model of its own until a turn of it ran here.
+    """
+    found = await answering.store.recent(None)
+    if found and all(each.origin == "import" and not each.turns for each in found):
+        answering.require_choice("an imported session")
 
 
 async def _session_of(store: Store, wanted: Wanted) -> StreamId | None:

@@ -22,9 +22,7 @@ from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import scenario_in
 from perdure.client.store import Store
 from perdure.errors import PerdureError
-from perdure.session.codec import body_of
 from perdure.session.ids import StreamId
-from perdure.session.ledger import ModelCalled
 
 Ending = Literal["completed", "waiting", "failed", "stopped", "not interrupted"]
 
@@ -65,7 +63,6 @@ async def resume_turns(
 
 async def _end_of(answering: AnswerOptions, session: StreamId) -> ResumedTurn:
     try:
-        await _require_model(answering, session)
         resumed = await answering.go_on(session)
         if resumed.turn is None:
             return ResumedTurn(session, "not interrupted")
@@ -87,15 +84,3 @@ async def _end_of(answering: AnswerOptions, session: StreamId) -> ResumedTurn:
     if reply is None:
         return ResumedTurn(session, "stopped")
     return ResumedTurn(session, "completed", safe(reply.text))
-
-
-async def _require_model(answering: AnswerOptions, session: StreamId) -> None:
-    """Check that the model of the open turn can be called. Raises: ModelNotHere."""
-    handle = await answering.store.open(session)
-    if (await handle.info()).open_turn is None:
-        return
-    newest = handle.entries(kind=ModelCalled.kind, newest_first=True, limit=1)
-    async for entry in newest:
-        called = body_of(entry)
-        if isinstance(called, ModelCalled):
-            answering.require(called.model)

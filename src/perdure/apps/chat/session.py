@@ -27,6 +27,7 @@ from perdure.client.conversation.agent_binding import switched_in
 from perdure.client.conversation.authority import Authority, Withheld, authority_of
 from perdure.client.conversation.role_sessions import require_no_role
 from perdure.client.conversation.workspace import Workspace
+from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.context.compaction import plan_compaction
 from perdure.engine.turns.config import CompactionSettings
@@ -38,8 +39,10 @@ from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
 from perdure.models.scripted_files import FiledScripts
 from perdure.secrets.references import unfilled_in
+from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
+from perdure.session.ledger import ModelCalled
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
@@ -68,9 +71,11 @@ class ModelNotHere(ConfigError):
     code: ClassVar[str] = "model_not_here"
 
     def __init__(self, model: str, reason: str) -> None:
+        scripted = model.startswith("scripted:")
+        named = "name the file of its scenario with --scenario FILE, or " if scripted else ""
         super().__init__(
-            f"cannot call the model {model}: {reason}; choose another with `perdure chat -m MODEL` "
-            "(-m scripted:echo works offline)"
+            f"cannot call the model {model}: {reason}; {named}choose another with `perdure chat "
+            "-m MODEL` (-m scripted:echo works offline)"
         )
         self.model = model
         self.reason = reason
@@ -195,8 +200,7 @@ class AnswerOptions:
             info = await handle.info()
             recorded = info.cwd if cwd is None else None
             self.require_choice("an imported session" if info.origin == "import" else "the session")
-        window = await self.store.backend.context_window(handle.id, handle.leaf, 1)
-        wanted = self._model or await switched_in(self.store.backend, window)
+        wanted = self._model or await _next_model(self.store, handle)
         if wanted is not None:
             self.require(wanted)
         if at_most is not None:
@@ -341,6 +345,24 @@ class AnswerOptions:
                 client.require(model)
         except ConfigError as error:
             raise ModelNotHere(model, str(error)) from error
+
+
+async def _next_model(store: Store, session: Session) -> str | None:
+    """Return the model that `session` was switched to, or that its interrupted turn called last.
+
+    None without either. A turn that another process runs is not interrupted.
+    """
+    window = await store.backend.context_window(session.id, session.leaf, 1)
+    switched = await switched_in(store.backend, window)
+    if switched is not None or (await session.info()).open_turn is None:
+        return switched
+    found = await store.recent(None, scope="all", status="interrupted", id_prefix=session.id)
+    if session.id not in [each.id for each in found]:
+        return None
+    async for entry in session.entries(kind=ModelCalled.kind, newest_first=True, limit=1):
+        called = body_of(entry)
+        return called.model if isinstance(called, ModelCalled) else None
+    return None
 
 
 def _remark_gone(chat: Chat, recorded: str | None) -> None:
