@@ -16,6 +16,7 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.providers import default_models, provider_states
 from perdure.client.clock import SystemClock
 from perdure.engine.turns.config import MemoryConfig
+from perdure.errors import ConfigError
 from perdure.models.catalogue import ECHO
 from perdure.models.router import ModelRouter
 from perdure.models.scenario import Scenario
@@ -43,6 +44,12 @@ REMEMBERED = MemoryConfig(episodic_top_k=0)
 """A chat recalls facts that a person remembered. Texts of other sessions stay where they are."""
 
 
+class ScenarioNotFound(ConfigError):
+    """A file with a scenario does not exist."""
+
+    code = "scenario_not_found"
+
+
 def models(scenario: Scenario | None = None) -> ModelRouter:
     """Return the available models: those with keys in the environment, or only `scenario`."""
     clock = SystemClock()
@@ -62,8 +69,10 @@ def require_providers(names: Iterable[str | None]) -> None:
 def scenario_in(file: Path) -> Scenario:
     """Read the scenario in a YAML file. The YAML library is loaded only here.
 
-    Raises: ConfigError when it cannot be read, or with every error and its line.
+    Raises: ScenarioNotFound; ConfigError when it cannot be read, or with every error and its line.
     """
+    if not file.exists():
+        raise ScenarioNotFound(f"there is no scenario {file}: name its file after --scenario")
     return cast("Scenario", importlib.import_module(_SCENARIO_YAML).load_scenario(file))
 
 

@@ -22,8 +22,8 @@ async def test_message_is_listed_and_cancelled_by_a_part_of_its_id(world: World)
     assert (listed["session"], listed["text"]) == (session, "Is it green?")
     number = listed["id"].rpartition("/")[2]
 
-    for wrong, code in (("nobody/1", 3), (f"{session[:12]}/9999", 2), (number, 2)):
-        assert world.run("schedule", "cancel", wrong).code == code, wrong
+    for wrong in ("nobody/1", f"{session[:12]}/9999", number):
+        assert world.run("schedule", "cancel", wrong).code == 3, wrong
     told = world.ok("schedule", "cancel", f"{session[:12]}/{number}")
 
     assert told.out == f"Cancelled {listed['id']}.\n"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.exits import GrantNotFound, UsageMistake
 from perdure.apps.cli.options import MOST
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.session_rows import short_ids
@@ -78,7 +78,7 @@ def _find_grant(text: str, known: Sequence[str]) -> str:
     if len(matches) > 1:
         raise UsageMistake(f"{text!r} is ambiguous: {len(matches)} grants begin with it")
     if not matches:
-        raise UsageMistake(f"no grant {text!r}; `perdure grants list` lists the grants")
+        raise GrantNotFound(text)
     return matches[0]
 
 
@@ -100,6 +100,9 @@ async def revoke(
     Examples:
         perdure grants revoke 01jd "run_command git status"
         perdure grants revoke 01jd --all
+
+    Exit codes:
+        3  the session has no such grant
     """
     if (grant is None) != is_all:
         raise UsageMistake("name a grant, or use --all")

@@ -57,6 +57,26 @@ class PathExists(PerdureError):
         self.path = path
 
 
+class GrantNotFound(PerdureError):
+    """The session has no such grant."""
+
+    code: ClassVar[str] = "grant_not_found"
+
+    def __init__(self, grant: str) -> None:
+        super().__init__(f"no grant {grant!r}; `perdure grants list` lists the grants")
+        self.grant = grant
+
+
+class MessageNotFound(PerdureError):
+    """No message of that id waits in the schedule."""
+
+    code: ClassVar[str] = "message_not_found"
+
+    def __init__(self, reason: str, id: str) -> None:
+        super().__init__(reason)
+        self.id = id
+
+
 class StoreNotFound(PerdureError):
     """The store of a command does not exist."""
 
@@ -177,6 +197,11 @@ EXITS: dict[str, int] = {
     "key_wrong": USAGE,
     "store_not_encrypted": USAGE,
     "no_terminal": USAGE,
+    "grant_not_found": NOT_FOUND,
+    "message_not_found": NOT_FOUND,
+    "mcp_server_not_found": NOT_FOUND,
+    "scenario_not_found": NOT_FOUND,
+    "token_not_found": NOT_FOUND,
     "nothing_to_pick": NOT_FOUND,
     "nothing_to_import": NOT_FOUND,
     "agent_not_found": NOT_FOUND,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.exits import MessageNotFound, UsageMistake
 from perdure.apps.cli.moments import coming_moment
 from perdure.apps.cli.options import SessionArgument, only_text
 from perdure.apps.cli.store_options import CommonOptions, named_session
@@ -15,6 +15,7 @@ from perdure.apps.terminal.output import local_time, out_style, width
 from perdure.apps.terminal.text import Column, one_line, safe, table
 from perdure.client.cluster.requirements import requirement_for
 from perdure.client.requests.schedule import ScheduledMessage
+from perdure.errors import WrongArgument
 from perdure.session.clock import timestamp
 
 schedule = typer.Typer(
@@ -123,13 +124,15 @@ async def cancel(
         perdure schedule cancel 01jd/17
 
     Exit codes:
-        2  no message of that id waits
-        3  no session has such an id
+        3  no message of that id waits, or no session has such an id
     """
     session, slash, number = message.rpartition("/")
     async with common.existing_store() as store:
         id = f"{await store.find(session)}/{number}" if slash else message
-        await store.schedule.cancel(id)
+        try:
+            await store.schedule.cancel(id)
+        except WrongArgument as error:
+            raise MessageNotFound(str(error), id) from None
     common.show({"id": id}, f"Cancelled {id}.")
 
 

@@ -200,7 +200,8 @@ async def try_server(
 
     Exit codes:
         1  the server cannot be used
-        2  no server or several servers have that name, or its settings have errors
+        2  several servers have that name, or its settings have errors
+        3  no server has that name
     """
     configuration = Configuration(Path(), os.environ, is_lenient=True)
     if agent is None:

@@ -15,13 +15,13 @@ from perdure.apps.settings.document import commands_and_hosts
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import remark
 from perdure.apps.terminal.text import safe
-from perdure.apps.wiring import scenario_in
+from perdure.apps.wiring import ScenarioNotFound, scenario_in
 from perdure.client.agents.delegation.restriction import is_within
 from perdure.client.agents.runtime import Runtime
 from perdure.client.conversation.authority import authority_of
 from perdure.client.store import Store
 from perdure.engine.flows.lost_roles import lost_roles
-from perdure.errors import ConfigError, TurnOpen
+from perdure.errors import TurnOpen
 from perdure.models.scenario import CallTools, Scenario
 from perdure.session.flows.graph import base_role
 from perdure.session.flows.kinds import RunSettings
@@ -114,12 +114,12 @@ def acting_of(settings: RunSettings, environment: Mapping[str, str]) -> RoleOpti
 
 
 def scenario_of(settings: RunSettings) -> Scenario | None:
-    """Return the scenario of the scripted model. Raises: ConfigError."""
+    """Return the scenario of the scripted model. Raises: ScenarioNotFound, ConfigError."""
     if settings.scenario is None:
         return None
     file = Path(settings.scenario)
     if not file.is_file():
-        raise ConfigError(
+        raise ScenarioNotFound(
             f"there is no scenario {file}, which the flow is run with; name one with --scenario "
             "FILE, or a model with -m"
         )

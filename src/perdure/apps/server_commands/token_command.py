@@ -137,7 +137,7 @@ async def revoke(
         perdure token revoke 3f9a12cd
 
     Exit codes:
-        2  there is no such token
+        3  there is no such token
     """
     async with common.existing_store() as store:
         found = (await tokens_of(store)).revoke(id, store.outside.clock.now_ms())

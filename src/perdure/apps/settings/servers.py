@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 SETTINGS = "settings"
 
 
+class ServerNotFound(ConfigError):
+    """No MCP server has that name. `known` are the names that could be given."""
+
+    code = "mcp_server_not_found"
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        names = ", ".join(known) or "none"
+        super().__init__(f"there is no MCP server {name!r}; there are: {names}")
+        self.name = name
+        self.known = known
+
+
 class Known(msgspec.Struct, frozen=True):
     """A server and its source: the settings, or an agent file.
 
@@ -53,12 +65,11 @@ def known_servers(
 def server_named(name: str, known: Sequence[Known]) -> Known:
     """Return the server `name` of `known`.
 
-    Raises: ConfigError for an unknown or ambiguous name, and for a project's server.
+    Raises: ServerNotFound; ConfigError for an ambiguous name, and for a project's server.
     """
     fitting = [each for each in known if each.server.name == name]
     if not fitting:
-        names = ", ".join(sorted({each.server.name for each in known})) or "none"
-        raise ConfigError(f"there is no MCP server {name!r}; there are: {names}")
+        raise ServerNotFound(name, tuple(sorted({each.server.name for each in known})))
     if len(fitting) > 1:
         sources = ", ".join(each.source for each in fitting)
         raise ConfigError(

@@ -21,8 +21,8 @@ def test_token_is_created_listed_and_revoked(tmp_path: Path) -> None:
     world.ok("token", "revoke", made["id"])
     assert "revoked" in world.ok("token", "list").out
     unknown = world.run("token", "revoke", "nothing")
-    assert unknown.code == 2
-    assert "perdure token list" in unknown.err or "token list" in unknown.err
+    assert unknown.code == 3
+    assert "no token 'nothing'; `perdure token list` lists the tokens" in unknown.err
 
 
 def test_token_is_for_the_namespace_it_was_made_in(tmp_path: Path) -> None:

@@ -91,6 +91,16 @@ class TokensUnavailable(ConfigError):
     """The file of tokens cannot be read or written. The text names it: not for callers."""
 
 
+class TokenNotFound(ConfigError):
+    """No token has that id."""
+
+    code = "token_not_found"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"no token {id!r}; `perdure token list` lists the tokens")
+        self.id = id
+
+
 class Tokens(Protocol):
     """Finds the caller of a token."""
 
@@ -157,12 +167,12 @@ class TokenFile:
     def revoke(self, id: str, at: int) -> TokenRecord:
         """Revoke the token `id` from now on.
 
-        Raises: ConfigError for an unknown id; TokensUnavailable.
+        Raises: TokenNotFound, TokensUnavailable.
         """
         with self._in_turn():
             records = self._records()
             if id not in records:
-                raise ConfigError(f"no token {id!r}: `token list` shows those there are")
+                raise TokenNotFound(id)
             found = records[id]
             if found.revoked_at is None:
                 found = msgspec.structs.replace(found, revoked_at=at)
