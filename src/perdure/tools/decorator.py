@@ -17,7 +17,7 @@ from perdure.session.argument_checks import takes_declared
 from perdure.session.ledger import ToolEffect, UnknownPolicy
 from perdure.tools.docstring import parse_docstring
 from perdure.tools.permissions import Permissions
-from perdure.tools.schema import CALL, Parameters, arguments_of, parameters_of
+from perdure.tools.schema import CALL, Parameters, arguments_of, json_of, parameters_of
 from perdure.tools.spec import (
     DEFAULT_OUTPUT_BYTES,
     DEFAULT_TIMEOUT_S,
@@ -238,7 +238,7 @@ def _output_of(name: str, value: object) -> ToolOutput:
     if isinstance(value, str):
         return ToolOutput(value)
     try:
-        return ToolOutput(msgspec.json.encode(value).decode())
+        return ToolOutput(json_of(value).decode())
     except (TypeError, ValueError) as error:
         reason = f"its result, a {type(value).__name__}, cannot be written as JSON ({error})"
         raise ToolError(name, reason) from error

@@ -10,12 +10,19 @@ import json
 import re
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from perdure.errors.usage import WrongArgument
-from perdure.tools.schema import Schema, portable_schema, schema_of, where_first
+from perdure.tools.schema import (
+    Schema,
+    is_pydantic,
+    pydantic_reason,
+    pydantic_schema,
+    schema_of,
+    where_first,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -49,7 +56,7 @@ class Output(msgspec.Struct, frozen=True):
         fenced = _FENCE.match(text.strip())
         answer = fenced.group(1) if fenced else text
         try:
-            if _is_pydantic(self.of):
+            if is_pydantic(self.of):
                 return self.of.model_validate_json(answer)
             return msgspec.json.decode(answer, type=self.of)
         except ValueError as error:
@@ -87,7 +94,7 @@ def output_of(of: Any) -> Output | None:
 @lru_cache(maxsize=256)
 def _output_of(of: Any) -> Output:
     try:
-        schema = portable_schema(of.model_json_schema()) if _is_pydantic(of) else schema_of(of)
+        schema = pydantic_schema(of) if is_pydantic(of) else schema_of(of)
     except TypeError as error:
         raise WrongArgument(f"output {_name(of)}: {error}", argument="output") from error
     if schema.get("type") != "object" or "properties" not in schema:
@@ -105,15 +112,7 @@ def _reason(error: ValueError) -> str:
         return where_first(str(error))
     if isinstance(error, msgspec.DecodeError):
         return f"it is not JSON: {error}"
-    found: Any = error  # pydantic's own text also has links to its documentation
-    if not callable(getattr(found, "errors", None)):
-        return str(error)
-    each = [(".".join(map(str, one["loc"])), one["msg"]) for one in found.errors()]
-    return "; ".join(f"{place}: {said}" if place else said for place, said in each)
-
-
-def _is_pydantic(of: Any) -> bool:
-    return isinstance(of, type) and callable(getattr(cast("Any", of), "model_json_schema", None))
+    return pydantic_reason(error)
 
 
 def _name(of: Any) -> str:

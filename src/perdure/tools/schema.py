@@ -31,6 +31,14 @@ _KEPT = frozenset(
     )
 )
 _LEFT_OUT = frozenset(("title", "discriminator", "uniqueItems", "examples", "default", "$defs"))
+_CHECKED = {
+    "format": "format: ",
+    "exclusiveMinimum": "> ",
+    "exclusiveMaximum": "< ",
+    "multipleOf": "a multiple of ",
+}
+"""Keywords of pydantic that providers reject, and what the description says instead."""
+
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
@@ -89,7 +97,9 @@ def arguments_of(
     Raises: InvalidArguments with a message that lets a model correct its call.
     """
     try:
-        found = msgspec.convert(dict(args), parameters.arguments, str_keys=True)
+        found = msgspec.convert(
+            dict(args), parameters.arguments, str_keys=True, dec_hook=_foreign_value
+        )
     except msgspec.ValidationError as error:
         known = ", ".join(parameters.arguments.__struct_fields__) or "none"
         reason = f"{where_first(str(error))} (its parameters: {known})"
@@ -104,6 +114,81 @@ def where_first(message: str) -> str:
     what, place = (what, place.removeprefix(".").removesuffix("`")) if at else (message, "")
     what = what.removeprefix("Object ")
     return f"{place}: {what[:1].lower()}{what[1:]}" if place else what
+
+
+# ---------------------------------------------------------------- models of pydantic
+
+
+def is_pydantic(of: Any) -> bool:
+    """Return whether `of` is a model of pydantic, which perdure does not import for that."""
+    return isinstance(of, type) and callable(getattr(cast("Any", of), "model_json_schema", None))
+
+
+def pydantic_schema(of: Any) -> Schema:
+    """Return the portable schema of a model of pydantic. Raises: TypeError if there is none."""
+    return portable_schema(_relaxed(of.model_json_schema()))
+
+
+def pydantic_reason(error: ValueError) -> str:
+    """Return what `error` of pydantic says, each place first, without links to its pages."""
+    found: Any = error
+    if not callable(getattr(found, "errors", None)):
+        return str(error)
+    each = [(".".join(map(str, one["loc"])), one["msg"]) for one in found.errors()]
+    return "; ".join(f"{place}: {said}" if place else said for place, said in each)
+
+
+def json_of(value: object) -> bytes:
+    """Return `value` as JSON, with models of pydantic in their own form.
+
+    Raises: TypeError or ValueError if it is not JSON.
+    """
+    return msgspec.json.encode(value, enc_hook=_foreign_data)
+
+
+def _foreign_schema(of: type) -> Schema:
+    if not is_pydantic(of):
+        raise NotImplementedError
+    return pydantic_schema(of)
+
+
+def _relaxed(node: Schema) -> Schema:
+    """Return a schema of pydantic without the keywords that providers reject.
+
+    The description says what they required; the model of pydantic checks it.
+    """
+    found: Schema = {}
+    notes: list[str] = []
+    for key, value in node.items():
+        if key in ("properties", "$defs"):
+            found[key] = {name: _relaxed(below) for name, below in value.items()}
+        elif key in ("anyOf", "oneOf", "prefixItems"):
+            found["anyOf" if key == "oneOf" else key] = [_relaxed(below) for below in value]
+        elif key in ("items", "additionalProperties") and isinstance(value, dict):
+            found[key] = _relaxed(cast("Schema", value))
+        elif key == "const":
+            found["enum"] = [value]
+        elif key in _CHECKED:
+            notes.append(f"{_CHECKED[key]}{value}")
+        else:
+            found[key] = value
+    if notes:
+        told = [found["description"]] if "description" in found else []
+        found["description"] = " ".join([*told, f"({', '.join(notes)})"])
+    return found
+
+
+def _foreign_value(of: type, value: object) -> object:
+    try:
+        return cast("Any", of).model_validate_json(msgspec.json.encode(value))
+    except ValueError as error:
+        raise ValueError(pydantic_reason(error)) from error
+
+
+def _foreign_data(value: object) -> object:
+    if is_pydantic(type(value)):
+        return cast("Any", value).model_dump(mode="json")
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
 # ---------------------------------------------------------------- annotations
@@ -153,7 +238,7 @@ def schema_of(annotation: Any) -> Schema:
     """
     try:
         msgspec.json.Decoder(annotation)
-        schema = msgspec.json.schema(annotation)
+        schema = msgspec.json.schema(annotation, schema_hook=_foreign_schema)
     except (TypeError, NameError) as error:
         reason = str(error).strip().splitlines()[-1]  # the lines above are for users of msgspec
         raise TypeError(f"{annotation!r} cannot be described to a model: {reason}") from error
@@ -245,7 +330,7 @@ def _with_notes(schema: Schema, description: str, default: object) -> Schema:
     text = description or str(schema.get("description", ""))
     if default is not None and default is not inspect.Parameter.empty:
         try:
-            shown = msgspec.json.encode(default).decode()
+            shown = json_of(default).decode()
         except (TypeError, ValueError):
             shown = ""  # a default that is not JSON means nothing to a model
         if shown:

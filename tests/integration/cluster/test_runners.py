@@ -70,6 +70,15 @@ async def test_runner_answers_messages_of_one_session_in_order(runtime: Runtime)
     assert said == ["message 0", "message 1", "message 2"]
 
 
+async def test_runner_answers_message_of_one_key_once(runtime: Runtime) -> None:
+    chat = await runtime.start(HELPER)
+    first = await chat.send("hello", idempotency_key=f"key of {chat.id}")
+    again = await chat.send("hello", idempotency_key=f"key of {chat.id}")
+    assert (again.turn, again.text) == (first.turn, first.text)
+    said = [message.text for message in await chat.session.messages() if message.role == "user"]
+    assert said == ["hello"]
+
+
 async def test_runner_reports_failure_of_turn(runtime: Runtime) -> None:
     chat = await runtime.start(CAPPED)
     await chat.send("one")
