@@ -8,6 +8,7 @@ from perdure.errors.root import PerdureError
 
 EndFailure = Literal[
     "turn_limit",
+    "tool_round_limit",
     "tool_failed",
     "context_overflow",
     "provider_unavailable",

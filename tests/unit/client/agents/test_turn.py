@@ -203,7 +203,7 @@ async def test_turn_that_fails_at_a_limit_has_no_cause() -> None:
     models = ScriptedModel([error, call, call])
     async with open_store("memory:") as store, Runtime(store, models=models) as runtime:
         failed = await failure_of_turn(await runtime.start(agent))
-    assert failed.failure == "turn_limit"
+    assert failed.failure == "tool_round_limit"
     assert failed.__cause__ is None
 
 

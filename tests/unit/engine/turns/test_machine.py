@@ -118,7 +118,7 @@ def test_tool_round_limit_allows_n_rounds_and_n_plus_1_calls() -> None:
         course.happens(inputs.ToolReturned("again"))
     course.happens(inputs.Answered(assistant(tool_call("c", "retry"))))
     assert course.state.finished is not None
-    assert course.state.finished.failure == "turn_limit"
+    assert course.state.finished.failure == "tool_round_limit"
     assert len(course.log.bodies(ModelCalled)) == 3
     assert course.log.messages[-1].role == "tool"
 

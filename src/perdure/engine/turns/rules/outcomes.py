@@ -113,8 +113,9 @@ def on_answer(scribe: Scribe, happened: inputs.Answered, config: TurnConfig) -> 
             f"the model asked for tools {limit + 1} times in one turn; "
             "the next message continues, or raise max_tool_rounds"
         )
-        refuse_pending(scribe, "refused", "Not run: the turn's limit is reached.", "turn_limit")
-        finish(scribe, "error", failure="turn_limit", error=reason)
+        refused = "Not run: the turn's limit is reached."
+        refuse_pending(scribe, "refused", refused, "tool_round_limit")
+        finish(scribe, "error", failure="tool_round_limit", error=reason)
         return
     if scribe.state.pending:
         start_tools(scribe, config)
