@@ -286,8 +286,11 @@ ITERATOR = """
     def __iter__(self) -> Iterator[AnyEvent]: ..."""
 
 RESULT = '''
-    def result(self) -> Reply:
-        """Wait for the turn's end and return its reply; ``await`` does this for the original."""'''
+    def result(self, timeout_s: float | None = None) -> Reply:
+        """Wait for the turn's end and return its reply; ``await`` does this for the original.
+
+        Raises: TimeoutError after `timeout_s` seconds; the turn continues, and `abort` ends it.
+        """'''
 
 
 def main(arguments: list[str]) -> int:

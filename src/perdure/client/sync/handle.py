@@ -6,6 +6,7 @@ an iterator step by step. A handle with async that comes back is returned behind
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -156,11 +157,15 @@ def _iter(self: Handle[Any]) -> Iterator[Any]:
     return self.portal.iterate(self.asynchronous)
 
 
-def _result(self: Handle[Any]) -> Any:
-    """Wait for the turn's end and return its reply; ``await`` does this for the original."""
+def _result(self: Handle[Any], timeout_s: float | None = None) -> Any:
+    """Wait for the turn's end and return its reply; ``await`` does this for the original.
+
+    Raises: TimeoutError after `timeout_s` seconds; the turn continues, and `abort` ends it.
+    """
 
     async def awaited() -> Any:
-        return await self.asynchronous
+        async with asyncio.timeout(timeout_s):
+            return await self.asynchronous
 
     return self.portal.call(awaited())
 
@@ -180,3 +185,6 @@ _SPECIAL = {
     "__init__": ("__getattr__", _attribute),
 }
 """A special method of an original -> what replaces it: a name, and a method of that name."""
+
+for _name, _replacement in _SPECIAL.values():
+    _replacement.__name__ = _replacement.__qualname__ = _name  # errors about arguments show it

@@ -1060,8 +1060,11 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
         cannot be aborted here. If that process dies, the turn continues here.
         """
 
-    def result(self) -> Reply[OutputT]:
-        """Wait for the turn's end and return its reply; ``await`` does this for the original."""
+    def result(self, timeout_s: float | None = None) -> Reply[OutputT]:
+        """Wait for the turn's end and return its reply; ``await`` does this for the original.
+
+        Raises: TimeoutError after `timeout_s` seconds; the turn continues, and `abort` ends it.
+        """
 
     def __iter__(self) -> Iterator[AnyEvent]: ...
     def started(self) -> None:

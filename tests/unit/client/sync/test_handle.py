@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import perdure
 from perdure import blocking
 from perdure.errors import WrongArgument
+from perdure.testing import ScriptedModel
 
 
 @pytest.fixture
@@ -34,3 +36,28 @@ def test_attributes_for_programs_with_async_are_missing(store: blocking.Store) -
 def test_handle_made_from_anything_else_is_refused() -> None:
     with pytest.raises(WrongArgument, match=r"a handle of perdure\.blocking"):
         blocking.Runtime("memory:")  # pyright: ignore[reportArgumentType] - the mistake
+
+
+def test_result_times_out_and_the_turn_continues() -> None:
+    going = threading.Event()
+
+    @perdure.tool
+    def wait() -> str:
+        """Wait."""
+        going.wait()
+        return "done"
+
+    call = perdure.assistant(perdure.tool_call("c1", "wait", {}))
+    agent = perdure.Agent("slow", model="test:m", tools=[wait])
+    with (
+        blocking.open("memory:") as store,
+        blocking.Runtime(store, [agent], models=ScriptedModel([call, "End."])) as runtime,
+    ):
+        turn = runtime.start("slow").send("Go.")
+        with pytest.raises(TimeoutError):
+            turn.result(timeout_s=0.05)
+        assert turn.is_running
+        going.set()
+        assert turn.result(timeout_s=30).text == "End."
+        with pytest.raises(TypeError, match=r"^result\(\) got an unexpected keyword"):
+            turn.result(seconds=1)  # type: ignore[call-arg] # the error names the method
