@@ -282,6 +282,24 @@ class FlowRepairRequested(Event, frozen=True):
     type: Literal["flow:repair_requested"]
     payload: _FlowRepairRequested
 
+class _FlowRequestClosed(payloads.Place, TypedDict):
+    code: str
+    error: NotRequired[str]
+
+class FlowRequestClosed(Event, frozen=True):
+    type: Literal["flow:request_closed"]
+    payload: _FlowRequestClosed
+
+class _FlowRequested(payloads.Place, TypedDict):
+    agents: list[dict[str, object]]
+    folders: list[str]
+    offered: NotRequired[list[str]]
+    onInterrupt: NotRequired[Literal["retry", "continue", "rollback", "ask"]]
+
+class FlowRequested(Event, frozen=True):
+    type: Literal["flow:requested"]
+    payload: _FlowRequested
+
 class _FlowRoleActive(payloads.Place, TypedDict):
     node: str
     role: str

@@ -51,8 +51,9 @@ async def worker(
 
     Start it as often as you like, on any machine. Programs queue turns with
     Runtime(runner="workers") or PERDURE_RUNNER=workers. A worker takes the turns whose agent and
-    tools it has. If it dies, the others continue its turns within two seconds. SIGTERM and Ctrl-C
-    drain it: running turns may end, and other workers continue the rest.
+    tools it has, and the flows of which it has all agents and the folders. If it dies, the others
+    continue its turns within two seconds. SIGTERM and Ctrl-C drain it: running turns may end, and
+    other workers continue the rest.
 
     While the database cannot be reached at the start, the worker prints the reason and tries again,
     at most every five seconds; also for a wrong password and a missing role or database. It ends if

@@ -31,13 +31,14 @@ async def flows_of(
     With `is_run`, models without a price are reported if their roles have a budget.
     """
     if acting is None:
-        async with Flows(Runtime(store)) as flows:
+        async with Flows(Runtime(store, runner="embedded")) as flows:
             yield flows
         return
     router = models(acting.scenario)
     try:
         prices = Configuration(Path(), os.environ).prices
-        runtime = Runtime(store, role_agents(acting), models=router, prices=prices)
+        agents = role_agents(acting)  # workers do not have them
+        runtime = Runtime(store, agents, models=router, prices=prices, runner="embedded")
         if is_run:
             await _remark_unpriced(runtime.host)
         make = None if acting.agents else partial(role_agent, acting)

@@ -1,4 +1,4 @@
-"""Where turns run: in this process, or in another one that takes queued work.
+"""Where turns and flows run: in this process, or in another one that takes queued work.
 
 A `Runner` is given the turns of one session and a message. Whatever it does, the log has the turn:
 `TurnState` is the fold of its entries.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from perdure.client.requests.due_turn import store_request, turn_when_due
 from perdure.client.requests.keyed_turn import keyed_turn
@@ -20,10 +20,14 @@ from perdure.client.requests.led_turn import continue_or_follow
 from perdure.engine.turns.session_turns import Follow, SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import ConfigError, InvalidTransition
+from perdure.session.flows.kinds import FlowRequested
 from perdure.session.ids import StreamId
 from perdure.session.ledger import Priority, TurnRequested
 from perdure.session.messages import Message
 from perdure.stores.session_store import SessionStore
+
+if TYPE_CHECKING:
+    from perdure.client.agents.agent import Agent
 
 RunnerName = Literal["embedded", "workers"]
 """``embedded``: turns run in this process. ``workers``: processes of `perdure worker` run them."""
@@ -84,6 +88,21 @@ class Runner(Protocol):
         """
         ...
 
+    async def request_flow(
+        self,
+        store: SessionStore,
+        flow: StreamId,
+        wanted: FlowRequested,
+        agents: Iterable[Agent],
+        at: int,
+    ) -> int | None:
+        """Have workers run `flow` until it is completed: as `wanted` says, with `agents` too.
+
+        Return the seq of the open request; None if flows run in this process. Durable: on return.
+        Units: `at` is Unix milliseconds.
+        """
+        ...
+
 
 _ANSWERED: ContextVar[tuple[StreamId, int] | None] = ContextVar("answered", default=None)
 
@@ -127,6 +146,16 @@ class EmbeddedRunner:
     def room(self, store: SessionStore) -> AbstractAsyncContextManager[None]:
         """Return a context that does nothing: turns of this process wait for no worker."""
         return nullcontext()
+
+    async def request_flow(
+        self,
+        store: SessionStore,
+        flow: StreamId,
+        wanted: FlowRequested,
+        agents: Iterable[Agent],
+        at: int,
+    ) -> int | None:
+        """Return None: the caller runs the flow."""
 
     async def lost_turn(
         self, turns: SessionTurns, signals: Signals, turn: int | None = None

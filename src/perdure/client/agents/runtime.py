@@ -63,8 +63,8 @@ class Runtime:
     `has_traced_content` adds message texts to traces (None: $PERDURE_OTEL_CONTENT).
     `on_question` is called, beside the turn, with each `OpenQuestion` that a turn here waits for,
     and again if the turn is resumed unanswered. The question stays open if it raises. With `runner`
-    "workers", processes of `perdure worker` run the turns; None: $PERDURE_RUNNER, or "embedded".
-    Flows use `host`. A closed Runtime runs no turn.
+    "workers", processes of `perdure worker` run turns and flows; None: $PERDURE_RUNNER, or
+    "embedded". Flows use `host`. A closed Runtime runs no turn.
     Leaving its ``async with`` waits for running turns but never for people: a turn that waits for
     one is suspended. If the block fails, all are. Another Runtime resumes them.
     Raises: ConfigError for two agents with one id, and for "workers" with a store that is not on

@@ -8,6 +8,7 @@ statement.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy
@@ -22,6 +23,7 @@ CLAIM = "start_queued_partitioned_workflows"
 
 _LOOKED_FOR = (
     "w.queue_name = %(queue)s AND w.status = 'ENQUEUED' AND w.application_version = %(version)s"
+    " AND (%(only)s::text[] IS NULL OR w.queue_partition_key = ANY(%(only)s::text[]))"
 )
 
 # `waiting` reads one row of an index for each session: its first one, by priority. The rows are
@@ -72,8 +74,13 @@ _MOST = 8_192
 """Work taken at once, at most."""
 
 
-def claim_by_priority(database: Any, engine: sqlalchemy.Engine) -> None:
-    """Have the system database of DBOS take work on `engine` as described above."""
+def claim_by_priority(
+    database: Any, engine: sqlalchemy.Engine, only: Callable[[str], list[str] | None]
+) -> None:
+    """Have the system database of DBOS take work on `engine` as described above.
+
+    `only` returns the sessions whose work may be taken from a queue; None: all.
+    """
 
     def claim(
         queue: Any,
@@ -87,6 +94,7 @@ def claim_by_priority(database: Any, engine: sqlalchemy.Engine) -> None:
         del is_latest_version  # it decides about work without a version, and ours has one
         values = {
             "queue": queue.name,
+            "only": only(queue.name),
             "version": app_version,
             "most": min(max_tasks, _MOST),
             "claim": owner_xid,

@@ -28,6 +28,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from perdure.client.cluster.claim import APPLICATION, CLAIM, SCHEMA, claim_by_priority
 from perdure.client.cluster.poll_gate import PollGate
+from perdure.client.cluster.requirements import FLOW_QUEUE
 from perdure.errors import ConfigError
 from perdure.stores.cluster.protocol import PROTOCOL, Work, work_of
 
@@ -82,6 +83,7 @@ DELETE FROM {SCHEMA}.workflow_output WHERE workflow_uuid IN (SELECT workflow_uui
 _WITH_WORK = f"""
 SELECT q FROM unnest(%s::text[]) AS q WHERE EXISTS (
     SELECT FROM {SCHEMA}.workflow_status WHERE queue_name = q AND status = 'ENQUEUED'
+        AND (q <> ALL(%s::text[]) OR queue_partition_key = ANY(%s::text[]))
 )
 """  # noqa: S608 - put together from constants
 
@@ -95,7 +97,10 @@ logging.getLogger("dbos").setLevel(logging.ERROR)
 
 
 class DbosQueue:
-    """Takes work from queues, and has `perform` do it. Its methods block, except `perform`."""
+    """Takes work from queues, and has `perform` do it. Its methods block, except `perform`.
+
+    `flows` are the flows whose work it may take, by queue.
+    """
 
     def __init__(
         self, conninfo: str, worker: str, perform: Perform, slots: int, *, direct: str
@@ -108,6 +113,7 @@ class DbosQueue:
         self._loop = asyncio.get_running_loop()
         self._listened: list[str] = []
         self._registered: dict[str, Any] = {}
+        self.flows: Mapping[str, Collection[str]] = {}
         self._has_launched = False
         self._is_closing = threading.Event()
         self._gate = PollGate(self._listened, self._with_work, POLL_S)
@@ -155,7 +161,7 @@ class DbosQueue:
             log.setLevel(logging.ERROR)
         self._has_launched = True
         keep_queues(self._dbos, self._registered)
-        order_claims(self._dbos, self._engine)
+        order_claims(self._dbos, self._engine, self._only)
         self._gate.start(self._dbos.background_thread_stop_events)
         with suppress(DBAPIError), self._engine.begin() as db:  # only its owner may
             for grant in _GRANTS:
@@ -174,7 +180,10 @@ class DbosQueue:
             yield
 
     def listen(self, queues: Iterable[str]) -> None:
-        """Take work from exactly these queues, from the next second on."""
+        """Take work from exactly these queues, from the next second on.
+
+        DBOS polls a queue that it knows also later: what may be taken of flows, `flows` says.
+        """
         wanted = sorted(queues)
         for queue in wanted:
             if queue not in self._registered:
@@ -247,7 +256,14 @@ class DbosQueue:
 
     def _with_work(self, queues: Collection[str]) -> list[str]:
         with self._engine.connect() as db:
-            return [row[0] for row in db.exec_driver_sql(_WITH_WORK, (list(queues),))]
+            of_flows = [queue for queue in queues if queue.startswith(FLOW_QUEUE)]
+            flows = [flow for queue in of_flows for flow in self.flows.get(queue, ())]
+            values = (list(queues), of_flows, flows)
+            return [row[0] for row in db.exec_driver_sql(_WITH_WORK, values)]
+
+    def _only(self, queue: str) -> list[str] | None:
+        """Return the sessions whose work this worker may take from `queue`; None: all."""
+        return list(self.flows.get(queue, ())) if queue.startswith(FLOW_QUEUE) else None
 
     async def _work(self, work: str) -> str:
         """Run on DBOS's event loop: the store belongs to the worker's."""
@@ -289,11 +305,13 @@ def keep_queues(dbos: Any, queues: Mapping[str, Any]) -> None:
     database.get_queue = get_queue
 
 
-def order_claims(dbos: Any, engine: sqlalchemy.Engine) -> None:
+def order_claims(
+    dbos: Any, engine: sqlalchemy.Engine, only: Callable[[str], list[str] | None]
+) -> None:
     """Have `dbos` take work by priority. Raises: ConfigError for a DBOS that cannot."""
     database: Any = getattr(dbos, "_sys_db", None)
     _require(database, CLAIM)
-    claim_by_priority(database, engine)
+    claim_by_priority(database, engine, only)
 
 
 def _require(owner: object, name: str) -> None:

@@ -183,8 +183,10 @@ class Slots:
 async def _look_up(turn: _Turn) -> None:
     """Set the subjects and the rank of `turn`, from the log."""
     store, stream = turn.store, turn.work.stream
-    window = await store.context_window(stream, (await store.state(stream)).leaf, 1)
-    subjects = subjects_of(turn.work.namespace, await model_of(store, stream, window))
+    state, model = await store.state(stream), None
+    if state.header.kind != "flow":  # its roles have models of their own
+        model = await model_of(store, stream, await store.context_window(stream, state.leaf, 1))
+    subjects = subjects_of(turn.work.namespace, model)
     turn.rank = RANKS[await priority_of(store, turn.work)]
     turn.subjects = subjects
 

@@ -12,10 +12,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from perdure.client.agents.delegation.questions import asked_below
+from perdure.client.agents.delegation.questions import awaited_sessions
 from perdure.client.cluster.runner import priority_of, queue_open_turn, queue_work
-from perdure.client.reads import open_questions
-from perdure.engine.turns.requests import stop_of_turn
 from perdure.errors import SessionNotFound, StoreError
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
@@ -23,20 +21,6 @@ from perdure.stores.cluster.protocol import Work
 from perdure.stores.session_store import SessionStore
 
 _log = logging.getLogger(__name__)
-
-
-async def awaited_sessions(store: SessionStore, stream: StreamId, at: int) -> set[StreamId]:
-    """Return the sessions whose questions the open turn of `stream` waits for.
-
-    These are its own, and those of agents that it invoked. Shape: empty if it can continue, or was
-    requested to stop. Units: `at` is Unix milliseconds. Raises: SessionNotFound.
-    """
-    turn = (await store.state(stream)).open_turn
-    if turn is None or await stop_of_turn(store, stream, turn) is not None:
-        return set()
-    own = open_questions(await store.open_questions(stream), at)
-    found = {stream} if own else set[StreamId]()
-    return found | {asked.child.info.id for asked in await asked_below(store, stream, at)}
 
 
 class ParkedTurns:
@@ -76,7 +60,7 @@ class ParkedTurns:
                 others = [self._store.changes(each) for each in asking - {stream}]
                 if others and await self._waits_for(stream, behind) != asking:
                     continue
-                await _first_change([own, *others])
+                await first_change([own, *others])
             if behind is None:
                 await queue_open_turn(self._store, stream)
             else:
@@ -95,7 +79,7 @@ class ParkedTurns:
         return set() if (await self._store.state(stream)).open_turn is None else {stream}
 
 
-async def _first_change(sources: list[AsyncIterator[None]]) -> None:
+async def first_change(sources: list[AsyncIterator[None]]) -> None:
     """Wait until one of `sources` has changed, or was closed."""
     waits = [asyncio.ensure_future(_one(each)) for each in sources]
     try:

@@ -1,4 +1,4 @@
-"""Do one piece of work: run the turn of a request to its end, or continue an open turn."""
+"""Do one piece of work: run the turn of a request to its end, continue an open turn, or a flow."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import logging
 from contextlib import suppress
 
 from perdure.client.agents.chat import Chat
+from perdure.client.agents.delegation.questions import awaited_sessions
 from perdure.client.agents.runners import EmbeddedRunner, answering
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.turn import Turn
+from perdure.client.cluster.flow_work import FlowWork
 from perdure.client.cluster.limits import Slots, paced
-from perdure.client.cluster.parked_turns import ParkedTurns, awaited_sessions
+from perdure.client.cluster.parked_turns import ParkedTurns
 from perdure.client.cluster.runner import cluster_of
 from perdure.engine.telemetry.activation import ClusterReport
 from perdure.engine.turns.lease import led_by_other
@@ -72,6 +74,7 @@ class Performer:
         runtime.host.paced = paced(self._store)
         self._cluster = cluster_of(self._store)
         self.parked = ParkedTurns(self._store, self._host.store.outside.clock)
+        self.flows = FlowWork(runtime.host, slots)
 
     async def perform(self, work: Work) -> str:
         """Do `work`, and return how it ended.
@@ -83,11 +86,10 @@ class Performer:
         while True:
             try:
                 losses = await self._cluster.losses(work)
-                ended = await (
-                    self._once_or_parked(work)
-                    if losses < MAX_LOSSES
-                    else self._give_up(work, losses)
-                )
+                is_flow = await self.flows.has(work)
+                once = self.flows.once if is_flow else self._once_or_parked
+                give_up = self.flows.give_up if is_flow else self._give_up
+                ended = await (once(work) if losses < MAX_LOSSES else give_up(work, losses))
                 if losses:
                     await self._cluster.forget_losses(work)
             except (LeaseHeld, LeaseLost, StoreUnavailable) as error:

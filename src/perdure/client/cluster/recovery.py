@@ -13,8 +13,8 @@ from contextlib import suppress
 
 import msgspec
 
+from perdure.client.agents.delegation.questions import awaited_sessions
 from perdure.client.agents.runtime_services import Host
-from perdure.client.cluster.parked_turns import awaited_sessions
 from perdure.client.cluster.runner import cluster_of, queue_open_turn, queue_work
 from perdure.client.reads import open_questions
 from perdure.engine.turns.requests import closing_entry, refuse_request

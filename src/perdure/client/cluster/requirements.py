@@ -1,4 +1,4 @@
-"""What a turn needs of the worker that runs it: an agent, with tools of the same schemas.
+"""What work needs of its worker: an agent, or those of a flow, with tools of the same schemas.
 
 Work with equal requirements shares a queue, so a worker takes from a queue or leaves all of it.
 """
@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.client.agents.agent import Agent
 from perdure.client.conversation.agent_binding import BINDING_KINDS, binding_in
+from perdure.session.flows.kinds import FlowRequested, NeededAgent
 from perdure.session.ids import StreamId
 from perdure.stores.protocol import LogReader
 
@@ -45,6 +46,27 @@ class Requirement(msgspec.Struct, frozen=True):
         )
 
 
+class FlowRequirement(msgspec.Struct, frozen=True):
+    """What a flow needs: the agents of its roles. `agent` names the flows that need the same.
+
+    No agent has an id like it, so that workers of earlier versions leave flows.
+    """
+
+    agent: str
+    flow: tuple[Requirement, ...]
+
+    def encoded(self) -> bytes:
+        """Return it as JSON, the same on every machine."""
+        return _ENCODER.encode(self)
+
+
+class _Stored(msgspec.Struct):
+    agent: str
+    tools: dict[str, str] = {}
+    servers: tuple[str, ...] = ()
+    flow: tuple[Requirement, ...] | None = None
+
+
 class _Tool(msgspec.Struct):
     name: str
     schema_hash: str
@@ -73,12 +95,32 @@ def requirement_of(snapshot: Mapping[str, object] | None) -> Requirement:
     return Requirement(found.id, tools, tuple(sorted(server.name for server in servers)))
 
 
-def requirement_in(content: bytes) -> Requirement | None:
-    """Return the requirement stored as `content`; None for one of a newer perdure."""
+def needed_agent(agent: Agent) -> NeededAgent:
+    """Return `agent` as a flow needs it."""
+    needed = requirement_of(cast("Mapping[str, object]", agent.snapshot()))
+    return NeededAgent(needed.agent, needed.tools, needed.servers)
+
+
+def flow_requirement(wanted: FlowRequested) -> FlowRequirement:
+    """Return what the requested flow needs."""
+    needed = [Requirement(each.agent, each.tools, each.servers) for each in wanted.agents]
+    names = ", ".join(each.agent for each in needed)
+    return FlowRequirement(f"flow: {names}" if names else "flow", tuple(needed))
+
+
+def is_served(content: bytes, agents: Mapping[str, Agent]) -> bool:
+    """Whether a worker with `agents` can do the work whose requirement is stored as `content`.
+
+    It cannot if the requirement is one of a newer perdure.
+    """
     try:
-        return msgspec.json.decode(content, type=Requirement)
+        found = msgspec.json.decode(content, type=_Stored)
     except msgspec.DecodeError:
-        return None
+        return False
+    if found.flow is not None:
+        return all(each.is_met_by(agents.get(each.agent)) for each in found.flow)
+    wanted = Requirement(found.agent, found.tools, found.servers)
+    return wanted.is_met_by(agents.get(wanted.agent))
 
 
 async def requirement_for(log: LogReader, stream: StreamId) -> Requirement:
@@ -87,13 +129,18 @@ async def requirement_for(log: LogReader, stream: StreamId) -> Requirement:
     return requirement_of(None if bound is None else bound.agent)
 
 
-def queue_name(namespace: str, requirement: Requirement) -> str:
+FLOW_QUEUE = "perdure-flow-"
+"""How the names of queues of flows begin."""
+
+
+def queue_name(namespace: str, requirement: Requirement | FlowRequirement) -> str:
     """Return the name of the queue for work that needs `requirement`.
 
     Each namespace has queues of its own, so that a long queue of one delays no other.
     """
     content = msgspec.json.encode((namespace,)) + requirement.encoded()
-    return "perdure-" + hashlib.blake2b(content, digest_size=12).hexdigest()
+    begin = FLOW_QUEUE if isinstance(requirement, FlowRequirement) else "perdure-"
+    return begin + hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
 def own_queues(namespace: str, agents: Iterable[Agent]) -> dict[str, Requirement]:

@@ -6,19 +6,29 @@ whatever happens to the queue: workers queue again what the log has and the queu
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
+import msgspec
+
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.runners import NewTurn
-from perdure.client.cluster.requirements import queue_name, requirement_for
+from perdure.client.cluster.requirements import (
+    flow_requirement,
+    needed_agent,
+    queue_name,
+    requirement_for,
+)
 from perdure.client.requests.due_turn import store_request
 from perdure.client.requests.followed_turn import FollowedTurn
+from perdure.engine.flows.requests import store_flow_request
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import ConfigError, InvalidTransition
 from perdure.session.codec import body_of
+from perdure.session.flows.kinds import FlowRequested
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.ledger import Priority, TurnRequested
 from perdure.stores.cluster.protocol import ClusterService, Order, SharedStore, Work
@@ -74,6 +84,22 @@ class DbosRunner:
             await queue_work(store, work, priority="normal")
         return await _followed(environment, signals, followed)
 
+    async def request_flow(
+        self,
+        store: SessionStore,
+        flow: StreamId,
+        wanted: FlowRequested,
+        agents: Iterable[Agent],
+        at: int,
+    ) -> int | None:
+        cluster_of(store)
+        needed = (*wanted.agents, *map(needed_agent, agents))
+        needed = tuple(sorted(needed, key=lambda each: each.agent))
+        wanted = msgspec.structs.replace(wanted, agents=needed)
+        request = await store_flow_request(store, flow, wanted, at)
+        await queue_flow(store, flow, request, wanted, at)
+        return request
+
 
 def cluster_of(store: SessionStore) -> ClusterService:
     """Return the cluster service of `store`. Raises: ConfigError if it has none."""
@@ -106,6 +132,22 @@ async def queue_work(
     queue = queue_name(work.namespace, required)
     order = Order(work, queue, required.encoded(), due_at, priority)
     return await cluster_of(store).enqueue(order)
+
+
+async def queue_flow(
+    store: SessionStore, flow: StreamId, request: int, wanted: FlowRequested, at: int
+) -> bool:
+    """Queue a run of the flow that was requested at seq `request`; as `ClusterService.enqueue`.
+
+    Does nothing if one is queued or runs: its worker queues the flow again if that is necessary.
+    Each run is work of its own, told apart by the time `at`, in Unix milliseconds.
+    """
+    if await cluster_of(store).busy([flow]):
+        return True
+    required = flow_requirement(wanted)
+    work = Work(store.namespace, flow, request, attempt=at)
+    queue = queue_name(store.namespace, required)
+    return await cluster_of(store).enqueue(Order(work, queue, required.encoded()))
 
 
 async def queue_open_turn(store: SessionStore, stream: StreamId) -> bool:

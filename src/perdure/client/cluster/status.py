@@ -7,12 +7,21 @@ from contextlib import suppress
 
 import msgspec
 
-from perdure.client.cluster.requirements import Requirement, queue_name, requirement_for
+from perdure.client.cluster.requirements import (
+    FlowRequirement,
+    Requirement,
+    flow_requirement,
+    queue_name,
+    requirement_for,
+)
 from perdure.client.cluster.runner import cluster_of
-from perdure.errors import SessionNotFound
+from perdure.client.flows.waits import is_ready
+from perdure.engine.flows.journal import Journal
+from perdure.errors import Erased, SessionNotFound
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
+from perdure.session.flows.kinds import FlowRequested
 from perdure.session.ids import StreamId
 from perdure.session.ledger import TurnRequested
 from perdure.stores.cluster.protocol import ClusterStatus, QueueInfo, Work, WorkerInfo
@@ -22,8 +31,9 @@ from perdure.stores.session_store import SessionStore
 async def cluster_status(store: SessionStore, clock: Clock) -> ClusterStatus:
     """Return the workers of the database of `store`, and the queues of its namespace.
 
-    Requests that no queue has yet count as waiting, or as scheduled before they are due. Raises:
-    ConfigError if several machines cannot share the store.
+    Requests that no queue has yet count as waiting, or as scheduled before they are due, as do
+    requested flows that can continue.
+    Raises: ConfigError if several machines cannot share the store.
     """
     cluster = cluster_of(store)
     requests = await store.open_of_all(TurnRequested.kind)
@@ -41,7 +51,31 @@ async def cluster_status(store: SessionStore, clock: Clock) -> ClusterStatus:
             queue = queue_name(store.namespace, wanted)
             info = queues.get(queue) or _empty(queue, wanted.agent, found.workers)
             queues[queue] = _with(info, entry, clock.now_ms())
+    for entry, flow in await _flows_only_in_log(store, clock):
+        queue = queue_name(store.namespace, flow)
+        info = queues.get(queue) or _empty(queue, flow.agent, found.workers)
+        queues[queue] = _with(info, entry, clock.now_ms())
     return msgspec.structs.replace(found, queues=tuple(queues.values()))
+
+
+async def _flows_only_in_log(
+    store: SessionStore, clock: Clock
+) -> list[tuple[Entry, FlowRequirement]]:
+    """Return the requested flows that can continue and that no queue has, with what they need."""
+    requests = await store.open_of_all(FlowRequested.kind)
+    if not requests:
+        return []
+    busy = await cluster_of(store).busy([each.stream for each in requests])
+    found: list[tuple[Entry, FlowRequirement]] = []
+    for entry in requests:
+        body = body_of(entry)
+        if entry.stream in busy or not isinstance(body, FlowRequested):
+            continue
+        with suppress(SessionNotFound, Erased):
+            state = await Journal(store, entry.stream, clock).state()
+            if await is_ready(store, state, clock.now_ms()):
+                found.append((entry, flow_requirement(body)))
+    return found
 
 
 def _with(info: QueueInfo, request: Entry, now: int) -> QueueInfo:

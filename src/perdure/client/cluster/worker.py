@@ -13,10 +13,11 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from perdure.client.agents.runtime import Runtime
+from perdure.client.cluster.flow_work import requested_flows, with_folders
 from perdure.client.cluster.limits import Slots
 from perdure.client.cluster.performer import Performer, end_tasks
 from perdure.client.cluster.recovery import Recovery
-from perdure.client.cluster.requirements import own_queues, requirement_in
+from perdure.client.cluster.requirements import FLOW_QUEUE, is_served, own_queues
 from perdure.client.cluster.runner import cluster_of
 from perdure.client.cluster.scheduler import Scheduler
 from perdure.client.cluster.status import cluster_status
@@ -168,6 +169,7 @@ class Worker:
                 await asyncio.wait_for(self._is_idle.wait(), drain_s)
         for performer in self._performers.values():
             await performer.parked.aclose()
+            await performer.flows.suspend()
         for runtime in self._runtimes.values():
             await runtime.suspend()
         await self._hand_over()
@@ -197,7 +199,8 @@ class Worker:
         while True:
             try:
                 missing = await self._claims_without_run(missing)
-                wanted = await self._servable()
+                queue.flows = flows = await self._flows_here()
+                wanted = await self._servable(flows)
                 if wanted != listened:
                     await asyncio.to_thread(queue.listen, wanted)
                     listened = wanted
@@ -206,6 +209,8 @@ class Worker:
                     swept_at = loop.time()
                     for recovery in self._recoveries:
                         await recovery.run()
+                    for performer in self._performers.values():
+                        await performer.flows.queue_lost()
                     for upkeep in self._upkeeps:
                         await upkeep.run()
                     await asyncio.to_thread(queue.forget_done)
@@ -248,16 +253,25 @@ class Worker:
                     _log.warning("idle sessions could not be ended", exc_info=True)
             await asyncio.sleep(IDLE_S)
 
-    async def _servable(self) -> set[str]:
-        """Return the queues whose work this worker can do."""
+    async def _flows_here(self) -> dict[str, list[StreamId]]:
+        """Return the requested flows whose folders this worker has, by queue."""
+        found: dict[str, list[StreamId]] = {}
+        for runtime in self._runtimes.values():
+            requested = await requested_flows(runtime.host.store.backend)
+            for queue, requests in requested.items():
+                found[queue] = await asyncio.to_thread(with_folders, requests)
+        return found
+
+    async def _servable(self, flows: Mapping[str, list[StreamId]]) -> set[str]:
+        """Return the queues whose work this worker can do; of flows only those in `flows`."""
         found: set[str] = set()
         for namespace, runtime in self._runtimes.items():
             agents = runtime.host.agents
             found |= own_queues(namespace, agents.values()).keys()
             required = await cluster_of(runtime.host.store.backend).requirements()
             for queue, content in required.items():
-                wanted = requirement_in(content)
-                if wanted is not None and wanted.is_met_by(agents.get(wanted.agent)):
+                is_here = not queue.startswith(FLOW_QUEUE) or bool(flows.get(queue))
+                if is_here and is_served(content, agents):
                     found.add(queue)
         return found
 

@@ -5,32 +5,41 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from perdure.client.agents.agent import Agent
+from perdure.client.agents.runners import EmbeddedRunner
 from perdure.client.agents.runtime_services import Host
 from perdure.client.flows.documents.turns import DocumentTurns
 from perdure.client.flows.locations import place_of
 from perdure.client.flows.role_setup import Equipment
 from perdure.client.flows.role_turns import RoleTurns
+from perdure.client.flows.waits import is_ready, running_sessions
 from perdure.client.flows.waker import Waker
 from perdure.engine.flows.continuation import can_continue
 from perdure.engine.flows.files.runtime_files import write_record_file
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.node_turn import FlowContext
+from perdure.engine.flows.requests import end_of_request
 from perdure.engine.flows.runner import FlowRunner
 from perdure.errors import FlowRefusal, TurnOpen
 from perdure.session.entries import Entry
+from perdure.session.flows.graph import base_role
+from perdure.session.flows.kinds import FlowRequested, NeededAgent
 from perdure.session.flows.run import FlowState
 
 
 class Execution:
     """Runs the flows of one store; `equipment` is what their roles get."""
 
-    def __init__(self, host: Host, equipment: Equipment) -> None:
+    def __init__(self, host: Host, equipment: Equipment, waker: Waker | None = None) -> None:
         self.equipment = equipment
         self._host = host
-        self._waker = Waker(host.store.backend)
+        self._waker = waker or Waker(host.store.backend)
 
     async def run(self, journal: Journal, *, until_completed: bool) -> FlowState:
-        """Run the flow of `journal`. See `Flow.run`."""
+        """Run the flow of `journal`, or have workers run it. See `Flow.run`."""
+        request = await self._requested(journal)
+        if request is not None:
+            return await self._followed(journal, request, until_completed=until_completed)
         state = await self._run_once(journal)
         while until_completed and state.run.status != "completed":
             await self._answered(journal)
@@ -62,6 +71,58 @@ class Execution:
     async def close(self) -> None:
         """Stop following the store's changes."""
         await self._waker.close()
+
+    async def _requested(self, journal: Journal) -> int | None:
+        """Return the seq of the request that workers run the flow; None if it runs here.
+
+        It runs here if the agent of a role comes from `Equipment.default_agent`, which is a
+        function of this program. Raises: FlowRefusal if its folders are not here.
+        """
+        state = await journal.state()
+        if isinstance(self._host.runner, EmbeddedRunner) or state.run.status == "completed":
+            return None
+        equipment, known, unknown = self.equipment, dict[str, Agent](), set[str]()
+        for role in state.graph.roles:
+            agent = equipment.agent(role)
+            if agent is not None:
+                known[agent.id] = agent
+            elif state.document is not None:  # the document defines it
+                continue
+            elif equipment.default_agent is not None:
+                return None
+            else:
+                unknown.add(base_role(role))
+        place = await asyncio.to_thread(place_of, state)
+        wanted = FlowRequested(
+            tuple(NeededAgent(id) for id in unknown),
+            tuple(str(folder) for folder in (place.workspace, place.record)),
+            equipment.offered,
+            equipment.on_interrupt,
+        )
+        store, now = self._host.store.backend, self._host.store.outside.clock.now_ms()
+        runner = self._host.runner
+        return await runner.request_flow(store, journal.flow, wanted, known.values(), now)
+
+    async def _followed(
+        self, journal: Journal, request: int, *, until_completed: bool
+    ) -> FlowState:
+        """Wait until workers have run the flow as far as `run` does. Raises: FlowRefusal."""
+        store, clock = self._host.store.backend, self._host.store.outside.clock
+        wakes = self._waker.wakes(journal.flow)
+        try:
+            while True:
+                state = await journal.state()
+                if state.run.status == "completed":
+                    return state
+                closed = await end_of_request(store, journal.flow, request)
+                if closed is not None and closed.error is not None:
+                    raise FlowRefusal(journal.flow, closed.error)
+                is_busy = until_completed or bool(running_sessions(state))
+                if not is_busy and not await is_ready(store, state, clock.now_ms()):
+                    return state
+                await anext(wakes)
+        finally:
+            await wakes.aclose()
 
     async def _answered(self, journal: Journal) -> None:
         """Wait until the flow can continue without a person, or is completed elsewhere."""

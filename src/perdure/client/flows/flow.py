@@ -78,7 +78,9 @@ class Flow:
         With `until_completed` it continues after each answer, from any process, and returns when
         the flow is completed. Several processes may run a flow at once. Cancelling the task
         suspends running turns; the next run of the flow, in any process, continues them.
-        Raises: StoreError.
+        With ``Runtime(runner="workers")`` workers that have its agents and folders run it until it
+        is completed, also if this task is cancelled.
+        Raises: StoreError; FlowRefusal if workers cannot run it.
         """
         return (await self._execution.run(self._journal, until_completed=until_completed)).run
 

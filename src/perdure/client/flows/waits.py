@@ -1,16 +1,27 @@
-"""Who runs a flow, and what waits for a person: for a list of flows."""
+"""Which processes run a flow, what waits for a person, and whether the flow can continue."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 
+from perdure.client.agents.delegation.questions import awaited_sessions
 from perdure.client.processes import is_gone
 from perdure.client.store import Store
+from perdure.engine.flows.continuation import next_bodies
 from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.rules.flow_waits import FlowWait, waits_in
+from perdure.engine.flows.rules.improvement import RoleWork, roles_to_look_back
+from perdure.engine.flows.rules.ready_nodes import Work, runnable
 from perdure.errors import Erased, SessionNotFound
+from perdure.session.codec import body_of
+from perdure.session.flows.kinds import HumanReplied, ImprovementParked, NodeParked, RoleConfigured
 from perdure.session.flows.run import FlowState
+from perdure.session.ids import StreamId
 from perdure.stores.access.lease_term import is_running
+from perdure.stores.session_store import SessionStore
+
+_ATTEMPTS = (NodeParked.kind, ImprovementParked.kind, HumanReplied.kind, RoleConfigured.kind)
 
 
 async def workers_of(store: Store, state: FlowState) -> tuple[str, ...]:
@@ -52,4 +63,74 @@ async def _question_waits(store: Store, state: FlowState) -> list[FlowWait]:
                         session=session,
                     )
                 )
+    return found
+
+
+def running_sessions(state: FlowState) -> tuple[StreamId | None, ...]:
+    """Return the session of each node and role that is at work; None for one without a session."""
+    return tuple(state.sessions.get(role) for role in _running_roles(state))
+
+
+async def is_ready(store: SessionStore, state: FlowState, at: int) -> bool:
+    """Whether the flow can continue without a person. Units: `at` is Unix milliseconds.
+
+    A node that could not begin with its reply waits for the next reply or configuration. A flow
+    whose folder is not in force is not run.
+    """
+    if state.run.status == "completed" or not state.is_place_in_force:
+        return False
+    if state.stopping:
+        return True
+    running = running_sessions(state)
+    for session in running:
+        if session is None or not await _awaited(store, session, at):
+            return True
+    works = (*runnable(state), *roles_to_look_back(state))
+    if works:
+        parked = await _parked_since_reply(store, StreamId(state.run.flow_id))
+        return any(work.target not in parked or not _is_decided(work) for work in works)
+    return not running and bool(next_bodies(state))
+
+
+async def awaited_by(store: SessionStore, state: FlowState, at: int) -> set[StreamId]:
+    """Return the sessions whose changes may let the flow continue, with the flow itself."""
+    found = {StreamId(state.run.flow_id)}
+    for session in running_sessions(state):
+        if session is not None:
+            found |= {session, *await _awaited(store, session, at)}
+    return found
+
+
+def _running_roles(state: FlowState) -> Iterator[str]:
+    for id in state.run.running_nodes:
+        node = state.graph.node(id)
+        yield id if node is None else node.role
+    if state.run.improvement_phase is not None:
+        yield from state.run.improvement_phase.running_roles
+
+
+def _is_decided(work: Work | RoleWork) -> bool:
+    """Whether `work` continues after a decision of a person."""
+    return work.text is not None or (isinstance(work, Work) and work.cause == "configuration")
+
+
+async def _awaited(store: SessionStore, session: StreamId, at: int) -> set[StreamId]:
+    with suppress(SessionNotFound, Erased):
+        return await awaited_sessions(store, session, at)
+    return set()
+
+
+async def _parked_since_reply(store: SessionStore, flow: StreamId) -> set[str]:
+    """Return the nodes and roles that were parked after their newest reply or configuration."""
+    found: set[str] = set()
+    for entry in await store.notes(flow, _ATTEMPTS):
+        body = body_of(entry)
+        if isinstance(body, NodeParked):
+            found.add(body.node)
+        elif isinstance(body, ImprovementParked):
+            found.add(body.role)
+        elif isinstance(body, HumanReplied):
+            found.discard(body.target)
+        elif isinstance(body, RoleConfigured):
+            found.clear()
     return found

@@ -13,6 +13,7 @@ import msgspec
 from perdure.bounds.short_repr import ShortRepr, short_repr
 from perdure.session.flows.graph import Graph
 from perdure.session.ids import StreamId
+from perdure.session.ledger import InterruptPolicy
 from perdure.session.notes import SideBody
 
 AwaitingReason = Literal[
@@ -393,6 +394,43 @@ class FlowCompleted(SideBody, frozen=True):
 
     kind: ClassVar[str] = "flow_completed"
     event: ClassVar[str] = "flow:completed"
+
+
+class NeededAgent(ShortRepr, frozen=True, omit_defaults=True):
+    """An agent that a flow needs of its worker: its id, and the hash of the schema of each tool."""
+
+    agent: str
+    tools: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    servers: tuple[str, ...] = ()
+
+
+class FlowRequested(SideBody, frozen=True, omit_defaults=True):
+    """A program asks that workers run the flow, until a ``flow_request_closed`` is about this.
+
+    `agents` are those of its roles. `folders` are its workspace and its record folder, which the
+    worker must have. `offered` and `on_interrupt` are the options of the program's `Flows`.
+    """
+
+    kind: ClassVar[str] = "flow_requested"
+    event: ClassVar[str] = "flow:requested"
+
+    agents: tuple[NeededAgent, ...]
+    folders: tuple[str, ...]
+    offered: tuple[str, ...] = ()
+    on_interrupt: InterruptPolicy = "continue"
+
+
+class FlowRequestClosed(SideBody, frozen=True, omit_defaults=True):
+    """Workers run the flow no more, as the ``flow_requested`` it is about had asked.
+
+    `code` is ``completed``, ``replaced`` if a later request takes its place, or that of an error.
+    """
+
+    kind: ClassVar[str] = "flow_request_closed"
+    event: ClassVar[str] = "flow:request_closed"
+
+    code: str
+    error: str | None = None
 
 
 class FlowImported(SideBody, frozen=True, omit_defaults=True):

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perdure.session.entries import Entry
+from perdure.session.flows.kinds import FlowRequestClosed, FlowRequested
 from perdure.session.ledger import TurnRefused, TurnRequested, TurnStarted
 from perdure.session.memory.kinds import EpisodeRecorded, FactsCaptured, FactsDue
 from perdure.session.notes import Answer, Question, QuestionWithdrawn, SessionEnded
 
-OPENING = (Question.kind, SessionEnded.kind, FactsDue.kind, TurnRequested.kind)
+OPENING = (Question.kind, SessionEnded.kind, FactsDue.kind, TurnRequested.kind, FlowRequested.kind)
 """Kinds of the entries that wait for another."""
 
 CLOSING = (
@@ -23,6 +24,7 @@ CLOSING = (
     FactsCaptured.kind,
     TurnStarted.kind,
     TurnRefused.kind,
+    FlowRequestClosed.kind,
 )
 """Kinds of the entries that the entry they are about waits for."""
 

@@ -99,11 +99,11 @@ FROM open_question AS q CROSS JOIN entry AS e ON e.stream = q.stream AND e.seq =
 WHERE q.namespace = (SELECT no FROM namespace WHERE name = ?1) AND e.kind = ?2
     AND e.run IS NULL AND e.salt IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM entry AS c INDEXED BY entry_note WHERE c.stream = q.stream
-            AND c.kind IN (?3, ?4, ?5, ?6, ?7, ?8) AND c.kind > 31
+            AND c.kind IN (?3, ?4, ?5, ?6, ?7, ?8, ?9) AND c.kind > 31
             AND c.seq > q.seq AND c.run IS NULL AND c.ref = q.seq)
 """
 
-_OPEN_ENTRIES_OF = _OPEN_ENTRIES + " AND q.stream = ?9 ORDER BY e.seq"
+_OPEN_ENTRIES_OF = _OPEN_ENTRIES + " AND q.stream = ?10 ORDER BY e.seq"
 
 _STREAMS_LIKE = """
 SELECT id FROM stream

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from perdure import Agent, tool
 from perdure.client.cluster.requirements import (
+    FLOW_QUEUE,
     Requirement,
+    flow_requirement,
+    is_served,
+    needed_agent,
     queue_name,
-    requirement_in,
     requirement_of,
 )
+from perdure.session.flows.kinds import FlowRequested
 
 
 @tool
@@ -58,7 +62,25 @@ def test_equal_requirements_share_a_queue_within_a_namespace() -> None:
 
 def test_unreadable_requirement_is_met_by_no_worker() -> None:
     required = requirement_of(WITH.snapshot())
-    assert requirement_in(required.encoded()) == required
-    assert requirement_in(b"[1]") is None
+    assert is_served(required.encoded(), {"helper": WITH})
+    assert not is_served(b"[1]", {"helper": WITH})
     assert requirement_of({"id": "helper", "tools": "none"}) == Requirement("helper")
     assert requirement_of(None) == Requirement("")
+
+
+def test_flow_is_served_by_worker_that_has_the_agents_of_its_roles() -> None:
+    agents = (needed_agent(WITH), needed_agent(OTHER_NAME))
+    required = flow_requirement(FlowRequested(agents, ("/srv/site",)))
+    assert required.agent == "flow: helper, other"
+    both = {"helper": WITH, "other": OTHER_NAME}
+    assert is_served(required.encoded(), both)
+    assert not is_served(required.encoded(), {"helper": WITH})
+    assert not is_served(required.encoded(), {**both, "helper": OTHER_SCHEMA})
+
+
+def test_flows_with_equal_agents_share_a_queue_of_their_own() -> None:
+    flow = flow_requirement(FlowRequested((needed_agent(WITH),), ("/a",)))
+    other = flow_requirement(FlowRequested((needed_agent(WITH),), ("/b",)))
+    assert queue_name("a", flow) == queue_name("a", other)
+    assert queue_name("a", flow).startswith(FLOW_QUEUE)
+    assert queue_name("a", flow) != queue_name("a", requirement_of(WITH.snapshot()))

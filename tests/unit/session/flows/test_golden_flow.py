@@ -133,6 +133,13 @@ EXPECTED: tuple[SideBody, ...] = (
         record={"plan.md": "sha256-" + "0" * 64},
         at_node={"owner": "owner-intake"},
     ),
+    kinds.FlowRequested(
+        (kinds.NeededAgent("owner", {"read_file": "hash"}, ("docs",)),),
+        ("/v", "/v/record"),
+        ("p:m",),
+        "retry",
+    ),
+    kinds.FlowRequestClosed("config_error", "no"),
 )
 
 

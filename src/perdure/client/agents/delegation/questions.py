@@ -6,6 +6,7 @@ import msgspec
 
 from perdure.client.conversation.lineage import Child, children_of
 from perdure.client.reads import OpenQuestion, open_questions
+from perdure.engine.turns.requests import stop_of_turn
 from perdure.session.ids import StreamId
 from perdure.stores.protocol import LogReader
 
@@ -35,3 +36,17 @@ async def asked_below(store: LogReader, session: StreamId, at: int) -> list[Aske
             own = await store.open_questions(child.info.id)
             found += [AskedBelow(asked, child) for asked in open_questions(own, at)]
     return sorted(found, key=lambda asked: asked.question.at)
+
+
+async def awaited_sessions(store: LogReader, stream: StreamId, at: int) -> set[StreamId]:
+    """Return the sessions whose questions the open turn of `stream` waits for.
+
+    These are its own, and those of agents that it invoked. Shape: empty if it can continue, or was
+    requested to stop. Units: `at` is Unix milliseconds. Raises: SessionNotFound.
+    """
+    turn = (await store.state(stream)).open_turn
+    if turn is None or await stop_of_turn(store, stream, turn) is not None:
+        return set()
+    own = open_questions(await store.open_questions(stream), at)
+    found = {stream} if own else set[StreamId]()
+    return found | {asked.child.info.id for asked in await asked_below(store, stream, at)}

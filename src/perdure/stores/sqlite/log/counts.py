@@ -41,10 +41,10 @@ _NAMES = (
 _OPEN_ENTRIES = """
 WITH open AS (
     SELECT q.stream, q.seq FROM stream AS s CROSS JOIN entry AS q ON q.stream = s.no
-    WHERE s.namespace = ?1 AND q.kind IN (?2, ?3, ?4, ?5) AND q.kind > 31 AND q.run IS NULL
+    WHERE s.namespace = ?1 AND q.kind IN (?2, ?3, ?4, ?5, ?6) AND q.kind > 31 AND q.run IS NULL
         AND q.salt IS NOT NULL AND NOT EXISTS (
             SELECT 1 FROM entry AS a WHERE a.stream = q.stream
-                AND a.kind IN (?6, ?7, ?8, ?9, ?10, ?11) AND a.kind > 31
+                AND a.kind IN (?7, ?8, ?9, ?10, ?11, ?12, ?13) AND a.kind > 31
                 AND a.run IS NULL AND a.ref = q.seq)
 ), kept AS (SELECT stream, seq FROM open_question WHERE namespace = ?1)
 SELECT stream, seq, 'is missing in' FROM (SELECT * FROM open EXCEPT SELECT * FROM kept)

@@ -1,0 +1,61 @@
+"""Requests of flows: programs append them, workers run the flow until it is completed.
+
+A request is open until a ``flow_request_closed`` is about it. A later request replaces it.
+"""
+
+from __future__ import annotations
+
+from perdure.session.codec import body_of, new_side
+from perdure.session.entries import Entry
+from perdure.session.flows.kinds import FlowRequestClosed, FlowRequested
+from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.memory.open_entries import unclosed
+from perdure.stores.protocol import Commit, LogReader, Write
+from perdure.stores.session_store import SessionStore
+
+COMPLETED = "completed"
+"""The code of a request whose flow is completed."""
+
+REPLACED = "replaced"
+"""The code of a request that a later one replaced."""
+
+_KINDS = (FlowRequested.kind, FlowRequestClosed.kind)
+
+
+async def open_requests(log: LogReader, flow: StreamId) -> list[Entry]:
+    """Return the open requests of `flow`, oldest first. Raises: SessionNotFound."""
+    return unclosed(await log.notes(flow, _KINDS), FlowRequested.kind)
+
+
+async def store_flow_request(
+    store: SessionStore, flow: StreamId, wanted: FlowRequested, at: int
+) -> int:
+    """Store the request `wanted`, unless an equal one is open; return its seq.
+
+    Durable: on return. Units: `at` is Unix milliseconds.
+    """
+    found = await open_requests(store, flow)
+    if found and body_of(found[-1]) == wanted:
+        return found[-1].seq
+    replaced = (new_side(FlowRequestClosed(REPLACED), each.id) for each in found)
+    write = Write(stream=flow, entries=(*replaced, new_side(wanted)))
+    committed = await store.commit(Commit(writes=(write,), at=at))
+    return committed.entries[0][-1].seq
+
+
+async def close_flow_request(
+    store: SessionStore, about: EntryId, flow: StreamId, closed: FlowRequestClosed, at: int
+) -> None:
+    """Close the request with the id `about`. Units: `at` is Unix milliseconds."""
+    write = Write(stream=flow, entries=(new_side(closed, about),))
+    await store.commit(Commit(writes=(write,), at=at))
+
+
+async def end_of_request(log: LogReader, flow: StreamId, request: int) -> FlowRequestClosed | None:
+    """Return what closed the request at seq `request`; None while it is open."""
+    about = entry_id(flow, request)
+    for entry in await log.entries(flow, after=request, kind=FlowRequestClosed.kind):
+        body = body_of(entry)
+        if entry.about == about and isinstance(body, FlowRequestClosed):
+            return body
+    return None

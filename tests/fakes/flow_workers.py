@@ -1,0 +1,69 @@
+"""The flow of the tests of workers, and its roles: each writes a note and hands it over.
+
+The workspace is `$WORKER_FOLDER`, so a test has one flow.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from perdure import Agent, Runtime, Store, tool
+from perdure.models.scenario import Scenario
+from perdure.models.scripted import ScriptedModel
+from tests.fakes.mortal_flows import GRAPHS, RECORD, RULES, Kind
+from tests.fakes.worker_program import FOLDER, note, released
+
+DEADLY = "deadly"
+"""While the folder has a file of this name, each note kills its process."""
+
+
+@tool(effect="write", on_unknown="retry")
+async def write_note(name: str) -> str:
+    """Write a note into the record folder; the same one if it is there already."""
+    folder = Path(os.environ[FOLDER])
+    note(name)
+    if (folder / DEADLY).exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    await released()
+    (folder / RECORD / name).write_text(f"what {name} says")
+    return f"wrote {name}"
+
+
+@tool(effect="write", on_unknown="retry", needs_approval=True, name="write_note")
+async def asking_note(name: str) -> str:
+    """Write a note into the record folder if a person approves it."""
+    note(name)
+    (Path(os.environ[FOLDER]) / RECORD / name).write_text(f"what {name} says")
+    return f"wrote {name}"
+
+
+def roles(kind: Kind, asking: Sequence[str] = ()) -> list[Agent]:
+    """Return the agents of the flow `kind`; those of the roles in `asking` ask a person."""
+    return [
+        Agent(role, model="scripted:flow", tools=[asking_note if role in asking else write_note])
+        for role in GRAPHS[kind].roles
+    ]
+
+
+def model(kind: Kind, store: Store) -> ScriptedModel:
+    """Return the model of the flow `kind`."""
+    scenario = Scenario(name="flow", rules=tuple(RULES[kind]))
+    return ScriptedModel(scenario, clock=store.outside.clock)
+
+
+def runtime(store: Store) -> Runtime:
+    """Return the runtime of a worker with the roles of "three", which has those of "two"."""
+    return Runtime(store, roles("three"), models=model("three", store))
+
+
+def two(store: Store) -> Runtime:
+    """Return the runtime of a worker with the roles of "two"."""
+    return Runtime(store, roles("two"), models=model("two", store))
+
+
+def asking(store: Store) -> Runtime:
+    """Return the runtime of a worker whose developer asks a person before it writes."""
+    return Runtime(store, roles("two", ("developer",)), models=model("two", store))

@@ -1,0 +1,194 @@
+"""Flows as work of workers: killed, left to workers with the folder, answered from anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import Flow, Flows, Runtime, Store
+from perdure.client.cluster.performer import MAX_LOSSES
+from perdure.client.cluster.status import cluster_status
+from perdure.client.cluster.worker import SWEEP_S
+from tests.fakes.flow_workers import DEADLY, model, roles
+from tests.fakes.mortal_flows import GRAPHS, RECORD, Kind
+from tests.fakes.worker_program import HELD
+from tests.fakes.workers import effect_of, effects, of, until, workers
+
+pytestmark = pytest.mark.full_only
+
+PROGRAM = "tests.fakes.flow_workers"
+
+
+@asynccontextmanager
+async def flows_of(store: Store, kind: Kind = "two", *asking: str) -> AsyncGenerator[Flows]:
+    """The flows of a program that has workers run them."""
+    agents = roles(kind, asking)
+    async with (
+        Runtime(store, agents, models=model(kind, store), runner="workers") as runtime,
+        Flows(runtime) as flows,
+    ):
+        yield flows
+
+
+def notes(folder: Path) -> list[str]:
+    return [text for _, text in effects(folder)]
+
+
+async def test_killed_worker_is_replaced_within_its_flow(
+    store: Store, address: str, tmp_path: Path
+) -> None:
+    with workers(2, address, tmp_path, factory=f"{PROGRAM}:two") as started:
+        async with flows_of(store) as flows:
+            flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
+            running = asyncio.ensure_future(flow.run())
+            await effect_of(tmp_path, "plan.md")
+            (tmp_path / HELD).touch()
+            dead = of(await effect_of(tmp_path, "done.md"), started)
+            dead.kill()
+            (tmp_path / HELD).unlink()
+            assert (await running).status == "awaiting_improvement_choice"
+            await flow.choose_improvement("none", by="Ana")
+            assert (await flow.run()).status == "completed"
+    assert notes(tmp_path) == ["plan.md", "done.md", "done.md"]
+    done = [pid for pid, text in effects(tmp_path) if text == "done.md"]
+    assert done[0] == dead.pid != done[1]
+
+
+async def work_of(store: Store) -> list[tuple[int, int, int]]:
+    """Return the numbers of waiting flows, running flows, and workers of each queue of flows."""
+    found = (await cluster_status(store.backend, store.outside.clock)).queues
+    return [
+        (each.waiting, each.running, len(each.served_by))
+        for each in found
+        if each.agent.startswith("flow: ")
+    ]
+
+
+async def asked(store: Store, flow: Flow) -> str:
+    """Wait until `flow` asks a person and uses no slot; return the id of the question."""
+
+    async def is_parked() -> bool:
+        running = [each for _, each, _ in await work_of(store)]
+        return bool(await flow.waiting()) and not any(running)
+
+    await until(is_parked)
+    (waiting,) = await flow.waiting()
+    assert waiting.topic == "consent"
+    return str(waiting.question)
+
+
+async def test_flow_waits_for_worker_that_has_its_folder_and_agents(
+    store: Store, address: str, tmp_path: Path
+) -> None:
+    place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
+    place.mkdir()
+    before = len(await work_of(store))
+    async with flows_of(store, "three") as flows:
+        with workers(1, address, place, factory=f"{PROGRAM}:two"):  # it has no reviewer
+            flow = await flows.start(GRAPHS["three"], workspace=place, record_folder=RECORD)
+            running = asyncio.ensure_future(flow.run())
+
+            async def is_stuck() -> bool:
+                return (1, 0, 0) in await work_of(store)
+
+            await until(is_stuck)
+            await asyncio.sleep(SWEEP_S)
+            assert await is_stuck()
+        place.rename(elsewhere)
+        with workers(1, address, place.parent, factory=f"{PROGRAM}:runtime") as started:
+            await asyncio.sleep(SWEEP_S)
+            assert await is_stuck()
+            started[0].kill()
+        elsewhere.rename(place)
+        with workers(1, address, place, factory=f"{PROGRAM}:runtime"):
+            run = await running
+        (waiting,) = await flow.waiting()
+        assert (waiting.topic, waiting.target) == ("prompt-human", "end")
+        assert run.running_nodes == ()
+        assert len(await work_of(store)) == before + 1
+        await flows.delete(flow.id)
+
+
+async def test_flow_that_kills_its_workers_waits_for_person_with_the_reason(
+    store: Store, address: str, tmp_path: Path
+) -> None:
+    async with flows_of(store) as flows:
+        flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
+        (tmp_path / DEADLY).touch()
+        running = asyncio.ensure_future(flow.run())
+        for _ in range(MAX_LOSSES):
+            with workers(1, address, tmp_path, factory=f"{PROGRAM}:two") as (deadly,):
+                await asyncio.to_thread(deadly.end)
+        with workers(1, address, tmp_path, factory=f"{PROGRAM}:two"):
+            await running
+            (waiting,) = await flow.waiting()
+            assert (waiting.topic, waiting.target) == ("autonomous-abort", "owner-intake")
+            assert f"{MAX_LOSSES} workers died while they ran this flow" in waiting.text
+            assert notes(tmp_path) == ["plan.md"] * MAX_LOSSES
+            (tmp_path / DEADLY).unlink()
+            await flow.reply("`owner-intake` started", by="Ana")
+            assert (await flow.run()).status == "awaiting_improvement_choice"
+
+
+async def test_flow_that_asks_uses_no_slot_and_continues_after_answer(
+    store: Store, address: str, tmp_path: Path
+) -> None:
+    async with flows_of(store, "two", "developer") as flows:
+        flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
+        running = asyncio.ensure_future(flow.run())
+        with workers(1, address, tmp_path, factory=f"{PROGRAM}:asking"):
+            question = await asked(store, flow)
+            await store.answer(question, "allow", by="Ana")
+            assert (await running).status == "awaiting_improvement_choice"
+    assert notes(tmp_path) == ["plan.md", "done.md"]
+
+
+async def test_asking_flow_of_dead_worker_obeys_stop_and_reply(
+    store: Store, address: str, tmp_path: Path
+) -> None:
+    async with flows_of(store, "two", "developer") as flows:
+        flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
+        running = asyncio.ensure_future(flow.run(until_completed=True))
+        with workers(1, address, tmp_path, factory=f"{PROGRAM}:asking"):
+            await asked(store, flow)
+        async with perdure.open(address) as other, flows_of(other) as elsewhere:
+            await (await elsewhere.open(flow.id)).stop("build", by="Ana")
+        with workers(1, address, tmp_path, factory=f"{PROGRAM}:asking"):
+
+            async def is_stopped() -> bool:
+                return [each.target for each in await flow.waiting()] == ["build"]
+
+            await until(is_stopped)
+            await flow.reply("`build` started", "build", by="Ana")
+            await store.answer(await asked(store, flow), "allow", by="Ana")
+
+            async def is_closed() -> bool:
+                return (await flow.state()).run.status == "awaiting_improvement_choice"
+
+            await until(is_closed)
+            await flow.choose_improvement("none", by="Ana")
+            assert (await running).status == "completed"
+    assert notes(tmp_path) == ["plan.md", "done.md"]
+
+
+async def test_stopped_worker_hands_its_flow_over(
+    store: Store, address: str, tmp_path: Path
+) -> None:
+    options = ("--drain-seconds", "0")
+    with workers(2, address, tmp_path, *options, factory=f"{PROGRAM}:two") as started:
+        async with flows_of(store) as flows:
+            flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
+            (tmp_path / HELD).touch()
+            running = asyncio.ensure_future(flow.run())
+            left = of(await effect_of(tmp_path, "plan.md"), started)
+            left.send(signal.SIGTERM)
+            assert await asyncio.to_thread(left.end) == 0
+            (tmp_path / HELD).unlink()
+            assert (await running).status == "awaiting_improvement_choice"
+    assert notes(tmp_path) == ["plan.md", "plan.md", "done.md"]
