@@ -109,6 +109,17 @@ class StoreOpening:
     async def __aexit__(self, *_: object) -> None:
         await self._stores.pop().close()
 
+    if not TYPE_CHECKING:  # a type checker would allow a plain `with`
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(
+                "perdure.open needs `async with perdure.open(...) as store`; without async, use "
+                "`with perdure.blocking.open(...) as store`"
+            )
+
+        def __exit__(self, *_: object) -> None:
+            """Exist, so that Python calls `__enter__`."""
+
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
             f"perdure.open has not opened the store yet, so it has no {name!r}: use "

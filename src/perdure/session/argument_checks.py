@@ -348,8 +348,8 @@ def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
     kind = "None" if given is None else f"{type(given).__name__}"
     if takes.endswith("not empty") and isinstance(given, Sized) and not given:
         kind = "an empty one"
-    elif takes.startswith("a list of") and isinstance(given, list | tuple | set | frozenset | dict):
-        kind = f"{kind} of something else"
+    elif takes.startswith("a list of") and given is not None:
+        kind = _not_listed(name, takes, given)
     elif isinstance(given, str) and not is_utf8(given):
         kind = "text with half of a character pair in it"
     elif isinstance(given, str) and ("'" in takes or "fits" in takes):
@@ -361,6 +361,17 @@ def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
     elif kind in takes and type(cast("object", given)).__module__ != "builtins":
         kind = f"one of {type(cast('object', given)).__module__}"
     return WrongArgument(f"{owner} takes {takes} as {name}, not {kind}", argument=name, takes=takes)
+
+
+def _not_listed(name: str, takes: str, given: object) -> str:
+    """Return what `given` is, which is no list of what `name` takes."""
+    kind = type(given).__name__
+    if isinstance(given, list | tuple | set | frozenset | dict):
+        items = cast("Iterable[object]", given)
+        wrong = sorted({type(each).__name__ for each in items if type(each).__name__ not in takes})
+        return f"{kind} of {', '.join(wrong[:3]) or 'something else'}"
+    is_item = kind in takes or (callable(given) and "a function" in takes)
+    return f"one {kind}: put it into a list, {name}=[...]" if is_item else kind
 
 
 def _number(given: int | float) -> str:

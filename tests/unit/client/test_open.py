@@ -272,3 +272,12 @@ def test_program_that_never_closes_an_awaited_store_ends(tmp_path: Path) -> None
         "asyncio.run(main())\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_plain_with_says_what_to_write() -> None:
+    opening: Any = open_store("memory:")
+    with (
+        pytest.raises(TypeError, match=r"async with perdure\.open.*perdure\.blocking\.open"),
+        opening,
+    ):
+        raise AssertionError("it was opened")

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import perdure
 from perdure.errors import PerdureError, WrongArgument
 from perdure.session.argument_checks import (
     check_fields,
@@ -129,5 +130,21 @@ def test_value_of_a_wrong_shape_is_described_without_its_module() -> None:
     text: Any = "a"
     with pytest.raises(WrongArgument, match="as data, not dict of something else"):
         take(data=number_key)
-    with pytest.raises(WrongArgument, match="as names, not str"):
+    with pytest.raises(WrongArgument, match="as names, not one str: put it into a list"):
         take(names=text)
+
+
+@pytest.mark.parametrize(
+    ("tools", "told"),
+    [
+        ([1, "read_file"], "not list of int$"),
+        (("read_file", 2.5), "not tuple of float$"),
+        (len, r"not one builtin_function_or_method: put it into a list, tools=\[\.\.\.\]$"),
+        ("read_file", r"not one str: put it into a list, tools=\[\.\.\.\]$"),
+        (3, "not int$"),
+        (None, "not None$"),
+    ],
+)
+def test_wrong_list_names_what_it_got(tools: object, told: str) -> None:
+    with pytest.raises(WrongArgument, match=told):
+        perdure.Agent("a", model="test:m", tools=tools)  # type: ignore[arg-type] # what is refused
