@@ -236,3 +236,18 @@ def failures() -> None:
         without_async()
     except perdure.errors.TurnFailed as failed:
         assert_type(failed.failure, perdure.errors.TurnFailure)
+
+
+def no_pushing(point: perdure.types.ToolAsked) -> perdure.Block | None:
+    assert_type(point.call, perdure.ToolCall)
+    return perdure.Block("no") if point.call.args.get("command") == "git push" else None
+
+
+async def shortened(point: perdure.types.ToolAnswered) -> perdure.ToolOutput:
+    return perdure.ToolOutput(point.output.text[:100])
+
+
+def hooked(runtime: perdure.Runtime, hooks: perdure.Hooks) -> None:
+    assert_type(runtime.on("tool_call", no_pushing), Callable[[], None])
+    hooks.on("tool_result", shortened, is_guard=False)
+    hooks.on("before_model_call", lambda point: None)

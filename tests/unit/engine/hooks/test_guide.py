@@ -1,4 +1,4 @@
-"""The table of docs/guides/hooks.md has every point, with its fields."""
+"""The table of docs/guides/hooks.md has every point, with its class and its fields."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ import inspect
 import re
 from typing import get_args
 
+from perdure import types
 from perdure.engine.hooks.points import HookName, HookPoint
 from tests.conftest import REPOSITORY
 
 GUIDE = REPOSITORY / "docs" / "guides" / "hooks.md"
-ROW = re.compile(r"^\| `(\w+)` \| (.*?) ?(?<!\\)\|", re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| (.*?) ?(?<!\\)\|", re.MULTILINE)
 
 
 def test_table_of_the_guide_has_the_fields_of_every_point() -> None:
     rows = {
-        name: re.findall(r"`(.+?)`", fields.replace("\\|", "|"))
-        for name, fields in ROW.findall(GUIDE.read_text("utf-8"))
+        name: (getattr(types, point), re.findall(r"`(.+?)`", fields.replace("\\|", "|")))
+        for name, point, fields in ROW.findall(GUIDE.read_text("utf-8"))
     }
     assert rows == {
-        point.name: [
-            f"{name}: {type_}"
-            for name, type_ in inspect.get_annotations(point).items()
-            if not str(type_).startswith("ClassVar")
-        ]
+        point.name: (
+            point,
+            [
+                f"{name}: {type_}"
+                for name, type_ in inspect.get_annotations(point).items()
+                if not str(type_).startswith("ClassVar")
+            ],
+        )
         for point in HookPoint.__subclasses__()
     }
     assert set(rows) == set(get_args(HookName))
