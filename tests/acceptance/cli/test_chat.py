@@ -154,6 +154,17 @@ def test_lines_of_a_pipe_are_turns_one_after_the_other(world: World) -> None:
     assert f"perdure chat --session {only_session(world)}  continues it" in ended.out
 
 
+def test_piped_messages_exit_with_the_code_of_the_one_that_failed(world: World) -> None:
+    refuses = "rules:\n  - when: {user_contains: first}\n    error: {code: model_refused}\n"
+    scenario = world.scenario(f"{refuses}  - text: Fine\n")
+    ended = world.run("chat", "--scenario", scenario, stdin="first\nsecond\n")
+    assert ended.code == 1
+    assert "The turn failed" in ended.out
+    assert "Fine" in ended.out
+    assert world.run("chat", "-m", "scripted:nope", stdin="first\n").code == 2
+    assert world.run("chat", "--scenario", scenario, stdin="second\n/branch 99\n").code == 0
+
+
 def test_conversation_can_be_moved_named_and_compacted_while_talking(world: World) -> None:
     text = "first\n/label 2 begin here\n/branch root\nsecond\n/branch 99\n/compact\n/help\n"
     ended = world.ok("chat", stdin=text)

@@ -166,7 +166,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
         perdure chat --approve accept-edits --allow-command "pytest tests/*"
 
     Exit codes:
-        1    the turn failed, or waits for an answer (`perdure inbox`)
+        1    the turn (of piped messages: one of their turns) failed or waits (`perdure inbox`)
         2    no model is set, or it cannot be called
         3    session or agent not found
         4    another process runs a turn of the session

@@ -77,6 +77,7 @@ class Conversation:
         self.attached: list[Attached] = []
         self._display = display
         self._cwd = cwd
+        self.failure: PerdureError | None = None
         self._unsent: list[CustomMessage] = []
         self._late: list[str] = []
         self._in_order = asyncio.Lock()
@@ -122,7 +123,7 @@ class Conversation:
     # ------------------------------------------------------------ what is typed
 
     async def obey(self, text: str) -> None:
-        """Do what `text` says. Errors are remarks."""
+        """Do what `text` says. Errors are remarks; `failure` is the last one of a message."""
         if not text.strip():
             return
         word, _, rest = text.partition(" ")
@@ -134,13 +135,21 @@ class Conversation:
             elif text.startswith("!") and text.strip("! \n"):
                 await self._run(text)
             else:
-                await self._say(text)
+                await self._say_or_note(text)
         except TurnFailed as error:
             self.remark(f"The turn failed: {with_commands(error.reason)}")
         except PerdureError as error:
             self.remark(message_of(error))
         except OSError as error:
             self.remark(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+    async def _say_or_note(self, text: str) -> None:
+        """Send `text`; note an error as `failure`."""
+        try:
+            await self._say(text)
+        except PerdureError as error:
+            self.failure = error
+            raise
 
     async def add_file(self, name: str) -> Attached:
         """Send the file `name` with the next message. Raises: as `attach`."""

@@ -17,7 +17,7 @@ from perdure.apps.chat.history import earlier_inputs
 from perdure.apps.chat.questions import Asked, Given, cancel_tasks
 from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.chat.turn_view import Left
-from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer
+from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer, exit_code_of
 from perdure.apps.session_rows import RowFilter, newest_rows, short_ids
 from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.event_lines import JsonTeller, Teller
@@ -65,7 +65,10 @@ class LineChat:
         self._conversation = Conversation(answering, self, cwd)
 
     async def run(self, session: str | None) -> int:
-        """Chat until the user leaves, and return the exit code."""
+        """Chat until the user leaves, and return the exit code.
+
+        From a pipe it is the code of the last message that failed.
+        """
         conversation = self._conversation
         try:
             async with conversation.answering.runtime:
@@ -85,7 +88,9 @@ class LineChat:
                 self._editor.close()
             if conversation.chat is not None:
                 self.teller.remark(f"perdure chat --session {conversation.chat.id}  continues it")
-        return DONE
+        if self._lines.is_terminal or conversation.failure is None:
+            return DONE
+        return exit_code_of(conversation.failure)
 
     def _greet(self) -> None:
         """Print the session once, before the first prompt."""

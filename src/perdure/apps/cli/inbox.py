@@ -56,8 +56,8 @@ def inbox_itself(
 ) -> Coroutine[None, None, None] | None:
     """List open questions, and answer them.
 
-    One list for all sessions and flows: approvals of tool calls, calls with an unknown outcome,
-    questions of agents, and what flows wait for.
+    One list for all sessions and flows of a namespace: approvals of tool calls, calls with an
+    unknown outcome, questions of agents, and what flows wait for.
 
     Examples:
         perdure inbox

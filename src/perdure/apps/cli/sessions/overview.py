@@ -30,8 +30,9 @@ from perdure.apps.session_rows import (
     short_ids,
     with_all_forks,
 )
+from perdure.apps.store_access import NAMESPACE
 from perdure.apps.terminal.output import local_time, out_style, remark, width
-from perdure.apps.terminal.text import Column, one_line, table
+from perdure.apps.terminal.text import Column, one_line, safe, table
 from perdure.client.store import Store
 
 _OWN = "perdure"
@@ -122,7 +123,8 @@ async def list_sessions(
 ) -> None:
     """List sessions, newest activity first.
 
-    The activity of a session is its newest user or assistant message. Ids are shortened to what
+    Lists one namespace: --namespace names another. The activity of a session is its newest user or
+    assistant message. Ids are shortened to what
     other commands accept. To choose a session interactively, use `perdure sessions pick`; to search
     messages, `perdure sessions search`.
 
@@ -158,15 +160,16 @@ async def list_sessions(
         if not rows:
             await require_known(opened, wanted.cwd, wanted.source)
     lines = () if common.as_json else _lines(rows, ids, has_models=has_models)
-    none = _none_found(wanted) if filters.forks_of is None else "No forks found."
+    none = _none_found(wanted, common.namespace) if filters.forks_of is None else "No forks found."
     common.show([_row_data(row) for row in rows], lines or none)
     if len(found) > len(rows) and not common.as_json:
         remark(f"there are more: add --after {ids[rows[-1].info.id]}")
 
 
-def _none_found(wanted: RowFilter) -> str:
+def _none_found(wanted: RowFilter, namespace: str) -> str:
     if wanted in (RowFilter(), RowFilter(scope="all")):
-        return "No sessions here yet. `perdure import FILE` or `perdure chat` makes one."
+        where = "here" if namespace == NAMESPACE else f"in the namespace {safe(namespace)}"
+        return f"No sessions {where} yet. `perdure import FILE` or `perdure chat` makes one."
     return "No session matches these options."
 
 
