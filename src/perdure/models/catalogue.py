@@ -173,10 +173,14 @@ def require_model_name(text: str, argument: str = "model") -> None:
 
     Raises: WrongArgument, which says what to write.
     """
-    if not is_model_name(text):
-        raise WrongArgument(
+    if is_model_name(text):
+        return
+    provider = text.strip().removesuffix(":")
+    if provider in PROVIDERS:
+        told = f"{text!r} names a provider, but no model of it: write {provider}:NAME"
+    else:
+        told = (
             f"{text!r:.80} names no provider and model: write provider:name, such as "
-            f"anthropic:claude-opus-4-5, or {ECHO}, which works offline",
-            argument=argument,
-            takes="provider:name",
+            f"anthropic:claude-opus-4-5, or {ECHO}, which works offline"
         )
+    raise WrongArgument(told, argument=argument, takes="provider:name")

@@ -43,6 +43,12 @@ _EXPECTED: Mapping[type, str] = {
     inspect.StructType: "a mapping",
 }
 
+_FORMS: Mapping[str, str] = {
+    r"\S": "is blank: write a text",
+    "^[a-z0-9]+(-[a-z0-9]+)*$": "is not allowed: use lowercase letters, digits and single hyphens",
+}
+"""Pattern of a text -> what is wrong with one that does not match, and what to write."""
+
 
 def read_as(nodes: YamlReader, node: YamlNode, wanted: type[T]) -> T | None:
     """Return `node` as a value of the struct `wanted`; None if it has errors (`nodes.faults`)."""
@@ -152,7 +158,8 @@ def _expected_text(wanted: inspect.Type) -> str:
 def _text_fault(text: str, wanted: inspect.Type) -> str | None:
     pattern = getattr(wanted, "pattern", None)
     if pattern is not None and re.search(pattern.replace("$", r"\Z"), text) is None:
-        return f"{text!r} does not fit {pattern}"
+        form = _FORMS.get(pattern)
+        return f"{text!r} does not fit {pattern}" if form is None else f"{text!r} {form}"
     if len(text) < (getattr(wanted, "min_length", None) or 0):
         return "there is no text"
     return None

@@ -82,9 +82,18 @@ def test_model_is_named_with_its_provider(name: str) -> None:
     require_model_name(name)
 
 
-@pytest.mark.parametrize("name", ["", " ", "gpt-5", "openai:", "openai: ", ":gpt-5", "a b:c"])
+@pytest.mark.parametrize("name", ["", " ", "gpt-5", "opnai:", ":gpt-5", "a b:c"])
 def test_model_name_without_provider_is_rejected_with_remedy(name: str) -> None:
     assert not is_model_name(name)
     with pytest.raises(WrongArgument, match="write provider:name, such as") as refused:
         require_model_name(name, "fallbacks")
     assert refused.value.argument == "fallbacks"
+
+
+@pytest.mark.parametrize("name", ["openai", "openai:", "openai: "])
+def test_provider_without_model_is_rejected_with_the_form_to_write(name: str) -> None:
+    assert not is_model_name(name)
+    told = f"^{name!r} names a provider, but no model of it: write openai:NAME$"
+    with pytest.raises(WrongArgument, match=told) as refused:
+        require_model_name(name)
+    assert refused.value.argument == "model"

@@ -19,7 +19,7 @@ SCHEME = "media://"
 HANDLE = re.compile(r"media://sha256-[0-9a-f]{64}")
 
 MIME_TYPE = re.compile(r"(?:image|audio|video)/[\w.+-]{1,200}|application/pdf|text/plain")
-"""Media types that a message can hold: images, audio, video, documents."""
+"""Media types that a message can hold: images, audio, video, PDF, plain text."""
 
 _ANY_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,200}(?:; ?[\w.+=\"-]{1,100})?", re.ASCII)
 
@@ -65,7 +65,7 @@ class InlineMedia(msgspec.Struct, frozen=True):
 def media(
     content: bytes | bytearray | memoryview, mime_type: str | None = None, name: str | None = None
 ) -> InlineMedia:
-    """Return `content` as a part of a message: an image, audio, video or a PDF.
+    """Return `content` as a part of a message: an image, audio, video, a PDF or plain text.
 
     `mime_type` is detected for common formats if it is not given.
     Raises: WrongArgument if a message cannot hold it: other type, too large, name too long.
@@ -74,7 +74,7 @@ def media(
     kind = mime_type or type_of(held)
     if kind is None or not MIME_TYPE.fullmatch(kind):
         told = "say which with mime_type=" if kind is None else f"not {kind!r}"
-        raise WrongArgument(f"media are images, audio, video or PDF; {told}")
+        raise WrongArgument(f"media are images, audio, video, PDF or plain text; {told}")
     if len(held) > MAX_PART_BYTES:
         raise WrongArgument(f"media of {len(held)} bytes are too large; at most {MAX_PART_BYTES}")
     if name is not None and len(name) > MAX_NAME_CHARACTERS:

@@ -116,7 +116,7 @@ def test_project_sets_nothing_else(files: Files) -> None:
         ('a = 1\nb = "x\n', "line 2: invalid TOML"),
         ('store = "x"', "line 1: expected a mapping"),
         ("[store]\nnamespace = 5", "line 2: expected text"),
-        ('[store]\n\nnamespace = " "', "line 3: ' ' does not fit"),
+        ('[store]\n\nnamespace = " "', "line 3: ' ' is blank: write a text"),
         ("[chat]\nmodle = 'x'", "line 2: 'modle' is unknown here"),
         ("[cat]\nmodel = 'x'", "line 1: 'cat' is unknown here"),
         ("[chat]\nturn_cap = 0", "line 2: 0 is less than 1"),

@@ -187,10 +187,11 @@ class _Binding:
             if not colon or named not in known:
                 self._nodes.fault(
                     place,
-                    f"{name!r} says no provider; write provider:name, of: {', '.join(known)}",
+                    f"{name!r} names no provider: write provider:name, with one of these "
+                    f"providers: {', '.join(known)}",
                 )
             elif not is_model_name(name):
-                self._nodes.fault(place, f"{name!r} names no model; write provider:name")
+                self._nodes.fault(place, _no_model(name, named))
             return name
         ours = _PROVIDERS.get(provider, provider)
         if ours not in known:
@@ -199,7 +200,7 @@ class _Binding:
             )
         whole = name if name.startswith(f"{ours}:") else f"{ours}:{name}"
         if not is_model_name(whole):
-            self._nodes.fault(place, f"{whole!r} names no model; write provider:name")
+            self._nodes.fault(place, _no_model(whole, ours))
         return whole
 
     def _fallback(self, place: YamlNode, filed: FiledFallback) -> Fallback:
@@ -241,3 +242,7 @@ def _policy(filed: FiledRetry) -> RetryPolicy:
         jitter=filed.jitter,
         growth=filed.backoff,
     )
+
+
+def _no_model(name: str, provider: str) -> str:
+    return f"{name!r} names a provider, but no model of it: write {provider}:NAME"

@@ -100,7 +100,7 @@ def test_unsupported_key_is_reported_with_its_line() -> None:
         ),
         ("retry:\n  max: 2\n  retry_on: [rate_limit]\n", "line 6: 'retry_on': which errors"),
         ("provider: nobody\n", "line 2: there is no provider 'nobody'"),
-        ("fallback_chain: [{model: m}]\n", "line 4: 'm' says no provider"),
+        ("fallback_chain: [{model: m}]\n", "line 4: 'm' names no provider: write"),
         ("fallback_chain:\n  - {model: a:b}\n  - {model: 'openai:'}\n", "line 6: 'openai:' names"),
         ("tools:\n", "line 4: expected a list"),
         ("mcp_servers:\n  - {name: a, command: x}\n  - a\n", "line 5: agent 'helper' has two MCP"),
